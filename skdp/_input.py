@@ -1,0 +1,37 @@
+"""Arrays checked by scikit-learn, with errors that never quote a value of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+
+
+def check_features(estimator: Any, X: Any, **checks: Any) -> np.ndarray:
+    """Validate X as `sklearn.utils.validation.validate_data` does."""
+    try:
+        return np.asarray(validate_data(estimator, X, dtype=[np.float64, np.float32], **checks))
+    except ValueError as error:
+        raise _without_data(error) from None
+
+
+def check_features_and_labels(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Validate X and class labels y of a fit; see `check_features`."""
+    try:
+        X, y = validate_data(estimator, X, y, dtype=[np.float64, np.float32])
+        check_classification_targets(y)
+        return X, column_or_1d(y)
+    except ValueError as error:
+        raise _without_data(error) from None
+
+
+def _without_data(error: ValueError) -> ValueError:
+    """Numpy quotes the text that it cannot read as a number."""
+    if "string" in str(error) and "'" in str(error):
+        return ValueError(
+            "Expected X to hold numbers, got text; encode text columns first, with categories "
+            "that are public: OneHotEncoder(categories=[...])."
+        )
+    return error

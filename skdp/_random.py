@@ -1,0 +1,104 @@
+"""Random bits for noise: a ChaCha20 key stream per purpose, keyed by the operating system.
+
+Noise that can be predicted protects nobody. A numpy or torch generator is neither unpredictable
+nor, unseeded, always keyed afresh; so noise and sampling draw from ChaCha20 (randomgen), whose key
+is
+
+- without a seed, 32 bytes from the operating system;
+- with a seed, a hash of the seed *and* of everything that affects the queries: the data, the
+  parameters, the class, the version. Two folds, or two neighbouring data sets, then never share
+  noise (whoever subtracts two fits with the same noise reads the data). It is still no guarantee:
+  whoever guesses the seed can recompute the noise, so a seeded report says ``valid=False``.
+
+Neither key nor hash is kept on anything a user can reach; a stream refuses to be pickled, and takes
+a new key in a forked child.
+
+>>> from skdp._random import Streams
+>>> a, b = Streams(b"seed"), Streams(b"seed")
+>>> bool((a("noise").normal(3) == b("noise").normal(3)).all())
+True
+>>> bool((a("noise").normal(3) == a("sampling").normal(3)).any())
+False
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, NoReturn
+
+import numpy as np
+from randomgen import ChaCha
+
+
+class SecureStream:
+    """A stream of cryptographically strong random numbers (ChaCha20).
+
+    Parameters
+    ----------
+    key : bytes of length 32
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._rekey(key)
+
+    def _rekey(self, key: bytes) -> None:
+        self._pid = os.getpid()
+        chacha: Any = ChaCha(key=int.from_bytes(key, "little"), rounds=20)
+        self._generator = np.random.Generator(chacha)
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """The numpy view of the stream; in a forked child, of a new one."""
+        if os.getpid() != self._pid:  # a child must never repeat its parent's noise
+            self._rekey(os.urandom(32))
+        return self._generator
+
+    def normal(self, shape: int | tuple[int, ...]) -> np.ndarray:
+        """Draw standard normal numbers in float64."""
+        return self.generator.standard_normal(shape)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "A secure random stream cannot be pickled or copied: its state is a secret."
+        )
+
+
+class Streams:
+    """The streams of one fit, one per purpose, all from one master key.
+
+    Parameters
+    ----------
+    seed_material : bytes or None
+        None keys the streams from the operating system; see `seed_material` for the other case.
+    """
+
+    def __init__(self, seed_material: bytes | None = None) -> None:
+        self._pid = os.getpid()
+        self._master = os.urandom(32) if seed_material is None else _hash(b"key", seed_material)
+
+    def __call__(self, purpose: str) -> SecureStream:
+        """Return the stream for one purpose; the same purpose starts the same stream again."""
+        if os.getpid() != self._pid:
+            self.__init__()
+        return SecureStream(_hash(self._master, purpose.encode()))
+
+    __reduce__ = SecureStream.__reduce__
+
+
+def seed_material(seed: int, name: str, parameters: dict[str, Any], *arrays: np.ndarray) -> bytes:
+    """Hash a seed with all that affects the queries, so that no two data sets share noise."""
+    described = [f"{key}={value!r}" for key, value in sorted(parameters.items())]
+    parts: list[Any] = [str(seed).encode(), name.encode(), "\0".join(described).encode()]
+    for array in arrays:
+        parts.append(f"{array.dtype.str}{array.shape}".encode())
+        parts.append(np.ascontiguousarray(array).data.cast("B"))
+    return _hash(*parts)
+
+
+def _hash(*parts: Any) -> bytes:
+    digest = hashlib.sha256()
+    for part in parts:  # each part's length first: no two lists of parts run together alike
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()

@@ -1,0 +1,65 @@
+"""Checks of parameters, in one form: ``Expected epsilon=-1 (int) to be ...; remedy``.
+
+Only *parameters* are quoted, never data. Each check takes its parameter as a keyword, so that the
+message can name it, and returns the checked value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+
+def expected(what: str, remedy: str = "", **kw: Any) -> ValueError:
+    """Build the one form of message for the parameter given as keyword."""
+    ((name, value),) = kw.items()
+    shown = repr(value)
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    tail = f"; {remedy}" if remedy else ""
+    return ValueError(f"Expected {name}={shown} ({type(value).__name__}) to be {what}{tail}.")
+
+
+def is_real(value: Any) -> bool:
+    """Whether the value is a real number (booleans are not)."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def positive(remedy: str = "", *, allow_inf: bool = False, **kw: Any) -> float:
+    """Check for a number > 0, finite unless ``allow_inf``."""
+    ((_, value),) = kw.items()
+    if not is_real(value) or not value > 0 or (math.isinf(value) and not allow_inf):
+        kind = "a number > 0" if allow_inf else "a finite number > 0"
+        raise expected(kind, remedy, **kw)
+    return float(value)
+
+
+def in_range(
+    low: float, high: float, remedy: str = "", *, closed: str = "neither", **kw: Any
+) -> float:
+    """Check for a number between two bounds; ``closed`` says which of them belong to the range."""
+    ((_, value),) = kw.items()
+    left, right = closed in ("left", "both"), closed in ("right", "both")
+    inside = is_real(value) and (low < value or (left and value == low))
+    if not inside or not (value < high or (right and value == high)):
+        interval = f"{'[' if left else '('}{low:g}, {high:g}{']' if right else ')'}"
+        raise expected(f"a number in {interval}", remedy, **kw)
+    return float(value)
+
+
+def integer(low: int, remedy: str = "", **kw: Any) -> int:
+    """Check for an integer ≥ ``low``; a float that is a whole number is refused."""
+    ((_, value),) = kw.items()
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
+        raise expected(f"an integer >= {low}", remedy, **kw)
+    return int(value)
+
+
+def one_of(choices: Iterable[str], remedy: str = "", **kw: Any) -> str:
+    """Check for one of several strings."""
+    ((_, value),) = kw.items()
+    choices = tuple(choices)
+    if not isinstance(value, str) or value not in choices:
+        raise expected("one of " + ", ".join(map(repr, choices)), remedy, **kw)
+    return value

@@ -1,0 +1,1 @@
+"""One paper, one file: the only rooms where engine and privacy meet."""

@@ -1,0 +1,94 @@
+"""Rows of a linear model: clipped to a public norm, the intercept's 1 appended, copied by batch.
+
+A row norm bounds every gradient of a generalised linear model, so it must be *imposed*, never
+measured: rows beyond the bound are scaled down to it, and the data is not asked.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from skdp._validate import positive
+
+
+class LinearBatch(NamedTuple):
+    """Rows (m, D) with their norms (m,) and targets (m, K), in float64."""
+
+    rows: Tensor
+    norms: Tensor
+    targets: Tensor
+
+
+class LinearRows:
+    """The private rows of a fit, each of norm ≤ `row_bound`.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+        Features; may be a memory map, of which only batches are copied.
+    targets : ndarray of shape (n, K)
+        Targets in the form the likelihood wants.
+    data_norm : float
+        Features of a row are scaled down to this norm where they exceed it.
+    fit_intercept : bool
+        Append a 1 to each row, after the clipping.
+    """
+
+    def __init__(
+        self, X: np.ndarray, targets: np.ndarray, *, data_norm: float, fit_intercept: bool
+    ) -> None:
+        self._X, self._targets = X, targets
+        self._data_norm, self._fit_intercept = positive(data_norm=data_norm), bool(fit_intercept)
+        self._full: LinearBatch | None = None
+
+    def __len__(self) -> int:
+        return len(self._X)
+
+    def take(self, selection: slice | np.ndarray) -> LinearBatch:
+        """Copy and clip the selected rows; a full batch only once."""
+        if isinstance(selection, slice):
+            if self._full is None:
+                self._full = self._prepare(selection)
+            return self._full
+        return self._prepare(selection)
+
+    def _prepare(self, selection: slice | np.ndarray) -> LinearBatch:
+        rows = torch.from_numpy(
+            clipped_rows(self._X[selection], self._data_norm, fit_intercept=self._fit_intercept)
+        )
+        targets = torch.from_numpy(np.asarray(self._targets[selection], dtype=np.float64))
+        return LinearBatch(rows, torch.linalg.vector_norm(rows, dim=1), targets)
+
+
+def row_bound(data_norm: float, fit_intercept: bool) -> float:
+    """Norm bound of a row with its intercept: √(data_norm² + 1), or data_norm without one."""
+    return float(np.hypot(data_norm, 1.0)) if fit_intercept else float(data_norm)
+
+
+def clipped_rows(X: np.ndarray, norm: float, *, fit_intercept: bool) -> np.ndarray:
+    """Copy rows, scale them down to a norm where they exceed it, append the intercept's 1.
+
+    A row with a value that is not finite becomes zero before the 1 is appended.
+    """
+    rows = np.ones((len(X), X.shape[1] + fit_intercept))
+    features = rows[:, : X.shape[1]]
+    features[...] = X
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.sqrt(np.einsum("ij,ij->i", features, features))
+    extreme = np.flatnonzero(~np.isfinite(norms))
+    if extreme.size:
+        features[extreme] = _tamed(features[extreme])
+        norms[extreme] = np.linalg.norm(features[extreme], axis=1)
+        features[extreme] *= (norm / np.maximum(norms[extreme], 1e-300))[:, None]
+    features *= np.minimum(1.0, norm / np.maximum(norms, norm))[:, None]
+    return rows
+
+
+def _tamed(rows: np.ndarray) -> np.ndarray:
+    """Rows whose squares overflow, scaled to a largest value of 1; non-finite rows as zeros."""
+    rows = np.where(np.isfinite(rows).all(axis=1)[:, None], rows, 0.0)
+    return rows / np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1.0)

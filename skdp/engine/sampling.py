@@ -1,0 +1,70 @@
+"""Which records take part in each step: all of them, or each by its own coin.
+
+Fields are public and belong to the plan; the number of rows and the random stream are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from skdp._random import SecureStream
+from skdp._validate import in_range, integer
+
+
+@dataclass(frozen=True)
+class FullBatch:
+    """Every record in every step."""
+
+    n_steps: int
+    rate = 1.0
+
+    def __post_init__(self) -> None:
+        integer(1, n_steps=self.n_steps)
+
+    def batches(self, n_rows: int, stream: SecureStream) -> Iterator[slice]:
+        """Yield one slice over all rows a step."""
+        for _ in range(self.n_steps):
+            yield slice(0, n_rows)
+
+    def __str__(self) -> str:
+        return f"full batch, {self.n_steps} steps"
+
+
+@dataclass(frozen=True)
+class PoissonSampling:
+    """Each record independently with probability ``rate``, afresh in each step.
+
+    A batch may be empty; the noisy step happens all the same, because whether it is empty is
+    private. A shuffled loader is not Poisson sampling, and its accounting is another one.
+    """
+
+    rate: float
+    n_steps: int
+
+    def __post_init__(self) -> None:
+        in_range(0.0, 1.0, rate=self.rate, closed="right")
+        integer(1, n_steps=self.n_steps)
+
+    def batches(self, n_rows: int, stream: SecureStream) -> Iterator[np.ndarray]:
+        """Yield the row numbers of one batch a step.
+
+        The size is drawn as Binomial(n, q) and then that many distinct rows: the law of n coin
+        flips, in O(qn) instead of O(n).
+        """
+        for _ in range(self.n_steps):
+            size = int(stream.generator.binomial(n_rows, self.rate))
+            yield stream.generator.choice(n_rows, size, replace=False, shuffle=False)
+
+    def __str__(self) -> str:
+        return f"Poisson sampling, rate {self.rate:.4g}, {self.n_steps} steps"
+
+
+Sampling = FullBatch | PoissonSampling
+
+
+def sampling(rate: float, n_steps: int) -> Sampling:
+    """Return the sampling scheme of a rate: the full batch at 1."""
+    return FullBatch(n_steps) if rate == 1.0 else PoissonSampling(rate, n_steps)

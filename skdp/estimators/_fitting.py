@@ -1,0 +1,164 @@
+"""The steps that every private fit shares: check the input, name the public facts, spend, seed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from skdp._random import Streams, seed_material
+from skdp._validate import expected, integer, is_real, positive
+from skdp._version import __version__
+from skdp._warnings import PrivacyWarning
+from skdp.privacy.ledger import charge
+from skdp.privacy.report import PrivacyReport
+from skdp.relations import ADD_OR_REMOVE_ONE, check_relation
+
+_said: set[tuple[str, ...]] = set()
+
+
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Put every attribute back if the block fails: no half-fitted estimator, ever."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def encode_labels(y: np.ndarray, classes: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes, sorted, and each label's number among them.
+
+    ``classes`` is what the caller declared, or None to read them from y.
+    """
+    if classes is None:
+        found, codes = np.unique(y, return_inverse=True)
+        if len(found) < 2:
+            raise ValueError(
+                f"{name} needs at least 2 classes, but y holds only one class; declare "
+                "classes=[...] if a class may be absent from the data."
+            )
+        return found, codes
+    try:
+        declared = np.unique(np.asarray(classes))
+    except TypeError:
+        declared = np.empty(0)
+    if declared.ndim != 1 or len(declared) < 2:
+        raise expected("a list of at least 2 distinct labels", classes=classes)
+    known = np.isin(y, declared)
+    if not known.all():
+        raise ValueError(
+            f"Expected every label in y to be one of the {len(declared)} declared classes, but "
+            f"{'all' if not known.any() else 'some'} are not; declare them in classes or drop "
+            "their rows."
+        )
+    return declared, np.searchsorted(declared, y)
+
+
+def public_n_rows(estimator: Any, X: np.ndarray) -> int:
+    """Return the number of rows that defaults may depend on; under add/remove never ``len(X)``."""
+    if estimator.n_samples is not None:
+        return integer(1, n_samples=estimator.n_samples)
+    if estimator.neighboring_relation == ADD_OR_REMOVE_ONE:
+        raise expected(
+            "a public number of rows",
+            "under add_or_remove_one the number of rows is private, and rates and step sizes "
+            "must not depend on it: give a public estimate, e.g. n_samples=10_000",
+            n_samples=None,
+        )
+    return len(X)
+
+
+def warn_if_inferred(estimator: Any, facts: tuple[str, ...]) -> None:
+    """Say once in a process which facts an estimator's ε takes to be public."""
+    key = (type(estimator).__name__, *facts)
+    if facts and key not in _said:
+        _said.add(key)
+        warnings.warn(
+            f"The privacy statement of {key[0]} is conditional on facts that were read from the "
+            f"data being public: {', '.join(facts)}. Declare them ({', '.join(facts)}=...) if they "
+            "are. This is said once; every report lists them.",
+            PrivacyWarning,
+            stacklevel=4,
+        )
+
+
+def spend(estimator: Any, event: Any, sampling: str) -> PrivacyReport:
+    """Write the event to the open ledgers, and return the report. Before any row is used."""
+    inferred_public_facts = tuple(
+        fact for fact in ("classes", "n_samples") if getattr(estimator, fact) is None
+    )
+    report = PrivacyReport.of(
+        event,
+        delta=estimator.delta,
+        sampling=sampling,
+        neighboring_relation=estimator.neighboring_relation,
+        accountant=estimator.accountant,
+        inferred_public_facts=inferred_public_facts,
+        seeded=estimator.random_state is not None,
+    )
+    warn_if_inferred(estimator, inferred_public_facts)
+    if report.seeded:
+        warnings.warn(
+            f"{type(estimator).__name__} was given a random_state: epsilon is nominal only, "
+            "because whoever knows or guesses the seed can recompute the noise. Use "
+            "random_state=None for anything that is released.",
+            PrivacyWarning,
+            stacklevel=4,
+        )
+    charge(
+        event,
+        label=type(estimator).__name__,
+        neighboring_relation=estimator.neighboring_relation,
+    )
+    return report
+
+
+def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
+    """Return the random streams of a fit: keyed by the system, or by the seed and all of the input.
+
+    With a seed, no two data sets, folds or settings share noise, while the same fit repeats.
+    """
+    if estimator.random_state is None:
+        return Streams()
+    seed = check_random_state(estimator.random_state).randint(2**31 - 1)
+    parameters = {k: v for k, v in estimator.get_params().items() if k != "random_state"}
+    name = f"{type(estimator).__qualname__} {__version__}"
+    return Streams(seed_material(int(seed), name, parameters, *arrays))
+
+
+def progress_bar(verbose: int, n_steps: int) -> Callable[[Iterable], Iterable]:
+    """Wrap an iteration over steps: in a progress bar if verbose, else not at all."""
+    if not verbose:
+        return iter
+    from tqdm.auto import tqdm
+
+    return partial(tqdm, total=n_steps, desc="noisy steps")
+
+
+def check_budget(estimator: Any) -> None:
+    """Check ``epsilon``, ``delta``, ``noise_multiplier`` and the relation of an estimator."""
+    check_relation(estimator.neighboring_relation)
+    delta = estimator.delta
+    if not is_real(delta) or not 0 < delta < 1:
+        raise expected("a number in (0, 1)", "well below 1/n, e.g. 1e-5", delta=delta)
+    if estimator.noise_multiplier is None:
+        positive(
+            "use float('inf') for a fit without privacy", epsilon=estimator.epsilon, allow_inf=True
+        )
+        return
+    positive(noise_multiplier=estimator.noise_multiplier)
+    if estimator.epsilon is not None:
+        raise expected(
+            "None when noise_multiplier is given",
+            "the two are alternatives: one fixes the other",
+            epsilon=estimator.epsilon,
+        )

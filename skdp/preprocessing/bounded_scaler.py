@@ -1,0 +1,121 @@
+"""`BoundedScaler`: features to [-1, 1] by bounds that the caller declares.
+
+A scaler that learns means or ranges from private rows leaks them; ages lie between 0 and 120
+whatever the data says.
+
+>>> import numpy as np
+>>> from skdp import BoundedScaler
+>>> BoundedScaler(lower=0, upper=[120, 10]).fit_transform(np.array([[60.0, 20.0], [0.0, 5.0]]))
+array([[ 0.,  1.],
+       [-1.,  0.]])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skdp._input import check_features
+from skdp._validate import expected
+
+
+class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Map declared bounds to [-1, 1] and clip what lies beyond.
+
+    **Privacy.** Costs none: `fit` reads the number of features and nothing else of X. The bounds
+    are public facts, and must not be computed from the data.
+
+    Parameters
+    ----------
+    lower, upper : float or array-like of shape (n_features,), default=-1.0 and 1.0
+        Declared bounds of the features, finite, lower < upper. A number holds for every feature.
+
+    Attributes
+    ----------
+    lower_, upper_ : ndarray of shape (n_features,)
+        The bounds, one a feature.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+
+    Notes
+    -----
+    Rows of the output have norm at most √n_features: the default ``data_norm`` of the estimators.
+
+    Examples
+    --------
+    >>> from skdp import BoundedScaler
+    >>> BoundedScaler(lower=[0, 50], upper=[120, 250]).fit_transform([[60, 150], [200, 50]])
+    array([[ 0.,  0.],
+           [ 1., -1.]])
+    """
+
+    def __init__(self, lower: Any = -1.0, upper: Any = 1.0) -> None:
+        self.lower = lower
+        self.upper = upper
+
+    def fit(self, X, y=None) -> BoundedScaler:
+        """Check the declared bounds against the number of features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Only its columns are looked at.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        BoundedScaler
+            The fitted transformer.
+
+        Raises
+        ------
+        ValueError
+            If a bound is not finite, lower is not below upper, or their number is wrong.
+        """
+        X = check_features(self, X, ensure_all_finite="allow-nan")
+        lower = _bounds(X.shape[1], lower=self.lower)
+        upper = _bounds(X.shape[1], upper=self.upper)
+        if not (lower < upper).all():
+            raise expected("below upper in every feature", "swap or widen them", lower=self.lower)
+        self.lower_, self.upper_ = lower, upper
+        return self
+
+    def transform(self, X) -> np.ndarray:
+        """Scale and clip.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; NaN stays NaN.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Values in [-1, 1].
+        """
+        check_is_fitted(self)
+        X = check_features(self, X, reset=False, ensure_all_finite="allow-nan")
+        half = self.upper_ / 2 - self.lower_ / 2  # halved first: a difference could overflow
+        middle = self.upper_ / 2 + self.lower_ / 2
+        return np.clip((X - middle) / half, -1.0, 1.0).astype(X.dtype, copy=False)
+
+
+def _bounds(n_features: int, **kw: Any) -> np.ndarray:
+    ((_, value),) = kw.items()
+    try:
+        bounds = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        bounds = np.array(np.nan)
+    if bounds.ndim > 1 or (bounds.ndim == 1 and len(bounds) != n_features):
+        raise expected(f"one number, or one for each of the {n_features} features", **kw)
+    if not np.isfinite(bounds).all():
+        raise expected(
+            "finite numbers", "declare a bound for every feature; clipping does the rest", **kw
+        )
+    return np.broadcast_to(bounds, n_features).copy()

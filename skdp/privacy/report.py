@@ -1,0 +1,183 @@
+"""`PrivacyReport`: the privacy statement of one fitted object, frozen, as `privacy_` holds it.
+
+>>> from skdp.privacy import PrivacyReport
+>>> from skdp.privacy.events import dp_sgd_event
+>>> event = dp_sgd_event(noise_multiplier=4.0, sampling_rate=1.0, n_steps=16)
+>>> report = PrivacyReport.of(event, delta=1e-5, sampling="full batch, 16 steps")
+>>> report
+PrivacyReport: (epsilon=4.377, delta=1e-05)-DP
+  neighbouring relation   zero_out
+  accountant              gdp
+  sampling                full batch, 16 steps
+  read from the data      nothing: every public fact was declared
+  tuning                  none accounted; each further fit on these rows is a further release
+  skdp version            0.1.0
+>>> round(report.epsilon_at(delta=1e-3), 3)
+3.139
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dp_accounting.dp_event import DpEvent
+
+from skdp._version import __version__
+from skdp.privacy.accounting import epsilon_of_event, least_bound
+from skdp.privacy.events import event_to_dict
+
+_NO_TUNING = "none accounted; each further fit on these rows is a further release"
+
+
+@dataclass(frozen=True, repr=False)
+class PrivacyReport:
+    """Privacy statement of a fitted object.
+
+    Attributes
+    ----------
+    epsilon : float
+        ε of the guarantee; infinite if there is none.
+    delta : float
+        δ of the guarantee.
+    neighboring_relation : str
+        ``"zero_out"``, ``"add_or_remove_one"`` or ``"replace_one"``.
+    accountant : str
+        The accountant that gave ε.
+    event : DpEvent
+        What was released, for any other accountant.
+    sampling : str
+        How records took part in each step.
+    inferred_public_facts : tuple of str
+        What the code read from the data because nobody declared it; ε is conditional on these being
+        public.
+    seeded : bool
+        Whether the noise came from a ``random_state`` that someone could know or guess.
+    valid : bool
+        Whether (ε, δ) is a guarantee: false for a seeded fit, and for one without privacy.
+    tuning : str
+        What of the choice of hyperparameters is accounted.
+    skdp_version : str
+        Version that wrote the report.
+
+    Examples
+    --------
+    >>> from skdp import DPVariationalLogisticRegression
+    >>> X, y = [[-1.0], [-0.9], [0.9], [1.0]], [0, 0, 1, 1]
+    >>> report = DPVariationalLogisticRegression(classes=[0, 1], n_samples=4).fit(X, y).privacy_
+    >>> round(report.epsilon, 9), report.delta, report.valid
+    (1.0, 1e-05, True)
+    """
+
+    epsilon: float
+    delta: float
+    neighboring_relation: str
+    accountant: str
+    event: DpEvent
+    sampling: str
+    inferred_public_facts: tuple[str, ...] = ()
+    seeded: bool = False
+    valid: bool = True
+    tuning: str = _NO_TUNING
+    skdp_version: str = __version__
+
+    @classmethod
+    def of(
+        cls,
+        event: DpEvent,
+        *,
+        delta: float,
+        sampling: str,
+        neighboring_relation: str = "zero_out",
+        accountant: str = "auto",
+        inferred_public_facts: tuple[str, ...] = (),
+        seeded: bool = False,
+    ) -> PrivacyReport:
+        """Account an event and state the result."""
+        epsilon, used = least_bound(event, delta, neighboring_relation, accountant)
+        return cls(
+            epsilon=epsilon,
+            delta=delta,
+            neighboring_relation=neighboring_relation,
+            accountant=used,
+            event=event,
+            sampling=sampling,
+            inferred_public_facts=inferred_public_facts,
+            # Without noise there is nothing to predict, so a seed takes nothing away.
+            seeded=seeded and math.isfinite(epsilon),
+            valid=math.isfinite(epsilon) and not seeded,
+        )
+
+    def epsilon_at(self, delta: float) -> float:
+        """Least known ε at another δ: one release has a whole curve of (ε, δ).
+
+        Parameters
+        ----------
+        delta : float
+            δ in (0, 1).
+
+        Returns
+        -------
+        float
+            ε, rounded up.
+
+        Raises
+        ------
+        ValueError
+            If δ is outside (0, 1).
+        """
+        return epsilon_of_event(self.event, delta, self.neighboring_relation)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain Python objects; the event becomes a nested dictionary."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["event"] = event_to_dict(self.event)
+        values["inferred_public_facts"] = list(self.inferred_public_facts)
+        return values
+
+    def to_json(self) -> str:
+        """Return the report as JSON; an infinite ε is written as the string ``"inf"``."""
+        values = self.to_dict()
+        if math.isinf(self.epsilon):
+            values["epsilon"] = "inf"
+        return json.dumps(values, indent=2, allow_nan=False)
+
+    def _headline(self) -> str:
+        if math.isinf(self.epsilon):
+            return "not private"
+        statement = f"(epsilon={self.epsilon:.4g}, delta={self.delta:g})"
+        if self.seeded:
+            return f"nominal {statement}, NOT a guarantee: the noise was seeded"
+        return f"{statement}-DP"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        facts = ", ".join(self.inferred_public_facts)
+        return [
+            ("neighbouring relation", self.neighboring_relation),
+            ("accountant", self.accountant),
+            ("sampling", self.sampling),
+            (
+                "read from the data",
+                f"{facts} (epsilon is conditional on these being public)"
+                if facts
+                else "nothing: every public fact was declared",
+            ),
+            ("tuning", self.tuning),
+            ("skdp version", self.skdp_version),
+        ]
+
+    def __repr__(self) -> str:
+        lines = [f"PrivacyReport: {self._headline()}"]
+        return "\n".join(lines + [f"  {name:<22}  {value}" for name, value in self._rows()])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+            for name, value in self._rows()
+        )
+        headline = html.escape(self._headline())
+        return f"<table><caption><b>PrivacyReport:</b> {headline}</caption>{rows}</table>"
