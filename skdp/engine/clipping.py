@@ -2,7 +2,8 @@
 
 For a linear model with logits z = Xθᵀ the gradient of one record is the outer product r_i x_iᵀ of a
 residual and a row, so its norm is ‖r_i‖‖x_i‖ and the clipped sum is (c ∘ r)ᵀ X: the cost of a plain
-gradient, and no per-record gradient in memory.
+gradient, and no per-record gradient in memory. It is computed in numpy, whose BLAS does these tall
+float64 products two to three times as fast as torch's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +19,7 @@ from skdp._validate import positive
 from skdp.engine.rows import LinearBatch
 from skdp.relations import sensitivity_factor
 
-CHUNK_ROWS = 4096  # a chunk stays in the cache between its two products
+CHUNK_ROWS = 8192  # a chunk stays in the cache between its two products
 MAX_ROWS = 2**26
 
 # Floating-point sums are not the real sums. With unit roundoff u, m additions in any order err by
@@ -26,7 +28,7 @@ MAX_ROWS = 2**26
 # bound by the number of rows at hand would itself be private under add/remove.
 ROUNDING = 2 * MAX_ROWS * (CHUNK_ROWS + MAX_ROWS / CHUNK_ROWS) * 2.0**-53 + 1e-9
 
-Residual = Callable[[Tensor, Tensor], Tensor]
+Residual = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class LinearClippedSum:
     Parameters
     ----------
     residual : callable
-        Maps logits (m, K) and targets (m, K) to ∂ log p/∂z, (m, K); each row must depend on its own
-        record alone.
+        Maps logits (m, K) and targets (m, K) to a new array ∂ log p/∂z, (m, K); each row must
+        depend on its own record alone.
     clip_norm : float
         C > 0: bound on the Euclidean norm of one record's gradient, over all outputs jointly.
     """
@@ -59,15 +61,17 @@ class LinearClippedSum:
 
     def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
         """Return the clipped sum, shape (K, D), for parameters of that shape."""
-        total = torch.zeros_like(theta)
-        for start in range(0, len(batch.rows), CHUNK_ROWS):
-            chunk = slice(start, start + CHUNK_ROWS)
-            rows = batch.rows[chunk]
-            r = self.residual(rows @ theta.T, batch.targets[chunk])
-            norms = torch.linalg.vector_norm(r, dim=1) * batch.norms[chunk]
-            r *= (self.clip_norm / norms).clamp_(max=1.0)[:, None]  # C/0 = inf is clamped to 1
-            # A record whose gradient is not finite contributes nothing: 0·inf would be NaN, which
-            # tells everyone that it is there.
-            r = torch.where(torch.isfinite(norms)[:, None], r, 0.0)
-            total += r.T @ rows
-        return total
+        weights = theta.numpy().T
+        total = np.zeros(theta.shape)
+        with np.errstate(all="ignore"):  # what is not finite is dealt with below
+            for start in range(0, len(batch.rows), CHUNK_ROWS):
+                chunk = slice(start, start + CHUNK_ROWS)
+                rows = batch.rows[chunk]
+                r = self.residual(rows @ weights, batch.targets[chunk])
+                norms = np.sqrt(np.einsum("ij,ij->i", r, r)) * batch.norms[chunk]
+                r *= np.minimum(1.0, self.clip_norm / norms)[:, None]  # C/0 = inf is cut to 1
+                # A record whose gradient is not finite contributes nothing: 0·inf would be NaN,
+                # which tells everyone that it is there.
+                r[~np.isfinite(norms)] = 0.0
+                total += r.T @ rows
+        return torch.from_numpy(total)

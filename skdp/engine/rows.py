@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from skdp._validate import positive
 
@@ -18,9 +16,9 @@ from skdp._validate import positive
 class LinearBatch(NamedTuple):
     """Rows (m, D) with their norms (m,) and targets (m, K), in float64."""
 
-    rows: Tensor
-    norms: Tensor
-    targets: Tensor
+    rows: np.ndarray
+    norms: np.ndarray
+    targets: np.ndarray
 
 
 class LinearRows:
@@ -57,11 +55,8 @@ class LinearRows:
         return self._prepare(selection)
 
     def _prepare(self, selection: slice | np.ndarray) -> LinearBatch:
-        rows = torch.from_numpy(
-            clipped_rows(self._X[selection], self._data_norm, fit_intercept=self._fit_intercept)
-        )
-        targets = torch.from_numpy(np.asarray(self._targets[selection], dtype=np.float64))
-        return LinearBatch(rows, torch.linalg.vector_norm(rows, dim=1), targets)
+        rows = clipped_rows(self._X[selection], self._data_norm, fit_intercept=self._fit_intercept)
+        return LinearBatch(rows, _norms(rows), self._targets[selection])
 
 
 def row_bound(data_norm: float, fit_intercept: bool) -> float:
@@ -78,17 +73,21 @@ def clipped_rows(X: np.ndarray, norm: float, *, fit_intercept: bool) -> np.ndarr
     features = rows[:, : X.shape[1]]
     features[...] = X
     with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.sqrt(np.einsum("ij,ij->i", features, features))
-    extreme = np.flatnonzero(~np.isfinite(norms))
+        norms = _norms(features)
+    extreme = np.flatnonzero(np.logical_not(np.isfinite(norms)))
     if extreme.size:
-        features[extreme] = _tamed(features[extreme])
-        norms[extreme] = np.linalg.norm(features[extreme], axis=1)
-        features[extreme] *= (norm / np.maximum(norms[extreme], 1e-300))[:, None]
+        features[extreme] = _tamed(features[extreme], norm)
+        norms[extreme] = norm
     features *= np.minimum(1.0, norm / np.maximum(norms, norm))[:, None]
     return rows
 
 
-def _tamed(rows: np.ndarray) -> np.ndarray:
-    """Rows whose squares overflow, scaled to a largest value of 1; non-finite rows as zeros."""
+def _norms(rows: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.einsum("ij,ij->i", rows, rows))
+
+
+def _tamed(rows: np.ndarray, norm: float) -> np.ndarray:
+    """Rows whose squares overflow, scaled to the norm; rows that are not finite, as zeros."""
     rows = np.where(np.isfinite(rows).all(axis=1)[:, None], rows, 0.0)
-    return rows / np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1.0)
+    rows /= np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1.0)
+    return rows * (norm / np.maximum(_norms(rows), 1.0))[:, None]

@@ -1,1 +1,1 @@
-"""Likelihoods and the rows they are evaluated on; pure torch, no privacy in here."""
+"""Likelihoods and the rows they are evaluated on; no privacy in here."""

@@ -10,9 +10,7 @@ import math
 from typing import Protocol
 
 import numpy as np
-import torch
 from scipy.special import expit, softmax
-from torch import Tensor
 
 
 class Likelihood(Protocol):
@@ -21,7 +19,7 @@ class Likelihood(Protocol):
     n_outputs: int
     residual_bound: float
 
-    def residual(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """∂ log p/∂ logits, (m, K)."""
         ...
 
@@ -44,9 +42,9 @@ class Bernoulli:
     n_outputs = 1
     residual_bound = 1.0  # |y − σ(z)| < 1
 
-    def residual(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Y − σ(z)."""
-        return targets - torch.sigmoid(logits)
+        return targets - expit(logits)
 
     def targets(self, codes: np.ndarray) -> np.ndarray:
         """Column of 0 and 1."""
@@ -73,9 +71,9 @@ class Categorical:
     def __init__(self, n_classes: int) -> None:
         self.n_outputs = n_classes
 
-    def residual(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """e_y − softmax(z)."""
-        return targets - torch.softmax(logits, dim=1)
+        return targets - softmax(logits, axis=1)
 
     def targets(self, codes: np.ndarray) -> np.ndarray:
         """One-hot rows."""
