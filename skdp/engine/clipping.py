@@ -72,6 +72,8 @@ class LinearClippedSum:
                 r *= np.minimum(1.0, self.clip_norm / norms)[:, None]  # C/0 = inf is cut to 1
                 # A record whose gradient is not finite contributes nothing: 0·inf would be NaN,
                 # which tells everyone that it is there.
-                r[~np.isfinite(norms)] = 0.0
+                bad = np.flatnonzero(np.logical_not(np.isfinite(norms)))
+                if bad.size:
+                    r[bad], rows = 0.0, np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
                 total += r.T @ rows
         return torch.from_numpy(total)

@@ -25,7 +25,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
+import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from skdp._validate import in_range, one_of
@@ -36,6 +38,7 @@ from skdp.relations import REPLACE_ONE, check_relation, sensitivity_factor
 ACCOUNTANTS = ("auto", "gdp", "pld", "rdp")
 
 PLD_MIN_NOISE = 0.05  # below, the discretised privacy loss needs gigabytes (PRIVACY §7)
+PLD_MIN_DELTA = 1e-12  # below, the rounding of the Fourier transform is no longer small beside δ
 _ROUND_UP = 1 + 1e-9  # covers the floating-point error of the numerical accountants
 
 _Terms = Sequence[GaussianTerm]
@@ -89,7 +92,7 @@ def least_bound(
     delta = in_range(0.0, 1.0, delta=delta)
     relation = check_relation(neighboring_relation)
     one_of(ACCOUNTANTS, accountant=accountant)
-    terms = _merge(gaussian_terms(event))
+    terms = tuple(_merge(gaussian_terms(event)))
     if not terms:
         return 0.0, "gdp"
     if any(term.noise_multiplier == 0.0 for term in terms):
@@ -103,7 +106,7 @@ def least_bound(
     refused: list[str] = []
     for name in names:
         try:
-            found.append((_BOUNDS[name](terms, delta, relation), name))
+            found.append((_bound(name, terms, delta, relation), name))
         except _NoBoundError as refusal:
             refused.append(f"{name}: {refusal}")
     if not found:
@@ -112,7 +115,7 @@ def least_bound(
     return (math.inf if math.isnan(epsilon) else epsilon), name
 
 
-class _NoBoundError(Exception):
+class _NoBoundError(ValueError):
     """An accountant has nothing valid to say of these terms."""
 
 
@@ -144,17 +147,23 @@ def pld_epsilon(terms: _Terms, delta: float, relation: str) -> float:
 
     if min(t.noise_multiplier for t in terms) < PLD_MIN_NOISE:
         raise _NoBoundError(f"'pld' needs noise multipliers >= {PLD_MIN_NOISE}")
+    if delta < PLD_MIN_DELTA:
+        raise _NoBoundError(f"'pld' needs delta >= {PLD_MIN_DELTA:g}; use 'rdp'")
     interval = _discretisation(terms, relation)
     total = pld.identity(value_discretization_interval=interval)
-    for sigma, q, count in terms:
-        step = pld.from_gaussian_mechanism(
-            sigma,
-            sampling_prob=q,
-            value_discretization_interval=interval,
-            neighboring_relation=_dp_accounting_relation(relation),
-        )
-        total = total.compose(step.self_compose(count))
-    return _ROUND_UP * float(total.get_epsilon_for_delta(delta))
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            for sigma, q, count in terms:
+                step = pld.from_gaussian_mechanism(
+                    sigma,
+                    sampling_prob=q,
+                    value_discretization_interval=interval,
+                    neighboring_relation=_dp_accounting_relation(relation),
+                )
+                total = total.compose(step.self_compose(count))
+            return _ROUND_UP * float(total.get_epsilon_for_delta(delta))
+    except FloatingPointError:  # the convolution of very many steps overflowed: no bound
+        return math.inf
 
 
 def clt_mu(terms: _Terms, relation: str) -> float:
@@ -201,6 +210,11 @@ _BOUNDS: dict[str, Callable[[_Terms, float, str], float]] = {
     "pld": pld_epsilon,
     "rdp": rdp_epsilon,
 }
+
+
+@lru_cache(maxsize=4096)
+def _bound(accountant: str, terms: tuple[GaussianTerm, ...], delta: float, relation: str) -> float:
+    return _BOUNDS[accountant](terms, delta, relation)
 
 
 def _dp_accounting_relation(relation: str):

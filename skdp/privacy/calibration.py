@@ -16,7 +16,13 @@ from functools import cache, lru_cache
 from scipy.optimize import root_scalar
 
 from skdp._validate import in_range, integer, one_of, positive
-from skdp.privacy.accounting import ACCOUNTANTS, PLD_MIN_NOISE, pld_epsilon, rdp_epsilon
+from skdp.privacy.accounting import (
+    ACCOUNTANTS,
+    PLD_MIN_DELTA,
+    PLD_MIN_NOISE,
+    pld_epsilon,
+    rdp_epsilon,
+)
 from skdp.privacy.accounting import epsilon as epsilon_of
 from skdp.privacy.events import GaussianTerm
 from skdp.privacy.gdp import epsilon_to_gdp
@@ -116,7 +122,7 @@ def _search(
     ε(σ) is close to a power law, so a bracket grown from the central-limit guess needs two or three
     evaluations, and Brent's method two or three more.
     """
-    bound = rdp_epsilon if accountant == "rdp" else pld_epsilon
+    bound = rdp_epsilon if accountant == "rdp" or delta < PLD_MIN_DELTA else pld_epsilon
 
     @cache
     def excess(log_sigma: float) -> float:
@@ -128,11 +134,12 @@ def _search(
     floor = math.log(PLD_MIN_NOISE)
     low = high = max(math.log(guess), floor)
     stride = 0.0
-    while excess(high) > 0:  # ε falls at least as fast as 1/σ, so `excess` more is enough
-        low, stride = high, 2 * stride + 1e-3
-        high += excess(high) + stride
+    while high > math.log(_MAX_NOISE) or excess(high) > 0:
         if high > math.log(_MAX_NOISE):
             raise ValueError(_unaffordable(epsilon, delta, q, n_steps))
+        # ε falls at least as fast as 1/σ, so a stride of `excess` is enough near the root.
+        low, stride = high, 2 * stride + 1e-3
+        high += min(excess(high), 2.0) + stride
     while low == high or excess(low) <= 0:
         if low == floor:
             return PLD_MIN_NOISE

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import attrs
 from dp_accounting.dp_event import (
     ComposedDpEvent,
     DpEvent,
@@ -116,5 +117,6 @@ def event_to_dict(event: DpEvent) -> dict[str, Any]:
             return event_to_dict(value)
         return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
-    values = {name: plain(value) for name, value in vars(event).items()}
+    names = [field.name for field in attrs.fields(type(event))]
+    values = {name: plain(getattr(event, name)) for name in names}
     return {"type": type(event).__name__, **values}

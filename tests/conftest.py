@@ -1,0 +1,32 @@
+"""Data that several test files share: simulated, or shipped with scikit-learn."""
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from sklearn.datasets import load_breast_cancer
+
+settings.register_profile("skdp", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("skdp")
+
+
+@pytest.fixture(scope="session")
+def breast_cancer():
+    """All 30 features standardised, cut at ±4, rows scaled to norm ≤ 1, intercept first.
+
+    The common protocol of a comparison; standardising reads the data, so no private pipeline.
+    """
+    X, y = load_breast_cancer(return_X_y=True)
+    Z = np.clip((X - X.mean(axis=0)) / X.std(axis=0), -4, 4)
+    rows = np.column_stack([np.ones(len(Z)), Z])
+    bound = np.sqrt(rows.shape[1])
+    rows *= np.minimum(1, bound / np.linalg.norm(rows, axis=1))[:, None]
+    return rows / bound, y
+
+
+@pytest.fixture
+def two_blobs():
+    """120 rows of 3 features in [-1, 1], two classes."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (120, 3))
+    y = (X[:, 0] + 0.3 * rng.standard_normal(120) > 0).astype(int)
+    return X, y

@@ -1,0 +1,158 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from reference.clipped_sum import clipped_sum_one_by_one
+
+from skdp.engine import clipping
+from skdp.engine.clipping import ROUNDING, LinearClippedSum
+from skdp.engine.rows import LinearBatch, LinearRows, clipped_rows, row_bound
+from skdp.models.likelihoods import Bernoulli, Categorical
+from skdp.relations import RELATIONS, sensitivity_factor
+
+
+def make_batch(rows, codes, likelihood):
+    rows = np.asarray(rows, dtype=float)
+    with np.errstate(all="ignore"):
+        norms = np.sqrt((rows**2).sum(axis=1))
+    return LinearBatch(rows, norms, likelihood.targets(np.asarray(codes)))
+
+
+def random_problem(seed, n, d, k, size=1.0):
+    rng = np.random.default_rng(seed)
+    likelihood = Bernoulli() if k == 2 else Categorical(k)
+    theta = torch.from_numpy(3 * rng.standard_normal((likelihood.n_outputs, d)))
+    batch = make_batch(size * rng.standard_normal((n, d)), rng.integers(0, k, n), likelihood)
+    return likelihood, theta, batch
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(0, 40),
+    st.integers(1, 6),
+    st.sampled_from([2, 3, 5]),
+    st.floats(1e-3, 10),
+    st.floats(1e-6, 1e6),
+)
+def test_equals_the_one_record_at_a_time_sum(seed, n, d, k, clip_norm, size):
+    likelihood, theta, batch = random_problem(seed, n, d, k, size)
+    fast = LinearClippedSum(likelihood.residual, clip_norm)(theta, batch).numpy()
+    slow = clipped_sum_one_by_one(
+        likelihood.residual, theta.numpy(), batch.rows, batch.targets, clip_norm
+    )
+    # Each of n terms of norm ≤ C is rounded a few times; sums of n terms at most n times more.
+    np.testing.assert_allclose(fast, slow, atol=(n + 10) ** 2 * 2**-50 * clip_norm, rtol=0)
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 7, 1000])
+def test_the_chunk_size_does_not_matter(chunk_rows, monkeypatch):
+    likelihood, theta, batch = random_problem(0, 500, 4, 3)
+    clipped_sum = LinearClippedSum(likelihood.residual, 0.5)
+    whole = clipped_sum(theta, batch)
+    monkeypatch.setattr(clipping, "CHUNK_ROWS", chunk_rows)
+    torch.testing.assert_close(clipped_sum(theta, batch), whole, rtol=0, atol=1e-11)
+
+
+def test_additive_over_parts():
+    likelihood, theta, batch = random_problem(1, 100, 4, 2)
+    clipped_sum = LinearClippedSum(likelihood.residual, 0.5)
+    parts = [
+        LinearBatch(*(part[rows] for part in batch)) for rows in (slice(0, 30), slice(30, 100))
+    ]
+    total = clipped_sum(theta, parts[0]) + clipped_sum(theta, parts[1])
+    torch.testing.assert_close(clipped_sum(theta, batch), total, rtol=0, atol=1e-12)
+
+
+EXTREMES = [1e300, -1e300, 5e-324, 0.0, np.inf, -np.inf, np.nan, 1e154, 1.0]
+
+
+@given(
+    st.lists(st.sampled_from(EXTREMES), min_size=3, max_size=3),
+    st.lists(st.sampled_from(EXTREMES), min_size=3, max_size=3),
+    st.sampled_from([2, 4]),
+    st.sampled_from([1e-3, 1.0, 50.0]),
+    st.sampled_from([1.0, 1e5, 1e300]),
+)
+def test_one_record_moves_the_sum_by_no_more_than_the_sensitivity(first, second, k, clip, size):
+    likelihood, theta, batch = random_problem(2, 20, 3, k)
+    theta = theta * size
+    clipped_sum = LinearClippedSum(likelihood.residual, clip)
+
+    def with_record(record):
+        rows = batch.rows.copy()
+        rows[7] = record
+        return clipped_sum(theta, make_batch(rows, np.arange(20) % k, likelihood))
+
+    present, replaced, absent = with_record(first), with_record(second), with_record([0.0] * 3)
+    assert torch.isfinite(present).all()
+    assert (present - absent).norm() <= clipped_sum.sensitivity("zero_out")
+    assert (present - replaced).norm() <= clipped_sum.sensitivity("replace_one")
+
+
+def test_the_bound_is_reached_so_a_smaller_sensitivity_would_be_wrong():
+    likelihood = Bernoulli()
+    batch = make_batch([[1.0, 0.0], [1.0, 0.0]], [1, 1], likelihood)
+    theta = torch.tensor([[-50.0, 0.0]], dtype=torch.float64)
+    clipped_sum = LinearClippedSum(likelihood.residual, 0.25)
+    one = clipped_sum(theta, LinearBatch(*(part[:1] for part in batch)))
+    assert float(one.norm()) == pytest.approx(0.25, rel=1e-12)
+    assert float((clipped_sum(theta, batch) - one).norm()) == pytest.approx(0.25, rel=1e-12)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_sensitivity_is_the_clip_times_the_relation_and_the_rounding(relation):
+    clipped_sum = LinearClippedSum(Bernoulli().residual, 0.5)
+    expected = 0.5 * sensitivity_factor(relation) * (1 + ROUNDING)
+    assert clipped_sum.sensitivity(relation) == expected
+    assert 0 < ROUNDING < 1e-3
+
+
+def test_the_rounding_bound_covers_a_sum_that_rounds_badly():
+    # A million equal terms that are no binary fraction: the worst a sum can do is still far inside.
+    n = 10**6
+    likelihood = Bernoulli()
+    batch = LinearBatch(np.full((n, 1), 0.1), np.full(n, 0.1), np.ones((n, 1)))
+    total = LinearClippedSum(likelihood.residual, 1.0)(
+        torch.zeros(1, 1, dtype=torch.float64), batch
+    )
+    exact = 0.05 * n
+    assert abs(float(total) - exact) <= ROUNDING / 2
+    assert abs(float(total) - exact) > 0  # it does round
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, -1.0, float("nan"), float("inf"), "1", None])
+def test_a_clip_that_bounds_nothing_is_refused(clip_norm):
+    with pytest.raises(ValueError, match="clip_norm="):
+        LinearClippedSum(Bernoulli().residual, clip_norm)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(EXTREMES), min_size=2, max_size=2), min_size=1, max_size=6),
+    st.sampled_from([1e-3, 1.0, 7.0]),
+    st.booleans(),
+)
+def test_rows_never_exceed_their_bound(rows, norm, fit_intercept):
+    clipped = clipped_rows(np.array(rows), norm, fit_intercept=fit_intercept)
+    assert np.isfinite(clipped).all()
+    assert (np.linalg.norm(clipped, axis=1) <= row_bound(norm, fit_intercept) * (1 + 1e-15)).all()
+    if fit_intercept:
+        assert (clipped[:, -1] == 1).all()
+
+
+def test_rows_within_the_bound_are_left_alone_and_longer_ones_keep_their_direction():
+    X = np.array([[0.3, 0.4], [3.0, 4.0], [3e200, 4e200]])
+    np.testing.assert_allclose(
+        clipped_rows(X, 1.0, fit_intercept=False), [[0.3, 0.4], [0.6, 0.8], [0.6, 0.8]], rtol=1e-15
+    )
+    np.testing.assert_array_equal(X[0], [0.3, 0.4])
+
+
+def test_a_memory_map_is_read_by_batch_only(tmp_path):
+    X = np.memmap(tmp_path / "X", dtype=np.float32, mode="w+", shape=(50, 3))
+    X[:] = np.random.default_rng(0).standard_normal((50, 3))
+    data = LinearRows(X, np.zeros((50, 1)), data_norm=1.0, fit_intercept=True)
+    batch = data.take(np.array([4, 9]))
+    assert batch.rows.shape == (2, 4)
+    assert data._full is None
+    np.testing.assert_allclose(batch.norms, np.linalg.norm(batch.rows, axis=1), rtol=1e-15)

@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from skdp._random import Streams
+from skdp.engine.sampling import FullBatch, PoissonSampling, sampling
+
+
+def draw(n_rows, rate, n_steps, seed=b"sampling"):
+    return list(PoissonSampling(rate, n_steps).batches(n_rows, Streams(seed)("sampling")))
+
+
+def test_batch_sizes_are_binomial():
+    n, q, steps = 400, 0.1, 2000
+    sizes = np.array([len(batch) for batch in draw(n, q, steps)])
+    # Dispersion: Σ(k − nq)²/(nq(1−q)) is close to χ² with `steps` degrees of freedom. A fixed batch
+    # size gives 0, a shuffled loader too.
+    statistic = ((sizes - n * q) ** 2).sum() / (n * q * (1 - q))
+    low, high = stats.chi2.ppf([1e-6, 1 - 1e-6], steps)
+    assert low < statistic < high
+
+
+def test_participation_of_a_record_is_binomial_and_independent_over_steps():
+    n, q, steps = 400, 0.1, 2000
+    counts = np.bincount(np.concatenate(draw(n, q, steps)), minlength=n)
+    # Records of one step are independent, so Σ over records is χ² with n degrees of freedom;
+    # shuffled epochs would give every record the same count, hence 0.
+    statistic = ((counts - steps * q) ** 2).sum() / (steps * q * (1 - q))
+    low, high = stats.chi2.ppf([1e-6, 1 - 1e-6], n)
+    assert low < statistic < high
+
+
+def test_pairs_take_part_together_as_often_as_independent_coins():
+    steps, q = 4000, 0.3
+    together = sum({0, 1} <= set(batch.tolist()) for batch in draw(6, q, steps))
+    low, high = stats.binom.ppf([1e-6, 1 - 1e-6], steps, q * q)
+    assert low <= together <= high
+
+
+def test_no_record_twice_and_all_in_range():
+    for batch in draw(50, 0.5, 200):
+        assert len(np.unique(batch)) == len(batch)
+        assert batch.size == 0 or (batch.min() >= 0 and batch.max() < 50)
+
+
+def test_empty_batches_are_kept():
+    batches = draw(3, 0.05, 500)
+    assert len(batches) == 500
+    empty = sum(batch.size == 0 for batch in batches)
+    low, high = stats.binom.ppf([1e-6, 1 - 1e-6], 500, 0.95**3)
+    assert low <= empty <= high
+
+
+def test_rate_one_is_the_full_batch():
+    assert sampling(1.0, 3) == FullBatch(3)
+    assert sampling(0.5, 3) == PoissonSampling(0.5, 3)
+    assert list(FullBatch(2).batches(5, Streams()("sampling"))) == [slice(0, 5)] * 2
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, float("nan"), None])
+def test_a_rate_that_is_no_probability_is_refused(rate):
+    with pytest.raises(ValueError, match="rate="):
+        PoissonSampling(rate, 1)
+
+
+@pytest.mark.parametrize("n_steps", [0, -1, 1.5, None])
+@pytest.mark.parametrize("scheme", [FullBatch, lambda n_steps: PoissonSampling(0.5, n_steps)])
+def test_a_run_without_steps_is_refused(scheme, n_steps):
+    with pytest.raises(ValueError, match="n_steps="):
+        scheme(n_steps)

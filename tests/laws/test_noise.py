@@ -1,0 +1,110 @@
+"""The noise that really went in: its size each step, its independence, its key."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from skdp import DPVariationalLogisticRegression, PrivacyWarning, _trace
+from skdp.engine.clipping import ROUNDING
+
+D, STEPS, CLIP, SIGMA = 2000, 12, 0.5, 3.0
+
+
+@pytest.fixture(scope="module")
+def releases():
+    """Noisy sums over rows that are all zero: pure noise, without the intercept."""
+    estimator = DPVariationalLogisticRegression(
+        epsilon=None,
+        noise_multiplier=SIGMA,
+        clip_norm=CLIP,
+        max_iter=STEPS,
+        fit_intercept=False,
+        classes=[0, 1],
+        n_samples=10,
+    )
+    with _trace.record() as tape:
+        estimator.fit(np.zeros((10, D)), [0, 1] * 5)
+    return np.array([release.output.numpy().ravel() for release in tape])
+
+
+def chi_square_accepts(noise, scale):
+    low, high = stats.chi2.ppf([1e-6, 1 - 1e-6], noise.size)
+    return low < (noise**2).sum() / scale**2 < high
+
+
+def test_each_step_has_the_declared_noise_and_no_other(releases):
+    scale = SIGMA * CLIP * (1 + ROUNDING)
+    for step in releases:
+        assert chi_square_accepts(step, scale)
+        for wrong in (2 / 3, 3 / 2, 1 / CLIP, 1 / np.sqrt(STEPS)):
+            assert not chi_square_accepts(step, scale * wrong)
+
+
+def test_the_noise_is_normal(releases):
+    assert stats.kstest(releases.ravel() / (SIGMA * CLIP * (1 + ROUNDING)), "norm").pvalue > 1e-6
+
+
+def test_steps_share_no_noise(releases):
+    # Correlations of independent normals are N(0, 1/D); 6 standard deviations over 66 pairs.
+    correlations = np.corrcoef(releases)[np.triu_indices(STEPS, 1)]
+    assert np.abs(correlations).max() < 6 / np.sqrt(D)
+    lagged = np.corrcoef(releases[:, :-1].ravel(), releases[:, 1:].ravel())[0, 1]
+    assert abs(lagged) < 6 / np.sqrt(releases.size)
+
+
+def test_poisson_noise_does_not_depend_on_the_batch():
+    estimator = DPVariationalLogisticRegression(
+        epsilon=None,
+        noise_multiplier=SIGMA,
+        clip_norm=CLIP,
+        max_iter=STEPS,
+        sampling_rate=0.3,
+        fit_intercept=False,
+        classes=[0, 1],
+        n_samples=10,
+    )
+    with _trace.record() as tape:
+        estimator.fit(np.zeros((10, D)), [0, 1] * 5)
+    for release in tape:
+        assert chi_square_accepts(release.output.numpy(), SIGMA * CLIP * (1 + ROUNDING))
+
+
+def fits(X, y, seed, count=1, **parameters):
+    found = []
+    for _ in range(count):
+        with _trace.record() as tape, warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)
+            DPVariationalLogisticRegression(max_iter=5, random_state=seed, **parameters).fit(X, y)
+        found.append(np.array([release.output.numpy() for release in tape]))
+    return found
+
+
+def test_ten_seeded_fits_on_one_data_set_agree_bit_for_bit(two_blobs):
+    first, *others = fits(*two_blobs, seed=0, count=10)
+    for other in others:
+        np.testing.assert_array_equal(first, other)
+
+
+def test_seeded_fits_on_neighbouring_data_share_no_noise():
+    # All rows are zero without an intercept, so the releases *are* the noise; only y differs.
+    X, y = np.zeros((10, 500)), np.array([0, 1] * 5)
+    neighbour = y.copy()
+    neighbour[0] = 1
+    (first,) = fits(X, y, seed=0, fit_intercept=False)
+    for data, parameters in [
+        ((X, neighbour), {}),
+        ((X[:-1], y[:-1]), {}),
+        ((X, y), {"prior_scale": 2.0}),
+    ]:
+        (second,) = fits(*data, seed=0, fit_intercept=False, **parameters)
+        correlation = np.corrcoef(first.ravel(), second.ravel())[0, 1]
+        assert abs(correlation) < 6 / np.sqrt(first.size)
+    (same,) = fits(X, y, seed=0, fit_intercept=False)
+    assert np.corrcoef(first.ravel(), same.ravel())[0, 1] == pytest.approx(1.0)
+
+
+def test_unseeded_fits_share_no_noise(two_blobs):
+    first, second = fits(*two_blobs, seed=None, count=2)
+    assert not (first == second).any()

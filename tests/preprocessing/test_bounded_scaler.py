@@ -1,0 +1,64 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skdp import BoundedScaler
+
+
+def test_bounds_map_to_minus_one_and_one_and_the_rest_is_clipped():
+    scaler = BoundedScaler(lower=[0, -10], upper=[120, 10])
+    X = [[0, -10], [120, 10], [60, 0], [999, -999]]
+    np.testing.assert_allclose(scaler.fit_transform(X), [[-1, -1], [1, 1], [0, 0], [1, -1]])
+
+
+@given(st.floats(-1e308, 1e308), st.floats(-1e308, 1e308), st.floats(allow_nan=False, width=64))
+def test_output_is_always_within_its_bounds(a, b, value):
+    lower, upper = sorted([a, b])
+    if not lower < upper or not np.isfinite(value):
+        return
+    with np.errstate(all="ignore"):
+        out = BoundedScaler(lower, upper).fit_transform([[value]])
+    assert -1 <= out[0, 0] <= 1
+
+
+def test_fit_reads_no_value_of_the_data():
+    X = np.random.default_rng(0).uniform(0, 1, (50, 3))
+    first = BoundedScaler(0, 1).fit(X)
+    second = BoundedScaler(0, 1).fit(1e300 * X[::-1][:7])
+    assert {k: str(v) for k, v in vars(first).items()} == {
+        k: str(v) for k, v in vars(second).items()
+    }
+
+
+def test_missing_values_stay_missing_and_names_are_kept():
+    X = pd.DataFrame({"age": [30.0, np.nan], "dose": [1.0, 2.0]})
+    out = BoundedScaler(0, 100).set_output(transform="pandas").fit_transform(X)
+    assert out.columns.tolist() == ["age", "dose"]
+    assert np.isnan(out["age"][1])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ({"lower": 1.0, "upper": 0.0}, "lower="),
+        ({"lower": 1.0, "upper": 1.0}, "lower="),
+        ({"lower": float("nan")}, "lower="),
+        ({"upper": float("inf")}, "upper="),
+        ({"upper": None}, "upper="),
+        ({"upper": "1"}, "upper="),
+        ({"lower": [0.0, 0.0]}, "lower=.*each of the 3 features"),
+        ({"lower": [[0.0, 0.0, 0.0]]}, "lower="),
+        ({"lower": [0.0, "a", 0.0]}, "lower="),
+    ],
+)
+def test_bounds_that_bound_nothing_are_named(bounds, message):
+    with pytest.raises(ValueError, match=message):
+        BoundedScaler(**bounds).fit(np.zeros((4, 3)))
+
+
+def test_text_is_refused_without_quoting_it():
+    with pytest.raises(ValueError, match="encode text") as error:
+        BoundedScaler().fit([["secret"]])
+    assert "secret" not in str(error.value)

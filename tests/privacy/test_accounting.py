@@ -1,0 +1,193 @@
+import math
+
+import dp_accounting as dp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdp.privacy import calibrate_noise_multiplier, epsilon, epsilon_of_event, gdp_to_epsilon
+from skdp.privacy.events import dp_sgd_event
+
+SAMPLED = {"noise_multiplier": 1.0, "sampling_rate": 0.01, "n_steps": 1000, "delta": 1e-5}
+
+
+@pytest.mark.parametrize(
+    ("accountant", "relation", "anchor"),
+    [
+        ("pld", "zero_out", 1.828),
+        ("pld", "add_or_remove_one", 1.828),
+        ("rdp", "zero_out", 2.101),
+        ("pld", "replace_one", 2.843),
+    ],
+)
+def test_poisson_anchors_of_the_design_sheet(accountant, relation, anchor):
+    found = epsilon(**SAMPLED, neighboring_relation=relation, accountant=accountant)
+    assert found == pytest.approx(anchor, abs=1e-3)  # the anchors have three decimals
+
+
+def test_replace_one_full_batch_is_doubled_once():
+    # 10 × Gaussian(1): dp-accounting's RDP says 19.05 for replace-one, its PLD 46.21
+    ten = {"noise_multiplier": 1.0, "n_steps": 10, "delta": 1e-5}
+    exact = gdp_to_epsilon(2 * math.sqrt(10), 1e-5)
+    assert exact == pytest.approx(46.21, abs=5e-3)
+    for accountant in ("auto", "gdp", "pld"):
+        found = epsilon(**ten, neighboring_relation="replace_one", accountant=accountant)
+        assert found == pytest.approx(exact, rel=1e-6)
+    assert epsilon(**ten, neighboring_relation="replace_one", accountant="rdp") > exact
+
+
+@pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize(("sigma", "steps"), [(0.7, 1), (3.0, 1), (10.0, 50), (40.0, 1000)])
+def test_pld_of_the_full_batch_is_the_analytic_value(sigma, steps, relation):
+    full = {"noise_multiplier": sigma, "n_steps": steps, "delta": 1e-5}
+    exact = epsilon(**full, neighboring_relation=relation)
+    pld = epsilon(**full, neighboring_relation=relation, accountant="pld")
+    assert exact <= pld * (1 + 1e-9)
+    assert pld == pytest.approx(exact, rel=2e-3)  # one grid error a step, see _discretisation
+
+
+def test_auto_is_the_least_valid_bound():
+    values = {a: epsilon(**SAMPLED, accountant=a) for a in ("pld", "rdp", "auto")}
+    assert values["auto"] == min(values.values())
+
+
+@settings(max_examples=12)
+@given(
+    st.floats(0.6, 20), st.floats(1e-3, 1), st.integers(1, 300), st.floats(-9, -2), st.floats(1, 3)
+)
+def test_more_of_anything_costs_more(sigma, q, steps, log10_delta, factor):
+    base = {"sampling_rate": q, "n_steps": steps, "delta": 10**log10_delta}
+    # Two numerical upper bounds may each be off by their grid: .5 % covers it (_discretisation).
+    slack = 1.005
+    value = epsilon(noise_multiplier=sigma, **base)
+    assert epsilon(noise_multiplier=sigma * factor, **base) <= value * slack
+    more_steps = {**base, "n_steps": math.ceil(steps * factor)}
+    assert epsilon(noise_multiplier=sigma, **more_steps) * slack >= value
+    rate = {**base, "sampling_rate": min(1.0, q * factor)}
+    assert epsilon(noise_multiplier=sigma, **rate) * slack >= value
+    more_delta = {**base, "delta": min(0.5, base["delta"] * factor)}
+    assert epsilon(noise_multiplier=sigma, **more_delta) <= value * slack
+
+
+GARBAGE = [float("nan"), -1.0, -1e-300, "1", None, True, [1.0], 1j, np.array([1.0, 2.0])]
+
+
+@pytest.mark.parametrize("bad", GARBAGE)
+@pytest.mark.parametrize("name", ["noise_multiplier", "sampling_rate", "n_steps", "delta"])
+def test_garbage_never_gives_a_number(name, bad):
+    with pytest.raises(ValueError, match=f"Expected {name}="):
+        epsilon(**{**SAMPLED, name: bad})
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("noise_multiplier", math.inf),
+        ("sampling_rate", 1.0000001),
+        ("sampling_rate", math.inf),
+        ("n_steps", 1.5),
+        ("n_steps", math.inf),
+        ("delta", 0.0),
+        ("delta", 1.0),
+        ("delta", math.inf),
+        ("neighboring_relation", "replace"),
+        ("neighboring_relation", None),
+        ("accountant", "best"),
+        ("accountant", None),
+    ],
+)
+def test_out_of_range_is_refused_by_name(name, bad):
+    with pytest.raises(ValueError, match=f"Expected {name}="):
+        epsilon(**{**SAMPLED, name: bad})
+
+
+@pytest.mark.parametrize("bad", [float("nan"), -1.0, math.inf])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: dp.GaussianDpEvent(x),
+        lambda x: dp.SelfComposedDpEvent(dp.GaussianDpEvent(x), 3),
+        lambda x: dp.ComposedDpEvent([dp.GaussianDpEvent(2.0), dp.GaussianDpEvent(x)]),
+        lambda x: dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(x)),
+        lambda x: dp.PoissonSampledDpEvent(x, dp.GaussianDpEvent(1.0)),
+        lambda x: dp.SelfComposedDpEvent(dp.GaussianDpEvent(1.0), x),
+    ],
+)
+def test_garbage_inside_an_event_is_refused(make, bad):
+    # dp-accounting 0.6.0's RDP answers ε = 0 to a NaN
+    with pytest.raises(ValueError, match="Expected"):
+        epsilon_of_event(make(bad), 1e-5)
+
+
+def test_an_unknown_event_is_refused_not_ignored():
+    with pytest.raises(ValueError, match="event"):
+        epsilon_of_event(dp.LaplaceDpEvent(1.0), 1e-5)
+    with pytest.raises(ValueError, match="event"):
+        epsilon_of_event("nothing", 1e-5)
+
+
+def test_no_noise_is_infinite_and_no_release_is_zero():
+    assert epsilon(**{**SAMPLED, "noise_multiplier": 0.0}) == math.inf
+    assert epsilon_of_event(dp.NonPrivateDpEvent(), 1e-5) == math.inf
+    assert epsilon(**{**SAMPLED, "n_steps": 0}) == 0.0
+    assert epsilon(**{**SAMPLED, "sampling_rate": 0.0}) == 0.0
+    mixed = dp.ComposedDpEvent([dp.GaussianDpEvent(5.0), dp.NonPrivateDpEvent()])
+    assert epsilon_of_event(mixed, 1e-5) == math.inf
+
+
+def test_an_accountant_without_a_valid_bound_says_so():
+    with pytest.raises(ValueError, match="gdp"):
+        epsilon(**SAMPLED, accountant="gdp")
+    with pytest.raises(ValueError, match="rdp"):
+        epsilon(**SAMPLED, neighboring_relation="replace_one", accountant="rdp")
+    with pytest.raises(ValueError, match="1e-12"):
+        epsilon(**{**SAMPLED, "delta": 1e-13}, accountant="pld")
+    with pytest.raises(ValueError, match=r"0\.05"):
+        epsilon(**{**SAMPLED, "noise_multiplier": 0.01}, accountant="pld")
+
+
+def test_a_composed_event_equals_its_flat_form():
+    nested = dp.ComposedDpEvent(
+        [dp_sgd_event(2.0, 0.1, 10), dp.SelfComposedDpEvent(dp_sgd_event(2.0, 0.1, 5), 2)]
+    )
+    assert epsilon_of_event(nested, 1e-5) == epsilon_of_event(dp_sgd_event(2.0, 0.1, 20), 1e-5)
+
+
+@settings(max_examples=20)
+@given(
+    st.floats(0.05, 20),
+    st.floats(-9, -2),
+    st.one_of(st.just(1.0), st.floats(1e-3, 0.5)),
+    st.integers(1, 400),
+    st.sampled_from(["zero_out", "add_or_remove_one", "replace_one"]),
+)
+def test_calibrated_noise_affords_the_target_and_little_more(
+    target, log10_delta, q, steps, relation
+):
+    plan = {
+        "delta": 10**log10_delta,
+        "sampling_rate": q,
+        "n_steps": steps,
+        "neighboring_relation": relation,
+    }
+    sigma = calibrate_noise_multiplier(epsilon=target, **plan)
+    assert epsilon(noise_multiplier=sigma, **plan) <= target
+    if sigma > 0.051:  # the floor of the numerical accountant may afford more than asked
+        assert epsilon(noise_multiplier=sigma / 1.005, **plan) > target
+
+
+def test_calibration_is_cached_and_infinite_budget_asks_for_no_noise():
+    from skdp.privacy import calibration
+
+    plan = {"epsilon": 1.25, "delta": 1e-6, "sampling_rate": 0.02, "n_steps": 200}
+    first = calibrate_noise_multiplier(**plan)
+    hits = calibration._calibrate.cache_info().hits
+    assert calibrate_noise_multiplier(**plan) == first
+    assert calibration._calibrate.cache_info().hits == hits + 1
+    assert calibrate_noise_multiplier(**{**plan, "epsilon": math.inf}) == 0.0
+
+
+def test_an_unaffordable_target_is_an_error():
+    with pytest.raises(ValueError, match="epsilon=1e-12"):
+        calibrate_noise_multiplier(epsilon=1e-12, delta=1e-12, sampling_rate=0.5, n_steps=10**6)

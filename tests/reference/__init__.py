@@ -1,0 +1,1 @@
+"""Slow, obvious versions that the fast paths are held against."""

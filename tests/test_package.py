@@ -1,0 +1,48 @@
+"""The package as a whole: its layers, its tools, its imports."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import skdp
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(*command):
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def tool(name):
+    return str(Path(sys.executable).with_name(name))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (tool("ruff"), "check", "."),
+        (tool("ruff"), "format", "--check", "."),
+        (tool("lint-imports"),),
+    ],
+    ids=["ruff check", "ruff format", "import-linter"],
+)
+def test_tools_find_nothing(command):
+    done = run(*command)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_importing_skdp_imports_neither_torch_nor_scikit_learn():
+    code = (
+        "import sys, skdp; print(sorted({'torch', 'sklearn', 'dp_accounting'} & set(sys.modules)))"
+    )
+    assert run(sys.executable, "-c", code).stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there():
+    for name in skdp.__all__:
+        assert getattr(skdp, name) is not None
+    assert set(skdp.__all__) <= set(dir(skdp))
+    with pytest.raises(AttributeError, match="nonsense"):
+        skdp.nonsense  # noqa: B018
