@@ -63,17 +63,24 @@ class LinearClippedSum:
         """Return the clipped sum, shape (K, D), for parameters of that shape."""
         weights = theta.numpy().T
         total = np.zeros(theta.shape)
-        with np.errstate(all="ignore"):  # what is not finite is dealt with below
+        with np.errstate(all="ignore"):
             for start in range(0, len(batch.rows), CHUNK_ROWS):
                 chunk = slice(start, start + CHUNK_ROWS)
                 rows = batch.rows[chunk]
                 r = self.residual(rows @ weights, batch.targets[chunk])
                 norms = np.sqrt(np.einsum("ij,ij->i", r, r)) * batch.norms[chunk]
-                r *= np.minimum(1.0, self.clip_norm / norms)[:, None]  # C/0 = inf is cut to 1
-                # A record whose gradient is not finite contributes nothing: 0·inf would be NaN,
-                # which tells everyone that it is there.
-                bad = np.flatnonzero(np.logical_not(np.isfinite(norms)))
-                if bad.size:
-                    r[bad], rows = 0.0, np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
+                if not np.isfinite(norms.sum()):
+                    rows = _drop_non_finite(r, norms, rows)
+                r *= (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
                 total += r.T @ rows
         return torch.from_numpy(total)
+
+
+def _drop_non_finite(r: np.ndarray, norms: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Let records whose gradient is not finite contribute nothing.
+
+    C/‖g‖ would make 0·inf = NaN of them, which tells everyone that the record is there.
+    """
+    bad = np.flatnonzero(np.logical_not(np.isfinite(norms)))
+    r[bad], norms[bad] = 0.0, 0.0
+    return np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)

@@ -47,11 +47,8 @@ def encode_labels(y: np.ndarray, classes: Any, name: str) -> tuple[np.ndarray, n
                 "classes=[...] if a class may be absent from the data."
             )
         return found, codes
-    try:
-        declared = np.unique(np.asarray(classes))
-    except TypeError:
-        declared = np.empty(0)
-    if declared.ndim != 1 or len(declared) < 2:
+    declared = _distinct(classes)
+    if len(declared) < 2:
         raise expected("a list of at least 2 distinct labels", classes=classes)
     known = np.isin(y, declared)
     if not known.all():
@@ -61,6 +58,15 @@ def encode_labels(y: np.ndarray, classes: Any, name: str) -> tuple[np.ndarray, n
             "their rows."
         )
     return declared, np.searchsorted(declared, y)
+
+
+def _distinct(labels: Any) -> np.ndarray:
+    """Distinct labels, sorted; none if these are no list of comparable labels."""
+    try:
+        array = np.asarray(labels)
+        return np.unique(array) if array.ndim == 1 else array[:0].ravel()
+    except (TypeError, ValueError, IndexError):
+        return np.empty(0)
 
 
 def public_n_rows(estimator: Any, X: np.ndarray) -> int:

@@ -58,8 +58,8 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
     prior_scale : float or "auto", default="auto"
-        Standard deviation > 0 of the prior of every coefficient and intercept. ``"auto"`` is 3/R
-        with R = √(data_norm² + 1), or data_norm without intercept: log-odds of ±3 for a row at the
+        Standard deviation > 0 of the prior of every coefficient and intercept. ``"auto"`` is 5/R
+        with R = √(data_norm² + 1), or data_norm without intercept: log-odds of ±5 for a row at the
         norm bound.
     data_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
@@ -68,7 +68,7 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
     fit_intercept : bool, default=True
         Append a 1 to each row.
     max_iter : int or "auto", default="auto"
-        Number of noisy steps. ``"auto"`` is 150, or 100 where rows x columns exceed 1e6;
+        Number of noisy steps. ``"auto"`` is 150, or 80 where rows x columns exceed 1e6;
         without privacy 500 to 4000.
     batch_size : int or "auto", default="auto"
         Expected number of rows in a Poisson batch. ``"auto"`` reads all rows in each step while
@@ -348,7 +348,8 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
 
     def predict(self, X) -> np.ndarray:
         """Most probable class of each row, shape (n,)."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
 
     def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw parameters from the released posterior; this costs no privacy.

@@ -58,6 +58,11 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.lower = lower
         self.upper = upper
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     def fit(self, X, y=None) -> BoundedScaler:
         """Check the declared bounds against the number of features.
 
@@ -109,9 +114,12 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 def _bounds(n_features: int, **kw: Any) -> np.ndarray:
     ((_, value),) = kw.items()
     try:
-        bounds = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        bounds = np.array(np.nan)
+        bounds = np.asarray(value)
+    except ValueError:  # a ragged list
+        bounds = np.array("")
+    if bounds.dtype.kind not in "iuf":
+        raise expected(f"one number, or one for each of the {n_features} features", **kw)
+    bounds = bounds.astype(np.float64)
     if bounds.ndim > 1 or (bounds.ndim == 1 and len(bounds) != n_features):
         raise expected(f"one number, or one for each of the {n_features} features", **kw)
     if not np.isfinite(bounds).all():

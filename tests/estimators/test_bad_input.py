@@ -77,7 +77,7 @@ BAD_DATA = {
     "no columns": (lambda X, y: (X[:, :0], y), "0 feature"),
     "one-dimensional X": (lambda X, y: (X[:, 0], y), "2D array"),
     "three-dimensional X": (lambda X, y: (X[:, :, None], y), "dim 3"),
-    "text in X": (lambda X, y: (np.where(X > 9, X, str(SECRET)), y), "encode text"),
+    "text in X": (lambda X, y: (np.where(X > 9, X, f"patient {SECRET}"), y), "encode text"),
     "objects in X": (lambda X, y: ([["a", SECRET]] * 120, y), "encode text"),
     "complex X": (lambda X, y: (X + 1j, y), "[Cc]omplex"),
     "NaN in y": (lambda X, y: (X, np.where(y, NAN, 0.0)), "NaN"),
@@ -103,7 +103,7 @@ def test_bad_data_is_refused_before_anything_is_spent(kind, two_blobs):
 def test_a_label_outside_the_declared_classes_is_not_quoted(two_blobs):
     X, y = two_blobs
     y = y.astype(float)
-    y[5] = SECRET
+    y[5] = 8675309
     with PrivacyLedger() as ledger, pytest.raises(ValueError, match="declared classes") as error:
         DPVariationalLogisticRegression(classes=[0, 1]).fit(X, y)
     assert ledger.entries == ()
