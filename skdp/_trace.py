@@ -42,7 +42,7 @@ class MechanismCall:
     sensitivity : float
         How far neighbours can move the released value before noise (under the fit's relation).
     scale : float
-        Standard deviation of the noise.
+        Scale of the noise: its standard deviation, or the parameter that its law is stated in.
     rate : float
         Probability that a record takes part (1.0: all of them).
     shape : tuple of int

@@ -22,8 +22,14 @@ def expected(what: str, remedy: str = "", **kw: Any) -> ValueError:
 
 
 def is_real(value: Any) -> bool:
-    """Whether the value is a real number (booleans are not)."""
-    return isinstance(value, Real) and not isinstance(value, bool)
+    """Whether the value is a real number that a float can hold (booleans are none)."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def positive(remedy: str = "", *, allow_inf: bool = False, **kw: Any) -> float:

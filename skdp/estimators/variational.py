@@ -249,8 +249,9 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
             dp_vi.default_clip_norm(gradient_bound, private=private), clip_norm=self.clip_norm
         )
         prior_scale = _or_auto(dp_vi.default_prior_scale(bound), prior_scale=self.prior_scale)
-        sigma = self.noise_multiplier
-        if self.epsilon is not None:
+        if self.epsilon is None:
+            sigma = positive(noise_multiplier=self.noise_multiplier)
+        else:
             sigma = calibrate_noise_multiplier(
                 epsilon=self.epsilon,
                 delta=self.delta,

@@ -1,10 +1,12 @@
-"""What a release costs: events, accountants, calibration, reports, the ledger."""
+"""What a release costs: events, accountants, certificates, calibration, reports, the ledger."""
 
 from skdp._warnings import PrivacyWarning
-from skdp.privacy.accounting import epsilon, epsilon_of_event
+from skdp.privacy.accounting import delta, delta_of_event, epsilon, epsilon_of_event
 from skdp.privacy.calibration import calibrate_noise_multiplier
 from skdp.privacy.gdp import epsilon_to_gdp, gdp_to_epsilon
+from skdp.privacy.hidden_state import langevin_mu, last_iterate_mu
 from skdp.privacy.ledger import BudgetExceededError, PrivacyLedger
+from skdp.privacy.posterior_samples import posterior_samples_epsilon
 from skdp.privacy.report import PrivacyReport
 
 __all__ = [
@@ -13,8 +15,13 @@ __all__ = [
     "PrivacyReport",
     "PrivacyWarning",
     "calibrate_noise_multiplier",
+    "delta",
+    "delta_of_event",
     "epsilon",
     "epsilon_of_event",
     "epsilon_to_gdp",
     "gdp_to_epsilon",
+    "langevin_mu",
+    "last_iterate_mu",
+    "posterior_samples_epsilon",
 ]

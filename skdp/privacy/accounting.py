@@ -1,47 +1,50 @@
 """From an event to ε: the least of the valid upper bounds, behind guards.
 
-dp-accounting does the numerical work and is treated as an input that can be wrong (PRIVACY §7): its
-Rényi accountant answers ε = 0 to a NaN and forgets the factor 2 of replace-one, its PLD asks for
-gigabytes at a tiny σ. So every number is checked first, every bound is asked only for what it is
-valid for, and a failure is an exception or infinity, never a small ε.
+============ ================================================== ==========================
+accountant   valid for                                          bound
+============ ================================================== ==========================
+``"gdp"``    full-batch Gaussians                               exact
+``"pld"``    Poisson-sampled Gaussians, Laplace, pure ε         tight, rounded up
+``"rdp"``    the same, but no Poisson sampling under            loose, fast
+             ``replace_one``
+``"auto"``   everything above, and the exact curve of           the least that applies
+             posterior samples
+``"gdp_clt"`` Poisson-sampled Gaussians                         **not a bound**: to repeat
+                                                                papers that used it
+============ ================================================== ==========================
 
-============ ================================================= ==========================
-accountant   valid for                                         bound
-============ ================================================= ==========================
-``"gdp"``    full-batch Gaussians, every relation              exact
-``"pld"``    Poisson-sampled Gaussians, every relation         tight, rounded up
-``"rdp"``    the same, not replace-one with Poisson sampling   loose, fast
-``"auto"``   everything above                                  the least that applies
-============ ================================================= ==========================
+Every number is checked before an accountant sees it, and a failure is an exception or infinity,
+never a small ε.
 
->>> from skdp.privacy import epsilon
->>> round(epsilon(noise_multiplier=1.0, sampling_rate=0.01, n_steps=1000, delta=1e-5), 2)
-1.83
+>>> from skdp.privacy import delta, epsilon
+>>> round(epsilon(noise_multiplier=1.0, sampling_rate=0.01, n_steps=1000, delta=1e-5), 3)
+1.828
 >>> round(epsilon(noise_multiplier=4.0, n_steps=16, delta=1e-5), 6)  # full batch: exactly μ = 1
 4.377178
+>>> round(delta(noise_multiplier=4.0, n_steps=16, epsilon=4.377178), 7)
+1e-05
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from skdp._validate import in_range, one_of
-from skdp.privacy.events import GaussianTerm, dp_sgd_event, gaussian_terms
-from skdp.privacy.gdp import compose_gdp, gdp_to_epsilon
-from skdp.relations import REPLACE_ONE, check_relation, sensitivity_factor
+from skdp._warnings import PrivacyWarning
+from skdp.privacy import bounds
+from skdp.privacy.bounds import Curve, NoBoundError, Terms
+from skdp.privacy.events import GaussianTerm, LaplaceTerm, PosteriorTerm, dp_sgd_event, terms_of
+from skdp.privacy.posterior_samples import bounded_range_delta, posterior_samples_epsilon
+from skdp.relations import check_relation, sensitivity_factor
 
-ACCOUNTANTS = ("auto", "gdp", "pld", "rdp")
-
-PLD_MIN_NOISE = 0.05  # below, the discretised privacy loss needs gigabytes (PRIVACY §7)
-PLD_MIN_DELTA = 1e-12  # below, the rounding of the Fourier transform is no longer small beside δ
-_ROUND_UP = 1 + 1e-9  # covers the floating-point error of the numerical accountants
-
-_Terms = Sequence[GaussianTerm]
+ACCOUNTANTS = ("auto", "gdp", "pld", "rdp", "gdp_clt")
+NOT_A_BOUND = "gdp_clt"
 
 
 def epsilon_of_event(
@@ -55,14 +58,15 @@ def epsilon_of_event(
     Parameters
     ----------
     event : DpEvent
-        A dp-accounting event made of Gaussian, Poisson-sampled Gaussian and composed events.
+        A dp-accounting event made of Gaussian, Poisson-sampled Gaussian, Laplace and composed
+        events, or skdp's `PosteriorSamplesDpEvent`.
     delta : float
-        δ in (0, 1).
+        δ in [0, 1); 0 only where all parts are pure ε-DP.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
         Who is a neighbour. Noise multipliers are over the bound on *one record's* contribution,
         whatever the relation.
-    accountant : {"auto", "gdp", "pld", "rdp"}
-        ``"auto"`` is the least of the bounds that apply.
+    accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}
+        ``"auto"`` is the least of the bounds that apply; ``"gdp_clt"`` is not a bound.
 
     Returns
     -------
@@ -77,10 +81,12 @@ def epsilon_of_event(
 
     Examples
     --------
-    >>> from dp_accounting import GaussianDpEvent
+    >>> from dp_accounting import GaussianDpEvent, LaplaceDpEvent
     >>> from skdp.privacy import epsilon_of_event
     >>> round(epsilon_of_event(GaussianDpEvent(1.0), delta=1e-5), 6)
     4.377178
+    >>> round(epsilon_of_event(LaplaceDpEvent(2.0), delta=0), 9)
+    0.5
     """
     return least_bound(event, delta, neighboring_relation, accountant)[0]
 
@@ -89,149 +95,131 @@ def least_bound(
     event: DpEvent, delta: float, neighboring_relation: str, accountant: str = "auto"
 ) -> tuple[float, str]:
     """Return (ε, name of the accountant that gave it); see `epsilon_of_event`."""
-    delta = in_range(0.0, 1.0, delta=delta)
-    relation = check_relation(neighboring_relation)
-    one_of(ACCOUNTANTS, accountant=accountant)
-    terms = tuple(_merge(gaussian_terms(event)))
+    delta = in_range(0.0, 1.0, delta=delta, closed="left")
+    return _least("epsilon", event, delta, neighboring_relation, accountant)
+
+
+def delta_of_event(
+    event: DpEvent,
+    epsilon: float,
+    neighboring_relation: str = "zero_out",
+    accountant: str = "auto",
+) -> float:
+    """Least known δ for which an event is (ε, δ)-DP; see `epsilon_of_event`."""
+    epsilon = in_range(0.0, math.inf, epsilon=epsilon, closed="both")
+    return _least("delta", event, epsilon, neighboring_relation, accountant)[0]
+
+
+def _least(
+    wanted: str, event: DpEvent, at: float, relation: str, accountant: str
+) -> tuple[float, str]:
+    relation = check_relation(relation)
+    names = [one_of((*ACCOUNTANTS, *_BOUNDS), accountant=accountant)]
+    terms = terms_of(event)
     if not terms:
         return 0.0, "gdp"
-    if any(term.noise_multiplier == 0.0 for term in terms):
-        return math.inf, "gdp"
+    if any(not isinstance(t, PosteriorTerm) and t.noise_multiplier == 0.0 for t in terms):
+        return (math.inf if wanted == "epsilon" else 1.0), "gdp"
     if accountant == "auto":
-        # The exact value cannot be beaten; else the numerical bounds compete.
-        names = ["gdp"] if _all_full_batch(terms) else ["pld", "rdp"]
-    else:
-        names = [accountant]
+        # An exact value cannot be beaten; else the bounds compete.
+        exact = all(isinstance(t, GaussianTerm) and t.sampling_rate == 1.0 for t in terms)
+        names = ["gdp"] if exact else ["pure", "posterior", "pld", "rdp"]
+    elif accountant == NOT_A_BOUND:
+        warnings.warn(
+            "accountant='gdp_clt' is a central-limit approximation that can understate epsilon: "
+            "it is not a bound. Use 'auto' for a guarantee.",
+            PrivacyWarning,
+            stacklevel=4,
+        )
     found: list[tuple[float, str]] = []
     refused: list[str] = []
     for name in names:
         try:
-            found.append((_bound(name, terms, delta, relation), name))
-        except _NoBoundError as refusal:
+            found.append((_bound(name, wanted, terms, at, relation), name))
+        except NoBoundError as refusal:
             refused.append(f"{name}: {refusal}")
     if not found:
-        raise ValueError("No accountant has a valid bound for this event. " + "; ".join(refused))
-    epsilon, name = min(found)
-    return (math.inf if math.isnan(epsilon) else epsilon), name
-
-
-class _NoBoundError(ValueError):
-    """An accountant has nothing valid to say of these terms."""
-
-
-def _merge(terms) -> list[GaussianTerm]:
-    """Drop terms that release nothing and join equal ones."""
-    counts: dict[tuple[float, float], int] = {}
-    for sigma, q, count in terms:
-        if q > 0.0 and count > 0:
-            counts[sigma, q] = counts.get((sigma, q), 0) + count
-    return [GaussianTerm(sigma, q, count) for (sigma, q), count in counts.items()]
-
-
-def _all_full_batch(terms: _Terms) -> bool:
-    return all(term.sampling_rate == 1.0 for term in terms)
-
-
-def _gdp_bound(terms: _Terms, delta: float, relation: str) -> float:
-    """Exact: μ² = Σ T (Δ/σ)² (PRIVACY §2)."""
-    if not _all_full_batch(terms):
-        raise _NoBoundError("exact only for full-batch Gaussian mechanisms; use 'pld'")
-    factor = sensitivity_factor(relation)
-    mu = compose_gdp(math.sqrt(t.count) * factor / t.noise_multiplier for t in terms)
-    return gdp_to_epsilon(mu, delta)
-
-
-def pld_epsilon(terms: _Terms, delta: float, relation: str) -> float:
-    """Upper bound from dp-accounting's discretised privacy loss distribution."""
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    if min(t.noise_multiplier for t in terms) < PLD_MIN_NOISE:
-        raise _NoBoundError(f"'pld' needs noise multipliers >= {PLD_MIN_NOISE}")
-    if delta < PLD_MIN_DELTA:
-        raise _NoBoundError(f"'pld' needs delta >= {PLD_MIN_DELTA:g}; use 'rdp'")
-    interval = _discretisation(terms, relation)
-    total = pld.identity(value_discretization_interval=interval)
-    try:
-        with np.errstate(over="raise", invalid="raise"):
-            for sigma, q, count in terms:
-                step = pld.from_gaussian_mechanism(
-                    sigma,
-                    sampling_prob=q,
-                    value_discretization_interval=interval,
-                    neighboring_relation=_dp_accounting_relation(relation),
-                )
-                total = total.compose(step.self_compose(count))
-            return _ROUND_UP * float(total.get_epsilon_for_delta(delta))
-    except FloatingPointError:  # the convolution of very many steps overflowed: no bound
-        return math.inf
-
-
-def clt_mu(terms: _Terms, relation: str) -> float:
-    """Central-limit μ (Bu et al. 2020): a guess that steers searches and grids, never a bound."""
-    factor = sensitivity_factor(relation)
-    squares = (
-        t.count * (t.sampling_rate**2) * math.expm1(min((factor / t.noise_multiplier) ** 2, 50.0))
-        for t in terms
-    )
-    return math.sqrt(math.fsum(squares))
-
-
-def _discretisation(terms: _Terms, relation: str) -> float:
-    """Grid width of the privacy loss: any width gives a valid bound, a fine one a tight bound.
-
-    Rounding a loss to the grid adds a variance of order h² a step, T h² in all, to a total of
-    variance μ²: h = .06 μ/√T keeps ε within about .1 % of its limit (measured for q from .001 to
-    .5, T from 100 to 1e5). The cap on the number of grid points keeps memory below 1 GiB.
-    """
-    factor = sensitivity_factor(relation)
-    sigma = min(t.noise_multiplier for t in terms) / factor
-    spread = 2 * (12 / sigma + 1 / sigma**2)  # losses beyond have probability e^-50 or less
-    width = 0.06 * clt_mu(terms, relation) / math.sqrt(sum(t.count for t in terms))
-    return max(min(width, 1e-3), spread / 2e6)
-
-
-def rdp_epsilon(terms: _Terms, delta: float, relation: str) -> float:
-    """Upper bound from dp-accounting's Rényi accountant (Mironov, Talwar & Zhang 2019)."""
-    from dp_accounting.rdp import RdpAccountant
-
-    # dp-accounting's replace-one RDP omits the factor 2 (PRIVACY §7): the full batch is asked as
-    # add/remove with half the noise, and Poisson sampling has no bound there.
-    if relation == REPLACE_ONE and not _all_full_batch(terms):
-        raise _NoBoundError("'rdp' has no bound for Poisson sampling under replace_one; use 'pld'")
-    factor = sensitivity_factor(relation)
-    accountant = RdpAccountant()
-    for sigma, q, count in terms:
-        accountant.compose(dp_sgd_event(sigma / factor, q, count))
-    return _ROUND_UP * float(accountant.get_epsilon(delta))
-
-
-_BOUNDS: dict[str, Callable[[_Terms, float, str], float]] = {
-    "gdp": _gdp_bound,
-    "pld": pld_epsilon,
-    "rdp": rdp_epsilon,
-}
+        raise NoBoundError("No accountant has a valid bound for this event. " + "; ".join(refused))
+    value, name = min(found)
+    return (math.inf if math.isnan(value) else value), name
 
 
 @lru_cache(maxsize=4096)
-def _bound(accountant: str, terms: tuple[GaussianTerm, ...], delta: float, relation: str) -> float:
-    return _BOUNDS[accountant](terms, delta, relation)
+def _bound(accountant: str, wanted: str, terms: Terms, at: float, relation: str) -> float:
+    if wanted == "epsilon" and at == 0.0 and accountant != "pure":
+        raise NoBoundError("needs delta > 0")
+    return getattr(_BOUNDS[accountant](terms, relation), wanted)(at)
 
 
-def _dp_accounting_relation(relation: str):
-    from dp_accounting import NeighboringRelation
+class _PureCurve:
+    """ε-DP: the same ε at every δ."""
 
-    # For sums, zeroing a record out and removing it are the same pair of output laws.
-    if relation == REPLACE_ONE:
-        return NeighboringRelation.REPLACE_ONE
-    return NeighboringRelation.ADD_OR_REMOVE_ONE
+    def __init__(self, total: float) -> None:
+        self._total = total
+
+    def epsilon(self, delta: float) -> float:
+        return self._total
+
+    def delta(self, epsilon: float) -> float:
+        # Murtagh & Vadhan 2016: the largest δ(ε') of an ε-DP mechanism.
+        if epsilon >= self._total:
+            return 0.0
+        return -math.expm1(epsilon - self._total) / (1 + math.exp(-self._total))
+
+
+class _PosteriorCurve:
+    """The exact curve of independent draws from one posterior."""
+
+    def __init__(self, eta: float, n_samples: int) -> None:
+        self._eta, self._n_samples = eta, n_samples
+
+    def epsilon(self, delta: float) -> float:
+        return posterior_samples_epsilon(eta=self._eta, n_samples=self._n_samples, delta=delta)
+
+    def delta(self, epsilon: float) -> float:
+        return bounded_range_delta(self._eta, self._n_samples, epsilon)
+
+
+def _pure(terms: Terms, relation: str) -> Curve:
+    """Pure ε adds up."""
+    factor = sensitivity_factor(relation)
+    total = 0.0
+    for term in terms:
+        match term:
+            case LaplaceTerm(scale, count):
+                total += count * factor / scale
+            case PosteriorTerm(eta, n_samples, count):
+                total += count * n_samples * eta
+            case _:
+                raise NoBoundError("only pure mechanisms add up in epsilon")
+    return _PureCurve(total * (1 + 1e-15 * len(terms)))
+
+
+def _posterior(terms: Terms, relation: str) -> Curve:
+    """Draws from one posterior, and nothing else (PRIVACY §4)."""
+    match terms:
+        case (PosteriorTerm(eta, n_samples, 1),):
+            return _PosteriorCurve(eta, n_samples)
+    raise NoBoundError("exact for the samples of one posterior alone")
+
+
+_BOUNDS: dict[str, Callable[[Terms, str], Curve]] = {
+    "gdp": bounds.gdp,
+    "gdp_clt": bounds.gdp_clt,
+    "pld": bounds.pld,
+    "pld_coarse": partial(bounds.pld, coarseness=4.0),
+    "posterior": _posterior,
+    "pure": _pure,
+    "rdp": bounds.rdp,
+}
 
 
 def epsilon(
     *,
-    noise_multiplier: float,
+    noise_multiplier: float | Sequence[float] | np.ndarray,
     delta: float,
     sampling_rate: float = 1.0,
-    n_steps: int = 1,
+    n_steps: int | None = None,
     neighboring_relation: str = "zero_out",
     accountant: str = "auto",
 ) -> float:
@@ -239,18 +227,18 @@ def epsilon(
 
     Parameters
     ----------
-    noise_multiplier : float
-        σ: noise standard deviation over the clipping norm.
+    noise_multiplier : float or sequence of float
+        σ: noise standard deviation over the clipping norm; a sequence holds one a step.
     delta : float
         δ in (0, 1).
     sampling_rate : float, default=1.0
         Poisson sampling rate q; 1 is the full batch.
-    n_steps : int, default=1
-        Number of noisy sums T.
+    n_steps : int or None, default=None
+        Number of noisy sums T; None is 1, or the length of the sequence.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
         Who is a neighbour.
-    accountant : {"auto", "gdp", "pld", "rdp"}
-        ``"auto"`` is the least of the bounds that apply.
+    accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}
+        ``"auto"`` is the least of the bounds that apply; ``"gdp_clt"`` is not a bound.
 
     Returns
     -------
@@ -267,6 +255,61 @@ def epsilon(
     >>> from skdp.privacy import epsilon
     >>> round(epsilon(noise_multiplier=1.0, delta=1e-5), 6)
     4.377178
+    >>> round(epsilon(noise_multiplier=[1.0, 2.0], delta=1e-5), 3)
+    4.983
     """
-    event = dp_sgd_event(noise_multiplier, sampling_rate, n_steps)
+    event = _noisy_sums(noise_multiplier, sampling_rate, n_steps)
+    delta = in_range(0.0, 1.0, delta=delta)
     return epsilon_of_event(event, delta, neighboring_relation, accountant)
+
+
+def delta(
+    *,
+    noise_multiplier: float | Sequence[float] | np.ndarray,
+    epsilon: float,
+    sampling_rate: float = 1.0,
+    n_steps: int | None = None,
+    neighboring_relation: str = "zero_out",
+    accountant: str = "auto",
+) -> float:
+    """Answer "what δ goes with this ε?" for noisy sums of clipped per-record values.
+
+    Parameters
+    ----------
+    noise_multiplier : float or sequence of float
+        σ: noise standard deviation over the clipping norm; a sequence holds one a step.
+    epsilon : float
+        ε ≥ 0.
+    sampling_rate : float, default=1.0
+        Poisson sampling rate q; 1 is the full batch.
+    n_steps : int or None, default=None
+        Number of noisy sums T; None is 1, or the length of the sequence.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
+        Who is a neighbour.
+    accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}
+        See `epsilon`.
+
+    Returns
+    -------
+    float
+        δ in [0, 1], rounded up.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range or no valid bound exists.
+
+    Examples
+    --------
+    >>> from skdp.privacy import delta
+    >>> round(delta(noise_multiplier=1.0, epsilon=1.0), 4)
+    0.1269
+    """
+    event = _noisy_sums(noise_multiplier, sampling_rate, n_steps)
+    return delta_of_event(event, epsilon, neighboring_relation, accountant)
+
+
+def _noisy_sums(noise_multiplier, sampling_rate, n_steps) -> DpEvent:
+    if n_steps is None and not isinstance(noise_multiplier, list | tuple | np.ndarray):
+        n_steps = 1
+    return dp_sgd_event(noise_multiplier, sampling_rate, n_steps)

@@ -1,7 +1,7 @@
 """From a budget to noise: the least noise multiplier that an (ε, δ) affords.
 
 The full batch has a closed form; a Poisson plan needs a search over a few privacy loss
-distributions. Whatever the search did, the promise ε(σ) ≤ ε is checked at its end.
+distributions. What is returned has been seen to keep the promise ε(σ) ≤ ε.
 
 >>> from skdp.privacy import calibrate_noise_multiplier
 >>> round(calibrate_noise_multiplier(epsilon=1.0, delta=1e-5, n_steps=100), 2)
@@ -11,25 +11,21 @@ distributions. Whatever the search did, the promise ε(σ) ≤ ε is checked at 
 from __future__ import annotations
 
 import math
-from functools import cache, lru_cache
+from collections.abc import Callable
+from functools import lru_cache
 
-from scipy.optimize import root_scalar
+from dp_accounting.dp_event import DpEvent
 
 from skdp._validate import in_range, integer, one_of, positive
-from skdp.privacy.accounting import (
-    ACCOUNTANTS,
-    PLD_MIN_DELTA,
-    PLD_MIN_NOISE,
-    pld_epsilon,
-    rdp_epsilon,
-)
-from skdp.privacy.accounting import epsilon as epsilon_of
-from skdp.privacy.events import GaussianTerm
+from skdp.privacy.accounting import ACCOUNTANTS, least_bound
+from skdp.privacy.bounds import NoBoundError
+from skdp.privacy.events import dp_sgd_event
 from skdp.privacy.gdp import epsilon_to_gdp
 from skdp.relations import check_relation, sensitivity_factor
 
 _MAX_NOISE = 1e8
-_LOG_TOLERANCE = 2e-4  # of σ, relative
+_NUMERICAL_TOLERANCE = 3e-4  # of ε, relative; of σ it is less
+_EXACT_TOLERANCE = 1e-10
 
 
 def calibrate_noise_multiplier(
@@ -91,69 +87,118 @@ def _calibrate(
 ) -> float:
     if epsilon == math.inf:
         return 0.0
+    mu = epsilon_to_gdp(epsilon, delta)
+    factor = sensitivity_factor(relation)
+    # Exact for the full batch, else the central-limit value (Bu et al. 2020): a first guess.
+    guess = factor / math.sqrt(math.log1p((mu / q) ** 2 / n_steps))
     if q == 1.0 and accountant in ("auto", "gdp"):
-        sigma = sensitivity_factor(relation) * math.sqrt(n_steps) / epsilon_to_gdp(epsilon, delta)
-    else:
-        sigma = _search(epsilon, delta, q, n_steps, relation, accountant)
-
-    def spent() -> float:
-        return epsilon_of(
-            noise_multiplier=sigma,
-            delta=delta,
-            sampling_rate=q,
-            n_steps=n_steps,
-            neighboring_relation=relation,
-            accountant=accountant,
-        )
-
-    # The promise. A closed form may miss it by rounding, a search by its grid; never by more.
-    for nudge in (0.0, 1e-12, 1e-9, 1e-6, 1e-4, 1e-3):
-        sigma *= 1 + nudge
-        if spent() <= epsilon:
-            return sigma
-    raise ValueError(_unaffordable(epsilon, delta, q, n_steps))
-
-
-def _search(
-    epsilon: float, delta: float, q: float, n_steps: int, relation: str, accountant: str
-) -> float:
-    """Root of log ε(σ) in log σ, returned from the private side.
-
-    ε(σ) is close to a power law, so a bracket grown from the central-limit guess needs two or three
-    evaluations, and Brent's method two or three more.
-    """
-    bound = rdp_epsilon if accountant == "rdp" or delta < PLD_MIN_DELTA else pld_epsilon
-
-    @cache
-    def excess(log_sigma: float) -> float:
-        terms = [GaussianTerm(math.exp(log_sigma), q, n_steps)]
-        return math.log(max(bound(terms, delta, relation), 1e-300) / epsilon)
-
-    mu = epsilon_to_gdp(epsilon, delta) / (q * math.sqrt(n_steps))
-    guess = sensitivity_factor(relation) / math.sqrt(math.log1p(mu * mu))
-    floor = math.log(PLD_MIN_NOISE)
-    low = high = max(math.log(guess), floor)
-    stride = 0.0
-    while high > math.log(_MAX_NOISE) or excess(high) > 0:
-        if high > math.log(_MAX_NOISE):
-            raise ValueError(_unaffordable(epsilon, delta, q, n_steps))
-        # ε falls at least as fast as 1/σ, so a stride of `excess` is enough near the root.
-        low, stride = high, 2 * stride + 1e-3
-        high += min(excess(high), 2.0) + stride
-    while low == high or excess(low) <= 0:
-        if low == floor:
-            return PLD_MIN_NOISE
-        stride = 2 * stride + 1e-3
-        high, low = low, max(low + 0.5 * excess(low) - stride, floor)
-    root = float(root_scalar(excess, bracket=(low, high), xtol=_LOG_TOLERANCE / 2).root)
-    while excess(root) > 0:
-        root += _LOG_TOLERANCE
-    return math.exp(root)
-
-
-def _unaffordable(epsilon: float, delta: float, q: float, n_steps: int) -> str:
-    return (
-        f"Expected epsilon={epsilon:g} at delta={delta:g} to be affordable with n_steps={n_steps}, "
-        f"sampling_rate={q:g} and a noise multiplier <= {_MAX_NOISE:g}; ask for a larger epsilon "
-        "or for fewer steps."
+        guess = factor * math.sqrt(n_steps) / mu
+    return calibrate(
+        lambda sigma: dp_sgd_event(sigma, q, n_steps),
+        epsilon=epsilon,
+        delta=delta,
+        guess=guess,
+        neighboring_relation=relation,
+        accountant=accountant,
     )
+
+
+def calibrate(
+    make_event: Callable[[float], DpEvent],
+    *,
+    epsilon: float,
+    delta: float,
+    guess: float,
+    neighboring_relation: str = "zero_out",
+    accountant: str = "auto",
+) -> float:
+    """Find the least noise parameter whose event affords a budget.
+
+    Parameters
+    ----------
+    make_event : callable
+        Maps a parameter > 0 to an event; more of it must never cost more, and ε should fall about
+        as a power of it, as it does with a noise multiplier.
+    epsilon : float
+        ε > 0, finite.
+    delta : float
+        δ in (0, 1).
+    guess : float
+        Where the search starts; taken at once if it is right.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
+        Who is a neighbour.
+    accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}
+        See `skdp.privacy.epsilon`.
+
+    Returns
+    -------
+    float
+        The parameter: its ε is at most the one asked, and less than a relative 3e-4 below it.
+
+    Raises
+    ------
+    ValueError
+        If no parameter up to 1e8 affords the budget.
+
+    Examples
+    --------
+    >>> from dp_accounting import GaussianDpEvent
+    >>> from skdp.privacy.calibration import calibrate
+    >>> round(calibrate(GaussianDpEvent, epsilon=1.0, delta=1e-5, guess=1.0), 2)
+    3.73
+    """
+    if guess > _MAX_NOISE:
+        raise _unaffordable(epsilon, delta)
+    # The accountant that is least at the guess is least nearby, and one is asked faster than all.
+    chosen = least_bound(make_event(guess), delta, neighboring_relation, accountant)[1]
+
+    def excess(log_parameter: float, accountant: str) -> float:
+        if log_parameter > math.log(_MAX_NOISE):
+            raise _unaffordable(epsilon, delta)
+        try:
+            event = make_event(math.exp(log_parameter))
+            spent = least_bound(event, delta, neighboring_relation, accountant)[0]
+        except NoBoundError:  # too little noise for a numerical accountant
+            return math.inf
+        return math.log(max(spent, 1e-300) / epsilon)
+
+    x, slope = math.log(guess), 1.0
+    tolerance = _NUMERICAL_TOLERANCE if chosen in ("pld", "rdp") else _EXACT_TOLERANCE
+    if chosen == "pld":  # a coarse grid is a bound too, and brings the search close at a low price
+        x, slope = _root(lambda x: excess(x, "pld_coarse"), x, slope, tolerance)
+    return math.exp(_root(lambda x: excess(x, chosen), x, slope, tolerance)[0])
+
+
+def _unaffordable(epsilon: float, delta: float) -> ValueError:
+    return ValueError(
+        f"Expected epsilon={epsilon:g} at delta={delta:g} to be affordable with a noise parameter "
+        f"<= {_MAX_NOISE:g}; ask for a larger epsilon or for fewer steps."
+    )
+
+
+def _root(
+    excess: Callable[[float], float], x: float, slope: float, tolerance: float
+) -> tuple[float, float]:
+    """Secant search for the root of a falling function, ended on the side where it is ≤ 0.
+
+    log ε(log σ) is close to a line, so a few steps are enough; where there is no number at all
+    (too little noise) or the function is flat, bounded steps still get on.
+    """
+    best, before = math.inf, None
+    for _ in range(80):
+        e = excess(x)
+        if -tolerance <= e <= 0:
+            return x, slope
+        if e <= 0:
+            best = min(best, x)
+        if before is not None and math.isfinite(e) and x != before[0]:
+            slope = min(max((before[1] - e) / (x - before[0]), 0.3), 100.0)
+        if math.isfinite(e):
+            before = (x, e)
+        # Aim at the middle of the tolerance, from either side.
+        x += min(max((e + tolerance / 2) / slope, -1.0), 1.0)
+        if x >= best:  # never above a point that is known to be private enough
+            x = best - tolerance / 10
+    if math.isinf(best):
+        raise ValueError("The search for a noise parameter failed; ask for a larger epsilon.")
+    return best, slope

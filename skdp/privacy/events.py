@@ -1,7 +1,11 @@
 """Public fields to privacy events: what a run *will* release, written before it touches data.
 
-An event is a dp-accounting object, so that anyone can feed it to another accountant. It is made
-from public facts alone (law 1 of the design): no function here sees a row.
+An event is a dp-accounting object, so that anyone can feed it to another accountant; the one kind
+that dp-accounting lacks, `PosteriorSamplesDpEvent`, is added here. Events are made from public
+facts alone: no function here sees a row.
+
+Noise multipliers are noise over the bound on *one record's* contribution, whatever the neighbouring
+relation; the accountant knows that replacing a record moves a sum by twice that.
 
 >>> from skdp.privacy.events import dp_sgd_event
 >>> dp_sgd_event(noise_multiplier=1.0, sampling_rate=0.01, n_steps=1000).count
@@ -11,55 +15,127 @@ from public facts alone (law 1 of the design): no function here sees a row.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import attrs
+import numpy as np
+from dp_accounting import dp_event
 from dp_accounting.dp_event import (
     ComposedDpEvent,
     DpEvent,
     GaussianDpEvent,
+    LaplaceDpEvent,
     NonPrivateDpEvent,
     NoOpDpEvent,
     PoissonSampledDpEvent,
     SelfComposedDpEvent,
 )
 
-from skdp._validate import expected, in_range, integer
+from skdp._validate import expected, in_range, integer, positive
+from skdp.relations import sensitivity_factor
 
 
-def dp_sgd_event(noise_multiplier: float, sampling_rate: float, n_steps: int) -> DpEvent:
-    """Event of ``n_steps`` noisy sums of clipped per-record values (Abadi et al. 2016).
+@attrs.frozen
+class PosteriorSamplesDpEvent(DpEvent):
+    """Independent exact draws from one distribution whose log-density has a bounded range.
+
+    Between neighbours the log-density of the distribution may differ by a function whose largest
+    and smallest value are at most ``eta`` apart (PRIVACY §4): an exponential mechanism, or a
+    posterior with a bounded log-likelihood. ``eta`` already holds for the neighbouring relation.
+    """
+
+    eta: float
+    n_samples: int = 1
+
+
+def dp_sgd_event(
+    noise_multiplier: float | Sequence[float] | np.ndarray,
+    sampling_rate: float,
+    n_steps: int | None = None,
+) -> DpEvent:
+    """Event of noisy sums of clipped per-record values (Abadi et al. 2016).
 
     Parameters
     ----------
-    noise_multiplier : float
-        σ: noise standard deviation over the clipping norm, ≥ 0; 0 is no privacy.
+    noise_multiplier : float or sequence of float
+        σ: noise standard deviation over the clipping norm, ≥ 0; 0 is no privacy. A sequence holds
+        one a step, fixed in advance.
     sampling_rate : float
         q in [0, 1]: each record takes part in a step independently with this probability; 1 is
         the full batch.
-    n_steps : int
-        T ≥ 0.
+    n_steps : int or None
+        T ≥ 0; with a sequence, None or its length.
 
     Returns
     -------
     DpEvent
-        T-fold composition of the (Poisson-sampled) Gaussian mechanism.
+        Composition of the (Poisson-sampled) Gaussian mechanisms.
 
     Raises
     ------
     ValueError
         If a field is out of range or not a number.
+
+    Examples
+    --------
+    >>> from skdp.privacy.events import dp_sgd_event
+    >>> dp_sgd_event([2.0, 2.0, 3.0], sampling_rate=1.0).events[0].count
+    2
     """
-    sigma = in_range(0.0, math.inf, noise_multiplier=noise_multiplier, closed="left")
     q = in_range(0.0, 1.0, sampling_rate=sampling_rate, closed="both")
-    n_steps = integer(0, n_steps=n_steps)
+    if isinstance(noise_multiplier, list | tuple | np.ndarray):
+        sigmas = list(noise_multiplier)
+        if n_steps is not None and n_steps != len(sigmas):
+            raise expected(
+                f"the number of noise multipliers ({len(sigmas)}), or None", n_steps=n_steps
+            )
+        checked = [_checked_multiplier(sigma) for sigma in sigmas]
+        runs = [_run(sigma, q, len(list(run))) for sigma, run in groupby(checked)]
+        return ComposedDpEvent(runs) if runs else NoOpDpEvent()
+    sigma = _checked_multiplier(noise_multiplier)
+    return _run(sigma, q, integer(0, n_steps=n_steps))
+
+
+def _checked_multiplier(noise_multiplier: Any) -> float:
+    return in_range(0.0, math.inf, noise_multiplier=noise_multiplier, closed="left")
+
+
+def _run(sigma: float, q: float, n_steps: int) -> DpEvent:
     if n_steps == 0 or q == 0.0:
         return NoOpDpEvent()
     if sigma == 0.0:
         return NonPrivateDpEvent()
     step = GaussianDpEvent(sigma)
     return SelfComposedDpEvent(step if q == 1.0 else PoissonSampledDpEvent(q, step), n_steps)
+
+
+def gdp_event(mu: float, neighboring_relation: str = "zero_out") -> DpEvent:
+    """Event of a mechanism that is μ-GDP under a relation: a Gaussian mechanism is as bad.
+
+    Every composition with a μ-GDP mechanism is dominated by the one with N(0, 1) against N(μ, 1)
+    in its place (Dong, Roth & Su 2022, Theorem 3.2), so last-iterate certificates and regularised
+    exponential mechanisms are accounted as that Gaussian.
+
+    Parameters
+    ----------
+    mu : float
+        μ > 0 under ``neighboring_relation``.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
+        The relation under which the event will be accounted.
+
+    Returns
+    -------
+    DpEvent
+        Gaussian mechanism whose μ under the relation is the one given.
+
+    Raises
+    ------
+    ValueError
+        If μ is not a finite number > 0.
+    """
+    return GaussianDpEvent(sensitivity_factor(neighboring_relation) / positive(mu=mu))
 
 
 class GaussianTerm(NamedTuple):
@@ -70,8 +146,26 @@ class GaussianTerm(NamedTuple):
     count: int
 
 
-def gaussian_terms(event: DpEvent, count: int = 1) -> Iterator[GaussianTerm]:
-    """Flatten an event into Gaussian terms, checking every number on the way.
+class LaplaceTerm(NamedTuple):
+    """``count`` Laplace mechanisms, noise over the L1 bound on one record's contribution."""
+
+    noise_multiplier: float
+    count: int
+
+
+class PosteriorTerm(NamedTuple):
+    """``count`` times ``n_samples`` draws of one distribution of log-density range ``eta``."""
+
+    eta: float
+    n_samples: int
+    count: int
+
+
+Term = GaussianTerm | LaplaceTerm | PosteriorTerm
+
+
+def terms_of(event: DpEvent) -> tuple[Term, ...]:
+    """Flatten an event into terms that release something, equal ones joined.
 
     A mechanism without noise comes out with noise multiplier 0: no privacy.
 
@@ -81,36 +175,47 @@ def gaussian_terms(event: DpEvent, count: int = 1) -> Iterator[GaussianTerm]:
         If the event is of a kind skdp has no bound for, or holds a number out of range. A wrong
         event must never be read as a cheap one.
     """
-    if isinstance(event, NoOpDpEvent):
-        return
-    if isinstance(event, NonPrivateDpEvent):
-        yield GaussianTerm(0.0, 1.0, count)
-    elif isinstance(event, SelfComposedDpEvent):
-        yield from gaussian_terms(event.event, count * integer(0, count=event.count))
-    elif isinstance(event, ComposedDpEvent):
-        for part in event.events:
-            yield from gaussian_terms(part, count)
-    elif isinstance(event, PoissonSampledDpEvent) and isinstance(event.event, GaussianDpEvent):
-        yield _term(event.event.noise_multiplier, event.sampling_probability, count)
-    elif isinstance(event, GaussianDpEvent):
-        yield _term(event.noise_multiplier, 1.0, count)
-    else:
-        raise expected(
-            "an event made of Gaussian, Poisson-sampled, composed, no-op or non-private events",
-            "account other mechanisms with dp-accounting itself",
-            event=event,
-        )
+    counts: dict[Term, int] = {}
+    for term in _flatten(event, 1):
+        alone = term._replace(count=1)
+        counts[alone] = counts.get(alone, 0) + term.count
+    return tuple(term._replace(count=count) for term, count in counts.items() if count > 0)
 
 
-def _term(noise_multiplier: float, sampling_rate: float, count: int) -> GaussianTerm:
-    sigma = in_range(0.0, math.inf, noise_multiplier=noise_multiplier, closed="left")
-    return GaussianTerm(
-        sigma, in_range(0.0, 1.0, sampling_rate=sampling_rate, closed="both"), count
-    )
+def _flatten(event: DpEvent, count: int) -> Iterator[Term]:
+    match event:
+        case NoOpDpEvent():
+            return
+        case NonPrivateDpEvent():
+            yield GaussianTerm(0.0, 1.0, count)
+        case SelfComposedDpEvent():
+            yield from _flatten(event.event, count * integer(0, count=event.count))
+        case ComposedDpEvent():
+            for part in event.events:
+                yield from _flatten(part, count)
+        case PoissonSampledDpEvent() if isinstance(event.event, GaussianDpEvent):
+            rate = in_range(0.0, 1.0, sampling_rate=event.sampling_probability, closed="both")
+            if rate > 0.0:
+                yield GaussianTerm(_checked_multiplier(event.event.noise_multiplier), rate, count)
+        case GaussianDpEvent():
+            yield GaussianTerm(_checked_multiplier(event.noise_multiplier), 1.0, count)
+        case LaplaceDpEvent():
+            yield LaplaceTerm(_checked_multiplier(event.noise_multiplier), count)
+        case PosteriorSamplesDpEvent():
+            eta = in_range(0.0, math.inf, eta=event.eta, closed="left")
+            if eta > 0.0:
+                yield PosteriorTerm(eta, integer(1, n_samples=event.n_samples), count)
+        case _:
+            raise expected(
+                "an event made of Gaussian, Poisson-sampled Gaussian, Laplace, posterior-sample, "
+                "composed, no-op or non-private events",
+                "account other mechanisms with dp-accounting itself",
+                event=event,
+            )
 
 
 def event_to_dict(event: DpEvent) -> dict[str, Any]:
-    """Write an event as nested plain objects, with its dp-accounting class under ``"type"``."""
+    """Write an event as nested plain objects, with its class under ``"type"``."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, DpEvent):
@@ -120,3 +225,25 @@ def event_to_dict(event: DpEvent) -> dict[str, Any]:
     names = [field.name for field in attrs.fields(type(event))]
     values = {name: plain(getattr(event, name)) for name in names}
     return {"type": type(event).__name__, **values}
+
+
+def event_from_dict(values: dict[str, Any]) -> DpEvent:
+    """Read an event back from `event_to_dict`.
+
+    Raises
+    ------
+    ValueError
+        If the class is none of dp-accounting's events and none of skdp's.
+    """
+    name = values.get("type")
+    known = {PosteriorSamplesDpEvent.__name__: PosteriorSamplesDpEvent}
+    kind = known.get(str(name)) or getattr(dp_event, str(name), None)
+    if not (isinstance(kind, type) and issubclass(kind, DpEvent)):
+        raise expected("the name of an event class", type=name)
+
+    def rich(value: Any) -> Any:
+        if isinstance(value, dict):
+            return event_from_dict(value)
+        return [rich(item) for item in value] if isinstance(value, list) else value
+
+    return kind(**{field: rich(value) for field, value in values.items() if field != "type"})

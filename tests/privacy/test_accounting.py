@@ -31,9 +31,11 @@ def test_replace_one_full_batch_is_doubled_once():
     ten = {"noise_multiplier": 1.0, "n_steps": 10, "delta": 1e-5}
     exact = gdp_to_epsilon(2 * math.sqrt(10), 1e-5)
     assert exact == pytest.approx(46.21, abs=5e-3)
-    for accountant in ("auto", "gdp", "pld"):
+    for accountant in ("auto", "gdp"):
         found = epsilon(**ten, neighboring_relation="replace_one", accountant=accountant)
-        assert found == pytest.approx(exact, rel=1e-6)
+        assert found == pytest.approx(exact, rel=1e-12)
+    pld = epsilon(**ten, neighboring_relation="replace_one", accountant="pld")
+    assert exact <= pld <= exact * 1.001  # the grid of the numerical accountant
     assert epsilon(**ten, neighboring_relation="replace_one", accountant="rdp") > exact
 
 
@@ -76,8 +78,14 @@ GARBAGE = [float("nan"), -1.0, -1e-300, "1", None, True, [1.0], 1j, np.array([1.
 @pytest.mark.parametrize("bad", GARBAGE)
 @pytest.mark.parametrize("name", ["noise_multiplier", "sampling_rate", "n_steps", "delta"])
 def test_garbage_never_gives_a_number(name, bad):
+    arguments = {**SAMPLED, name: bad}
+    if name == "n_steps" and bad is None:
+        pytest.skip("means one step")
+    if name == "noise_multiplier" and np.ndim(bad):
+        # A sequence is a noise schedule; a sequence of sequences is not.
+        arguments |= {"noise_multiplier": [bad], "n_steps": None}
     with pytest.raises(ValueError, match=f"Expected {name}="):
-        epsilon(**{**SAMPLED, name: bad})
+        epsilon(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +130,7 @@ def test_garbage_inside_an_event_is_refused(make, bad):
 
 def test_an_unknown_event_is_refused_not_ignored():
     with pytest.raises(ValueError, match="event"):
-        epsilon_of_event(dp.LaplaceDpEvent(1.0), 1e-5)
+        epsilon_of_event(dp.dp_event.DiscreteLaplaceDpEvent(1.0, 1), 1e-5)
     with pytest.raises(ValueError, match="event"):
         epsilon_of_event("nothing", 1e-5)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skdp import DPVariationalLogisticRegression, PrivacyLedger, _trace
 from skdp._random import Streams
-from skdp.privacy.events import gaussian_terms
+from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
 
 N = 40
@@ -76,7 +76,7 @@ def test_the_event_in_the_ledger_is_the_trace(plan):
         estimator = make(plan).fit(X, Y)
     (entry,) = ledger.entries
     assert entry.event == estimator.privacy_.event
-    (term,) = gaussian_terms(entry.event)
+    (term,) = terms_of(entry.event)
     assert [r.call.step for r in tape] == list(range(term.count))
     for release in tape:
         noise_multiplier = release.call.scale / release.call.sensitivity

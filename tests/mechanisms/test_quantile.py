@@ -1,0 +1,298 @@
+import math
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+from dp_accounting import NeighboringRelation
+from dp_accounting.dp_event import RandomizedResponseDpEvent
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import logsumexp
+
+from skdp import _trace
+from skdp._random import Streams
+from skdp.mechanisms import QuantileMechanism
+from skdp.mechanisms import quantile as module
+from skdp.relations import RELATIONS, sensitivity_factor
+
+GARBAGE = [math.nan, math.inf, -math.inf, True, "1", None, [1.0], 10**400, 1j]
+PARAMETERS = {"quantile": 0.5, "lower": 0.0, "upper": 1.0, "epsilon": 1.0}
+
+# Few values, so that ties, the ends of the range and neighbours on the grid all happen.
+NUMBERS = st.one_of(
+    st.sampled_from([0.0, 1.0, 0.5, 0.5 + 2.0**-30, 2.0**-30, 1 - 2.0**-30, math.inf, -7.0]),
+    st.floats(-0.2, 1.2),
+)
+DATA = st.lists(NUMBERS, max_size=9)
+QUANTILES = st.one_of(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]), st.floats(0, 1))
+
+
+def neighbours(data, record, other, place, relation):
+    """Two neighbouring data sets: ``record`` is in the first, and not in the second."""
+    place %= len(data) + 1
+    before, after = data[:place], data[place:]
+    second = {"zero_out": [math.nan], "add_or_remove_one": [], "replace_one": [other]}[relation]
+    return [*before, record, *after], [*before, *second, *after]
+
+
+def exact_laws(mechanism, *data_sets):
+    """Log-probabilities of one point, a row a data set, and sizes, on the common segments."""
+    segments = [mechanism._segments(np.array(data, dtype=float)) for data in data_sets]
+    first = np.unique(np.concatenate([s.first for s in segments]))
+    size = np.diff(first, append=module.GRID + 1)
+    laws = []
+    for s in segments:
+        here = s.log_weight[np.searchsorted(s.first, first, side="right") - 1]
+        laws.append(here - logsumexp(here, b=size))
+    return np.array(laws), size
+
+
+def misses(mechanism, *data_sets):
+    """d of every data set on the common segments."""
+    laws = [mechanism._segments(np.array(data, dtype=float)) for data in data_sets]
+    first = np.unique(np.concatenate([s.first for s in laws]))
+    rate = mechanism.epsilon / mechanism.sensitivity
+    return [-s.log_weight[np.searchsorted(s.first, first, "right") - 1] / rate for s in laws]
+
+
+@given(st.lists(st.floats(-1.5, 2.5), max_size=8), QUANTILES, st.sampled_from(RELATIONS))
+def test_the_law_is_the_definition_on_a_small_grid(data, q, relation):
+    mechanism = QuantileMechanism(q, -1.0, 2.0, 1.3, relation)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "GRID", 12)
+        (law,), size = exact_laws(mechanism, data)
+    points = np.linspace(-1.0, 2.0, 13)
+    rounded = [min(points, key=lambda t: abs(t - x)) for x in data]
+    d = []
+    for t in points:
+        below, up_to = sum(x < t for x in rounded), sum(x <= t for x in rounded)
+        rank = q * len(data)
+        d.append(0.0 if below <= rank <= up_to else min(abs(below - rank), abs(up_to - rank)))
+    slow = -1.3 / mechanism.sensitivity * np.array(d)
+    np.testing.assert_allclose(np.repeat(law, size), slow - logsumexp(slow), atol=1e-9)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@given(DATA, NUMBERS, NUMBERS, st.integers(0, 9), QUANTILES, st.floats(-3, 1.5))
+def test_exact_privacy_loss_is_at_most_epsilon(relation, data, record, other, place, q, log_eps):
+    mechanism = QuantileMechanism(q, 0.0, 1.0, 10**log_eps, relation)
+    pair = neighbours(data, record, other, place, relation)
+    (one, two), size = exact_laws(mechanism, *pair)
+    loss = one - two
+    assert np.abs(loss).max() <= mechanism.epsilon + 1e-9
+    assert loss.max() - loss.min() <= mechanism.epsilon + 1e-9
+    d = misses(mechanism, *pair)
+    assert np.ptp(d[0] - d[1]) <= mechanism.sensitivity + 1e-9
+    # The event: Laplace noise of the same ε is less private at every e, in both directions.
+    for epsilon in np.linspace(0, mechanism.epsilon, 9):
+        laplace = -math.expm1((epsilon - mechanism.epsilon) / 2)
+        for p, r in ((one, two), (two, one)):
+            delta = (size * np.maximum(np.exp(p) - np.exp(epsilon + r), 0)).sum()
+            assert delta <= laplace + 1e-9
+
+
+NEAR = 1 - 2.0**-20
+TIGHT = [
+    (0.5, "zero_out", [0, 0, 0, 1, NEAR], [0, 0, 0, 1, math.nan]),
+    (0.5, "add_or_remove_one", [0, 0, 0, 1, NEAR], [0, 0, 0, 1]),
+    (0.9, "zero_out", [0] * 9 + [NEAR, 1], [0] * 9 + [NEAR, math.nan]),
+    (0.9, "add_or_remove_one", [0] * 9 + [NEAR, 1], [0] * 9 + [NEAR]),
+    (0.1, "add_or_remove_one", [1] * 9 + [1 - NEAR, 0], [1] * 9 + [1 - NEAR]),
+    (0.5, "replace_one", [0, NEAR, 1, 1], [0, NEAR, 0, 1]),
+]
+
+
+@pytest.mark.parametrize(("q", "relation", "one", "two"), TIGHT)
+def test_the_sensitivity_is_attained_so_no_smaller_one_would_do(q, relation, one, two):
+    mechanism = QuantileMechanism(q, 0.0, 1.0, 2.0, relation)
+    d = misses(mechanism, one, two)
+    assert np.ptp(d[0] - d[1]) == pytest.approx(mechanism.sensitivity, rel=1e-12)
+    (p, r), _ = exact_laws(mechanism, one, two)
+    assert np.abs(p - r).max() == pytest.approx(2.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("q", [0.0, 0.3, 0.5, 1.0])
+def test_sensitivities(q):
+    found = [QuantileMechanism(q, 0.0, 1.0, 1.0, relation).sensitivity for relation in RELATIONS]
+    assert found == [2 * max(q, 1 - q), 2 * max(q, 1 - q), 2.0]
+
+
+def test_a_null_record_counts_nowhere():
+    mechanism = QuantileMechanism(0.3, 0.0, 1.0, 1.0)
+    (with_null, without), _ = exact_laws(mechanism, [0.2, math.nan, 0.9], [0.2, 0.9])
+    np.testing.assert_array_equal(with_null, without)
+    assert release(mechanism, [0.2, math.nan]) == release(mechanism, [0.2])
+
+
+def release(mechanism, values, key=b"quantile"):
+    return mechanism.release(values, Streams(key)("noise"))
+
+
+def draws(mechanism, data, count):
+    stream = Streams(b"quantile law")("noise")
+    return np.array([mechanism.release(data, stream) for _ in range(count)])
+
+
+def cumulative(mechanism, data):
+    """Exact distribution function of the answer, from the law of the segments."""
+    (law,), size = exact_laws(mechanism, data)
+    first = np.concatenate([[0], np.cumsum(size)])
+    steps = np.concatenate([[0.0], np.cumsum(size * np.exp(law))])
+
+    def function(x):
+        points = np.rint((x - mechanism.lower) / (mechanism.upper - mechanism.lower) * module.GRID)
+        return np.interp(points + 1, first, steps)
+
+    return function
+
+
+def test_draws_follow_the_exact_law_and_no_other():
+    data = np.random.default_rng(0).beta(2, 4, size=25) * 50 - 10
+    sample = draws(QuantileMechanism(0.7, -10.0, 40.0, 0.6), data, 5000)
+    for factor in (2 / 3, 1.0, 3 / 2):
+        law = cumulative(QuantileMechanism(0.7, -10.0, 40.0, 0.6 * factor), data)
+        assert (stats.kstest(sample, law).pvalue > 1e-6) == (factor == 1)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_draws_find_a_tie_as_often_as_the_law_says(relation):
+    # 30 records share one point, 4 are spread; the atom has a probability away from 0 and 1.
+    data = np.array([0.25] * 30 + [0.1, 0.2, 0.6, 0.9])
+    wished = QuantileMechanism(0.5, 0.0, 1.0, 1.4 if relation != "replace_one" else 2.8, relation)
+    (law,), size = exact_laws(wished, data)
+    p = np.exp(law[size == 1].max())
+    assert 0.05 < p < 0.95
+    hits = int((draws(wished, data, 2000) == 0.25).sum())
+    low, high = stats.binom.ppf([1e-6, 1 - 1e-6], 2000, p)
+    assert low <= hits <= high
+
+
+def test_an_empty_column_gives_a_uniform_answer():
+    mechanism = QuantileMechanism(0.2, -3.0, 5.0, 1.0)
+    sample = draws(mechanism, [], 3000)
+    assert stats.kstest(sample, stats.uniform(-3, 8).cdf).pvalue > 1e-6
+    assert stats.kstest(sample, stats.uniform(-3, 6).cdf).pvalue < 1e-6
+
+
+@pytest.mark.parametrize("value", [-3.0, 0.0, 1.0, 5.0])
+@pytest.mark.parametrize("q", [0.0, 0.5, 1.0])
+def test_a_column_of_equal_values(value, q):
+    mechanism = QuantileMechanism(q, -3.0, 5.0, 1.0)
+    answer = release(mechanism, [value] * 2000)
+    if q == 0.5:
+        assert answer == value
+    else:  # every point at or beyond the value has its rank
+        assert answer <= value if q == 0 else answer >= value
+
+
+def test_one_value():
+    mechanism = QuantileMechanism(0.5, 0.0, 1.0, 1.0)
+    (law,), size = exact_laws(mechanism, [0.25])
+    assert list(size) == [2**28, 1, 3 * 2**28]
+    np.testing.assert_allclose(law - law[1], [-0.5, 0.0, -0.5])
+
+
+def test_values_beyond_the_range_count_at_its_ends():
+    mechanism = QuantileMechanism(0.5, 0.0, 1.0, 1.0)
+    (one, two), _ = exact_laws(mechanism, [-9.0, math.inf, -math.inf], [0.0, 1.0, 0.0])
+    np.testing.assert_array_equal(one, two)
+
+
+def test_the_answer_is_useful():
+    data = np.random.default_rng(1).normal(50, 10, size=2000)
+    for q in (0.25, 0.5, 0.9):
+        answers = draws(QuantileMechanism(q, 0.0, 1000.0, 1.0), data, 50)
+        ranks = np.searchsorted(np.sort(data), answers) / 2000
+        assert np.abs(ranks - q).max() < 0.02  # 40 records; e^-20 times some thousand points
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), DATA)
+def test_answers_are_points_of_the_public_grid(lower, length, data):
+    mechanism = QuantileMechanism(0.5, lower, lower + length, 1.0)
+    answer = release(mechanism, data)
+    assert mechanism.lower <= answer <= mechanism.upper
+    unit = QuantileMechanism(0.5, 0.0, 1.0, 1.0)
+    assert (release(unit, data) * module.GRID).is_integer()
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_event_says_epsilon_under_its_own_relation(relation):
+    event = QuantileMechanism(0.9, 0.0, 1.0, 0.8, relation).event()
+    pure = sensitivity_factor(relation) / event.noise_multiplier
+    assert pure == pytest.approx(0.8, rel=1e-15)
+    if relation != "replace_one":  # which dp-accounting's PLD has no Laplace mechanism for
+        accountant = PLDAccountant(neighboring_relation=NeighboringRelation.REPLACE_SPECIAL)
+        assert 0.79 < accountant.compose(event).get_epsilon(1e-6) < 0.801
+
+
+@pytest.mark.skipif(version("dp-accounting") != "0.6.0", reason="pins what 0.6.0 does wrong")
+def test_why_the_event_is_not_randomised_response():
+    event = RandomizedResponseDpEvent(2 / (1 + math.e), 2)  # pure ε = 1 between two answers
+
+    def spent(relation, count):
+        return PLDAccountant(relation).compose(event, count).get_epsilon(1e-6)
+
+    assert spent(NeighboringRelation.REPLACE_SPECIAL, 1) == pytest.approx(0.62, abs=0.005)
+    assert spent(NeighboringRelation.REPLACE_ONE, 10) == pytest.approx(1.0, abs=0.005)
+
+
+def test_neighbours_make_the_same_calls_and_a_replay_runs_no_mechanism():
+    mechanism = QuantileMechanism(0.75, 0.0, 1.0, 0.5)
+    with _trace.record() as tape:
+        output = mechanism.release([0.1, 0.2, 0.3])
+    with _trace.replay([output]) as again:
+        replayed = mechanism.release([0.1, 0.2])
+    assert tape[0].call == again[0].call
+    assert tape[0].call == _trace.MechanismCall("quantile", 1.5, 3.0, 1.0, (), 0)
+    assert replayed == output
+
+
+@pytest.mark.parametrize("bad", GARBAGE)
+@pytest.mark.parametrize("name", list(PARAMETERS))
+def test_garbage_fields_are_refused_by_name(name, bad):
+    with pytest.raises(ValueError, match=f"Expected {name}="):
+        QuantileMechanism(**{**PARAMETERS, name: bad})
+
+
+def test_narrow_numpy_numbers_are_numbers():
+    narrow = QuantileMechanism(np.float16(0.5), np.int8(0), np.uint8(200), np.float32(1))
+    assert narrow == QuantileMechanism(0.5, 0.0, 200.0, 1.0)
+    assert 100 <= narrow.release(np.full(2000, 100, dtype=np.uint8)) <= 100.0001
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("quantile", -0.1),
+        ("quantile", 1.1),
+        ("lower", 1.0),
+        ("lower", 2.0),
+        ("lower", -1e200),
+        ("upper", 1e200),
+        ("epsilon", 0.0),
+        ("epsilon", -1.0),
+        ("epsilon", 1e-300),
+        ("epsilon", 1e10),
+        ("neighboring_relation", "unknown"),
+        ("neighboring_relation", None),
+    ],
+)
+def test_fields_out_of_range_are_refused_by_name(name, bad):
+    with pytest.raises(ValueError, match=f"Expected {name}="):
+        QuantileMechanism(**{**PARAMETERS, name: bad})
+
+
+@pytest.mark.parametrize("bad", [41.5, [[41.5]], ["41.5"], [True], None, [None, 41.5], "41.5"])
+def test_bad_values_are_refused_without_quoting_them(bad):
+    with pytest.raises(ValueError, match="Expected values") as caught:
+        QuantileMechanism(**PARAMETERS).release(bad)
+    assert "41" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("bad", [0, "noise", np.random.default_rng(0)])
+def test_a_stream_that_is_not_secure_is_refused(bad):
+    with pytest.raises(ValueError, match="Expected stream="):
+        QuantileMechanism(**PARAMETERS).release([0.5], bad)
