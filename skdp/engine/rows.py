@@ -88,6 +88,6 @@ def _norms(rows: np.ndarray) -> np.ndarray:
 
 def _tamed(rows: np.ndarray, norm: float) -> np.ndarray:
     """Rows whose squares overflow, scaled to the norm; rows that are not finite, as zeros."""
-    rows = np.where(np.isfinite(rows).all(axis=1)[:, None], rows, 0.0)
+    rows[~np.logical_and.reduce(np.isfinite(rows), axis=1)] = 0.0
     rows /= np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1.0)
     return rows * (norm / np.maximum(_norms(rows), 1.0))[:, None]

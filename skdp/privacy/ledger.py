@@ -24,13 +24,18 @@ refused
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import RLock
 
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from skdp._validate import expected, in_range, positive
+from skdp.privacy._ledger_file import LedgerFile
 from skdp.privacy.accounting import epsilon_of_event
+from skdp.privacy.events import event_from_dict, event_to_dict, terms_of
 from skdp.relations import check_relation
 
 
@@ -58,6 +63,9 @@ class PrivacyLedger:
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
         The relation every entry must be stated in: statements about different neighbours do not
         add up.
+    path : str or path-like or None, default=None
+        A file that keeps the entries, one JSON line each, for later sessions and for other
+        processes; entries it already holds count. None keeps them in memory.
 
     Attributes
     ----------
@@ -67,7 +75,16 @@ class PrivacyLedger:
     Raises
     ------
     ValueError
-        If the ceiling is out of range, or has no δ.
+        If the ceiling is out of range or has no δ, or the file is no ledger.
+
+    Examples
+    --------
+    >>> from skdp.privacy import PrivacyLedger
+    >>> from skdp.privacy.events import dp_sgd_event
+    >>> ledger = PrivacyLedger(epsilon=5.0, delta=1e-5)
+    >>> ledger.spend(dp_sgd_event(4.0, 1.0, 16), label="a survey")
+    >>> round(ledger.total(delta=1e-5), 3)
+    4.377
     """
 
     def __init__(
@@ -76,6 +93,7 @@ class PrivacyLedger:
         delta: float | None = None,
         *,
         neighboring_relation: str = "zero_out",
+        path: str | os.PathLike[str] | None = None,
     ) -> None:
         if epsilon is not None and delta is None:
             raise expected("given with epsilon", "an epsilon alone is no ceiling", delta=delta)
@@ -83,16 +101,24 @@ class PrivacyLedger:
         self.delta = None if delta is None else in_range(0.0, 1.0, delta=delta)
         self.neighboring_relation = check_relation(neighboring_relation)
         self._entries: list[LedgerEntry] = []
+        self._file = None if path is None else LedgerFile(path)
+        with self._locked():  # reads what the file holds
+            pass
+
+    @property
+    def path(self) -> str | None:
+        """The ledger's file, or None."""
+        return None if self._file is None else str(self._file.path.resolve())
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
         """What has been charged, in order."""
-        return tuple(self._entries)
+        with self._locked():
+            return tuple(self._entries)
 
     def total(self, delta: float) -> float:
         """ε of everything charged so far, composed by the accountant, at the given δ."""
-        with _lock:
-            return self._total(self._entries, delta)
+        return self._total(self.entries, delta)
 
     def spend(self, event: DpEvent, *, label: str, neighboring_relation: str = "zero_out") -> None:
         """Charge an event, or refuse it; to be called before the data is touched.
@@ -111,20 +137,50 @@ class PrivacyLedger:
         BudgetExceededError
             If the total would exceed the ceiling. Nothing is charged then.
         ValueError
-            If the relation is not the ledger's.
+            If the relation is not the ledger's, or the event cannot be accounted.
+        OSError
+            If the ledger file cannot be written. The release must not happen then.
         """
-        with _lock:
-            self._check(entry := LedgerEntry(label, event), neighboring_relation)
-            self._entries.append(entry)
+        _spend([self], LedgerEntry(label, event), neighboring_relation)
 
-    def _check(self, entry: LedgerEntry, neighboring_relation: str) -> None:
+    @contextmanager
+    def _locked(self) -> Iterator[Callable[[LedgerEntry], None]]:
+        """Hold the ledger against threads and processes; yield what appends an entry."""
+        with _lock:
+            if self._file is None:
+                yield self._entries.append
+                return
+            with self._file.locked() as file:
+                self._entries = [self._from_line(line) for line in self._file.read(file)]
+
+                def append(entry: LedgerEntry) -> None:
+                    line = {
+                        "label": entry.label,
+                        "neighboring_relation": self.neighboring_relation,
+                        "event": event_to_dict(entry.event),
+                    }
+                    assert self._file is not None
+                    self._file.append(file, line)
+                    self._entries.append(entry)
+
+                yield append
+
+    def _from_line(self, line: dict) -> LedgerEntry:
+        self._check_relation(line["neighboring_relation"])
+        return LedgerEntry(line["label"], event_from_dict(line["event"]))
+
+    def _check_relation(self, neighboring_relation: str) -> None:
         if neighboring_relation != self.neighboring_relation:
             raise expected(
                 f"the ledger's own relation {self.neighboring_relation!r}",
                 "keep one ledger per neighbouring relation",
                 neighboring_relation=neighboring_relation,
             )
+
+    def _check(self, entry: LedgerEntry, neighboring_relation: str) -> None:
+        self._check_relation(neighboring_relation)
         if self.delta is None:
+            terms_of(entry.event)  # an event that nobody can price must not get in
             return
         total = self._total([*self._entries, entry], self.delta)
         if total > self.epsilon:
@@ -134,12 +190,14 @@ class PrivacyLedger:
                 "charged and no data was read. Raise the ceiling or spend less a fit."
             )
 
-    def _total(self, entries: list[LedgerEntry], delta: float) -> float:
+    def _total(self, entries: Sequence[LedgerEntry], delta: float) -> float:
         event = ComposedDpEvent([entry.event for entry in entries])
         return epsilon_of_event(event, delta, self.neighboring_relation)
 
     def __enter__(self) -> PrivacyLedger:
         with _lock:
+            if self._file and any(other.path == self.path for other in _open):
+                raise ValueError(f"A ledger on the file {self._file.path.name!r} is already open.")
             _open.append(self)
         return self
 
@@ -163,9 +221,17 @@ _lock = RLock()
 
 def charge(event: DpEvent, *, label: str, neighboring_relation: str) -> None:
     """Write an event to every open ledger of this process: to all of them, or to none."""
-    entry = LedgerEntry(label, event)
     with _lock:
-        for ledger in _open:
+        _spend(list(dict.fromkeys(_open)), LedgerEntry(label, event), neighboring_relation)
+
+
+def _spend(ledgers: list[PrivacyLedger], entry: LedgerEntry, neighboring_relation: str) -> None:
+    # Ledger files are locked in the order of their paths, so that two processes cannot wait for
+    # each other.
+    ledgers = sorted(ledgers, key=lambda ledger: ledger.path or "")
+    with ExitStack() as locks:
+        appends = [locks.enter_context(ledger._locked()) for ledger in ledgers]
+        for ledger in ledgers:
             ledger._check(entry, neighboring_relation)
-        for ledger in _open:
-            ledger._entries.append(entry)
+        for append in appends:
+            append(entry)

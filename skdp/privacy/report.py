@@ -21,14 +21,15 @@ from __future__ import annotations
 import html
 import json
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from dp_accounting.dp_event import DpEvent
+from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
+from skdp._validate import expected
 from skdp._version import __version__
-from skdp.privacy.accounting import epsilon_of_event, least_bound
-from skdp.privacy.events import event_to_dict
+from skdp.privacy.accounting import NOT_A_BOUND, epsilon_of_event, least_bound
+from skdp.privacy.events import event_from_dict, event_to_dict
 
 _NO_TUNING = "none accounted; each further fit on these rows is a further release"
 
@@ -108,8 +109,72 @@ class PrivacyReport:
             inferred_public_facts=inferred_public_facts,
             # Without noise there is nothing to predict, so a seed takes nothing away.
             seeded=seeded and math.isfinite(epsilon),
-            valid=math.isfinite(epsilon) and not seeded,
+            valid=math.isfinite(epsilon) and not seeded and used != NOT_A_BOUND,
         )
+
+    @classmethod
+    def from_json(cls, text: str) -> PrivacyReport:
+        """Read a report back from `to_json`.
+
+        Parameters
+        ----------
+        text : str
+            JSON as `to_json` writes it.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to the report that was written.
+
+        Raises
+        ------
+        ValueError
+            If the text is no report, or its ε is below what its event costs.
+        """
+        try:
+            values = json.loads(text)
+            values["event"] = event_from_dict(values["event"])
+            values["epsilon"] = float(values["epsilon"])
+            values["inferred_public_facts"] = tuple(values["inferred_public_facts"])
+            report = cls(**values)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError("Expected the JSON of a PrivacyReport.") from error
+        if report.accountant != NOT_A_BOUND:
+            # Another version's accountant may differ in the last digits; a claim may not.
+            least = epsilon_of_event(report.event, report.delta, report.neighboring_relation)
+            if report.epsilon < 0.99 * least:
+                raise ValueError(
+                    f"The report claims epsilon={report.epsilon:.4g}, but its event costs "
+                    f"{least:.4g} at delta={report.delta:g}: it has been changed."
+                )
+        return report
+
+    def __add__(self, other: PrivacyReport) -> PrivacyReport:
+        """Compose two reports on the same data: both releases together.
+
+        ε is accounted from both events at the larger δ; it is not the sum of the two.
+        """
+        if not isinstance(other, PrivacyReport):
+            return NotImplemented
+        if other.neighboring_relation != self.neighboring_relation:
+            raise expected(
+                f"{self.neighboring_relation!r} in both reports",
+                "statements about different neighbours do not add up",
+                neighboring_relation=other.neighboring_relation,
+            )
+        not_bounds = NOT_A_BOUND in (self.accountant, other.accountant)
+        both = PrivacyReport.of(
+            ComposedDpEvent([self.event, other.event]),
+            delta=max(self.delta, other.delta),
+            sampling=f"{self.sampling}; then {other.sampling}",
+            neighboring_relation=self.neighboring_relation,
+            accountant=NOT_A_BOUND if not_bounds else "auto",
+            inferred_public_facts=tuple(
+                dict.fromkeys(self.inferred_public_facts + other.inferred_public_facts)
+            ),
+            seeded=self.seeded or other.seeded,
+        )
+        return replace(both, valid=both.valid and self.valid and other.valid)
 
     def epsilon_at(self, delta: float) -> float:
         """Least known ε at another δ: one release has a whole curve of (ε, δ).
@@ -151,6 +216,10 @@ class PrivacyReport:
         statement = f"(epsilon={self.epsilon:.4g}, delta={self.delta:g})"
         if self.seeded:
             return f"nominal {statement}, NOT a guarantee: the noise was seeded"
+        if self.accountant == NOT_A_BOUND:
+            return f"approximately {statement}, NOT a bound: a central-limit value"
+        if not self.valid:
+            return f"nominal {statement}, NOT a guarantee"
         return f"{statement}-DP"
 
     def _rows(self) -> list[tuple[str, str]]:

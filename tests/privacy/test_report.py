@@ -5,8 +5,8 @@ import pickle
 import dp_accounting as dp
 import pytest
 
-from skdp.privacy import PrivacyReport, epsilon_of_event
-from skdp.privacy.events import dp_sgd_event
+from skdp.privacy import PrivacyReport, epsilon_of_event, gdp_to_epsilon
+from skdp.privacy.events import PosteriorSamplesDpEvent, dp_sgd_event
 
 EVENT = dp_sgd_event(4.0, 0.1, 16)
 
@@ -48,6 +48,59 @@ def test_the_json_holds_the_event_for_any_other_accountant():
         },
         "count": 16,
     }
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        EVENT,
+        dp_sgd_event([1.0, 2.0, 2.0], 1.0),
+        PosteriorSamplesDpEvent(0.5, 10),
+        dp.NonPrivateDpEvent(),
+    ],
+)
+def test_json_round_trip(event):
+    report = PrivacyReport.of(
+        event, delta=1e-5, sampling="any", inferred_public_facts=("classes",), seeded=True
+    )
+    assert PrivacyReport.from_json(report.to_json()) == report
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"epsilon": 1}', "nonsense", "null"])
+def test_json_that_is_no_report_is_refused(text):
+    with pytest.raises(ValueError, match=r"JSON|Expecting"):
+        PrivacyReport.from_json(text)
+
+
+def test_a_report_that_claims_too_little_is_refused():
+    text = PrivacyReport.of(EVENT, delta=1e-5, sampling="any").to_json()
+    values = json.loads(text)
+    values["epsilon"] /= 2
+    with pytest.raises(ValueError, match="has been changed"):
+        PrivacyReport.from_json(json.dumps(values))
+
+
+def test_the_sum_of_two_reports_is_their_composition():
+    first = PrivacyReport.of(dp_sgd_event(4.0, 1.0, 16), delta=1e-5, sampling="first")
+    second = PrivacyReport.of(dp_sgd_event(2.0, 1.0, 3), delta=1e-6, sampling="second")
+    both = first + second
+    assert both.epsilon == pytest.approx(gdp_to_epsilon(math.sqrt(1 + 3 / 4), 1e-5), rel=1e-9)
+    assert both.delta == 1e-5
+    assert both.epsilon < first.epsilon + second.epsilon
+    assert both.valid
+    seeded = PrivacyReport.of(EVENT, delta=1e-5, sampling="third", seeded=True)
+    assert not (first + seeded).valid
+    assert (first + seeded).seeded
+    other = PrivacyReport.of(EVENT, delta=1e-5, sampling="any", neighboring_relation="replace_one")
+    with pytest.raises(ValueError, match="neighboring_relation"):
+        first + other
+
+
+@pytest.mark.filterwarnings("ignore:accountant='gdp_clt':skdp.PrivacyWarning")
+def test_a_central_limit_value_is_never_called_a_guarantee():
+    report = PrivacyReport.of(EVENT, delta=1e-5, sampling="any", accountant="gdp_clt")
+    assert not report.valid
+    assert "NOT a bound" in repr(report)
 
 
 def test_it_survives_a_pickle_and_cannot_be_edited():

@@ -1,0 +1,69 @@
+"""The ledger on disk: one JSON line an entry, locked between processes, synced before it counts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - not a POSIX system
+    fcntl = None
+
+
+class LedgerFile:
+    """Append-only file of lines; what `append` has returned from survives a crash.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; made if it is not there.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if fcntl is None:
+            raise ValueError("A ledger file needs file locks, which this system does not have.")
+
+    @contextmanager
+    def locked(self) -> Iterator[IO[bytes]]:
+        """Hold the file against other processes, and yield it."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # released when the file closes, by a crash too
+            yield file
+
+    def read(self, file: IO[bytes]) -> list[dict[str, Any]]:
+        """Return all entries.
+
+        A last line without its end is an entry whose writer died before the write was confirmed, so
+        before it touched any data: it does not count, and the next write replaces it.
+
+        Raises
+        ------
+        ValueError
+            If any other line is not an entry: the file has been damaged, and the total is unknown.
+        """
+        file.seek(0)
+        *lines, _ = file.read().split(b"\n")
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError:
+            raise ValueError(
+                f"The ledger file {self.path.name!r} has been damaged: a line of it is no entry. "
+                "What was spent is unknown; restore the file before spending more."
+            ) from None
+
+    def append(self, file: IO[bytes], entry: dict[str, Any]) -> None:
+        """Write an entry, and return when it is on the disk."""
+        file.seek(0)
+        file.seek(file.read().rfind(b"\n") + 1)  # over the torn line, if there is one
+        file.truncate()
+        file.write(json.dumps(entry).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())

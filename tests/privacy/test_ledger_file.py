@@ -1,0 +1,122 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from skdp.privacy import BudgetExceededError, PrivacyLedger
+from skdp.privacy.events import dp_sgd_event
+from skdp.privacy.ledger import charge
+
+EVENT = dp_sgd_event(4.0, 1.0, 16)  # ε = 4.377 at δ = 1e-5
+
+
+def test_entries_are_there_in_the_next_session(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    PrivacyLedger(path=path).spend(EVENT, label="monday")
+    tuesday = PrivacyLedger(epsilon=5.0, delta=1e-5, path=path)
+    assert [entry.label for entry in tuesday.entries] == ["monday"]
+    assert tuesday.entries[0].event == EVENT
+    with pytest.raises(BudgetExceededError):
+        tuesday.spend(EVENT, label="tuesday")
+    assert len(path.read_text().splitlines()) == 1
+
+
+def test_a_torn_last_line_was_never_spent_and_is_written_over(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    PrivacyLedger(path=path).spend(EVENT, label="whole")
+    with path.open("ab") as file:
+        file.write(b'{"label": "torn", "ev')
+    ledger = PrivacyLedger(path=path)
+    assert [entry.label for entry in ledger.entries] == ["whole"]
+    ledger.spend(EVENT, label="next")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["label"] for line in lines] == ["whole", "next"]
+
+
+def test_a_damaged_file_is_refused_not_read_as_cheap(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    PrivacyLedger(path=path).spend(EVENT, label="whole")
+    path.write_text("not an entry\n" + path.read_text())
+    with pytest.raises(ValueError, match="has been damaged"):
+        PrivacyLedger(path=path)
+
+
+def test_a_file_of_another_relation_is_refused(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    PrivacyLedger(path=path).spend(EVENT, label="whole")
+    with pytest.raises(ValueError, match="neighboring_relation"):
+        PrivacyLedger(path=path, neighboring_relation="replace_one")
+
+
+def test_a_file_that_cannot_be_written_stops_the_release(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger = PrivacyLedger(path=path)
+    path.unlink()
+    path.mkdir()
+    with ledger_open(ledger), pytest.raises(OSError, match="directory"):
+        charge(EVENT, label="fit", neighboring_relation="zero_out")
+
+
+def ledger_open(ledger):
+    from skdp.privacy.ledger import _open
+
+    class Open:
+        def __enter__(self):
+            _open.append(ledger)
+
+        def __exit__(self, *_):
+            _open.remove(ledger)
+
+    return Open()
+
+
+def test_one_file_is_not_opened_twice_at_once(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    with PrivacyLedger(path=path), pytest.raises(ValueError, match="already open"):
+        PrivacyLedger(path=path).__enter__()
+
+
+SPEND = """
+import sys
+from skdp.privacy import PrivacyLedger
+from skdp.privacy.events import dp_sgd_event
+for i in range(5):
+    PrivacyLedger(path=sys.argv[1]).spend(dp_sgd_event(4.0, 1.0, 16), label=f"{sys.argv[2]}.{i}")
+"""
+
+
+def test_two_processes_lose_no_entry(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    command = [sys.executable, "-c", SPEND, str(path)]
+    processes = [subprocess.Popen([*command, name]) for name in "ab"]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert sorted(entry.label for entry in PrivacyLedger(path=path).entries) == [
+        f"{name}.{i}" for name in "ab" for i in range(5)
+    ]
+
+
+FIT_AND_DIE = """
+import os, signal, sys
+import numpy as np
+from skdp import DPVariationalLogisticRegression, PrivacyLedger
+from skdp.engine.clipping import LinearClippedSum
+
+def die(self, theta, batch):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+LinearClippedSum.__call__ = die
+with PrivacyLedger(path=sys.argv[1]):
+    DPVariationalLogisticRegression(classes=[0, 1], n_samples=4).fit(np.eye(4), [0, 1, 0, 1])
+"""
+
+
+def test_a_fit_that_is_killed_stays_charged(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    done = subprocess.run([sys.executable, "-c", FIT_AND_DIE, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    ledger = PrivacyLedger(path=path)
+    assert ledger.total(1e-5) == pytest.approx(1.0)
+    assert os.path.getsize(path) > 0
