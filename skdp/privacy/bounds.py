@@ -33,7 +33,7 @@ PLD_MIN_NOISE = 0.05  # below, the discretised privacy loss needs gigabytes
 PLD_MIN_DELTA = 1e-12  # below, the rounding of the Fourier transform is no longer small beside δ
 _PLD_MAX_POINTS = 10**6
 _ROUND_UP = 1 + 1e-9  # covers the floating-point error of the numerical accountants
-_MAX_LEVELS = 512
+_MIN_LEVELS, _MAX_LEVELS = 32, 512  # of noise, in a schedule
 
 Terms = Sequence[Term]
 
@@ -132,7 +132,11 @@ def pld(terms: Terms, relation: str, coarseness: float = 1.0) -> Curve:
     """
     if min(_noise(term) for term in terms) < PLD_MIN_NOISE:
         raise NoBoundError(f"'pld' needs noise multipliers >= {PLD_MIN_NOISE}")
-    return _refined(terms, lambda bucketed: _pld(bucketed, relation, coarseness))
+    return _refined(
+        terms,
+        lambda levels: _pld(levels, relation, coarseness),
+        draft=lambda levels: _pld(levels, relation, 6 * coarseness),
+    )
 
 
 def _noise(term: Term) -> float:
@@ -234,7 +238,9 @@ def rdp(terms: Terms, relation: str) -> Curve:
     sampled = any(isinstance(t, GaussianTerm) and t.sampling_rate < 1.0 for t in terms)
     if relation == REPLACE_ONE and sampled:
         raise NoBoundError("'rdp' has no bound for Poisson sampling under replace_one; use 'pld'")
-    return _refined(terms, lambda bucketed: _rdp(bucketed, relation))
+    return _refined(
+        terms, lambda levels: _rdp(levels, relation), draft=lambda levels: _rdp(levels, relation)
+    )
 
 
 def _rdp(terms: Terms, relation: str) -> Curve:
@@ -273,24 +279,26 @@ def _quiet_absl() -> Iterator[None]:
 # --- noise schedules ----------------------------------------------------------------------------
 
 
-def _refined(terms: Terms, bound: Callable[[Terms], Curve]) -> Curve:
+def _refined(
+    terms: Terms, bound: Callable[[Terms], Curve], draft: Callable[[Terms], Curve]
+) -> Curve:
     """Bound a noise schedule on ever more noise levels, until ε moves by less than 1 %.
 
-    Each Gaussian is accounted with the level below its noise multiplier, so every bound is valid;
-    the last is the tightest. A plan with few different levels is accounted as it is.
+    Each Gaussian is accounted with the level below its noise multiplier, so every bound is valid.
+    ``draft``, a cheaper bound, decides how many levels are enough. A plan with few different
+    noise multipliers is accounted as it is.
     """
-    n_levels = 16
+    n_levels = _MIN_LEVELS
     if len(terms) <= n_levels:
         return bound(terms)
-    curve = bound(bucketed_down(terms, n_levels))
+    before = draft(bucketed_down(terms, n_levels)).epsilon(1e-6)
     while n_levels < min(len(terms), _MAX_LEVELS):
         n_levels *= 2
-        finer = bound(bucketed_down(terms, n_levels) if n_levels < len(terms) else terms)
-        before, after = curve.epsilon(1e-6), finer.epsilon(1e-6)
-        curve = finer
+        after = draft(bucketed_down(terms, n_levels)).epsilon(1e-6)
         if not before > 1.01 * after:
             break
-    return curve
+        before = after
+    return bound(bucketed_down(terms, n_levels))
 
 
 def bucketed_down(terms: Terms, n_levels: int) -> list[Term]:

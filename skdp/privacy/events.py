@@ -179,7 +179,8 @@ def terms_of(event: DpEvent) -> tuple[Term, ...]:
     for term in _flatten(event, 1):
         alone = term._replace(count=1)
         counts[alone] = counts.get(alone, 0) + term.count
-    return tuple(term._replace(count=count) for term, count in counts.items() if count > 0)
+    joined = (term._replace(count=count) for term, count in counts.items() if count > 0)
+    return tuple(sorted(joined, key=repr))  # in one order, whatever order they came in
 
 
 def _flatten(event: DpEvent, count: int) -> Iterator[Term]:
