@@ -43,7 +43,7 @@ from torch import Tensor
 
 from skdp._random import SecureStream, Streams
 from skdp._validate import in_range, integer, positive
-from skdp.engine.clipping import LinearClippedSum, Residual
+from skdp.engine.clipping import MAX_ROWS, LinearClippedSum, Residual
 from skdp.engine.loop import Plan, run
 from skdp.engine.rows import LinearRows, clipped_rows, row_bound
 from skdp.engine.sampling import Sampling, sampling
@@ -53,6 +53,7 @@ from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation
 
 __all__ = [
+    "MAX_ROWS",
     "DPVIConfig",
     "GaussianPosterior",
     "clipped_rows",

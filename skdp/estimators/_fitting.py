@@ -83,6 +83,15 @@ def public_n_rows(estimator: Any, X: np.ndarray) -> int:
     return len(X)
 
 
+def check_n_rows(X: np.ndarray, most: int) -> None:
+    """Refuse more rows than the rounding bound of a sum covers."""
+    if len(X) > most:
+        raise ValueError(
+            f"Expected X to have at most {most} rows: beyond, the rounding of a sum is not covered "
+            "by the declared sensitivity. Fit on a random subset."
+        )
+
+
 def warn_if_inferred(estimator: Any, facts: tuple[str, ...]) -> None:
     """Say once in a process which facts an estimator's ε takes to be public."""
     key = (type(estimator).__name__, *facts)

@@ -221,6 +221,7 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
         with _fitting.all_or_nothing(self):
             _fitting.check_budget(self)
             X, y = check_features_and_labels(self, X, y)
+            _fitting.check_n_rows(X, dp_vi.MAX_ROWS)
             self.classes_, codes = _fitting.encode_labels(y, self.classes, type(self).__name__)
             likelihood = classification_likelihood(len(self.classes_))
             config = self._configure(_fitting.public_n_rows(self, X), X.shape[1], likelihood)

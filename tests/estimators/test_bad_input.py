@@ -100,6 +100,15 @@ def test_bad_data_is_refused_before_anything_is_spent(kind, two_blobs):
     assert str(SECRET) not in str(error.value)
 
 
+def test_more_rows_than_the_rounding_bound_covers_are_refused(two_blobs, monkeypatch):
+    from skdp.algorithms import dp_vi
+
+    monkeypatch.setattr(dp_vi, "MAX_ROWS", 119)
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match="at most 119 rows"):
+        DPVariationalLogisticRegression().fit(*two_blobs)
+    assert ledger.entries == ()
+
+
 def test_a_label_outside_the_declared_classes_is_not_quoted(two_blobs):
     X, y = two_blobs
     y = y.astype(float)
