@@ -27,7 +27,7 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
 from skdp._random import SecureStream
-from skdp.mechanisms.gaussian import (
+from skdp.mechanisms._release import (
     LEAST,
     LEAST_EPSILON,
     MOST,

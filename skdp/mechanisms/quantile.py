@@ -32,7 +32,7 @@ from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 from skdp import _trace
 from skdp._random import SecureStream
 from skdp._validate import expected
-from skdp.mechanisms.gaussian import (
+from skdp.mechanisms._release import (
     LEAST_EPSILON,
     MOST,
     MOST_EPSILON,

@@ -1,4 +1,7 @@
-"""What a release costs: events, accountants, certificates, calibration, reports, the ledger."""
+"""What a release costs: events, accountants, certificates, calibration, reports, the ledger.
+
+Docstrings cite docs/privacy.md as "PRIVACY §n".
+"""
 
 from skdp._warnings import PrivacyWarning
 from skdp.privacy.accounting import delta, delta_of_event, epsilon, epsilon_of_event

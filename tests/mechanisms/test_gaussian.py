@@ -11,7 +11,7 @@ from scipy import stats
 from skdp import _trace
 from skdp._random import Streams
 from skdp.mechanisms import GaussianMechanism
-from skdp.mechanisms.gaussian import grid_width, round_to_grid
+from skdp.mechanisms._release import grid_width, round_to_grid
 from skdp.privacy import epsilon_of_event
 from skdp.relations import RELATIONS
 

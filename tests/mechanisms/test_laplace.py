@@ -10,7 +10,7 @@ from scipy import stats
 from skdp import _trace
 from skdp._random import Streams
 from skdp.mechanisms import LaplaceMechanism
-from skdp.mechanisms.gaussian import grid_width
+from skdp.mechanisms._release import grid_width
 from skdp.relations import RELATIONS, sensitivity_factor
 
 N = 4000
