@@ -17,8 +17,8 @@ Every number is checked before an accountant sees it, and a failure is an except
 never a small ε.
 
 >>> from skdp.privacy import delta, epsilon
->>> round(epsilon(noise_multiplier=1.0, sampling_rate=0.01, n_steps=1000, delta=1e-5), 3)
-1.828
+>>> round(epsilon(noise_multiplier=1.0, sampling_rate=0.01, n_steps=1000, delta=1e-5), 2)
+1.83
 >>> round(epsilon(noise_multiplier=4.0, n_steps=16, delta=1e-5), 6)  # full batch: exactly μ = 1
 4.377178
 >>> round(delta(noise_multiplier=4.0, n_steps=16, epsilon=4.377178), 7)
