@@ -17,21 +17,28 @@ def check_features(estimator: Any, X: Any, **checks: Any) -> np.ndarray:
         raise _without_data(error) from None
 
 
-def check_features_and_labels(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Validate X and class labels y of a fit; see `check_features`."""
+def check_features_and_labels(
+    estimator: Any, X: Any, y: Any, *, declared: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Validate X and class labels y of a fit; see `check_features`.
+
+    With ``declared`` classes, labels are looked up among them, and nothing else is asked of y.
+    """
     try:
         X, y = validate_data(estimator, X, y, dtype=[np.float64, np.float32])
-        check_classification_targets(y)
+        if not declared:
+            check_classification_targets(y)
         return X, column_or_1d(y)
     except ValueError as error:
         raise _without_data(error) from None
 
 
 def _without_data(error: ValueError) -> ValueError:
-    """Numpy quotes the text that it cannot read as a number."""
-    if "string" in str(error) and "'" in str(error):
+    """Numpy quotes the text that it cannot read as a number, scikit-learn a complex array."""
+    first, *rest = str(error).split("\n")
+    if "string" in first and "'" in first:
         return ValueError(
             "Expected X to hold numbers, got text; encode text columns first, with categories "
             "that are public: OneHotEncoder(categories=[...])."
         )
-    return error
+    return ValueError(first) if rest and first.startswith("Complex") else error

@@ -61,6 +61,7 @@ __all__ = [
     "row_bound",
 ]
 
+_MAX_LOG_ODDS = 1e4
 _SCALE_LEARNING_RATE = 0.3  # of ρ over that of m: ρ starts close to its optimum, and need not hurry
 
 
@@ -124,6 +125,11 @@ class DPVIConfig:
     def shape(self) -> tuple[int, int]:
         """Shape (K, D) of θ."""
         return self.n_outputs, self.n_features + bool(self.fit_intercept)
+
+    @property
+    def row_bound(self) -> float:
+        """Norm bound of a row with its intercept."""
+        return row_bound(self.data_norm, self.fit_intercept)
 
     @property
     def sampling(self) -> Sampling:
@@ -243,8 +249,14 @@ class MeanFieldUpdate:
         return DPVIState(zero, log_scale, next(self._etas), moments, zero, zero, 0)
 
     def query(self, state: DPVIState) -> Tensor:
-        """θ_t = m + s∘η_t."""
-        return state.mean + state.log_scale.exp() * state.eta
+        """θ_t = m + s∘η_t, at log-odds of at most 10⁴.
+
+        The logits of huge parameters would lose all digits to rounding, which may differ with the
+        position of a row.
+        """
+        theta = state.mean + state.log_scale.exp() * state.eta
+        norm = float(torch.linalg.vector_norm(theta))
+        return theta * min(1.0, _MAX_LOG_ODDS / (norm * self._config.row_bound + 1e-300))
 
     def update(self, state: DPVIState, noisy: Tensor, step: int) -> DPVIState:
         """One ascent step on the ELBO from the released g̃_t."""
@@ -259,7 +271,10 @@ class MeanFieldUpdate:
         scale_step, second = self._adam.direction(second, of_log_scale, noise_variance * s.square())
         rate = self.step_size(step)
         mean = state.mean + rate * mean_step
-        log_scale = state.log_scale + _SCALE_LEARNING_RATE * rate * scale_step
+        # ρ has no units, so its step has none either. The optimum of s is below the prior's τ.
+        scale_rate = _SCALE_LEARNING_RATE * rate * config.row_bound
+        log_scale = state.log_scale + scale_rate * scale_step
+        log_scale = log_scale.clamp(max=math.log(config.prior_scale))
 
         tail = step >= config.n_steps // 2
         return DPVIState(

@@ -54,6 +54,8 @@ class Plan:
 
     def call(self, shape: tuple[int, ...], step: int) -> MechanismCall:
         """Declare one step."""
+        if self.noise_multiplier > 0 and self.noise_multiplier * self.clipped_sum.norm_bound == 0:
+            raise ValueError("The noise of this plan underflows to zero; use a larger clip_norm.")
         return MechanismCall(
             kind="gaussian",
             sensitivity=self.clipped_sum.sensitivity(self.neighboring_relation),

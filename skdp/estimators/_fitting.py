@@ -54,8 +54,7 @@ def encode_labels(y: np.ndarray, classes: Any, name: str) -> tuple[np.ndarray, n
     if not known.all():
         raise ValueError(
             f"Expected every label in y to be one of the {len(declared)} declared classes, but "
-            f"{'all' if not known.any() else 'some'} are not; declare them in classes or drop "
-            "their rows."
+            "there are others; declare them in classes or drop their rows."
         )
     return declared, np.searchsorted(declared, y)
 
@@ -131,7 +130,7 @@ def spend(estimator: Any, event: Any, sampling: str) -> PrivacyReport:
         )
     charge(
         event,
-        label=type(estimator).__name__,
+        label=type(estimator).__name__ + (" (seeded: nominal)" if report.seeded else ""),
         neighboring_relation=estimator.neighboring_relation,
     )
     return report

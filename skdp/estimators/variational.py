@@ -220,7 +220,7 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
         """
         with _fitting.all_or_nothing(self):
             _fitting.check_budget(self)
-            X, y = check_features_and_labels(self, X, y)
+            X, y = check_features_and_labels(self, X, y, declared=self.classes is not None)
             _fitting.check_n_rows(X, dp_vi.MAX_ROWS)
             self.classes_, codes = _fitting.encode_labels(y, self.classes, type(self).__name__)
             likelihood = classification_likelihood(len(self.classes_))
@@ -406,4 +406,7 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
 def _or_auto(default: float, **kw: Any) -> float:
     """Check a number > 0, or take the default for ``"auto"``."""
     ((_, value),) = kw.items()
-    return default if isinstance(value, str) and value == "auto" else positive("or 'auto'", **kw)
+    if isinstance(value, str) and value == "auto":
+        return default
+    # Squares of numbers beyond these leave the range of a double, and a bound would bound nothing.
+    return in_range(1e-100, 1e100, "or 'auto'", **kw)

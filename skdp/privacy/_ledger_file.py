@@ -41,7 +41,7 @@ class LedgerFile:
     def read(self, file: IO[bytes]) -> list[dict[str, Any]]:
         """Return all entries.
 
-        A last line without its end is an entry whose writer died before the write was confirmed, so
+        A last line that breaks off is an entry whose writer died before the write was confirmed, so
         before it touched any data: it does not count, and the next write replaces it.
 
         Raises
@@ -50,20 +50,35 @@ class LedgerFile:
             If any other line is not an entry: the file has been damaged, and the total is unknown.
         """
         file.seek(0)
-        *lines, _ = file.read().split(b"\n")
-        try:
-            return [json.loads(line) for line in lines]
-        except ValueError:
+        *lines, tail = file.read().split(b"\n")
+        if _is_entry(tail):  # whole, but for the end of its line
+            lines.append(tail)
+            tail = b""
+        if not all(map(_is_entry, lines)) or tail[:9] != b'{"label":'[: len(tail)]:
             raise ValueError(
-                f"The ledger file {self.path.name!r} has been damaged: a line of it is no entry. "
-                "What was spent is unknown; restore the file before spending more."
-            ) from None
+                f"The ledger file {self.path.name!r} has been damaged, or is none: a line of it is "
+                "no entry. What was spent is unknown; restore the file before spending more."
+            )
+        return [json.loads(line) for line in lines]
 
     def append(self, file: IO[bytes], entry: dict[str, Any]) -> None:
         """Write an entry, and return when it is on the disk."""
         file.seek(0)
-        file.seek(file.read().rfind(b"\n") + 1)  # over the torn line, if there is one
-        file.truncate()
+        content = file.read()
+        start = content.rfind(b"\n") + 1
+        if _is_entry(content[start:]):
+            file.write(b"\n")
+        else:  # over the torn line, if there is one
+            file.seek(start)
+            file.truncate()
         file.write(json.dumps(entry).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def _is_entry(line: bytes) -> bool:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(entry, dict) and {"label", "neighboring_relation", "event"} <= entry.keys()

@@ -121,13 +121,21 @@ class PLDCurve:
 
     def epsilon(self, delta: float) -> float:
         """Refuse a δ at which the Fourier transform's rounding counts."""
-        if delta < PLD_MIN_DELTA:
-            raise NoBoundError(f"'pld' needs delta >= {PLD_MIN_DELTA:g}; use 'rdp'")
-        return self._read("get_epsilon_for_delta", delta, 0.0)
+        if delta < max(PLD_MIN_DELTA, 2 * self._delta_error):
+            raise NoBoundError(
+                f"'pld' needs delta >= {max(PLD_MIN_DELTA, 2 * self._delta_error):g}; use 'rdp'"
+            )
+        return self._read("get_epsilon_for_delta", delta - self._delta_error, 0.0)
+
+    @property
+    def _delta_error(self) -> float:
+        """Rounding of the Fourier transforms: 2e-17 a composition was seen; 50 times that here."""
+        return 1e-15 * sum(_n_mechanisms(term) for term in self._terms)
 
     def delta(self, epsilon: float) -> float:
         """Never below the least δ that the discretisation resolves."""
-        return max(self._read("get_delta_for_epsilon", epsilon, epsilon), PLD_MIN_DELTA)
+        found = self._read("get_delta_for_epsilon", epsilon, epsilon)
+        return min(1.0, max(found + self._delta_error, PLD_MIN_DELTA))
 
     def _read(self, direction: str, at: float, epsilon: float) -> float:
         width, spread = discretisation(self._terms, self._relation, epsilon)
@@ -247,7 +255,10 @@ class RDPCurve:
 
     def epsilon(self, delta: float) -> float:
         """Optimal conversion over the orders (Canonne, Kamath & Steinke 2020)."""
-        return _ROUND_UP * float(self._accountant.get_epsilon(delta))
+        found = float(self._accountant.get_epsilon(delta))
+        if not found > 0.0:  # dp-accounting's answer to a divergence lost in rounding
+            raise NoBoundError("'rdp' cannot resolve so small a loss")
+        return _ROUND_UP * found
 
     def delta(self, epsilon: float) -> float:
         """The same conversion, solved for δ."""
@@ -259,6 +270,10 @@ def rdp(terms: Terms, relation: str) -> Curve:
     sampled = any(isinstance(t, GaussianTerm) and t.sampling_rate < 1.0 for t in terms)
     if relation == REPLACE_ONE and sampled:
         raise NoBoundError("'rdp' has no bound for Poisson sampling under replace_one; use 'pld'")
+    if any(
+        isinstance(t, GaussianTerm) and t.sampling_rate < 1e-6 * t.noise_multiplier for t in terms
+    ):
+        raise NoBoundError("'rdp' loses divergences of noise beyond 1e6 sampling rates to rounding")
     return _refined(
         terms, lambda levels: _rdp(levels, relation), draft=lambda levels: _rdp(levels, relation)
     )

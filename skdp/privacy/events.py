@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import attrs
 import numpy as np
@@ -138,7 +139,8 @@ def gdp_event(mu: float, neighboring_relation: str = "zero_out") -> DpEvent:
     return GaussianDpEvent(sensitivity_factor(neighboring_relation) / positive(mu=mu))
 
 
-class GaussianTerm(NamedTuple):
+@dataclass(frozen=True)
+class GaussianTerm:
     """``count`` Poisson-sampled Gaussian mechanisms; ``sampling_rate=1`` is the plain mechanism."""
 
     noise_multiplier: float
@@ -146,14 +148,16 @@ class GaussianTerm(NamedTuple):
     count: int
 
 
-class LaplaceTerm(NamedTuple):
+@dataclass(frozen=True)
+class LaplaceTerm:
     """``count`` Laplace mechanisms, noise over the L1 bound on one record's contribution."""
 
     noise_multiplier: float
     count: int
 
 
-class PosteriorTerm(NamedTuple):
+@dataclass(frozen=True)
+class PosteriorTerm:
     """``count`` times ``n_samples`` draws of one distribution of log-density range ``eta``."""
 
     eta: float
@@ -175,11 +179,12 @@ def terms_of(event: DpEvent) -> tuple[Term, ...]:
         If the event is of a kind skdp has no bound for, or holds a number out of range. A wrong
         event must never be read as a cheap one.
     """
+    # Terms are dataclasses and no tuples: a Gaussian term must never equal a posterior term.
     counts: dict[Term, int] = {}
     for term in _flatten(event, 1):
-        alone = term._replace(count=1)
+        alone = replace(term, count=1)
         counts[alone] = counts.get(alone, 0) + term.count
-    joined = (term._replace(count=count) for term, count in counts.items() if count > 0)
+    joined = (replace(term, count=count) for term, count in counts.items() if count > 0)
     return tuple(sorted(joined, key=repr))  # in one order, whatever order they came in
 
 

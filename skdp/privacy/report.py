@@ -139,10 +139,13 @@ class PrivacyReport:
             report = cls(**values)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("Expected the JSON of a PrivacyReport.") from error
+        holds = math.isfinite(report.epsilon) and not report.seeded
+        if report.valid and (not holds or report.accountant == NOT_A_BOUND):
+            raise ValueError("The report claims a guarantee that it cannot have: it was changed.")
         if report.accountant != NOT_A_BOUND:
             # Another version's accountant may differ in the last digits; a claim may not.
             least = epsilon_of_event(report.event, report.delta, report.neighboring_relation)
-            if report.epsilon < 0.99 * least:
+            if not report.epsilon >= 0.999 * least:
                 raise ValueError(
                     f"The report claims epsilon={report.epsilon:.4g}, but its event costs "
                     f"{least:.4g} at delta={report.delta:g}: it has been changed."

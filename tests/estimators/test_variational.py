@@ -133,6 +133,22 @@ class TestUtility:
         assert classifier.sampling_rate_ == pytest.approx(100 / 569)
         assert classifier.score(rows, y) > 0.92
 
+    @pytest.mark.parametrize("unit", [1e-4, 1e4])
+    def test_the_units_of_the_features_do_not_matter(self, two_blobs, unit, monkeypatch):
+        from skdp._random import Streams
+        from skdp.estimators import _fitting
+
+        monkeypatch.setattr(_fitting, "streams", lambda *_: Streams(b"units"))
+        X, y = two_blobs
+        found = []
+        for c in (1.0, unit):
+            classifier = DPVariationalLogisticRegression(
+                5.0, data_norm=1.7 * c, fit_intercept=False
+            ).fit(c * X, y)
+            scale = np.sqrt(np.diag(classifier.covariance_))
+            found.append((c * classifier.coef_.ravel(), c * scale))
+        np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
 
 class TestPrivacyStatement:
     @pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])

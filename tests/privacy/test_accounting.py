@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdp.privacy import calibrate_noise_multiplier, epsilon, epsilon_of_event, gdp_to_epsilon
-from skdp.privacy.events import dp_sgd_event
+from skdp.privacy.events import PosteriorSamplesDpEvent, dp_sgd_event
 
 SAMPLED = {"noise_multiplier": 1.0, "sampling_rate": 0.01, "n_steps": 1000, "delta": 1e-5}
 
@@ -149,7 +149,7 @@ def test_an_accountant_without_a_valid_bound_says_so():
         epsilon(**SAMPLED, accountant="gdp")
     with pytest.raises(ValueError, match="rdp"):
         epsilon(**SAMPLED, neighboring_relation="replace_one", accountant="rdp")
-    with pytest.raises(ValueError, match="1e-12"):
+    with pytest.raises(ValueError, match="needs delta"):
         epsilon(**{**SAMPLED, "delta": 1e-13}, accountant="pld")
     with pytest.raises(ValueError, match=r"0\.05"):
         epsilon(**{**SAMPLED, "noise_multiplier": 0.01}, accountant="pld")
@@ -199,3 +199,34 @@ def test_calibration_is_cached_and_infinite_budget_asks_for_no_noise():
 def test_an_unaffordable_target_is_an_error():
     with pytest.raises(ValueError, match="epsilon=1e-12"):
         calibrate_noise_multiplier(epsilon=1e-12, delta=1e-12, sampling_rate=0.5, n_steps=10**6)
+
+
+def test_terms_of_different_kinds_are_never_mistaken_for_each_other():
+    # As tuples, (15.0, 1.0, 1) and (15.0, 1, 1) would be equal, and share a cached ε.
+    gaussian = dp.GaussianDpEvent(15.0)
+    posterior = PosteriorSamplesDpEvent(15.0, 1)
+    epsilon(noise_multiplier=15.0, delta=1e-5, accountant="rdp")
+    assert epsilon_of_event(posterior, 1e-5) > 14.9
+    for events in ([gaussian, posterior], [posterior, gaussian]):
+        assert epsilon_of_event(dp.ComposedDpEvent(events), 1e-5) > 14.9
+
+
+@pytest.mark.parametrize("log10_delta", [-12, -11, -10, -8])
+@pytest.mark.parametrize("steps", [1000, 100_000])
+def test_pld_at_small_delta_never_falls_below_the_exact_value(steps, log10_delta):
+    full = {"noise_multiplier": 105.4 * (steps / 1e5) ** 0.5, "n_steps": steps}
+    full["delta"] = 10.0**log10_delta
+    try:
+        found = epsilon(**full, accountant="pld")
+    except ValueError as refusal:
+        assert "use 'rdp'" in str(refusal)  # noqa: PT017 - a refusal is the other right answer
+        return
+    assert found >= epsilon(**full)
+
+
+@pytest.mark.parametrize(("sigma", "q", "steps"), [(1e8, 0.5, 4 * 10**16), (1e6, 1e-3, 10**18)])
+def test_a_loss_that_rounding_swallows_is_never_zero(sigma, q, steps):
+    with pytest.raises(ValueError, match="rdp"):
+        epsilon(
+            noise_multiplier=sigma, sampling_rate=q, n_steps=steps, delta=1e-5, accountant="rdp"
+        )

@@ -36,6 +36,23 @@ def test_a_torn_last_line_was_never_spent_and_is_written_over(tmp_path):
     assert [line["label"] for line in lines] == ["whole", "next"]
 
 
+def test_an_entry_that_lacks_only_the_end_of_its_line_counts(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    PrivacyLedger(path=path).spend(EVENT, label="whole")
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    ledger = PrivacyLedger(path=path)
+    ledger.spend(EVENT, label="next")
+    assert [entry.label for entry in PrivacyLedger(path=path).entries] == ["whole", "next"]
+
+
+def test_a_file_that_is_no_ledger_is_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("call the hospital")
+    with pytest.raises(ValueError, match="damaged, or is none"):
+        PrivacyLedger(path=path)
+    assert path.read_text() == "call the hospital"
+
+
 def test_a_damaged_file_is_refused_not_read_as_cheap(tmp_path):
     path = tmp_path / "ledger.jsonl"
     PrivacyLedger(path=path).spend(EVENT, label="whole")
