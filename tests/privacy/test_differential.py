@@ -183,8 +183,12 @@ def random_plans(n, seed):
 def check_pld_below_rdp(plans):
     for plan in plans:
         pld = epsilon(**plan, accountant="pld")
+        try:
+            rdp = epsilon(**plan, accountant="rdp")
+        except NoBoundError:  # a loss too small for it
+            rdp = 0.0
         # Where ε itself is below the grid of the numerical accountant, the grid is what is left.
-        assert pld <= epsilon(**plan, accountant="rdp") * 1.001 + 1e-3, plan
+        assert pld <= rdp * 1.001 + 1e-3, plan
 
 
 def test_pld_is_below_rdp():
