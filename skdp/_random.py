@@ -17,7 +17,7 @@ a new key in a forked child.
 >>> a, b = Streams(b"seed"), Streams(b"seed")
 >>> bool((a("noise").normal(3) == b("noise").normal(3)).all())
 True
->>> bool((a("noise").normal(3) == a("sampling").normal(3)).any())
+>>> bool((Streams(b"seed")("noise").normal(3) == a("sampling").normal(3)).any())
 False
 """
 
@@ -76,11 +76,15 @@ class Streams:
     def __init__(self, seed_material: bytes | None = None) -> None:
         self._pid = os.getpid()
         self._master = os.urandom(32) if seed_material is None else _hash(b"key", seed_material)
+        self._asked: set[str] = set()
 
     def __call__(self, purpose: str) -> SecureStream:
-        """Return the stream for one purpose; the same purpose starts the same stream again."""
+        """Return the stream for one purpose; once, because noise must never be used again."""
         if os.getpid() != self._pid:
             self.__init__()
+        if purpose in self._asked:
+            raise RuntimeError(f"The stream for {purpose!r} has already been handed out.")
+        self._asked.add(purpose)
         return SecureStream(_hash(self._master, purpose.encode()))
 
     __reduce__ = SecureStream.__reduce__

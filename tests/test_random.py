@@ -70,3 +70,10 @@ def test_seed_material_separates_everything_that_affects_the_queries():
     ]
     assert len({base, *others}) == len(others) + 1
     assert seed_material(0, "Class 1.0", {"b": 2, "a": 1}, X.copy()) == base
+
+
+def test_a_stream_is_handed_out_once():
+    streams = Streams(b"one fit")
+    streams("noise")
+    with pytest.raises(RuntimeError, match="handed out"):
+        streams("noise")

@@ -130,8 +130,9 @@ def spend(estimator: Any, event: Any, sampling: str) -> PrivacyReport:
         )
     charge(
         event,
-        label=type(estimator).__name__ + (" (seeded: nominal)" if report.seeded else ""),
+        label=type(estimator).__name__,
         neighboring_relation=estimator.neighboring_relation,
+        nominal=report.seeded,
     )
     return report
 

@@ -45,6 +45,7 @@ from skdp.relations import check_relation, sensitivity_factor
 
 ACCOUNTANTS = ("auto", "gdp", "pld", "rdp", "gdp_clt")
 NOT_A_BOUND = "gdp_clt"
+ROUGH = "auto_rough"  # as "auto", but privacy losses on a rough grid: looser, and fast
 
 
 def epsilon_of_event(
@@ -88,13 +89,17 @@ def epsilon_of_event(
     >>> round(epsilon_of_event(LaplaceDpEvent(2.0), delta=0), 9)
     0.5
     """
+    one_of(ACCOUNTANTS, accountant=accountant)
     return least_bound(event, delta, neighboring_relation, accountant)[0]
 
 
 def least_bound(
     event: DpEvent, delta: float, neighboring_relation: str, accountant: str = "auto"
 ) -> tuple[float, str]:
-    """Return (ε, name of the accountant that gave it); see `epsilon_of_event`."""
+    """Return (ε, name of the accountant that gave it); see `epsilon_of_event`.
+
+    Knows the internal accountants as well.
+    """
     delta = in_range(0.0, 1.0, delta=delta, closed="left")
     return _least("epsilon", event, delta, neighboring_relation, accountant)
 
@@ -106,6 +111,7 @@ def delta_of_event(
     accountant: str = "auto",
 ) -> float:
     """Least known δ for which an event is (ε, δ)-DP; see `epsilon_of_event`."""
+    one_of(ACCOUNTANTS, accountant=accountant)
     epsilon = in_range(0.0, math.inf, epsilon=epsilon, closed="both")
     return _least("delta", event, epsilon, neighboring_relation, accountant)[0]
 
@@ -114,16 +120,17 @@ def _least(
     wanted: str, event: DpEvent, at: float, relation: str, accountant: str
 ) -> tuple[float, str]:
     relation = check_relation(relation)
-    names = [one_of((*ACCOUNTANTS, *_BOUNDS), accountant=accountant)]
+    names = [accountant]
     terms = terms_of(event)
     if not terms:
         return 0.0, "gdp"
     if any(not isinstance(t, PosteriorTerm) and t.noise_multiplier == 0.0 for t in terms):
         return (math.inf if wanted == "epsilon" else 1.0), "gdp"
-    if accountant == "auto":
+    if accountant in ("auto", ROUGH):
         # An exact value cannot be beaten; else the bounds compete.
         exact = all(isinstance(t, GaussianTerm) and t.sampling_rate == 1.0 for t in terms)
-        names = ["gdp"] if exact else ["pure", "posterior", "pld", "rdp"]
+        numerical = "pld" if accountant == "auto" else "pld_rough"
+        names = ["gdp"] if exact else ["pure", "posterior", numerical, "rdp"]
     elif accountant == NOT_A_BOUND:
         warnings.warn(
             "accountant='gdp_clt' is a central-limit approximation that can understate epsilon: "
@@ -207,7 +214,7 @@ _BOUNDS: dict[str, Callable[[Terms, str], Curve]] = {
     "gdp": bounds.gdp,
     "gdp_clt": bounds.gdp_clt,
     "pld": bounds.pld,
-    "pld_coarse": partial(bounds.pld, coarseness=4.0),
+    "pld_rough": partial(bounds.pld, rough=True),
     "posterior": _posterior,
     "pure": _pure,
     "rdp": bounds.rdp,

@@ -116,8 +116,8 @@ class PLDCurve:
     it is when ε comes from rare large losses, and a wider grid is enough.
     """
 
-    def __init__(self, terms: Terms, relation: str, coarseness: float) -> None:
-        self._terms, self._relation, self._coarseness = terms, relation, coarseness
+    def __init__(self, terms: Terms, relation: str, *, rough: bool) -> None:
+        self._terms, self._relation, self._rough = terms, relation, rough
 
     def epsilon(self, delta: float) -> float:
         """Refuse a δ at which the Fourier transform's rounding counts."""
@@ -139,11 +139,12 @@ class PLDCurve:
 
     def _read(self, direction: str, at: float, epsilon: float) -> float:
         width, spread = discretisation(self._terms, self._relation, epsilon)
+        if self._rough:
+            return self._ask(direction, at, max(8 * width, spread / _PLD_MANY_POINTS))
         if spread / width > _PLD_MANY_POINTS and direction == "get_epsilon_for_delta":
             rough = self._ask(direction, at, max(width, spread / _PLD_MANY_POINTS))
             width, _ = discretisation(self._terms, self._relation, rough)
-        width = max(self._coarseness * width, spread / _PLD_MAX_POINTS)
-        return self._ask(direction, at, width)
+        return self._ask(direction, at, max(width, spread / _PLD_MAX_POINTS))
 
     def _ask(self, direction: str, at: float, width: float) -> float:
         total = _composed_pld(self._terms, self._relation, width)
@@ -152,17 +153,17 @@ class PLDCurve:
         return _ROUND_UP * float(getattr(total, direction)(at))
 
 
-def pld(terms: Terms, relation: str, coarseness: float = 1.0) -> Curve:
+def pld(terms: Terms, relation: str, *, rough: bool = False) -> Curve:
     """Compose privacy loss distributions; noise that changes over time is bucketed downwards.
 
-    A ``coarseness`` above 1 widens the grid: still a bound, looser and faster.
+    ``rough`` widens the grid: still a bound, looser and faster.
     """
     if min(_noise(term) for term in terms) < PLD_MIN_NOISE:
         raise NoBoundError(f"'pld' needs noise multipliers >= {PLD_MIN_NOISE}")
     return _refined(
         terms,
-        lambda levels: PLDCurve(levels, relation, coarseness),
-        draft=lambda levels: PLDCurve(levels, relation, 6 * coarseness),
+        lambda levels: PLDCurve(levels, relation, rough=rough),
+        draft=lambda levels: PLDCurve(levels, relation, rough=True),
     )
 
 

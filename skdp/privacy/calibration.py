@@ -17,14 +17,14 @@ from functools import lru_cache
 from dp_accounting.dp_event import DpEvent
 
 from skdp._validate import in_range, integer, one_of, positive
-from skdp.privacy.accounting import ACCOUNTANTS, least_bound
-from skdp.privacy.bounds import NoBoundError
+from skdp.privacy.accounting import ACCOUNTANTS, ROUGH, least_bound
+from skdp.privacy.bounds import PLD_MIN_NOISE, NoBoundError
 from skdp.privacy.events import dp_sgd_event
 from skdp.privacy.gdp import epsilon_to_gdp
 from skdp.relations import check_relation, sensitivity_factor
 
 _MAX_NOISE = 1e8
-_NUMERICAL_TOLERANCE = 3e-4  # of ε, relative; of σ it is less
+_NUMERICAL_TOLERANCE = 1e-3  # of ε, relative; of σ it is less
 _EXACT_TOLERANCE = 1e-10
 
 
@@ -100,6 +100,7 @@ def _calibrate(
         guess=guess,
         neighboring_relation=relation,
         accountant=accountant,
+        least=PLD_MIN_NOISE,
     )
 
 
@@ -111,6 +112,7 @@ def calibrate(
     guess: float,
     neighboring_relation: str = "zero_out",
     accountant: str = "auto",
+    least: float = 0.0,
 ) -> float:
     """Find the least noise parameter whose event affords a budget.
 
@@ -129,11 +131,15 @@ def calibrate(
         Who is a neighbour.
     accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}
         See `skdp.privacy.epsilon`.
+    least : float, default=0.0
+        Below this parameter privacy loss distributions have no answer; it is returned where it
+        affords the budget.
 
     Returns
     -------
     float
-        The parameter: its ε is at most the one asked, and less than a relative 3e-4 below it.
+        The parameter: its ε is at most the one asked, and less than a relative 1e-3 below it,
+        unless the parameter is ``least``.
 
     Raises
     ------
@@ -149,8 +155,6 @@ def calibrate(
     """
     if guess > _MAX_NOISE:
         raise _unaffordable(epsilon, delta)
-    # The accountant that is least at the guess is least nearby, and one is asked faster than all.
-    chosen = least_bound(make_event(guess), delta, neighboring_relation, accountant)[1]
 
     def excess(log_parameter: float, accountant: str) -> float:
         if log_parameter > math.log(_MAX_NOISE):
@@ -162,11 +166,18 @@ def calibrate(
             return math.inf
         return math.log(max(spent, 1e-300) / epsilon)
 
-    x, slope = math.log(guess), 1.0
+    # The accountant that is least at the guess is least nearby, and one is asked faster than all.
+    quick = ROUGH if accountant == "auto" else accountant
+    chosen = least_bound(make_event(guess), delta, neighboring_relation, quick)[1]
+    x, slope, floor = math.log(guess), 1.0, math.log(least) if least > 0.0 else -math.inf
+    if chosen in ("pld", "pld_rough"):
+        # A rough grid is a bound too, and brings the search close at a low price.
+        x, slope = _root(lambda x: excess(x, "pld_rough"), x, slope, 5e-3, floor, slack=5e-3)
+        chosen = "pld"
+    else:
+        floor = -math.inf
     tolerance = _NUMERICAL_TOLERANCE if chosen in ("pld", "rdp") else _EXACT_TOLERANCE
-    if chosen == "pld":  # a coarse grid is a bound too, and brings the search close at a low price
-        x, slope = _root(lambda x: excess(x, "pld_coarse"), x, slope, tolerance)
-    return math.exp(_root(lambda x: excess(x, chosen), x, slope, tolerance)[0])
+    return math.exp(_root(lambda x: excess(x, chosen), x, slope, tolerance, floor)[0])
 
 
 def _unaffordable(epsilon: float, delta: float) -> ValueError:
@@ -177,28 +188,35 @@ def _unaffordable(epsilon: float, delta: float) -> ValueError:
 
 
 def _root(
-    excess: Callable[[float], float], x: float, slope: float, tolerance: float
+    excess: Callable[[float], float],
+    x: float,
+    slope: float,
+    tolerance: float,
+    floor: float = -math.inf,
+    slack: float = 0.0,
 ) -> tuple[float, float]:
-    """Secant search for the root of a falling function, ended on the side where it is ≤ 0.
+    """Bracketed secant search for the root of a falling function, ended where it is in tolerance.
 
-    log ε(log σ) is close to a line, so a few steps are enough; where there is no number at all
-    (too little noise) or the function is flat, bounded steps still get on.
+    The end is on the side where the function is ≤ ``slack``, and not below ``floor``. log ε(log σ)
+    is close to a line, so a few steps are enough; where there is no number at all (too little
+    noise) or the function is flat, bounded steps and bisection still get on.
     """
-    best, before = math.inf, None
+    low, high = -math.inf, math.inf  # too little noise is known at `low`, enough at `high`
+    before = None
     for _ in range(80):
         e = excess(x)
-        if -tolerance <= e <= 0:
+        if -tolerance <= e <= slack or (e <= 0 and x <= floor):
             return x, slope
-        if e <= 0:
-            best = min(best, x)
+        low, high = (low, min(high, x)) if e <= 0 else (max(low, x), high)
         if before is not None and math.isfinite(e) and x != before[0]:
             slope = min(max((before[1] - e) / (x - before[0]), 0.3), 100.0)
         if math.isfinite(e):
             before = (x, e)
         # Aim at the middle of the tolerance, from either side.
-        x += min(max((e + tolerance / 2) / slope, -1.0), 1.0)
-        if x >= best:  # never above a point that is known to be private enough
-            x = best - tolerance / 10
-    if math.isinf(best):
+        aim = x + min(max((e + (tolerance - slack) / 2) / slope, -1.0), 1.0)
+        x = max(aim, floor) if low < max(aim, floor) < high else (low + high) / 2
+        if not low < x < high:
+            break
+    if math.isinf(high):
         raise ValueError("The search for a noise parameter failed; ask for a larger epsilon.")
-    return best, slope
+    return high, slope

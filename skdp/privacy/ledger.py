@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import RLock
+from typing import Any
 
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
@@ -45,10 +46,14 @@ class BudgetExceededError(RuntimeError):
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One line of a ledger: who released what."""
+    """One line of a ledger: who released what.
+
+    A ``nominal`` entry is no guarantee: its noise was seeded.
+    """
 
     label: str
     event: DpEvent
+    nominal: bool = False
 
 
 class PrivacyLedger:
@@ -116,8 +121,16 @@ class PrivacyLedger:
         with self._locked():
             return tuple(self._entries)
 
+    @property
+    def valid(self) -> bool:
+        """Whether the total is a guarantee: false once a seeded fit has been charged."""
+        return not any(entry.nominal for entry in self.entries)
+
     def total(self, delta: float) -> float:
-        """ε of everything charged so far, composed by the accountant, at the given δ."""
+        """ε of everything charged so far, composed by the accountant, at the given δ.
+
+        It holds only while the ledger is `valid`.
+        """
         return self._total(self.entries, delta)
 
     def spend(self, event: DpEvent, *, label: str, neighboring_relation: str = "zero_out") -> None:
@@ -154,11 +167,13 @@ class PrivacyLedger:
                 self._entries = [self._from_line(line) for line in self._file.read(file)]
 
                 def append(entry: LedgerEntry) -> None:
-                    line = {
+                    line: dict[str, Any] = {
                         "label": entry.label,
                         "neighboring_relation": self.neighboring_relation,
                         "event": event_to_dict(entry.event),
                     }
+                    if entry.nominal:
+                        line["nominal"] = True
                     assert self._file is not None
                     self._file.append(file, line)
                     self._entries.append(entry)
@@ -167,7 +182,8 @@ class PrivacyLedger:
 
     def _from_line(self, line: dict) -> LedgerEntry:
         self._check_relation(line["neighboring_relation"])
-        return LedgerEntry(line["label"], event_from_dict(line["event"]))
+        event = event_from_dict(line["event"])
+        return LedgerEntry(line["label"], event, line.get("nominal", False))
 
     def _check_relation(self, neighboring_relation: str) -> None:
         if neighboring_relation != self.neighboring_relation:
@@ -209,8 +225,9 @@ class PrivacyLedger:
         ceiling = "no ceiling"
         if self.delta is not None:
             ceiling = f"ceiling epsilon={self.epsilon:g} at delta={self.delta:g}"
-        count = len(self._entries)
-        return f"PrivacyLedger({count} entries, {ceiling}, {self.neighboring_relation})"
+        nominal = sum(entry.nominal for entry in self._entries)
+        count = f"{len(self._entries)} entries" + (f", {nominal} only nominal" if nominal else "")
+        return f"PrivacyLedger({count}, {ceiling}, {self.neighboring_relation})"
 
 
 # Open ledgers belong to the process, not to a thread or a context: a fit that another thread
@@ -219,10 +236,11 @@ _open: list[PrivacyLedger] = []
 _lock = RLock()
 
 
-def charge(event: DpEvent, *, label: str, neighboring_relation: str) -> None:
+def charge(event: DpEvent, *, label: str, neighboring_relation: str, nominal: bool = False) -> None:
     """Write an event to every open ledger of this process: to all of them, or to none."""
     with _lock:
-        _spend(list(dict.fromkeys(_open)), LedgerEntry(label, event), neighboring_relation)
+        entry = LedgerEntry(label, event, nominal)
+        _spend(list(dict.fromkeys(_open)), entry, neighboring_relation)
 
 
 def _spend(ledgers: list[PrivacyLedger], entry: LedgerEntry, neighboring_relation: str) -> None:

@@ -177,7 +177,8 @@ class PrivacyReport:
             ),
             seeded=self.seeded or other.seeded,
         )
-        return replace(both, valid=both.valid and self.valid and other.valid)
+        tuning = "; ".join(dict.fromkeys([self.tuning, other.tuning]))
+        return replace(both, valid=both.valid and self.valid and other.valid, tuning=tuning)
 
     def epsilon_at(self, delta: float) -> float:
         """Least known ε at another δ: one release has a whole curve of (ε, δ).

@@ -108,3 +108,15 @@ def test_statements_about_different_neighbours_do_not_add_up():
 def test_a_ceiling_that_is_none_is_refused(arguments):
     with pytest.raises(ValueError, match="Expected"):
         PrivacyLedger(**arguments)
+
+
+@pytest.mark.filterwarnings("ignore:.*random_state:skdp.PrivacyWarning")
+def test_a_seeded_fit_makes_the_total_nominal_on_disk_too(two_blobs, tmp_path):
+    model = DPVariationalLogisticRegression(max_iter=2)
+    with PrivacyLedger(path=tmp_path / "ledger") as ledger:
+        model.fit(*two_blobs)
+        assert ledger.valid
+        model.set_params(random_state=0).fit(*two_blobs)
+    assert not ledger.valid
+    assert "1 only nominal" in repr(ledger)
+    assert not PrivacyLedger(path=tmp_path / "ledger").valid
