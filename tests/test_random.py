@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from randomgen import AESCounter
 from scipy import stats
 
 from skdp._random import Streams, seed_material
@@ -77,3 +78,13 @@ def test_a_stream_is_handed_out_once():
     streams("noise")
     with pytest.raises(RuntimeError, match="handed out"):
         streams("noise")
+
+
+def test_the_key_stream_is_aes_128_in_counter_mode():
+    # FIPS 197, appendix C.1: key 00 01 … 0f, plaintext block 00 11 … ff
+    key, counter = bytes(range(16)), bytes(range(0, 256, 17))
+    stream = AESCounter(
+        key=int.from_bytes(key, "little"), counter=int.from_bytes(counter, "little")
+    )
+    block = stream.random_raw(2).astype("<u8").tobytes()
+    assert block.hex() == "69c4e0d86a7b0430d8cdb78070b4c55a"
