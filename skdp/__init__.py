@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Any
 from skdp._version import __version__
 
 if TYPE_CHECKING:
-    from skdp.estimators import DPVariationalLogisticRegression
+    from skdp.estimators import (
+        DPSGDClassifier,
+        DPSGDRegressor,
+        DPVariationalLogisticRegression,
+    )
     from skdp.preprocessing import BoundedScaler
     from skdp.privacy import BudgetExceededError, PrivacyLedger, PrivacyReport, PrivacyWarning
 
 __all__ = [
     "BoundedScaler",
     "BudgetExceededError",
+    "DPSGDClassifier",
+    "DPSGDRegressor",
     "DPVariationalLogisticRegression",
     "PrivacyLedger",
     "PrivacyReport",
@@ -27,6 +33,8 @@ __all__ = [
 _HOMES = {
     "BoundedScaler": "skdp.preprocessing",
     "BudgetExceededError": "skdp.privacy",
+    "DPSGDClassifier": "skdp.estimators",
+    "DPSGDRegressor": "skdp.estimators",
     "DPVariationalLogisticRegression": "skdp.estimators",
     "PrivacyLedger": "skdp.privacy",
     "PrivacyReport": "skdp.privacy",

@@ -8,27 +8,45 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
+_FLOATS = (np.float64, np.float32)
 
-def check_features(estimator: Any, X: Any, **checks: Any) -> np.ndarray:
-    """Validate X as `sklearn.utils.validation.validate_data` does."""
+
+def check_features(estimator: Any, X: Any, *, dtype: Any = _FLOATS, **checks: Any) -> np.ndarray:
+    """Validate X as `sklearn.utils.validation.validate_data` does.
+
+    With ``dtype="numeric"`` numbers of any type stay as they are, in a memory map for instance.
+    """
     try:
-        return np.asarray(validate_data(estimator, X, dtype=[np.float64, np.float32], **checks))
+        return np.asarray(validate_data(estimator, X, dtype=dtype, **checks))
     except ValueError as error:
         raise _without_data(error) from None
 
 
 def check_features_and_labels(
-    estimator: Any, X: Any, y: Any, *, declared: bool
+    estimator: Any, X: Any, y: Any, *, declared: bool, dtype: Any = _FLOATS, **checks: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Validate X and class labels y of a fit; see `check_features`.
 
     With ``declared`` classes, labels are looked up among them, and nothing else is asked of y.
     """
     try:
-        X, y = validate_data(estimator, X, y, dtype=[np.float64, np.float32])
+        X, y = validate_data(estimator, X, y, dtype=dtype, **checks)
         if not declared:
             check_classification_targets(y)
         return X, column_or_1d(y)
+    except ValueError as error:
+        raise _without_data(error) from None
+
+
+def check_features_and_targets(
+    estimator: Any, X: Any, y: Any, **checks: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Validate X and real targets y, (n,) or (n, n_targets), of a fit; see `check_features`."""
+    try:
+        X, y = validate_data(
+            estimator, X, y, dtype="numeric", multi_output=True, y_numeric=True, **checks
+        )
+        return np.asarray(X), np.asarray(y, dtype=np.float64)
     except ValueError as error:
         raise _without_data(error) from None
 

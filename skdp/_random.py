@@ -40,6 +40,7 @@ class SecureStream:
     """
 
     def __init__(self, key: bytes) -> None:
+        self._scratch = np.empty(0)
         self._rekey(key)
 
     def _rekey(self, key: bytes) -> None:
@@ -57,6 +58,16 @@ class SecureStream:
     def normal(self, shape: int | tuple[int, ...]) -> np.ndarray:
         """Draw standard normal numbers in float64."""
         return self.generator.standard_normal(shape)
+
+    def scratch_uniform(self, size: int) -> np.ndarray:
+        """Draw numbers uniform on [0, 1) into an array that the next call overwrites.
+
+        Fresh memory for much noise costs as much as the noise itself.
+        """
+        if len(self._scratch) != size:
+            self._scratch = np.empty(size)
+        self.generator.random(out=self._scratch)
+        return self._scratch
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

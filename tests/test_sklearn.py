@@ -3,7 +3,12 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdp import BoundedScaler, DPVariationalLogisticRegression
+from skdp import (
+    BoundedScaler,
+    DPSGDClassifier,
+    DPSGDRegressor,
+    DPVariationalLogisticRegression,
+)
 
 # Checks that a public estimator is excused from, with the reason. Empty is the aim.
 EXCUSED: dict[type, dict[str, str]] = {}
@@ -16,7 +21,12 @@ def excused(estimator):
 # The checks seed every estimator, which is what the warning is about.
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 @parametrize_with_checks(
-    [DPVariationalLogisticRegression(), BoundedScaler(lower=-5.0, upper=5.0)],
+    [
+        DPVariationalLogisticRegression(),
+        DPSGDClassifier(),
+        DPSGDRegressor(),
+        BoundedScaler(lower=-5.0, upper=5.0),
+    ],
     expected_failed_checks=excused,
 )
 def test_sklearn_compatible(estimator, check):

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
 from skdp._random import Streams
 from skdp._trace import MechanismCall
-from skdp.engine.clipping import LinearClippedSum
 from skdp.engine.noise import gaussian
-from skdp.engine.rows import LinearBatch
 from skdp.engine.sampling import Sampling
 
 State = TypeVar("State")
@@ -26,8 +24,25 @@ class Rows(Protocol):
     """Rows that a clipped sum can read, a batch at a time."""
 
     def __len__(self) -> int: ...
-    def take(self, selection) -> LinearBatch:
-        """Copy the selected rows."""
+    def take(self, selection: Any) -> Any:
+        """Return the selected rows in the form that the clipped sum reads."""
+        ...
+
+
+class ClippedSum(Protocol):
+    """A sum over records to which each contributes at most `norm_bound`."""
+
+    @property
+    def norm_bound(self) -> float:
+        """Bound on the Euclidean norm of one record's share of the computed sum."""
+        ...
+
+    def sensitivity(self, neighboring_relation: str) -> float:
+        """How far neighbours can move the computed sum, in Euclidean norm."""
+        ...
+
+    def __call__(self, theta: Tensor, batch: Any) -> Tensor:
+        """Return the sum, in the shape of θ."""
         ...
 
 
@@ -39,7 +54,7 @@ class Plan:
     ----------
     sampling : Sampling
         Which records take part in each step.
-    clipped_sum : LinearClippedSum
+    clipped_sum : ClippedSum
         The private value of a step.
     noise_multiplier : float
         σ: standard deviation of the noise over the bound on one record; 0 for no noise.
@@ -48,18 +63,20 @@ class Plan:
     """
 
     sampling: Sampling
-    clipped_sum: LinearClippedSum
+    clipped_sum: ClippedSum
     noise_multiplier: float
     neighboring_relation: str
 
     def call(self, shape: tuple[int, ...], step: int) -> MechanismCall:
         """Declare one step."""
-        if self.noise_multiplier > 0 and self.noise_multiplier * self.clipped_sum.norm_bound == 0:
+        # Without noise there may be no clipping, and 0·inf is no scale.
+        scale = self.noise_multiplier and self.noise_multiplier * self.clipped_sum.norm_bound
+        if self.noise_multiplier > 0 and scale == 0:
             raise ValueError("The noise of this plan underflows to zero; use a larger clip_norm.")
         return MechanismCall(
             kind="gaussian",
             sensitivity=self.clipped_sum.sensitivity(self.neighboring_relation),
-            scale=self.noise_multiplier * self.clipped_sum.norm_bound,
+            scale=scale,
             rate=self.sampling.rate,
             shape=shape,
             step=step,

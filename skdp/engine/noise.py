@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor
 
 from skdp import _trace
 from skdp._random import SecureStream
+
+_MANY = 2**14  # normals from here on are made in vectors
 
 
 def gaussian(
@@ -30,6 +33,36 @@ def gaussian(
         exact = value()
         if call.scale == 0.0:
             return exact
-        return exact + call.scale * torch.from_numpy(stream.normal(call.shape))
+        # In double precision whatever the value's is: the noise loses no digits to the value.
+        noise = _normals(call.shape, exact.device, stream)
+        return torch.add(exact, noise, alpha=call.scale, out=torch.empty_like(exact))
 
     return _trace.release(call, mechanism)
+
+
+def _normals(shape: tuple[int, ...], device: torch.device, stream: SecureStream) -> Tensor:
+    """Standard normals in float64: from the stream itself, or on a device keyed by it."""
+    size = math.prod(shape)
+    if device.type != "cpu":
+        key = int(stream.generator.integers(2**63))
+        generator = torch.Generator(device).manual_seed(key)
+        return torch.randn(shape, generator=generator, device=device, dtype=torch.float64)
+    if size < _MANY:
+        return torch.from_numpy(stream.normal(shape))
+    return _box_muller(torch.from_numpy(stream.scratch_uniform(size + size % 2)))[:size].view(shape)
+
+
+def _box_muller(uniform: Tensor) -> Tensor:
+    """Turn 2m uniform numbers into 2m normal ones, in place (Box & Muller 1958).
+
+    In vectors this takes half the time of numpy's ziggurat. Numbers of 53 bits end the tails at
+    8.6 standard deviations, which a pair of exact normals exceeds with probability 1e-16.
+    """
+    m = len(uniform) // 2
+    radius, angle = uniform[:m], uniform[m:]
+    radius.neg_().log1p_().mul_(-2.0).sqrt_()
+    angle.mul_(2.0 * math.pi)
+    sine = angle.sin()
+    angle.cos_().mul_(radius)
+    radius.mul_(sine)
+    return uniform

@@ -55,8 +55,16 @@ class LinearRows:
         return self._prepare(selection)
 
     def _prepare(self, selection: slice | np.ndarray) -> LinearBatch:
-        rows = clipped_rows(self._X[selection], self._data_norm, fit_intercept=self._fit_intercept)
-        return LinearBatch(rows, _norms(rows), self._targets[selection])
+        X, targets = copied(self._X, selection), copied(self._targets, selection)
+        rows = clipped_rows(X, self._data_norm, fit_intercept=self._fit_intercept)
+        return LinearBatch(rows, _norms(rows), targets)
+
+
+def copied(array: np.ndarray, selection: slice | np.ndarray) -> np.ndarray:
+    """Return selected rows; ``take`` copies scattered ones far faster than indexing does."""
+    if isinstance(selection, slice):
+        return array[selection]
+    return np.asarray(array.take(selection, axis=0))
 
 
 def row_bound(data_norm: float, fit_intercept: bool) -> float:

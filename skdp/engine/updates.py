@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -53,8 +54,78 @@ class NoiseCorrectedAdam:
         second = torch.lerp(gradient.square(), moments.second, self.beta2)
         count = moments.count + 1
         corrected = second / (1 - self.beta2**count) - noise_variance
+        tiny = torch.finfo(corrected.dtype).tiny
         variance = torch.maximum(
-            corrected, torch.as_tensor(self.floor * noise_variance + 1e-300, dtype=corrected.dtype)
+            corrected, torch.as_tensor(self.floor * noise_variance + tiny, dtype=corrected.dtype)
         )
         step = first / (1 - self.beta1**count) / variance.sqrt()
         return step.clamp(-self.max_direction, self.max_direction), Moments(first, second, count)
+
+    def step(
+        self, state: Moments, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float
+    ) -> tuple[Tensor, Moments]:
+        """Return the next parameters and moments."""
+        direction, moments = self.direction(state, gradient, noise_variance)
+        return torch.add(theta, direction, alpha=rate), moments
+
+
+class UpdateRule(Protocol):
+    """How parameters follow a released gradient of the log-likelihood."""
+
+    def init(self, like: Tensor) -> Any:
+        """Return the state before the first step."""
+        ...
+
+    def step(
+        self, state: Any, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float
+    ) -> tuple[Tensor, Any]:
+        """Return the next parameters and state; ``noise_variance`` is public."""
+        ...
+
+
+@dataclass(frozen=True)
+class MomentumSGD:
+    """Gradient ascent with heavy-ball momentum: v ← βv + g, θ ← θ + rate·v."""
+
+    momentum: float = 0.9
+
+    def init(self, like: Tensor) -> Tensor:
+        """Start at rest."""
+        return torch.zeros_like(like)
+
+    def step(
+        self, state: Tensor, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return the next parameters and velocity."""
+        velocity = torch.add(gradient, state, alpha=self.momentum)
+        return torch.add(theta, velocity, alpha=rate), velocity
+
+
+@dataclass(frozen=True)
+class TorchOptimizer:
+    """Any torch optimiser, fed with released gradients.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the optimiser from a list of parameters, as its class does.
+    """
+
+    make: Callable[..., torch.optim.Optimizer]
+
+    def init(self, like: Tensor) -> tuple[torch.nn.Parameter, torch.optim.Optimizer]:
+        """Let the optimiser own one flat parameter."""
+        parameter = torch.nn.Parameter(like.detach().clone())
+        return parameter, self.make([parameter])
+
+    def step(
+        self, state: Any, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float
+    ) -> tuple[Tensor, Any]:
+        """Return the next parameters; the optimiser descends on minus the log-likelihood."""
+        parameter, optimizer = state
+        parameter.data.copy_(theta)
+        parameter.grad = -gradient
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+        return parameter.detach().clone(), state

@@ -1,5 +1,6 @@
 """Estimators: parameters, documentation and a few calls."""
 
+from skdp.estimators.sgd import DPSGDClassifier, DPSGDRegressor
 from skdp.estimators.variational import DPVariationalLogisticRegression
 
-__all__ = ["DPVariationalLogisticRegression"]
+__all__ = ["DPSGDClassifier", "DPSGDRegressor", "DPVariationalLogisticRegression"]

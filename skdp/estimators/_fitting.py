@@ -6,18 +6,36 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from skdp._random import Streams, seed_material
-from skdp._validate import expected, integer, is_real, positive
+from skdp._validate import expected, in_range, integer, is_real, one_of, positive
 from skdp._version import __version__
 from skdp._warnings import PrivacyWarning
+from skdp.privacy.accounting import ACCOUNTANTS
+from skdp.privacy.calibration import calibrate_noise_multiplier
 from skdp.privacy.ledger import charge
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import ADD_OR_REMOVE_ONE, check_relation
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks  # type: ignore
+except ImportError:  # before scikit-learn 1.9
+
+    class CallbackSupportMixin:
+        """Stands in where scikit-learn has no callbacks."""
+
+    def with_callbacks(method: Callable) -> Callable:
+        """Return the method as it is."""
+        return method
+
+
+__all__ = ["CallbackSupportMixin", "PrivacyWarning", "with_callbacks"]
+
+_T = TypeVar("_T")
 
 _said: set[tuple[str, ...]] = set()
 
@@ -107,8 +125,9 @@ def warn_if_inferred(estimator: Any, facts: tuple[str, ...]) -> None:
 
 def spend(estimator: Any, event: Any, sampling: str) -> PrivacyReport:
     """Write the event to the open ledgers, and return the report. Before any row is used."""
+    parameters = estimator.get_params(deep=False)
     inferred_public_facts = tuple(
-        fact for fact in ("classes", "n_samples") if getattr(estimator, fact) is None
+        fact for fact in ("classes", "n_samples") if parameters.get(fact, "") is None
     )
     report = PrivacyReport.of(
         event,
@@ -157,6 +176,48 @@ def progress_bar(verbose: int, n_steps: int) -> Callable[[Iterable], Iterable]:
     from tqdm.auto import tqdm
 
     return partial(tqdm, total=n_steps, desc="noisy steps")
+
+
+def tell_callbacks(estimator: Any, context: Any, steps: Iterable[_T]) -> Iterator[_T]:
+    """Tell scikit-learn's callbacks of each step, and of nothing else: no data and no state."""
+    context.call_on_fit_task_begin(estimator=estimator)
+    for state in steps:
+        step = context.subcontext(task_name="noisy step")
+        step.call_on_fit_task_begin(estimator=estimator)
+        yield state
+        if step.call_on_fit_task_end(estimator=estimator):
+            break
+    context.call_on_fit_task_end(estimator=estimator)
+
+
+def sampling_rate(estimator: Any, n_rows: int, default: float) -> float:
+    """Return the rate that ``sampling_rate`` or ``batch_size`` asks for, or the default."""
+    if estimator.sampling_rate is None:
+        if estimator.batch_size == "auto":
+            return default
+        return min(1.0, integer(1, "or 'auto'", batch_size=estimator.batch_size) / n_rows)
+    if estimator.batch_size != "auto":
+        raise expected(
+            "'auto' when sampling_rate is given",
+            "the two are alternatives",
+            batch_size=estimator.batch_size,
+        )
+    return in_range(0.0, 1.0, closed="right", sampling_rate=estimator.sampling_rate)
+
+
+def noise_multiplier(estimator: Any, rate: float, n_steps: int) -> float:
+    """Return the noise multiplier that was given, or the one that the budget asks for."""
+    one_of(ACCOUNTANTS, accountant=estimator.accountant)
+    if estimator.epsilon is None:
+        return positive(noise_multiplier=estimator.noise_multiplier)
+    return calibrate_noise_multiplier(
+        epsilon=estimator.epsilon,
+        delta=estimator.delta,
+        sampling_rate=rate,
+        n_steps=n_steps,
+        neighboring_relation=estimator.neighboring_relation,
+        accountant=estimator.accountant,
+    )
 
 
 def check_budget(estimator: Any) -> None:

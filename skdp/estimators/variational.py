@@ -26,12 +26,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._input import check_features, check_features_and_labels
-from skdp._validate import expected, in_range, integer, one_of, positive
+from skdp._validate import in_range, integer
 from skdp.algorithms import dp_vi
 from skdp.estimators import _fitting
 from skdp.models.likelihoods import Likelihood, classification_likelihood
-from skdp.privacy.accounting import ACCOUNTANTS
-from skdp.privacy.calibration import calibrate_noise_multiplier
 
 
 class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
@@ -236,13 +234,12 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
 
     def _configure(self, n_rows: int, n_features: int, likelihood: Likelihood) -> dp_vi.DPVIConfig:
         """Check the parameters and fill in the defaults, from public facts alone."""
-        one_of(ACCOUNTANTS, accountant=self.accountant)
         private = self.epsilon != float("inf")
         n_columns = n_features + bool(self.fit_intercept)
         data_norm = _or_auto(n_features**0.5, data_norm=self.data_norm)
         bound = dp_vi.row_bound(data_norm, self.fit_intercept)
         gradient_bound = likelihood.residual_bound * bound
-        rate = self._rate(n_rows, n_columns)
+        rate = _fitting.sampling_rate(self, n_rows, dp_vi.default_sampling_rate(n_rows, n_columns))
         n_steps = dp_vi.default_steps(round(rate * n_rows), n_columns, private=private)
         if self.max_iter != "auto":
             n_steps = integer(1, "or 'auto'", max_iter=self.max_iter)
@@ -250,17 +247,7 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
             dp_vi.default_clip_norm(gradient_bound, private=private), clip_norm=self.clip_norm
         )
         prior_scale = _or_auto(dp_vi.default_prior_scale(bound), prior_scale=self.prior_scale)
-        if self.epsilon is None:
-            sigma = positive(noise_multiplier=self.noise_multiplier)
-        else:
-            sigma = calibrate_noise_multiplier(
-                epsilon=self.epsilon,
-                delta=self.delta,
-                sampling_rate=rate,
-                n_steps=n_steps,
-                neighboring_relation=self.neighboring_relation,
-                accountant=self.accountant,
-            )
+        sigma = _fitting.noise_multiplier(self, rate, n_steps)
         default_learning_rate = dp_vi.default_learning_rate(
             n_rows, likelihood.n_outputs * n_columns, bound, sigma * clip_norm / rate
         )
@@ -278,19 +265,6 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
             noise_multiplier=sigma,
             neighboring_relation=self.neighboring_relation,
         )
-
-    def _rate(self, n_rows: int, n_columns: int) -> float:
-        if self.sampling_rate is None:
-            if self.batch_size == "auto":
-                return dp_vi.default_sampling_rate(n_rows, n_columns)
-            return min(1.0, integer(1, "or 'auto'", batch_size=self.batch_size) / n_rows)
-        if self.batch_size != "auto":
-            raise expected(
-                "'auto' when sampling_rate is given",
-                "the two are alternatives",
-                batch_size=self.batch_size,
-            )
-        return in_range(0.0, 1.0, closed="right", sampling_rate=self.sampling_rate)
 
     def _store(self, q: dp_vi.GaussianPosterior, config: dp_vi.DPVIConfig, likelihood) -> None:
         self._likelihood, self._posterior = likelihood, q
