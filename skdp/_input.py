@@ -17,7 +17,7 @@ def check_features(estimator: Any, X: Any, *, dtype: Any = _FLOATS, **checks: An
     With ``dtype="numeric"`` numbers of any type stay as they are, in a memory map for instance.
     """
     try:
-        return np.asarray(validate_data(estimator, X, dtype=dtype, **checks))
+        return _plain(validate_data(estimator, X, dtype=dtype, **checks))
     except ValueError as error:
         raise _without_data(error) from None
 
@@ -33,7 +33,7 @@ def check_features_and_labels(
         X, y = validate_data(estimator, X, y, dtype=dtype, **checks)
         if not declared:
             check_classification_targets(y)
-        return X, column_or_1d(y)
+        return _plain(X), column_or_1d(y)
     except ValueError as error:
         raise _without_data(error) from None
 
@@ -46,9 +46,16 @@ def check_features_and_targets(
         X, y = validate_data(
             estimator, X, y, dtype="numeric", multi_output=True, y_numeric=True, **checks
         )
-        return np.asarray(X), np.asarray(y, dtype=np.float64)
+        return _plain(X), np.asarray(y, dtype=np.float64)
     except ValueError as error:
         raise _without_data(error) from None
+
+
+def _plain(X: Any) -> np.ndarray:
+    """Return X itself, or as float64 where its type is one that torch does not know."""
+    X = np.asarray(X)
+    known = X.dtype.kind in "biuf" and X.dtype.itemsize <= 8 and X.dtype.isnative
+    return X if known else X.astype(np.float64)
 
 
 def _without_data(error: ValueError) -> ValueError:

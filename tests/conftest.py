@@ -2,8 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import settings
 from sklearn.datasets import load_breast_cancer
+
+# The networks of the tests are small, and threads that wait for each other on a busy machine cost
+# a hundred times what they save.
+torch.set_num_threads(1)
 
 settings.register_profile("skdp", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("skdp")

@@ -34,14 +34,13 @@ from torch import Tensor, nn
 
 from skdp._random import SecureStream, Streams
 from skdp._validate import expected, in_range, integer, one_of, positive
-from skdp.engine.clipping import LinearClippedSum, Residual
+from skdp.engine.clipping import MAX_ROWS, LinearClippedSum, Residual
 from skdp.engine.loop import ClippedSum, Plan, Rows, run
 from skdp.engine.network import FlatModule, Loss, NetworkClippedSum, check_device, clipping_method
 from skdp.engine.records import NetworkRecords
 from skdp.engine.rows import LinearRows
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import MomentumSGD, NoiseCorrectedAdam, TorchOptimizer, UpdateRule
-from skdp.models.networks import outputs
 from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation
 from skdp.schedules import Schedule, schedule
@@ -224,6 +223,8 @@ class DPSGDUpdate:
 class Model(Protocol):
     """What a run needs of a model; built from public facts and initial weights alone."""
 
+    max_rows: float  # beyond, the rounding of a sum is not covered
+
     @property
     def start(self) -> Tensor:
         """Initial parameters."""
@@ -269,6 +270,7 @@ class NetworkModel:
         targets: np.ndarray,
         device: Any = None,
     ) -> None:
+        self.max_rows = math.inf
         self._flat, self._loss = FlatModule(module, check_device(device)), loss
         like = self._flat.flat
         with torch.random.fork_rng(devices=[]):
@@ -320,6 +322,7 @@ class LinearModel:
     def __init__(
         self, module: nn.Linear, residual: Residual, encode: Callable[[np.ndarray], np.ndarray]
     ) -> None:
+        self.max_rows: float = MAX_ROWS
         self._weight, self._bias = module.weight.detach(), module.bias.detach()
         self._residual, self._encode = residual, encode
 
@@ -467,11 +470,19 @@ def parameter_names(module: nn.Module) -> list[str]:
     ]
 
 
-def predict(module: nn.Module, X: np.ndarray, *, double: bool) -> np.ndarray:
+def predict(
+    module: nn.Module, X: np.ndarray, *, double: bool, batch_size: int = 4096
+) -> np.ndarray:
     """Outputs of a module on rows, shape (n, n_outputs), worked out in double precision or not."""
     if double:
         module = copy.deepcopy(module).double()
-    return outputs(module, torch.from_numpy(np.array(X))).double().numpy()
+    like = next(module.parameters())
+    pieces = []
+    with torch.no_grad():
+        for start in range(0, len(X), batch_size):
+            piece = torch.from_numpy(np.array(X[start : start + batch_size]))
+            pieces.append(module.eval()(piece.to(like)).double().cpu().numpy())
+    return np.concatenate(pieces)
 
 
 # Defaults, all functions of public facts. benchmarks/networks.py prints how they do.

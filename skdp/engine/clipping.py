@@ -41,14 +41,15 @@ class LinearClippedSum:
         Maps logits (m, K) and targets (m, K) to a new array ∂ log p/∂z, (m, K); each row must
         depend on its own record alone.
     clip_norm : float
-        C > 0: bound on the Euclidean norm of one record's gradient, over all outputs jointly.
+        C > 0: bound on the Euclidean norm of one record's gradient, over all outputs jointly;
+        infinite for none.
     """
 
     residual: Residual
     clip_norm: float
 
     def __post_init__(self) -> None:
-        positive(clip_norm=self.clip_norm)
+        positive(clip_norm=self.clip_norm, allow_inf=True)
 
     @property
     def norm_bound(self) -> float:
@@ -71,7 +72,8 @@ class LinearClippedSum:
                 norms = np.sqrt(np.einsum("ij,ij->i", r, r)) * batch.norms[chunk]
                 if not np.isfinite(norms.sum()):
                     rows = _drop_non_finite(r, norms, rows)
-                r *= (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
+                if self.clip_norm < np.inf:
+                    r *= (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
                 total += r.T @ rows
         return torch.from_numpy(total)
 

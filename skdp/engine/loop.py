@@ -6,6 +6,7 @@ everything else done with the noisy sum, is the update rule's business and costs
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -71,8 +72,8 @@ class Plan:
         """Declare one step."""
         # Without noise there may be no clipping, and 0·inf is no scale.
         scale = self.noise_multiplier and self.noise_multiplier * self.clipped_sum.norm_bound
-        if self.noise_multiplier > 0 and scale == 0:
-            raise ValueError("The noise of this plan underflows to zero; use a larger clip_norm.")
+        if self.noise_multiplier > 0 and not 0 < scale < math.inf:
+            raise ValueError("The noise of this plan is zero or infinite; use another clip_norm.")
         return MechanismCall(
             kind="gaussian",
             sensitivity=self.clipped_sum.sensitivity(self.neighboring_relation),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from dataclasses import replace
 from typing import Any, Self
@@ -230,6 +229,7 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
             config = replace(config, n_steps=math.ceil(1 / config.sampling_rate))
         module = self.module_ if goes_on else self._build(X.shape[1], n_outputs)
         model = self._model(module, n_outputs)
+        _fitting.check_n_rows(X, model.max_rows)
         progress = _fitting.progress_bar(self.verbose, config.n_steps)
 
         report = _fitting.spend(self, config.event(), str(config.sampling))
@@ -300,10 +300,7 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
             def make(n_features: int, n_outputs: int) -> Any:
                 return networks.perceptron(n_features, n_outputs, sizes, self.activation)
 
-        seed = int.from_bytes(os.urandom(4), "little")
-        if self.random_state is not None:
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return dp_sgd.build_module(make, n_features, n_outputs, seed)
+        return dp_sgd.build_module(make, n_features, n_outputs, _fitting.initial_seed(self))
 
     def _model(self, module: Any, n_outputs: int) -> dp_sgd.Model:
         linear = self.module is None and len(module) == 1 and self.clipping == "flat"

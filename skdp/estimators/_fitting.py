@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -100,7 +101,7 @@ def public_n_rows(estimator: Any, X: np.ndarray) -> int:
     return len(X)
 
 
-def check_n_rows(X: np.ndarray, most: int) -> None:
+def check_n_rows(X: np.ndarray, most: float) -> None:
     """Refuse more rows than the rounding bound of a sum covers."""
     if len(X) > most:
         raise ValueError(
@@ -167,6 +168,13 @@ def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
     parameters = {k: v for k, v in estimator.get_params().items() if k != "random_state"}
     name = f"{type(estimator).__qualname__} {__version__}"
     return Streams(seed_material(int(seed), name, parameters, *arrays))
+
+
+def initial_seed(estimator: Any) -> int:
+    """Return a seed for initial weights, which need not be secret: no function of the data."""
+    if estimator.random_state is None:
+        return int.from_bytes(os.urandom(4), "little")
+    return int(check_random_state(estimator.random_state).randint(2**31 - 1))
 
 
 def progress_bar(verbose: int, n_steps: int) -> Callable[[Iterable], Iterable]:

@@ -364,7 +364,8 @@ class DPSGDRegressor(RegressorMixin, DPSGD):  # noqa: D101
             self._center += (low + high) / 2
             self._half_width = (high - low) / 2
         scaled = (columns - self._center) / self._half_width
-        return X, scaled.astype(np.float32), n_targets
+        with np.errstate(over="ignore"):  # a target beyond all bounds is an infinite one
+            return X, scaled.astype(np.float32), n_targets
 
     def __sklearn_tags__(self) -> Any:
         """Several targets are fine; on the few rows of a check the noise drowns them."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -37,12 +36,3 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
     """½‖z − y‖² of each record, from outputs (B, K) and targets (B, K)."""
     return 0.5 * (outputs - targets).square().sum(1)
-
-
-def outputs(module: nn.Module, X: Tensor, batch_size: int = 4096) -> Tensor:
-    """Outputs of a module in evaluation mode, in pieces."""
-    parameter = next(module.parameters())
-    module.eval()
-    with torch.no_grad():
-        pieces = [module(x.to(parameter.device, parameter.dtype)) for x in X.split(batch_size)]
-    return torch.cat(pieces).cpu()

@@ -13,7 +13,7 @@ POINTS = [
     f"{FIT}.check_budget",
     f"{VARIATIONAL}.check_features_and_labels",
     f"{FIT}.encode_labels",
-    f"{VARIATIONAL}.calibrate_noise_multiplier",
+    f"{FIT}.calibrate_noise_multiplier",
     f"{FIT}.PrivacyReport.of",
     f"{FIT}.charge",
     "skdp.privacy.ledger.PrivacyLedger._check",

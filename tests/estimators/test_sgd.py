@@ -1,0 +1,367 @@
+"""DP-SGD estimators: what they learn, what they state, how they fit into scikit-learn."""
+
+import functools
+import math
+import pickle
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.neural_network import MLPClassifier
+from torch import nn
+
+from skdp import (
+    DPSGDClassifier,
+    DPSGDRegressor,
+    PrivacyLedger,
+    PrivacyWarning,
+    _trace,
+)
+from skdp.privacy import epsilon, epsilon_of_event
+from skdp.privacy.events import terms_of
+
+FACTS = {"classes": [0, 1], "n_samples": 120}
+INF = float("inf")
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return train_test_split(X / 16, y, test_size=0.3, random_state=0, stratify=y)
+
+
+class TestUtility:
+    def test_digits_with_defaults(self, digits):
+        # Means over splits .79/.88/.94/.95 at ε = .5/1/3/8; one unseeded fit stays within .05.
+        X, X_test, y, y_test = digits
+        for eps, least in [(1.0, 0.82), (8.0, 0.92)]:
+            assert DPSGDClassifier(eps).fit(X, y).score(X_test, y_test) > least
+
+    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    def test_without_privacy_it_is_an_ordinary_network(self, digits):
+        X, X_test, y, y_test = digits
+        ours = DPSGDClassifier(INF).fit(X, y).score(X_test, y_test)
+        peer = MLPClassifier((100,), activation="tanh", random_state=0, max_iter=200)
+        assert ours > peer.fit(X, y).score(X_test, y_test) - 0.015
+
+    @pytest.mark.parametrize("targets", [1, 2])
+    def test_regression_on_bounded_targets(self, targets):
+        X = np.random.default_rng(0).uniform(-1, 1, (4000, 2))
+        y = 100 + 50 * np.column_stack([np.sin(3 * X[:, 0]), X[:, 1]])[:, :targets]
+        y = y[:, 0] if targets == 1 else y
+        regressor = DPSGDRegressor(8.0, target_bounds=(50, 150), n_samples=4000).fit(X, y)
+        assert regressor.score(X, y) > 0.8
+        assert regressor.predict(X).shape == y.shape
+        assert regressor.sample_predictive(X, 3).shape == (3, *y.shape)
+
+    @pytest.mark.parametrize("hidden", [(), (16,), (16, 8)])
+    def test_depth_is_free(self, two_blobs, hidden):
+        classifier = DPSGDClassifier(INF, hidden_layer_sizes=hidden, **FACTS, learning_rate=0.02)
+        assert classifier.fit(*two_blobs).score(*two_blobs) > 0.85
+
+    def test_a_lone_linear_layer_has_two_paths_that_agree(self, two_blobs):
+        # The closed form in float64 against book-keeping, which an explicit device asks for.
+        sums = []
+        for device in (None, "cpu"):
+            plan = {"hidden_layer_sizes": (), "max_iter": 30, "clip_norm": 0.3, "averaging": 0}
+            model = DPSGDClassifier(INF, device=device, **plan, **FACTS, sampling_rate=1.0)
+            with mock.patch("skdp.estimators._fitting.initial_seed", return_value=1):
+                sums.append(model.fit(*two_blobs)._posterior.mean)
+        np.testing.assert_allclose(*sums, rtol=1e-3, atol=1e-4)
+
+
+class TestModules:
+    def test_any_module_or_function(self, two_blobs):
+        def make(n_features, n_outputs):
+            return nn.Sequential(nn.Linear(n_features, 8), nn.GELU(), nn.Linear(8, n_outputs))
+
+        for module in (make, make(3, 2)):
+            classifier = DPSGDClassifier(INF, module=module, **FACTS, learning_rate=0.02)
+            assert classifier.fit(*two_blobs).score(*two_blobs) > 0.8
+
+    def test_the_callers_module_is_left_alone(self, two_blobs):
+        module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 2)).eval()
+        before = pickle.dumps({k: v.numpy() for k, v in module.state_dict().items()})
+        DPSGDClassifier(module=module, **FACTS, max_iter=3).fit(*two_blobs)
+        assert pickle.dumps({k: v.numpy() for k, v in module.state_dict().items()}) == before
+        assert not module.training
+        assert module[1].inplace
+        assert all(p.requires_grad for p in module.parameters())
+
+    def test_frozen_parameters_stay(self, two_blobs):
+        module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+        module[0].requires_grad_(False)
+        classifier = DPSGDClassifier(module=module, **FACTS, max_iter=3).fit(*two_blobs)
+        assert torch.equal(classifier.module_[0].weight, module[0].weight)
+        assert not torch.equal(classifier.module_[2].weight, module[2].weight)
+        assert classifier.sample_posterior().shape == (1, 10)
+
+    @pytest.mark.parametrize(
+        ("module", "message"),
+        [
+            (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), "GroupNorm"),
+            (nn.Sequential(nn.Linear(3, 5)), r"\(n_records, 2\)"),
+            (nn.Sequential(nn.LSTM(3, 2)), "LSTM"),
+            (nn.Sequential(nn.Tanh()), "parameters to train"),
+        ],
+        ids=["batch norm", "output shape", "recurrent", "nothing to train"],
+    )
+    def test_a_module_that_cannot_be_trained_is_refused(self, two_blobs, module, message):
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match=message):
+            DPSGDClassifier(module=module, **FACTS).fit(*two_blobs)
+        assert ledger.entries == ()
+
+    @pytest.mark.parametrize(
+        "optimizer",
+        ["adam", "sgd", torch.optim.RMSprop, functools.partial(torch.optim.SGD, nesterov=False)],
+    )
+    @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine", lambda done: 0.5])
+    def test_optimizers_and_schedules(self, two_blobs, optimizer, schedule):
+        classifier = DPSGDClassifier(
+            INF, optimizer=optimizer, learning_rate=0.02, learning_rate_schedule=schedule,
+            max_iter=200, **FACTS,
+        )  # fmt: skip
+        assert classifier.fit(*two_blobs).score(*two_blobs) > 0.6
+
+
+class TestPrivacyStatement:
+    @pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
+    @pytest.mark.parametrize("rate", [1.0, 0.1])
+    def test_the_budget_is_met_and_the_noise_is_what_it_needs(self, two_blobs, relation, rate):
+        classifier = DPSGDClassifier(
+            2.0, neighboring_relation=relation, sampling_rate=rate, max_iter=20, **FACTS
+        ).fit(*two_blobs)
+        assert 0.995 * 2.0 < classifier.privacy_.epsilon <= 2.0
+        recomputed = epsilon(
+            noise_multiplier=classifier.noise_multiplier_,
+            sampling_rate=rate,
+            n_steps=20,
+            delta=1e-5,
+            neighboring_relation=relation,
+        )
+        assert classifier.privacy_.epsilon == pytest.approx(recomputed)
+
+    @pytest.mark.parametrize("hidden", [(), (8,)])
+    def test_each_step_has_the_declared_noise(self, hidden):
+        # All rows zero and no bias to move: pure noise in the weights of the first layer.
+        module = nn.Linear(500, 2, bias=False) if hidden == () else None
+        plan = {"module": module, "hidden_layer_sizes": hidden or (8,), "clip_norm": 0.5}
+        with _trace.record() as tape:
+            DPSGDClassifier(None, noise_multiplier=3.0, max_iter=6, **plan, **FACTS).fit(
+                np.zeros((120, 500)), [0, 1] * 60
+            )
+        noise = np.array([r.output.numpy().ravel()[: 2 * 500] for r in tape]) / 1.5
+        assert abs((noise**2).mean() - 1) < 6 * math.sqrt(2 / noise.size)
+        correlations = np.corrcoef(noise)[np.triu_indices(6, 1)]
+        assert np.abs(correlations).max() < 6 / math.sqrt(1000)
+
+    def test_partial_fits_compose_to_the_fit_they_are_parts_of(self, two_blobs):
+        # 10 epochs of 5 steps with the noise of a run of 50 steps: the same event, hence ε.
+        plan = {"max_iter": 50, "sampling_rate": 0.2, "hidden_layer_sizes": (8,)}
+        classifier = DPSGDClassifier(1.5, **plan, n_samples=120)
+        with PrivacyLedger() as ledger:
+            for _ in range(10):
+                classifier.partial_fit(*two_blobs, classes=[0, 1])
+                assert classifier.privacy_.epsilon == pytest.approx(ledger.total(1e-5))
+        assert len(ledger.entries) == 10
+        assert classifier.n_iter_ == 50
+        assert 0.99 * 1.5 < classifier.privacy_.epsilon <= 1.5
+        classifier.partial_fit(*two_blobs)  # beyond the plan: more than epsilon, and it says so
+        assert classifier.privacy_.epsilon > 1.5
+
+    def test_a_warm_start_composes_and_goes_on_from_the_solution(self, two_blobs):
+        classifier = DPSGDClassifier(1.0, warm_start=True, max_iter=5, **FACTS).fit(*two_blobs)
+        once, weights = classifier.privacy_, classifier.module_
+        classifier.set_params(learning_rate=1e-12).fit(*two_blobs)
+        assert sum(t.count for t in terms_of(classifier.privacy_.event)) == 10
+        assert once.epsilon < classifier.privacy_.epsilon <= 2 * once.epsilon
+        assert torch.allclose(classifier.module_[0].weight, weights[0].weight, atol=1e-6)
+        classifier.set_params(warm_start=False).fit(*two_blobs)
+        assert classifier.privacy_.epsilon == pytest.approx(once.epsilon)
+
+    @pytest.mark.parametrize("after", [0, 3, 9])
+    def test_an_interrupt_leaves_a_usable_model_that_is_fully_charged(self, two_blobs, after):
+        steps = 0
+
+        def interrupting(iterator):
+            nonlocal steps
+            for state in iterator:
+                if steps == after:
+                    raise KeyboardInterrupt
+                steps += 1
+                yield state
+
+        classifier = DPSGDClassifier(1.0, max_iter=10, **FACTS)
+        with (
+            PrivacyLedger() as ledger,
+            mock.patch("skdp.estimators._fitting.progress_bar", return_value=interrupting),
+            pytest.warns(PrivacyWarning, match="interrupted after"),
+        ):
+            classifier.fit(*two_blobs)
+        assert classifier.n_iter_ == after
+        assert np.isfinite(classifier.predict_proba(two_blobs[0])).all()
+        assert sum(t.count for t in terms_of(classifier.privacy_.event)) == 10
+        assert ledger.total(1e-5) == pytest.approx(classifier.privacy_.epsilon)
+
+    def test_a_failed_refit_leaves_the_old_fit_and_stays_charged(self, two_blobs):
+        classifier = DPSGDClassifier(max_iter=5, **FACTS).fit(*two_blobs)
+        before = classifier.predict_proba(two_blobs[0])
+        with (
+            PrivacyLedger() as ledger,
+            mock.patch("skdp.engine.loop.gaussian", side_effect=MemoryError),
+            pytest.raises(MemoryError),
+        ):
+            classifier.fit(*two_blobs)
+        assert len(ledger.entries) == 1
+        np.testing.assert_array_equal(classifier.predict_proba(two_blobs[0]), before)
+
+    def test_without_privacy_the_report_says_so(self, two_blobs):
+        report = DPSGDClassifier(INF, max_iter=3, **FACTS).fit(*two_blobs).privacy_
+        assert report.epsilon == INF
+        assert not report.valid
+        assert "not private" in repr(report)
+
+    def test_facts_that_were_read_are_listed(self, two_blobs):
+        assert DPSGDClassifier(max_iter=2).fit(*two_blobs).privacy_.inferred_public_facts == (
+            "classes",
+            "n_samples",
+        )
+        regressor = DPSGDRegressor(max_iter=2).fit(*two_blobs)
+        assert regressor.privacy_.inferred_public_facts == ("n_samples",)
+
+    @pytest.mark.filterwarnings("ignore:.*random_state:skdp.PrivacyWarning")
+    def test_a_seed_repeats_the_fit_and_voids_the_guarantee(self, two_blobs):
+        X, y = two_blobs
+        plan = {"max_iter": 3, "random_state": 0, **FACTS}
+        fits = [DPSGDClassifier(**plan).fit(X, y) for _ in range(2)]
+        np.testing.assert_array_equal(*(fit.predict_proba(X) for fit in fits))
+        assert not fits[0].privacy_.valid
+        other = y.copy()
+        other[0] = 1 - other[0]
+        with _trace.record() as tape:
+            DPSGDClassifier(**plan).fit(X, y)
+            DPSGDClassifier(**plan).fit(X, other)
+        first, second = tape[0].output.numpy(), tape[3].output.numpy()
+        # Noise of σ ≈ 6.5 and sums that differ by at most 2: shared noise would correlate fully.
+        assert abs(np.corrcoef(first, second)[0, 1]) < 6 / math.sqrt(first.size)
+
+    def test_defaults_under_add_or_remove_do_not_depend_on_the_rows_at_hand(self, two_blobs):
+        X, y = two_blobs
+        plan = {"neighboring_relation": "add_or_remove_one", "classes": [0, 1], "n_samples": 200}
+        with _trace.record() as tape:
+            DPSGDClassifier(max_iter=2, **plan).fit(X, y)
+            DPSGDClassifier(max_iter=2, **plan).fit(X[:-5], y[:-5])
+        assert tape[0].call == tape[2].call
+
+
+class TestPosterior:
+    def test_draws_have_the_moments_of_the_tail(self, two_blobs):
+        X, y = two_blobs
+        classifier = DPSGDClassifier(2.0, hidden_layer_sizes=(4,), **FACTS).fit(X, y)
+        draws = classifier.sample_posterior(4000, random_state=0)
+        assert draws.shape == (4000, len(classifier.parameter_names_))
+        flat = np.concatenate([p.detach().ravel() for p in classifier.module_.parameters()])
+        scale = draws.std(axis=0)
+        assert (np.abs(draws.mean(axis=0) - flat) <= 6 * scale / math.sqrt(4000) + 1e-6).all()
+        assert scale.min() > 0
+
+    def test_probabilities_of_draws(self, two_blobs):
+        X, _ = two_blobs
+        classifier = DPSGDClassifier(8.0, **FACTS).fit(*two_blobs)
+        sampled = classifier.sample_predictive(X, 5, random_state=0)
+        assert sampled.shape == (5, 120, 2)
+        np.testing.assert_allclose(sampled.sum(axis=2), 1.0)
+        assert np.ptp(sampled, axis=0).max() > 0
+
+    def test_averaging_none_keeps_the_last_iterate(self, two_blobs):
+        with _trace.record() as tape:
+            model = DPSGDClassifier(
+                1.0, optimizer="sgd", learning_rate=0.1, averaging=0, max_iter=1, **FACTS
+            )
+            with mock.patch("skdp.estimators._fitting.initial_seed", return_value=1):
+                model.fit(*two_blobs)
+                start = DPSGDClassifier(1.0, learning_rate=1e-30, max_iter=1, **FACTS)
+                start.fit(*two_blobs)
+        step = model._posterior.mean - start._posterior.mean
+        np.testing.assert_allclose(step, 0.1 * tape[0].output.numpy() / 120, rtol=1e-3, atol=1e-5)
+        assert not model._posterior.scale.any()
+
+
+class TestScikitLearn:
+    def test_parallel_search_over_epsilon(self, two_blobs):
+        grid = {"epsilon": [0.5, 2.0], "hidden_layer_sizes": [(), (4,)]}
+        search = GridSearchCV(DPSGDClassifier(max_iter=10, **FACTS), grid, n_jobs=2, cv=2)
+        search.fit(*two_blobs)
+        assert search.best_estimator_.privacy_.epsilon == pytest.approx(
+            search.best_params_["epsilon"], rel=1e-3
+        )
+
+    @pytest.mark.parametrize("hidden", [(), (4,)])
+    def test_pickle_round_trip(self, two_blobs, hidden):
+        classifier = DPSGDClassifier(hidden_layer_sizes=hidden, max_iter=3, **FACTS)
+        classifier.fit(*two_blobs)
+        again = pickle.loads(pickle.dumps(classifier))
+        X, _ = two_blobs
+        np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
+        assert again.privacy_ == classifier.privacy_
+
+    def test_a_learning_curve_on_public_rows_alone(self, two_blobs):
+        X, y = two_blobs
+        classifier = DPSGDClassifier(INF, max_iter=60, **FACTS)
+        scores = classifier.fit(X, y, X_public=X[:50], y_public=y[:50]).public_scores_
+        assert [step for step, _ in scores] == list(range(3, 61, 3))
+        assert scores[-1][1] == pytest.approx(classifier.score(X[:50], y[:50]))
+        assert classifier.fit(X, y).public_scores_ == []
+
+    def test_callbacks_are_told_of_steps_and_see_no_data(self, two_blobs):
+        pytest.importorskip("sklearn.callback")
+        told = []
+
+        class Recorder:
+            def setup(self, estimator, context):
+                told.append("setup")
+
+            def teardown(self, estimator, context):
+                told.append("teardown")
+
+            def on_fit_task_begin(self, estimator, context, *, X=None, y=None):
+                assert X is None
+                assert y is None
+
+            def on_fit_task_end(self, estimator, context, *, X=None, y=None):
+                told.append((context.task_name, X, y))
+
+        classifier = DPSGDClassifier(max_iter=4, **FACTS).set_callbacks(Recorder())
+        classifier.fit(*two_blobs)
+        steps = [("noisy step", None, None)] * 4
+        assert told == ["setup", *steps, ("fit", None, None), "teardown"]
+        assert "_callback_fit_ctx" not in vars(classifier)
+
+    def test_a_memory_map_of_small_integers_stays_one(self, tmp_path):
+        path = tmp_path / "pixels.npy"
+        rng = np.random.default_rng(0)
+        np.save(path, rng.integers(0, 256, (500, 6), dtype=np.uint8))
+        X, y = np.load(path, mmap_mode="r"), rng.integers(0, 2, 500)
+        copied = []
+        with mock.patch(
+            "skdp.engine.records.copied",
+            side_effect=lambda a, index: copied.append(a) or np.array(a[index]),
+        ):
+            DPSGDClassifier(batch_size=50, max_iter=3, classes=[0, 1], n_samples=500).fit(X, y)
+        assert np.shares_memory(copied[0], X)
+        assert copied[0].dtype == np.uint8
+
+    def test_a_progress_bar_on_request(self, two_blobs, capsys):
+        DPSGDClassifier(max_iter=3, verbose=1, **FACTS).fit(*two_blobs)
+        assert "3/3" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("physical", [1, 7, 1000])
+    def test_the_physical_batch_changes_nothing_that_is_released(self, two_blobs, physical):
+        plan = {"max_iter": 2, "physical_batch_size": physical, **FACTS}
+        with _trace.record() as tape:
+            DPSGDClassifier(1.0, **plan).fit(*two_blobs)
+        assert len(tape) == 2
+        assert epsilon_of_event(DPSGDClassifier(1.0, **plan).fit(*two_blobs).privacy_.event, 1e-5)

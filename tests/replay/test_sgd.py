@@ -1,0 +1,125 @@
+"""What leaves a fit of a network is the trace and nothing else (record and replay)."""
+
+import pickle
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdp import DPSGDClassifier, DPSGDRegressor, PrivacyLedger, _trace
+from skdp._random import Streams
+from skdp.privacy.events import terms_of
+from skdp.relations import sensitivity_factor
+
+N = 40
+X = np.random.default_rng(0).uniform(-1, 1, (N, 3))
+Y = (X[:, 0] > 0).astype(int)
+
+
+def with_dropout(n_features, n_outputs):
+    layers = [torch.nn.Linear(n_features, 5), torch.nn.Tanh(), torch.nn.Dropout(0.5)]
+    return torch.nn.Sequential(*layers, torch.nn.Linear(5, n_outputs))
+
+
+PLANS = [
+    {"max_iter": 4, "hidden_layer_sizes": (5,)},
+    {"max_iter": 4, "hidden_layer_sizes": ()},
+    {"max_iter": 4, "hidden_layer_sizes": (5,), "sampling_rate": 0.2, "clipping": "automatic"},
+    {"max_iter": 3, "hidden_layer_sizes": (4, 4), "neighboring_relation": "replace_one"},
+    {
+        "max_iter": 3,
+        "hidden_layer_sizes": (4,),
+        "neighboring_relation": "add_or_remove_one",
+        "sampling_rate": 0.5,
+        "optimizer": torch.optim.RMSprop,
+    },
+    {"max_iter": 3, "module": with_dropout, "physical_batch_size": 7, "optimizer": "sgd"},
+]
+# The classifier first, then every plan for the regressor too.
+CASES = [(DPSGDClassifier, {"classes": [0, 1], **plan}) for plan in PLANS]
+CASES += [(DPSGDRegressor, {"target_bounds": (0, 1), **plan}) for plan in PLANS[:3]]
+
+
+def make(kind, plan):
+    return kind(**{"n_samples": N, **plan})
+
+
+def neighbours():
+    """Data sets that differ from (X, Y) in one record, some of them violently."""
+    values = st.sampled_from([0.0, 1.0, -1e300, 1e154, 5e-324, 3e38])
+    record = st.lists(values, min_size=3, max_size=3)
+
+    def changed(row_values, label, kind):
+        X2, y2 = X.copy(), Y.copy()
+        if kind == "replace":
+            X2[3], y2[3] = row_values, label
+            return X2, y2
+        if kind == "remove":
+            return X2[1:], y2[1:]
+        return np.vstack([X2, [row_values]]), np.append(y2, label)
+
+    kinds = st.sampled_from(["replace", "remove", "add"])
+    return st.builds(changed, record, st.integers(0, 1), kinds)
+
+
+def public_state(estimator):
+    """Return everything that a user, a pickle or a repr can see of a fitted estimator."""
+    state = dict(vars(estimator))
+    module = state.pop("module_")  # its pickle holds an identifier of the storage
+    weights = {name: value.numpy().tobytes() for name, value in module.state_dict().items()}
+    return pickle.dumps(state), weights, repr(module), repr(estimator), repr(estimator.privacy_)
+
+
+@pytest.mark.parametrize(("kind", "plan"), CASES)
+@settings(max_examples=12)
+@given(neighbour=neighbours())
+def test_with_the_releases_frozen_nothing_depends_on_the_data(kind, plan, neighbour):
+    # Initial weights are no function of the data; both runs get the same.
+    with (
+        mock.patch("skdp.estimators._fitting.streams", side_effect=lambda *_: Streams(b"replay")),
+        mock.patch("skdp.estimators._fitting.initial_seed", return_value=1),
+    ):
+        with _trace.record() as tape:
+            first = make(kind, plan).fit(X, Y)
+        with _trace.replay([release.output for release in tape]) as again:
+            second = make(kind, plan).fit(*neighbour)
+    assert [r.call for r in again] == [r.call for r in tape]
+    assert public_state(first) == public_state(second)
+
+
+@pytest.mark.parametrize(("kind", "plan"), CASES)
+def test_the_event_in_the_ledger_is_the_trace(kind, plan):
+    relation = plan.get("neighboring_relation", "zero_out")
+    with PrivacyLedger(neighboring_relation=relation) as ledger, _trace.record() as tape:
+        estimator = make(kind, plan).fit(X, Y)
+    (entry,) = ledger.entries
+    assert entry.event == estimator.privacy_.event
+    (term,) = terms_of(entry.event)
+    assert [r.call.step for r in tape] == list(range(term.count))
+    for release in tape:
+        noise_multiplier = release.call.scale / release.call.sensitivity
+        noise_multiplier *= sensitivity_factor(relation)
+        assert noise_multiplier == pytest.approx(term.noise_multiplier, rel=1e-14)
+        assert release.call.rate == term.sampling_rate
+
+
+@pytest.mark.parametrize("hidden", [(), (8,)])
+def test_the_training_rows_are_not_in_the_pickle(hidden):
+    marker = np.float64(0.123456789123)
+    X2 = X.copy()
+    X2[5] = marker
+    plan = {"max_iter": 3, "hidden_layer_sizes": hidden, "classes": [0, 1]}
+    pickled = pickle.dumps(make(DPSGDClassifier, plan).fit(X2, Y))
+    assert marker.tobytes() not in pickled
+    assert np.float32(marker).tobytes() not in pickled
+
+
+def test_an_empty_poisson_batch_still_releases_noise():
+    plan = {"max_iter": 30, "sampling_rate": 1e-4, "hidden_layer_sizes": (4,), "classes": [0, 1]}
+    with _trace.record() as tape:
+        make(DPSGDClassifier, plan).fit(X, Y)
+    assert len(tape) == 30
+    assert all(np.abs(r.output.numpy()).min() > 0 for r in tape)
