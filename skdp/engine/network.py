@@ -143,7 +143,7 @@ class NetworkClippedSum:
     def __call__(self, theta: Tensor, batch: Records) -> Tensor:
         """Return the clipped sum, a flat vector, for parameters of that shape."""
         self.module.set(theta)
-        total = torch.zeros_like(theta)
+        total = None
         start, size = 0, self.physical_batch_size or PHYSICAL_BATCH_SIZE
         if self.method == "vmap":
             size = max(1, min(size, _VMAP_NUMBERS // theta.numel()))
@@ -155,9 +155,9 @@ class NetworkClippedSum:
                     raise
                 size = (size + 1) // 2  # the sum so far stands; noise is added after it, once
                 continue
-            total += piece
+            total = piece if total is None else total.add_(piece)
             start += size
-        return total
+        return torch.zeros_like(theta) if total is None else total
 
     def _piece(self, x: Tensor, y: Tensor) -> Tensor:
         gradients = _book_keeping if self.method == "book-keeping" else _vmap
@@ -269,11 +269,11 @@ def _book_keeping(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> _Grad
             squares += by_name[name].squared_norms
 
     def weighted_sum(c: Tensor) -> Tensor:
-        total = torch.zeros_like(module.flat)
-        for name, part in module.named(total).items():
-            if name in by_name:
-                part += by_name[name].weighted_sum(c)
-        return total
+        sums = (
+            by_name[name].weighted_sum(c) if name in by_name else torch.zeros_like(parameter)
+            for name, parameter in module.trained.items()
+        )
+        return torch.cat([part.flatten() for part in sums])
 
     return _Gradients(squares.sqrt(), weighted_sum)
 

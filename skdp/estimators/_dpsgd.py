@@ -204,8 +204,7 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
     @with_callbacks
     def _fit(self, X, y, public: tuple | None, *, one_epoch: bool = False) -> Self:
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
-        if hasattr(self, "_init_callback_context"):
-            self._init_callback_context(max_subtasks=None)  # type: ignore[arg-type]
+        _fitting.start_callbacks(self)
         with _fitting.all_or_nothing(self):
             goes_on = (one_epoch or self.warm_start) and hasattr(self, "module_")
             _fitting.check_budget(self)
@@ -230,12 +229,12 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
         module = self.module_ if goes_on else self._build(X.shape[1], n_outputs)
         model = self._model(module, n_outputs)
         _fitting.check_n_rows(X, model.max_rows)
-        progress = _fitting.progress_bar(self.verbose, config.n_steps)
+        progress = _fitting.progress(self, config.n_steps)
 
         report = _fitting.spend(self, config.event(), str(config.sampling))
         streams = _fitting.streams(self, X, targets, dp_sgd.flat_parameters(module))
         scores, watch = self._watch(module, model, config, public)
-        trained = dp_sgd.train(config, model, X, targets, streams, self._told(progress), watch)
+        trained = dp_sgd.train(config, model, X, targets, streams, progress, watch)
         if trained.interrupted:
             warnings.warn(
                 f"Training was interrupted after {trained.n_steps} of {config.n_steps} steps; the "
@@ -314,13 +313,6 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
             targets=self._made_up_targets(n_outputs),
             device=self.device,
         )
-
-    def _told(self, progress: Any) -> Any:
-        """Let scikit-learn's callbacks follow the steps, where they have been set."""
-        context = getattr(self, "_callback_fit_ctx", None)
-        if context is None:
-            return progress
-        return lambda steps: _fitting.tell_callbacks(self, context, progress(steps))
 
     def _watch(self, module: Any, model: dp_sgd.Model, config: Any, public: Any) -> tuple:
         """Return the list that scores on public rows go to, and what puts them there."""

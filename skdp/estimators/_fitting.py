@@ -186,16 +186,33 @@ def progress_bar(verbose: int, n_steps: int) -> Callable[[Iterable], Iterable]:
     return partial(tqdm, total=n_steps, desc="noisy steps")
 
 
-def tell_callbacks(estimator: Any, context: Any, steps: Iterable[_T]) -> Iterator[_T]:
-    """Tell scikit-learn's callbacks of each step, and of nothing else: no data and no state."""
-    context.call_on_fit_task_begin(estimator=estimator)
-    for state in steps:
-        step = context.subcontext(task_name="noisy step")
-        step.call_on_fit_task_begin(estimator=estimator)
-        yield state
-        if step.call_on_fit_task_end(estimator=estimator):
-            break
-    context.call_on_fit_task_end(estimator=estimator)
+def start_callbacks(estimator: Any) -> None:
+    """Set up the callbacks that scikit-learn let the user set; at the very start of a fit."""
+    if hasattr(estimator, "_init_callback_context"):
+        estimator._init_callback_context(max_subtasks=None)
+
+
+def progress(estimator: Any, n_steps: int) -> Callable[[Iterable[_T]], Iterable[_T]]:
+    """Wrap an iteration over steps in a progress bar if verbose, and tell callbacks of each.
+
+    Callbacks are told of steps and of nothing else: no data and no state. A wish to stop early is
+    not followed, because the whole run has been paid for.
+    """
+    bar = progress_bar(estimator.verbose, n_steps)
+    context = getattr(estimator, "_callback_fit_ctx", None)
+    if context is None:
+        return bar
+
+    def told(steps: Iterable[_T]) -> Iterator[_T]:
+        context.call_on_fit_task_begin(estimator=estimator)
+        for state in bar(steps):
+            step = context.subcontext(task_name="noisy step")
+            step.call_on_fit_task_begin(estimator=estimator)
+            yield state
+            step.call_on_fit_task_end(estimator=estimator)
+        context.call_on_fit_task_end(estimator=estimator)
+
+    return told
 
 
 def sampling_rate(estimator: Any, n_rows: int, default: float) -> float:

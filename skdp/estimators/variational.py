@@ -29,10 +29,11 @@ from skdp._input import check_features, check_features_and_labels
 from skdp._validate import in_range, integer
 from skdp.algorithms import dp_vi
 from skdp.estimators import _fitting
+from skdp.estimators._fitting import CallbackSupportMixin, with_callbacks
 from skdp.models.likelihoods import Likelihood, classification_likelihood
 
 
-class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
+class DPVariationalLogisticRegression(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Bayesian logistic regression by differentially private variational inference.
 
     Approximates the posterior of the coefficients under a Gaussian prior N(0, prior_scale² I) by a
@@ -94,7 +95,8 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
         None keys the noise from the operating system. A seed makes the fit repeatable and its
         guarantee void: the report says ``valid=False``.
     verbose : int, default=0
-        Above 0, a progress bar over the steps (needs tqdm).
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they are told of steps and see no data.
 
     Attributes
     ----------
@@ -194,6 +196,7 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @with_callbacks
     def fit(self, X, y) -> DPVariationalLogisticRegression:
         """Fit the posterior, privately.
 
@@ -216,6 +219,7 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
         BudgetExceededError
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
+        _fitting.start_callbacks(self)
         with _fitting.all_or_nothing(self):
             _fitting.check_budget(self)
             X, y = check_features_and_labels(self, X, y, declared=self.classes is not None)
@@ -223,7 +227,7 @@ class DPVariationalLogisticRegression(ClassifierMixin, BaseEstimator):
             self.classes_, codes = _fitting.encode_labels(y, self.classes, type(self).__name__)
             likelihood = classification_likelihood(len(self.classes_))
             config = self._configure(_fitting.public_n_rows(self, X), X.shape[1], likelihood)
-            progress = _fitting.progress_bar(self.verbose, config.n_steps)
+            progress = _fitting.progress(self, config.n_steps)
             targets = likelihood.targets(codes)
 
             self.privacy_ = _fitting.spend(self, config.event(), str(config.sampling))

@@ -16,6 +16,7 @@ from torch import nn
 from skdp import (
     DPSGDClassifier,
     DPSGDRegressor,
+    DPVariationalLogisticRegression,
     PrivacyLedger,
     PrivacyWarning,
     _trace,
@@ -316,7 +317,8 @@ class TestScikitLearn:
         assert scores[-1][1] == pytest.approx(classifier.score(X[:50], y[:50]))
         assert classifier.fit(X, y).public_scores_ == []
 
-    def test_callbacks_are_told_of_steps_and_see_no_data(self, two_blobs):
+    @pytest.mark.parametrize("kind", [DPSGDClassifier, DPVariationalLogisticRegression])
+    def test_callbacks_are_told_of_steps_and_see_no_data(self, two_blobs, kind):
         pytest.importorskip("sklearn.callback")
         told = []
 
@@ -334,11 +336,13 @@ class TestScikitLearn:
             def on_fit_task_end(self, estimator, context, *, X=None, y=None):
                 told.append((context.task_name, X, y))
 
-        classifier = DPSGDClassifier(max_iter=4, **FACTS).set_callbacks(Recorder())
-        classifier.fit(*two_blobs)
+        model = kind(max_iter=4, **FACTS).set_callbacks(Recorder()).fit(*two_blobs)
         steps = [("noisy step", None, None)] * 4
         assert told == ["setup", *steps, ("fit", None, None), "teardown"]
-        assert "_callback_fit_ctx" not in vars(classifier)
+        assert "_callback_fit_ctx" not in vars(model)
+        with pytest.raises(ValueError, match="epsilon="):
+            model.set_params(epsilon=-1).fit(*two_blobs)
+        assert told[-1] == "teardown"
 
     def test_a_memory_map_of_small_integers_stays_one(self, tmp_path):
         path = tmp_path / "pixels.npy"
