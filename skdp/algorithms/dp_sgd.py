@@ -272,13 +272,23 @@ class NetworkModel:
     ) -> None:
         self.max_rows = math.inf
         self._flat, self._loss = FlatModule(module, check_device(device)), loss
-        like = self._flat.flat
+        self._method = self._tried(torch.from_numpy(targets), n_features, n_outputs)
+
+    def _tried(self, targets: Tensor, n_features: int, n_outputs: int) -> str:
+        """Try the module on made-up records: normal numbers, or 0 and 1 for one that looks up."""
+        like, shape = self._flat.flat, (len(targets), n_features)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            made_up = torch.randn(len(targets), n_features).to(like)
-            self._method = clipping_method(
-                self._flat, loss, made_up, torch.from_numpy(targets).to(like.device), n_outputs
-            )
+            for made_up in (torch.randn(shape), torch.randint(2, shape)):
+                try:
+                    x, y = made_up.to(like), targets.to(like.device)
+                    return clipping_method(self._flat, self._loss, x, y, n_outputs)
+                except (RuntimeError, IndexError, TypeError) as error:
+                    failure = error
+        raise ValueError(
+            f"Expected module to take rows of {n_features} features, but it failed on made-up ones "
+            f"({type(failure).__name__}); see the error above."
+        ) from failure
 
     @property
     def start(self) -> Tensor:

@@ -148,8 +148,9 @@ class NetworkClippedSum:
         if self.method == "vmap":
             size = max(1, min(size, _VMAP_NUMBERS // theta.numel()))
         while start < len(batch):
+            size = min(size, len(batch) - start)
             try:
-                piece = self._piece(*batch.piece(start, min(start + size, len(batch))))
+                piece = self._piece(*batch.piece(start, start + size))
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                 if size == 1 or not _out_of_memory(error):
                     raise

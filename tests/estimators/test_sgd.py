@@ -92,6 +92,26 @@ class TestModules:
         assert module[1].inplace
         assert all(p.requires_grad for p in module.parameters())
 
+    def test_a_module_that_looks_words_up(self):
+        def make(n_features, n_outputs):
+            class Bag(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.words, self.head = nn.Embedding(6, 4), nn.Linear(4, n_outputs)
+
+                def forward(self, x):
+                    return self.head(self.words(x.long()).mean(1))
+
+            return Bag()
+
+        rng = np.random.default_rng(0)
+        y = rng.integers(0, 2, 300)
+        X = np.where(y[:, None] == 1, rng.integers(0, 3, (300, 5)), rng.integers(2, 6, (300, 5)))
+        classifier = DPSGDClassifier(
+            8.0, module=make, classes=[0, 1], n_samples=300, learning_rate=0.05
+        )
+        assert classifier.fit(X, y).score(X, y) > 0.8
+
     def test_frozen_parameters_stay(self, two_blobs):
         module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
         module[0].requires_grad_(False)
@@ -106,9 +126,10 @@ class TestModules:
             (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), "GroupNorm"),
             (nn.Sequential(nn.Linear(3, 5)), r"\(n_records, 2\)"),
             (nn.Sequential(nn.LSTM(3, 2)), "LSTM"),
+            (nn.Sequential(nn.Linear(4, 2)), "rows of 3 features"),
             (nn.Sequential(nn.Tanh()), "parameters to train"),
         ],
-        ids=["batch norm", "output shape", "recurrent", "nothing to train"],
+        ids=["batch norm", "output shape", "recurrent", "input shape", "nothing to train"],
     )
     def test_a_module_that_cannot_be_trained_is_refused(self, two_blobs, module, message):
         with PrivacyLedger() as ledger, pytest.raises(ValueError, match=message):

@@ -1,0 +1,275 @@
+"""The tests are tested: known privacy bugs, put in one at a time, must each make a test fail.
+
+    python tests/mutants/run.py [--only WORD]
+
+Copies the package and the tests to a temporary folder, changes one line there, and runs the tests
+that should notice. Prints a table; exits with 1 if a mutant survives, or if a line to be changed is
+not there any more.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+# bug, file, what is there, what the bug puts there, the tests that should notice
+MUTANTS = [
+    (
+        "linear gradients are not clipped",
+        "engine/clipping.py",
+        "r *= (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]",
+        "pass",
+        "tests/engine/test_clipping.py",
+    ),
+    (
+        "network gradients are not clipped",
+        "engine/network.py",
+        "return self.clip_norm / norms.clamp(min=self.clip_norm)",
+        "return torch.ones_like(norms)",
+        "tests/engine/test_network.py",
+    ),
+    (
+        "clipping per parameter instead of jointly",
+        "engine/network.py",
+        "squares += by_name[name].squared_norms",
+        "squares = by_name[name].squared_norms",
+        "tests/engine/test_network.py",
+    ),
+    (
+        "a norm without its root",
+        "engine/network.py",
+        "return _Gradients(squares.sqrt(), weighted_sum)",
+        "return _Gradients(squares, weighted_sum)",
+        "tests/engine/test_network.py",
+    ),
+    (
+        "non-finite gradients pass",
+        "engine/network.py",
+        "if not math.isfinite(norms.sum()):",
+        "if False:",
+        "tests/engine/test_network.py",
+    ),
+    (
+        "non-finite linear gradients pass",
+        "engine/clipping.py",
+        "if not np.isfinite(norms.sum()):",
+        "if False:",
+        "tests/engine/test_clipping.py",
+    ),
+    (
+        "noise not times the clipping norm",
+        "engine/loop.py",
+        "scale = self.noise_multiplier and self.noise_multiplier * self.clipped_sum.norm_bound",
+        "scale = self.noise_multiplier",
+        "tests/laws tests/replay",
+    ),
+    (
+        "noise added is not the noise declared",
+        "engine/noise.py",
+        "alpha=call.scale",
+        "alpha=call.scale / 1.5",
+        "tests/laws tests/estimators/test_sgd.py",
+    ),
+    (
+        "sensitivity without the factor of replacement",
+        "relations.py",
+        "return 2.0 if check",
+        "return 1.0 if check",
+        "tests/privacy tests/engine/test_clipping.py",
+    ),
+    (
+        "each step starts the noise again",
+        "engine/loop.py",
+        'coins, noise = streams("sampling"), streams("noise")',
+        'coins, noise = streams("sampling"), type("S", (), {"normal": staticmethod(lambda shape: '
+        '__import__("numpy").random.default_rng(0).standard_normal(shape)), "scratch_uniform": '
+        'staticmethod(lambda size: __import__("numpy").random.default_rng(0).random(size))})()',
+        "tests/laws",
+    ),
+    (
+        "a batch of fixed size accounted as Poisson",
+        "engine/sampling.py",
+        "size = int(stream.generator.binomial(n_rows, self.rate))",
+        "size = round(n_rows * self.rate)",
+        "tests/engine/test_sampling.py",
+    ),
+    (
+        "an empty batch is skipped",
+        "engine/loop.py",
+        "        theta = query(state)\n",
+        "        if not isinstance(selection, slice) and len(selection) == 0:\n"
+        "            continue\n        theta = query(state)\n",
+        "tests/replay",
+    ),
+    (
+        "the realised batch as divisor",
+        "algorithms/dp_sgd.py",
+        "    algorithm = DPSGDUpdate(config)",
+        "    object.__setattr__(config, 'n_rows', len(X))\n    algorithm = DPSGDUpdate(config)",
+        "tests/replay tests/estimators/test_sgd.py",
+    ),
+    (
+        "one step accounted instead of T",
+        "privacy/events.py",
+        "PoissonSampledDpEvent(q, step), n_steps)",
+        "PoissonSampledDpEvent(q, step), 1)",
+        "tests/privacy/test_accounting.py tests/replay",
+    ),
+    (
+        "the event knows another rate",
+        "algorithms/dp_sgd.py",
+        "return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)",
+        "return dp_sgd_event(self.noise_multiplier, self.sampling_rate / 2, self.n_steps)",
+        "tests/replay",
+    ),
+    (
+        "the event of variational inference knows another rate",
+        "algorithms/dp_vi.py",
+        "return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)",
+        "return dp_sgd_event(self.noise_multiplier, self.sampling_rate / 2, self.n_steps)",
+        "tests/replay",
+    ),
+    (
+        "rows are not clipped",
+        "engine/rows.py",
+        "features *= np.minimum(1.0, norm / np.maximum(norms, norm))[:, None]",
+        "pass",
+        "tests/engine tests/estimators/test_variational.py",
+    ),
+    (
+        "the intercept is not in the bound of a row",
+        "engine/rows.py",
+        "return float(np.hypot(data_norm, 1.0)) if fit_intercept else float(data_norm)",
+        "return float(data_norm)",
+        "tests/engine tests/estimators/test_variational.py",
+    ),
+    (
+        "the key of a seed knows no data",
+        "_random.py",
+        'parts.append(np.ascontiguousarray(array).data.cast("B"))',
+        "pass",
+        "tests/test_random.py tests/laws",
+    ),
+    (
+        "a seeded fit is called valid",
+        "privacy/report.py",
+        "valid=math.isfinite(epsilon) and not seeded and used != NOT_A_BOUND",
+        "valid=math.isfinite(epsilon)",
+        "tests/privacy/test_report.py tests/estimators",
+    ),
+    (
+        "charged after the work",
+        "privacy/ledger.py",
+        "        for append in appends:\n            append(entry)",
+        "        pass",
+        "tests/privacy/test_ledger.py tests/privacy/test_crashes.py",
+    ),
+    (
+        "a ceiling that lets everything pass",
+        "privacy/ledger.py",
+        "if total > self.epsilon:",
+        "if total > 2 * self.epsilon:",
+        "tests/privacy/test_ledger.py",
+    ),
+    (
+        "a fork repeats its parent's noise",
+        "_random.py",
+        "if os.getpid() != self._pid:  # a child",
+        "if False:  # a child",
+        "tests/test_random.py",
+    ),
+    (
+        "epsilon rounded down",
+        "privacy/gdp.py",
+        "epsilon *= 1 + _RELATIVE",
+        "epsilon *= 1 - 1e-6\n        break",
+        "tests/privacy/test_gdp.py",
+    ),
+    (
+        "calibration misses the promise",
+        "privacy/calibration.py",
+        "if -tolerance <= e <= slack or",
+        "if -tolerance <= e <= 0.01 or",
+        "tests/privacy tests/estimators/test_sgd.py",
+    ),
+    (
+        "partial fits state the last one alone",
+        "estimators/_dpsgd.py",
+        "self.privacy_ = self.privacy_ + report if goes_on else report",
+        "self.privacy_ = report",
+        "tests/estimators/test_sgd.py",
+    ),
+    (
+        "schedules are bucketed upwards",
+        "privacy/bounds.py",
+        'index = np.searchsorted(levels, sigmas, side="right") - 1',
+        'index = np.minimum(np.searchsorted(levels, sigmas, side="right"), len(levels) - 1)',
+        "tests/privacy/test_differential.py",
+    ),
+    (
+        "noise multiplier squared",
+        "privacy/bounds.py",
+        "mus.append(math.sqrt(term.count) * factor / term.noise_multiplier)",
+        "mus.append(math.sqrt(term.count) * factor / term.noise_multiplier**2)",
+        "tests/privacy",
+    ),
+    (
+        "Gram norms in single precision",
+        "engine/per_sample.py",
+        "a_wide, b_wide = a.double(), b.double()",
+        "a_wide, b_wide = a, b",
+        "tests/engine/test_network.py",
+    ),
+    (
+        "a padding row has a gradient",
+        "engine/per_sample.py",
+        "b = b.masked_fill((index == module.padding_idx)[..., None], 0.0)",
+        "pass",
+        "tests/engine/test_network.py",
+    ),
+]
+
+
+def main():
+    """Run every mutant."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="a word in the name of the bug")
+    word = parser.parse_args().only
+    survivors = 0
+    for bug, file, old, new, tests in MUTANTS:
+        if word not in bug:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder)
+            for name in ("skdp", "tests", "pyproject.toml", "constraints.txt"):
+                source = ROOT / name
+                (shutil.copytree if source.is_dir() else shutil.copy)(source, copy / name)
+            target = copy / "skdp" / file
+            text = target.read_text()
+            if text.count(old) != 1:
+                print(f"{bug:<55} the line is not there ({text.count(old)})", flush=True)
+                survivors += 1
+                continue
+            target.write_text(text.replace(old, new))
+            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+            run = subprocess.run(
+                [*command, *tests.split()],
+                cwd=copy,
+                env={"PYTHONPATH": folder, "PATH": "/usr/bin:/bin", "HOME": folder},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            failed = [line for line in run.stdout.splitlines() if line.startswith("FAILED")]
+            survivors += not failed
+            verdict = failed[0].split(" - ")[0][7:] if failed else f"SURVIVED ({run.returncode})"
+            print(f"{bug:<55} {verdict}", flush=True)
+    raise SystemExit(survivors > 0)
+
+
+if __name__ == "__main__":
+    main()
