@@ -79,8 +79,6 @@ class DPSGDConfig:
         Share of the run, from its end, whose iterates are averaged; 0 keeps the last one.
     physical_batch_size : int or None
         Records worked on at once.
-    mixed_precision : bool
-        Run the network in bfloat16.
     neighboring_relation : str
         Who is a neighbour.
     """
@@ -96,7 +94,6 @@ class DPSGDConfig:
     clipping: str = "flat"
     averaging: float = 0.5
     physical_batch_size: int | None = None
-    mixed_precision: bool = False
     neighboring_relation: str = "zero_out"
 
     def __post_init__(self) -> None:
@@ -109,11 +106,27 @@ class DPSGDConfig:
         schedule(self.learning_rate_schedule)
         if isinstance(self.optimizer, str) or not callable(self.optimizer):
             one_of(OPTIMIZERS, "or a torch optimiser class", optimizer=self.optimizer)
+        self._try_rule()
         one_of(CLIPPING, clipping=self.clipping)
         in_range(0.0, 1.0, averaging=self.averaging, closed="both")
         if self.physical_batch_size is not None:
             integer(1, "or None", physical_batch_size=self.physical_batch_size)
         check_relation(self.neighboring_relation)
+
+    def _try_rule(self) -> None:
+        """Take a step on made-up numbers: an optimiser that fails must fail before the charge."""
+        theta = torch.zeros(3)
+        try:
+            theta, _ = self.rule.step(self.rule.init(theta), theta, theta + 1, 0.0, 1e-3)
+            works = theta.shape == (3,)
+        except Exception:
+            works = False
+        if not works:
+            raise expected(
+                "an optimiser that steps from a gradient alone",
+                "e.g. torch.optim.SGD; those that evaluate the loss themselves cannot be private",
+                optimizer=self.optimizer,
+            )
 
     @property
     def sampling(self) -> Sampling:
@@ -258,6 +271,8 @@ class NetworkModel:
         Made-up targets, for a trial of the module.
     device : device or None
         Where to run; None is where the parameters are.
+    mixed_precision : bool
+        Run the network in bfloat16.
     """
 
     def __init__(
@@ -269,9 +284,11 @@ class NetworkModel:
         n_outputs: int,
         targets: np.ndarray,
         device: Any = None,
+        mixed_precision: bool = False,
     ) -> None:
         self.max_rows = math.inf
-        self._flat, self._loss = FlatModule(module, check_device(device)), loss
+        place = check_device(device)
+        self._flat, self._loss = FlatModule(module, place, mixed_precision=mixed_precision), loss
         self._method = self._tried(torch.from_numpy(targets), n_features, n_outputs)
 
     def _tried(self, targets: Tensor, n_features: int, n_outputs: int) -> str:
@@ -304,7 +321,6 @@ class NetworkModel:
             clipping=config.clipping,
             physical_batch_size=config.physical_batch_size,
             method=self._method,
-            mixed_precision=config.mixed_precision,
         )
 
     def records(self, X: np.ndarray, targets: np.ndarray) -> NetworkRecords:

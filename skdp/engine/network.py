@@ -55,9 +55,18 @@ class FlatModule:
         Copied; parameters with ``requires_grad=False`` stay as they are.
     device : torch.device or None
         Where the copy lives; None is where the parameters are.
+    mixed_precision : bool
+        Run forward passes in bfloat16; norms and sums stay in the precision of the parameters.
     """
 
-    def __init__(self, module: nn.Module, device: torch.device | str | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        device: torch.device | str | None = None,
+        *,
+        mixed_precision: bool = False,
+    ) -> None:
+        self._mixed_precision = mixed_precision
         self.module = copy.deepcopy(module).to(device).train()
         for part in self.module.modules():
             if getattr(part, "inplace", False):
@@ -74,6 +83,15 @@ class FlatModule:
             parameter.data = view
         self.uses: list[_Use] | None = None  # of layers, while a forward pass is being watched
         _watch(self)
+
+    def losses(
+        self, loss: Loss, x: Tensor, y: Tensor, parameters: dict[str, Tensor] | None = None
+    ) -> Tensor:
+        """Loss of each record, (B,), under the module's own parameters or others."""
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self._mixed_precision):
+            if parameters is None:
+                return loss(self.module(x), y)
+            return loss(torch.func.functional_call(self.module, parameters, (x,)), y)
 
     def _views(self, flat: Tensor) -> list[Tensor]:
         sizes = [p.numel() for p in self.trained.values()]
@@ -109,8 +127,6 @@ class NetworkClippedSum:
         memory runs out.
     method : {"book-keeping", "vmap"}
         How per-record gradients are taken.
-    mixed_precision : bool
-        Run the network in bfloat16.
     """
 
     def __init__(
@@ -122,14 +138,12 @@ class NetworkClippedSum:
         clipping: str = "flat",
         physical_batch_size: int | None = None,
         method: str = "book-keeping",
-        mixed_precision: bool = False,
     ) -> None:
         self.module, self.loss = module, loss
         self.clip_norm = positive(clip_norm=clip_norm, allow_inf=True)
         self.clipping = one_of(("flat", "automatic"), clipping=clipping)
         self.physical_batch_size = physical_batch_size
         self.method = one_of(("book-keeping", "vmap"), method=method)
-        self.mixed_precision = mixed_precision
 
     @property
     def norm_bound(self) -> float:
@@ -162,8 +176,7 @@ class NetworkClippedSum:
 
     def _piece(self, x: Tensor, y: Tensor) -> Tensor:
         gradients = _book_keeping if self.method == "book-keeping" else _vmap
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed_precision):
-            norms, weighted_sum = gradients(self.module, self.loss, x, y)
+        norms, weighted_sum = gradients(self.module, self.loss, x, y)
         if not math.isfinite(norms.sum()):
             finite = torch.isfinite(norms)
             if finite.all():  # only their sum is not
@@ -245,7 +258,7 @@ def _book_keeping(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> _Grad
     module.uses = uses = []
     try:
         with torch.enable_grad():
-            losses = loss(module.module(x), y)
+            losses = module.losses(loss, x, y)
             if not losses.requires_grad:
                 raise ValueError("The loss does not depend on the module's parameters.")
             outputs = [use.z for use in uses]
@@ -286,8 +299,7 @@ def _vmap(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> _Gradients:
     parameters = {name: view.detach() for name, view in module.named(module.flat).items()}
 
     def of_one(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        outputs = torch.func.functional_call(module.module, parameters, (x[None],))
-        return loss(outputs, y[None])[0]
+        return module.losses(loss, x[None], y[None], parameters)[0]
 
     gradients = torch.func.vmap(torch.func.grad(of_one), (None, 0, 0), randomness="different")
     flat = torch.cat([g.flatten(1) for g in gradients(parameters, x, y).values()], dim=1)
@@ -300,8 +312,7 @@ def _one_by_one(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> Tensor:
     for i in range(len(x)):
         parameters = {n: v.detach().requires_grad_() for n, v in module.named(module.flat).items()}
         with torch.enable_grad():
-            outputs = torch.func.functional_call(module.module, parameters, (x[i : i + 1],))
-            of_one = loss(outputs, y[i : i + 1]).sum()
+            of_one = module.losses(loss, x[i : i + 1], y[i : i + 1], parameters).sum()
             found = torch.autograd.grad(
                 of_one, list(parameters.values()), allow_unused=True, materialize_grads=True
             )

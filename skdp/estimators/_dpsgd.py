@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._input import check_features
@@ -208,9 +208,27 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
         with _fitting.all_or_nothing(self):
             goes_on = (one_epoch or self.warm_start) and hasattr(self, "module_")
             _fitting.check_budget(self)
+            if goes_on and self.privacy_.neighboring_relation != self.neighboring_relation:
+                raise expected(
+                    f"{self.privacy_.neighboring_relation!r} as in the fit that this one goes on "
+                    "from",
+                    "statements about different neighbours do not add up",
+                    neighboring_relation=self.neighboring_relation,
+                )
             X, targets, n_outputs = self._check_data(X, y, goes_on)
+            public = self._check_public(public)
             self._train(X, targets, n_outputs, public, goes_on=goes_on, one_epoch=one_epoch)
         return self
+
+    def _check_public(self, public: tuple | None) -> tuple | None:
+        if public is None:
+            return None
+        X, y = public
+        if X is None or y is None:
+            raise ValueError("Expected both X_public and y_public, or neither.")
+        X = check_features(self, X, reset=False, dtype="numeric")
+        check_consistent_length(X, y)
+        return X, y
 
     def _train(
         self,
@@ -277,7 +295,6 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
             clipping=self.clipping,
             averaging=self.averaging,
             physical_batch_size=self.physical_batch_size,
-            mixed_precision=bool(self.mixed_precision),
             neighboring_relation=self.neighboring_relation,
         )
 
@@ -312,6 +329,7 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
             n_outputs=n_outputs,
             targets=self._made_up_targets(n_outputs),
             device=self.device,
+            mixed_precision=bool(self.mixed_precision),
         )
 
     def _watch(self, module: Any, model: dp_sgd.Model, config: Any, public: Any) -> tuple:

@@ -146,7 +146,8 @@ class DPSGDClassifier(ClassifierMixin, DPSGD):  # noqa: D101
         BudgetExceededError
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
-        return self._fit(X, y, None if X_public is None else (X_public, y_public))
+        public = None if X_public is None and y_public is None else (X_public, y_public)
+        return self._fit(X, y, public)
 
     def partial_fit(self, X, y, classes=None) -> DPSGDClassifier:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
@@ -331,7 +332,8 @@ class DPSGDRegressor(RegressorMixin, DPSGD):  # noqa: D101
         BudgetExceededError
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
-        return self._fit(X, y, None if X_public is None else (X_public, y_public))
+        public = None if X_public is None and y_public is None else (X_public, y_public)
+        return self._fit(X, y, public)
 
     def partial_fit(self, X, y) -> DPSGDRegressor:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.

@@ -167,7 +167,7 @@ class PrivacyReport:
             )
         not_bounds = NOT_A_BOUND in (self.accountant, other.accountant)
         both = PrivacyReport.of(
-            ComposedDpEvent([self.event, other.event]),
+            ComposedDpEvent([*_parts(self.event), *_parts(other.event)]),
             delta=max(self.delta, other.delta),
             sampling=f"{self.sampling}; then {other.sampling}",
             neighboring_relation=self.neighboring_relation,
@@ -254,3 +254,8 @@ class PrivacyReport:
         )
         headline = html.escape(self._headline())
         return f"<table><caption><b>PrivacyReport:</b> {headline}</caption>{rows}</table>"
+
+
+def _parts(event: DpEvent) -> list[DpEvent]:
+    """Parts of a composition: a sum of many reports must not nest as deep as it is long."""
+    return list(event.events) if isinstance(event, ComposedDpEvent) else [event]

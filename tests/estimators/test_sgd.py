@@ -204,6 +204,24 @@ class TestPrivacyStatement:
         classifier.set_params(warm_start=False).fit(*two_blobs)
         assert classifier.privacy_.epsilon == pytest.approx(once.epsilon)
 
+    def test_going_on_under_another_relation_is_refused_before_anything_is_spent(self, two_blobs):
+        classifier = DPSGDClassifier(warm_start=True, max_iter=3, **FACTS).fit(*two_blobs)
+        classifier.set_params(neighboring_relation="replace_one")
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="neighboring_relation="):
+            classifier.fit(*two_blobs)
+        assert ledger.entries == ()
+
+    @pytest.mark.parametrize("public", [(None, [0]), ([[1.0]], [0]), ([[1.0] * 3], [0, 1])])
+    def test_bad_public_rows_are_refused_before_anything_is_spent(self, two_blobs, public):
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match=r"public|feature|inconsis"):
+            DPSGDClassifier(**FACTS).fit(*two_blobs, X_public=public[0], y_public=public[1])
+        assert ledger.entries == ()
+
+    def test_an_optimizer_that_needs_the_loss_is_refused_before_anything_is_spent(self, two_blobs):
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="optimizer="):
+            DPSGDClassifier(optimizer=torch.optim.LBFGS, **FACTS).fit(*two_blobs)
+        assert ledger.entries == ()
+
     @pytest.mark.parametrize("after", [0, 3, 9])
     def test_an_interrupt_leaves_a_usable_model_that_is_fully_charged(self, two_blobs, after):
         steps = 0

@@ -121,3 +121,11 @@ def test_facts_read_from_the_data_are_listed():
 def test_html_escapes_what_it_shows():
     report = PrivacyReport.of(EVENT, delta=1e-5, sampling="<script>")
     assert "<script>" not in report._repr_html_()
+
+
+def test_a_sum_of_very_many_reports_is_one_flat_composition():
+    one = PrivacyReport.of(dp_sgd_event(100.0, 1.0, 1), delta=1e-5, sampling="full batch, 1 step")
+    total = one
+    for _ in range(1500):
+        total = total + one
+    assert total.epsilon == pytest.approx(gdp_to_epsilon(math.sqrt(1501) / 100, 1e-5))
