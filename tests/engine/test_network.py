@@ -46,11 +46,16 @@ def seeded(make, seed=0):
 
 def random_records(seed, n, shape, size=1.0):
     rng = np.random.default_rng(seed)
-    return size * rng.standard_normal((n, *shape)), rng.standard_normal(n)
+    # Targets below what a softplus reaches: no difference from an output is all rounding error.
+    return size * rng.standard_normal((n, *shape)), -1.0 - np.abs(rng.standard_normal(n))
 
 
-def clipped_sum_of(module, x, y, clip_norm=0.5, loss=squared_error, theta=None, **parameters):
-    flat = module if isinstance(module, FlatModule) else FlatModule(module)
+def clipped_sum_of(
+    module, x, y, clip_norm=0.5, loss=squared_error, theta=None, mixed_precision=False, **parameters
+):
+    flat = module
+    if not isinstance(module, FlatModule):
+        flat = FlatModule(module, mixed_precision=mixed_precision)
     theta = flat.flat.clone() if theta is None else theta
     batch = NetworkRecords(np.asarray(x), np.asarray(y), flat.flat).take(slice(None))
     return NetworkClippedSum(flat, loss, clip_norm, **parameters)(theta, batch)
@@ -136,19 +141,21 @@ def wide_convolution(draw):
     return nn.Conv1d(32, 32, 3, groups=groups, bias=draw(st.booleans())), (32, length)
 
 
+# Two nearly equal numbers, normalised with a small eps, are mostly rounding error.
+EPS = 0.1
+
+
 def layer_norm(draw):
     normalized = draw(st.lists(st.integers(2, 4), min_size=1, max_size=2))
     affine = draw(st.booleans())
-    layer = nn.LayerNorm(
-        normalized, elementwise_affine=affine, bias=draw(st.booleans()), eps=1e-3
-    )
+    layer = nn.LayerNorm(normalized, elementwise_affine=affine, bias=draw(st.booleans()), eps=EPS)
     return layer, (*draw(st.lists(st.integers(1, 3), max_size=2)), *normalized)
 
 
 def group_norm(draw):
     groups, each = draw(st.integers(1, 3)), draw(st.integers(2, 3))
     spatial = draw(st.lists(st.integers(1, 3), max_size=2))
-    layer = nn.GroupNorm(groups, groups * each, affine=draw(st.booleans()), eps=1e-3)
+    layer = nn.GroupNorm(groups, groups * each, affine=draw(st.booleans()), eps=EPS)
     return layer, (groups * each, *spatial)
 
 
@@ -181,7 +188,7 @@ def test_sums_and_norms_of_a_layer_equal_those_of_single_records(name, data):
         torch.manual_seed(seed)
         layer, shape = LAYERS[name](data.draw)
         # A trained layer before it: the gradient must also find its way through.
-        module = randomized(nn.Sequential(nn.Linear(shape[-1], shape[-1]), layer, nn.Tanh()))
+        module = randomized(nn.Sequential(nn.Linear(shape[-1], shape[-1]), layer, nn.Softplus()))
     clipping = data.draw(st.sampled_from(["flat", "automatic"]))
     assert_equals_the_loop(module.to(dtype), *random_records(seed, n, shape), clipping=clipping)
 
@@ -209,7 +216,7 @@ def test_an_embedding_adds_up_repeated_tokens_and_skips_padding(seed, n, shape, 
     # Three tokens: most records hold one of them twice.
     module = seeded(
         lambda: nn.Sequential(
-            Lookup(nn.Embedding(3, 4, padding_idx=padding)), nn.Linear(4, 2), nn.Tanh()
+            Lookup(nn.Embedding(3, 4, padding_idx=padding)), nn.Linear(4, 2), nn.Softplus()
         ),
         seed,
     ).to(dtype)
@@ -260,7 +267,9 @@ class Attention(nn.Module):
 
 
 def perceptron(activation=nn.Tanh):
-    return nn.Sequential(nn.Linear(6, 8), activation(), nn.Linear(8, 8), activation(), nn.Linear(8, 3))
+    return nn.Sequential(
+        nn.Linear(6, 8), activation(), nn.Linear(8, 8), activation(), nn.Linear(8, 3)
+    )
 
 
 def image_network(pool):
@@ -562,9 +571,7 @@ OUT_OF_MEMORY = [
 def test_out_of_memory_halves_the_pieces_and_gives_the_same_sum(error):
     module, (x, y) = seeded(lambda: Greedy(3, error)), random_records(0, 13, (6,))
     found = clipped_sum_of(module, x, y)
-    # What was summed before stands, and is not summed again.
-    assert Greedy.seen == [13, 13, 13, 2, 2, 2, 2, 2, 2, 1] or sum(Greedy.seen[-7:]) == 13
-    assert max(Greedy.seen[-7:]) == 2
+    assert Greedy.seen == [13, 7, 4, *[2] * 6, 1]
     torch.testing.assert_close(found, clipped_sum_of(module.inner, x, y), rtol=1e-5, atol=1e-6)
 
 
@@ -764,9 +771,7 @@ class InPlace(nn.Module):
         return self.head(self.body(x, self.first, self.second))
 
 
-@pytest.mark.parametrize(
-    "body", [relu_of_an_output, addition_to_an_output, halving_of_an_output]
-)
+@pytest.mark.parametrize("body", [relu_of_an_output, addition_to_an_output, halving_of_an_output])
 def test_outputs_changed_in_place_are_never_taken_for_what_the_layer_put_out(body):
     module = seeded(lambda: InPlace(body))
     method = trial(module, (6,), 3)
@@ -831,7 +836,9 @@ REFUSED = {
     "neighbour": (shaped(lambda self, x: self.head(x + x.roll(1, 0))), MIXES),
     "softmax over records": (shaped(lambda self, x: self.head(x).softmax(0)), MIXES),
     "positions as records": (
-        shaped(lambda self, x: self.head(x.unflatten(1, (3, 2)).transpose(0, 1).reshape(len(x), -1))),
+        shaped(
+            lambda self, x: self.head(x.unflatten(1, (3, 2)).transpose(0, 1).reshape(len(x), -1))
+        ),
         MIXES,
     ),
     "reversed batch": (shaped(lambda self, x: self.head(x).flip(0)), MIXES),
@@ -887,7 +894,7 @@ def test_the_module_of_the_user_is_never_changed():
 
 
 def test_private_records_are_never_changed_by_a_module_that_works_in_place():
-    module = seeded(lambda: Wraps(lambda self, x: self.head(x.clamp_(-0.1, 0.1))))
+    module = seeded(lambda: Wraps(lambda self, x: self.head(x.mul_(0.5))))
     x, y = random_records(0, 8, (6,))
     x, y = x.astype(np.float32), y.astype(np.float32)
     kept = x.copy()
@@ -914,7 +921,11 @@ def test_the_random_state_of_torch_is_left_alone():
 
 @pytest.mark.parametrize(
     ("method", "make", "width"),
-    [("book-keeping", perceptron, 6), ("vmap", perceptron, 6), ("book-keeping", residual_network, 6)],
+    [
+        ("book-keeping", perceptron, 6),
+        ("vmap", perceptron, 6),
+        ("book-keeping", residual_network, 6),
+    ],
 )
 def test_mixed_precision_agrees_roughly_and_stays_within_the_bound(method, make, width):
     module, (x, y) = seeded(make), random_records(0, 40, (width,))
