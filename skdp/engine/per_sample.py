@@ -63,9 +63,20 @@ def _matrix(a: Tensor, b: Tensor) -> PerSample:
         # record contribute more than C.
         a_wide, b_wide = a.double(), b.double()
         products = (a_wide @ a_wide.mT) * (b_wide @ b_wide.mT)
-        squares = products.sum((1, 2, 3)).clamp(min=0.0)
+        terms = a_wide.square().sum(-1).sqrt() * b_wide.square().sum(-1).sqrt()
+        squares = _at_least(products.sum((1, 2, 3)), terms.sum((1, 2)))
         return PerSample(squares.to(a.dtype), weighted_sum)
     return _instantiated(b.mT @ a)
+
+
+def _at_least(squares: Tensor, terms: Tensor) -> Tensor:
+    """Squared norms, not below a millionth of the squared sum of the norms of their terms.
+
+    The weighted sum adds terms in single precision. Where these cancel to less than a thousandth,
+    their rounding could exceed what the norm of the exact gradient allows; such a record is clipped
+    a little more than it need be.
+    """
+    return torch.maximum(squares, 1e-6 * terms.square())
 
 
 def linear(module: nn.Linear, name: str, a: Tensor, b: Tensor) -> PerSample:
@@ -130,7 +141,8 @@ def embedding(module: nn.Embedding, name: str, a: Tensor, b: Tensor) -> PerSampl
         b = b.masked_fill((index == module.padding_idx)[..., None], 0.0)
     wide = b.double()
     same = index[:, :, None] == index[:, None, :]
-    squares = ((wide @ wide.mT) * same).sum((1, 2)).clamp(min=0.0).to(b.dtype)
+    terms = wide.square().sum(-1).sqrt()
+    squares = _at_least(((wide @ wide.mT) * same).sum((1, 2)), terms.sum(1)).to(b.dtype)
 
     def weighted_sum(c: Tensor) -> Tensor:
         total = torch.zeros_like(module.weight)
