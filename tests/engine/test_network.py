@@ -1085,10 +1085,10 @@ def test_a_gradient_whose_terms_cancel_is_still_clipped():
 
     module = seeded(Summed)
     rng = np.random.default_rng(0)
-    for large in (1e4, 1e5, 1e8) * 3:
+    for large in (30.0, 100.0, 300.0, 1e4, 1e8) * 3:
         v1, v2, w = rng.standard_normal((3, 64))
         record = np.concatenate([large * v1, large * v2, w - large * (v1 + v2)])[None]
         total = clipped_sum_of(
             module, record.astype(np.float32), np.zeros(1), 1.0, loss=lambda z, y: z[:, 0]
         )
-        assert torch.linalg.vector_norm(total) <= 1.001
+        assert torch.linalg.vector_norm(total) <= 1 + ROUNDING
