@@ -33,7 +33,7 @@ from dp_accounting.dp_event import DpEvent
 from torch import Tensor, nn
 
 from skdp._random import SecureStream, Streams
-from skdp._validate import expected, in_range, integer, one_of, positive
+from skdp._validate import expected, in_range, integer, one_of
 from skdp.engine.clipping import MAX_ROWS, LinearClippedSum, Residual
 from skdp.engine.loop import ClippedSum, Plan, Rows, run
 from skdp.engine.network import FlatModule, Loss, NetworkClippedSum, check_device, clipping_method
@@ -100,33 +100,18 @@ class DPSGDConfig:
         integer(1, n_rows=self.n_rows)
         integer(1, n_steps=self.n_steps)
         in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
-        in_range(0.0, math.inf, noise_multiplier=self.noise_multiplier, closed="left")
-        positive(clip_norm=self.clip_norm, allow_inf=self.noise_multiplier == 0.0)
-        positive(learning_rate=self.learning_rate)
+        in_range(0.0, 1e10, noise_multiplier=self.noise_multiplier, closed="left")
+        if self.clip_norm != math.inf or self.noise_multiplier > 0:
+            in_range(1e-10, 1e10, clip_norm=self.clip_norm)
+        in_range(0.0, 1e10, learning_rate=self.learning_rate)
         schedule(self.learning_rate_schedule)
         if isinstance(self.optimizer, str) or not callable(self.optimizer):
             one_of(OPTIMIZERS, "or a torch optimiser class", optimizer=self.optimizer)
-        self._try_rule()
         one_of(CLIPPING, clipping=self.clipping)
         in_range(0.0, 1.0, averaging=self.averaging, closed="both")
         if self.physical_batch_size is not None:
             integer(1, "or None", physical_batch_size=self.physical_batch_size)
         check_relation(self.neighboring_relation)
-
-    def _try_rule(self) -> None:
-        """Take a step on made-up numbers: an optimiser that fails must fail before the charge."""
-        theta = torch.zeros(3)
-        try:
-            theta, _ = self.rule.step(self.rule.init(theta), theta, theta + 1, 0.0, 1e-3)
-            works = theta.shape == (3,)
-        except Exception:
-            works = False
-        if not works:
-            raise expected(
-                "an optimiser that steps from a gradient alone",
-                "e.g. torch.optim.SGD; those that evaluate the loss themselves cannot be private",
-                optimizer=self.optimizer,
-            )
 
     @property
     def sampling(self) -> Sampling:
@@ -407,6 +392,26 @@ class Trained(NamedTuple):
     interrupted: bool
 
 
+def rehearse(config: DPSGDConfig, model: Model) -> None:
+    """Go through the motions of a run on made-up sums: what fails must fail before the charge."""
+    theta = model.start
+    config.plan(model.clipped_sum(config)).call(tuple(theta.shape), 0)
+    algorithm = DPSGDUpdate(config)
+    state = algorithm.init(theta)
+    try:
+        for step in range(min(3, config.n_steps)):
+            state = algorithm.update(state, torch.ones_like(theta), step)
+        works = state.theta.shape == theta.shape
+    except Exception:
+        works = False
+    if not works:
+        raise expected(
+            "an optimiser that steps from a gradient alone",
+            "e.g. torch.optim.SGD; those that evaluate the loss themselves cannot be private",
+            optimizer=config.optimizer,
+        )
+
+
 def train(
     config: DPSGDConfig,
     model: Model,
@@ -484,6 +489,11 @@ def flat_parameters(module: nn.Module) -> np.ndarray:
     """Return the trained parameters of a module as one vector."""
     trained = [p.detach().cpu().flatten() for p in module.parameters() if p.requires_grad]
     return torch.cat(trained).numpy()
+
+
+def weights(module: nn.Module) -> list[np.ndarray]:
+    """Return all weights and buffers of a module, trained or not."""
+    return [value.detach().cpu().numpy() for value in module.state_dict().values()]
 
 
 def parameter_names(module: nn.Module) -> list[str]:

@@ -56,8 +56,8 @@ def _matrix(a: Tensor, b: Tensor) -> PerSample:
         return torch.stack(by_group)
 
     if positions == 1:
-        squares = a.square().sum(-1) * b.square().sum(-1)
-        return PerSample(squares.sum((1, 2)), weighted_sum)
+        norms = torch.linalg.vector_norm(a, dim=-1) * torch.linalg.vector_norm(b, dim=-1)
+        return PerSample(norms.square().sum((1, 2)), weighted_sum)
     if 4 * positions * (n_in + n_out) <= n_in * n_out:  # double precision costs about 4 times
         # In double precision: the terms may cancel, and a norm that came out too small would let a
         # record contribute more than C.
@@ -82,11 +82,11 @@ def _at_least(squares: Tensor, terms: Tensor) -> Tensor:
 def linear(module: nn.Linear, name: str, a: Tensor, b: Tensor) -> PerSample:
     """``nn.Linear`` on (B, ..., p): everything between the record and the feature is a position."""
     if a.ndim == 2:
-        squares = torch.linalg.vector_norm(b, dim=1).square()
+        norms = torch.linalg.vector_norm(b, dim=1)
         if name == "bias":
-            return PerSample(squares, lambda c: c @ b)
-        squares = squares * torch.linalg.vector_norm(a, dim=1).square()
-        return PerSample(squares, lambda c: (b * c[:, None]).T @ a)
+            return PerSample(norms.square(), lambda c: c @ b)
+        norms = norms * torch.linalg.vector_norm(a, dim=1)
+        return PerSample(norms.square(), lambda c: (b * c[:, None]).T @ a)
     b = b.reshape(len(b), -1, b.shape[-1])
     if name == "bias":
         return _instantiated(b.sum(1))
@@ -145,8 +145,10 @@ def embedding(module: nn.Embedding, name: str, a: Tensor, b: Tensor) -> PerSampl
     squares = _at_least(((wide @ wide.mT) * same).sum((1, 2)), terms.sum(1)).to(b.dtype)
 
     def weighted_sum(c: Tensor) -> Tensor:
-        total = torch.zeros_like(module.weight)
-        return total.index_add_(0, index.reshape(-1), (b * c[:, None, None]).flatten(0, 1))
+        # In double precision too: very many positions may share a row.
+        total = torch.zeros_like(module.weight, dtype=wide.dtype)
+        weighted = (wide * c.double()[:, None, None]).flatten(0, 1)
+        return total.index_add_(0, index.reshape(-1), weighted).to(b.dtype)
 
     return PerSample(squares, weighted_sum)
 

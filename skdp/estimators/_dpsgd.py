@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._input import check_features
@@ -43,9 +43,12 @@ PARAMETERS = """
         Of the hidden layers. Bounded ones lose less to clipping.
     module : nn.Module, callable or None, default=None
         A network instead of the perceptron, or a function of (n_features, n_outputs) that makes
-        one. It gets rows (n, n_features) and returns OUTPUTS. It must treat each record by
-        itself, and its initial weights must not have been learned from the private rows.
-        Parameters with ``requires_grad=False`` stay as they are.
+        one. It gets rows (n, n_features) of floating-point numbers, also of integer X (start with
+        ``nn.Unflatten`` for images, with ``x.long()`` for an `Embedding`), and returns
+        OUTPUTS. It must treat each record by itself, in training too, keep no state, and its
+        initial weights must not have been learned from the private rows. A module is copied, and
+        each `fit` starts from its weights; parameters with ``requires_grad=False`` stay as they
+        are. A record on which it fails contributes nothing.
     optimizer : {"adam", "sgd"} or callable, default="adam"
         ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
         momentum .9. Or a torch optimiser class, or a function from parameters to an optimiser.
@@ -226,9 +229,7 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
         X, y = public
         if X is None or y is None:
             raise ValueError("Expected both X_public and y_public, or neither.")
-        X = check_features(self, X, reset=False, dtype="numeric")
-        check_consistent_length(X, y)
-        return X, y
+        return check_features(self, X, reset=False, dtype="numeric"), y
 
     def _train(
         self,
@@ -241,16 +242,23 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
         one_epoch: bool,
     ) -> None:
         """Check the parameters, spend, run, store."""
-        config = self._configure(_fitting.public_n_rows(self, X))
-        if one_epoch:
-            config = replace(config, n_steps=math.ceil(1 / config.sampling_rate))
+        config = self._configure(_fitting.public_n_rows(self, X), one_epoch)
         module = self.module_ if goes_on else self._build(X.shape[1], n_outputs)
         model = self._model(module, n_outputs)
         _fitting.check_n_rows(X, model.max_rows)
+        dp_sgd.rehearse(config, model)
+        if public is not None:
+            self._score(module, public)
         progress = _fitting.progress(self, config.n_steps)
 
-        report = _fitting.spend(self, config.event(), str(config.sampling))
-        streams = _fitting.streams(self, X, targets, dp_sgd.flat_parameters(module))
+        privacy = _fitting.spend(
+            self,
+            config.event(),
+            str(config.sampling),
+            before=self.privacy_ if goes_on else None,
+            declared=self._declared_facts(),
+        )
+        streams = _fitting.streams(self, X, targets, *dp_sgd.weights(module))
         scores, watch = self._watch(module, model, config, public)
         trained = dp_sgd.train(config, model, X, targets, streams, progress, watch)
         if trained.interrupted:
@@ -262,7 +270,7 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
             )
         self._posterior = trained.posterior
         self.module_ = dp_sgd.with_parameters(module, trained.posterior.mean)
-        self.privacy_ = self.privacy_ + report if goes_on else report
+        self.privacy_ = privacy
         self.n_iter_ = trained.n_steps + (self.n_iter_ if goes_on else 0)
         self.public_scores_ = scores
         self.noise_multiplier_ = config.noise_multiplier
@@ -270,13 +278,16 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
         self.sampling_rate_ = config.sampling_rate
         self.learning_rate_ = config.learning_rate
 
-    def _configure(self, n_rows: int) -> dp_sgd.DPSGDConfig:
-        """Check the parameters and fill in the defaults, from public facts alone."""
+    def _configure(self, n_rows: int, one_epoch: bool) -> dp_sgd.DPSGDConfig:
+        """Check the parameters and fill in the defaults, from public facts alone.
+
+        An epoch alone has the noise of the whole run, or of itself if that is shorter.
+        """
         private = self.epsilon != float("inf")
         default = dp_sgd.default_batch_size(n_rows, private=private) / n_rows
         rate = _fitting.sampling_rate(self, n_rows, default)
-        n_steps = self._steps(n_rows, rate, private)
-        sigma = _fitting.noise_multiplier(self, rate, n_steps)
+        n_steps, epoch = self._steps(n_rows, rate, private), math.ceil(1 / rate)
+        sigma = _fitting.noise_multiplier(self, rate, max(n_steps, epoch * one_epoch))
         clip_norm = 1.0 if private else math.inf
         if self.clip_norm != "auto":
             clip_norm = positive("or 'auto'", clip_norm=self.clip_norm)
@@ -285,7 +296,7 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
             learning_rate = positive("or 'auto'", learning_rate=self.learning_rate)
         return dp_sgd.DPSGDConfig(
             n_rows=n_rows,
-            n_steps=n_steps,
+            n_steps=epoch if one_epoch else n_steps,
             sampling_rate=rate,
             clip_norm=clip_norm,
             noise_multiplier=sigma,
@@ -342,10 +353,20 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
         def watch(state: dp_sgd.DPSGDState) -> None:
             if state.n_steps % every == 0 or state.n_steps == config.n_steps:
                 mean, _ = dp_sgd.DPSGDUpdate.moments(state)
-                self.module_ = dp_sgd.with_parameters(module, model.vector(mean))
-                scores.append((state.n_steps, float(self.score(*public))))
+                module_now = dp_sgd.with_parameters(module, model.vector(mean))
+                scores.append((state.n_steps, self._score(module_now, public)))
 
         return scores, watch
+
+    def _score(self, module: Any, public: tuple) -> float:
+        """Score of a network on public rows; on a copy, so that nobody sees a half-trained self."""
+        other = copy.copy(self)
+        other.module_ = module
+        return float(other.score(*public))
+
+    def _declared_facts(self) -> tuple[str, ...]:
+        """Public facts that were declared otherwise than as parameters."""
+        return ()
 
     @property
     def parameter_names_(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -124,11 +125,24 @@ def warn_if_inferred(estimator: Any, facts: tuple[str, ...]) -> None:
         )
 
 
-def spend(estimator: Any, event: Any, sampling: str) -> PrivacyReport:
-    """Write the event to the open ledgers, and return the report. Before any row is used."""
+def spend(
+    estimator: Any,
+    event: Any,
+    sampling: str,
+    *,
+    before: PrivacyReport | None = None,
+    declared: tuple[str, ...] = (),
+) -> PrivacyReport:
+    """Write the event to the open ledgers, and return the report. Before any row is used.
+
+    The report is of this event and of what was spent ``before``; ``declared`` names public facts
+    that were given otherwise than as parameters.
+    """
     parameters = estimator.get_params(deep=False)
     inferred_public_facts = tuple(
-        fact for fact in ("classes", "n_samples") if parameters.get(fact, "") is None
+        fact
+        for fact in ("classes", "n_samples")
+        if parameters.get(fact, "") is None and fact not in declared
     )
     report = PrivacyReport.of(
         event,
@@ -139,6 +153,7 @@ def spend(estimator: Any, event: Any, sampling: str) -> PrivacyReport:
         inferred_public_facts=inferred_public_facts,
         seeded=estimator.random_state is not None,
     )
+    total = report if before is None else before + report
     warn_if_inferred(estimator, inferred_public_facts)
     if report.seeded:
         warnings.warn(
@@ -154,7 +169,7 @@ def spend(estimator: Any, event: Any, sampling: str) -> PrivacyReport:
         neighboring_relation=estimator.neighboring_relation,
         nominal=report.seeded,
     )
-    return report
+    return total
 
 
 def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
@@ -165,7 +180,11 @@ def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
     if estimator.random_state is None:
         return Streams()
     seed = check_random_state(estimator.random_state).randint(2**31 - 1)
-    parameters = {k: v for k, v in estimator.get_params().items() if k != "random_state"}
+    parameters = {
+        key: f"{value.__module__}.{value.__qualname__}" if inspect.isroutine(value) else value
+        for key, value in estimator.get_params().items()  # the repr of a function is an address
+        if key != "random_state"
+    }
     name = f"{type(estimator).__qualname__} {__version__}"
     return Streams(seed_material(int(seed), name, parameters, *arrays))
 

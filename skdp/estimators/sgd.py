@@ -44,7 +44,7 @@ class DPSGDClassifier(ClassifierMixin, DPSGD):  # noqa: D101
     A perceptron, or any torch module, trained on the cross-entropy by noisy sums of clipped
     per-record gradients (DP-SGD), at about the price of ordinary SGD.
 """,
-        outputs="logits (n, n_classes)",
+        outputs="logits (n, n_classes), without softmax",
         extra=_CLASSES,
         attributes="""    classes_ : ndarray of shape (n_classes,)
         Class labels.
@@ -180,7 +180,10 @@ class DPSGDClassifier(ClassifierMixin, DPSGD):  # noqa: D101
             self, X, y, declared=declared is not None, dtype="numeric", reset=not goes_on
         )
         self.classes_, codes = _fitting.encode_labels(y, declared, type(self).__name__)
-        return X, codes.astype(np.int64), len(self.classes_)
+        return X, codes.astype(np.int64, copy=False), len(self.classes_)
+
+    def _declared_facts(self) -> tuple[str, ...]:
+        return () if getattr(self, "_declared", None) is None else ("classes",)
 
     @property
     def _residual(self) -> Any:

@@ -211,11 +211,61 @@ class TestPrivacyStatement:
             classifier.fit(*two_blobs)
         assert ledger.entries == ()
 
-    @pytest.mark.parametrize("public", [(None, [0]), ([[1.0]], [0]), ([[1.0] * 3], [0, 1])])
+    @pytest.mark.parametrize(
+        "public",
+        [(None, [0]), ([[1.0]], [0]), ([[1.0] * 3], [0, 1]), ([[1.0] * 3], ["a"]),
+         ([[1.0] * 3], [0.5]), ([[1.0] * 3], [[0, 1]])],
+    )  # fmt: skip
     def test_bad_public_rows_are_refused_before_anything_is_spent(self, two_blobs, public):
-        with PrivacyLedger() as ledger, pytest.raises(ValueError, match=r"public|feature|inconsis"):
+        with (
+            PrivacyLedger() as ledger,
+            pytest.raises(
+                ValueError, match=r"public|feature|inconsis|label|[Cc]lassif|target|columns"
+            ),
+        ):
             DPSGDClassifier(**FACTS).fit(*two_blobs, X_public=public[0], y_public=public[1])
         assert ledger.entries == ()
+
+    @pytest.mark.parametrize(
+        "plan",
+        [{"noise_multiplier": 1e200, "epsilon": None}, {"clip_norm": 1e39}, {"clip_norm": 1e-46},
+         {"learning_rate": 1e300}],
+    )  # fmt: skip
+    def test_numbers_out_of_all_range_are_refused_before_anything_is_spent(self, two_blobs, plan):
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="Expected"):
+            DPSGDClassifier(**plan, **FACTS).fit(*two_blobs)
+        assert ledger.entries == ()
+
+    def test_one_epoch_never_costs_more_than_epsilon(self, two_blobs):
+        classifier = DPSGDClassifier(1.0, max_iter=3, sampling_rate=0.05, n_samples=120)
+        classifier.partial_fit(*two_blobs, classes=[0, 1])
+        assert classifier.n_iter_ == 20
+        assert classifier.privacy_.epsilon <= 1.0
+        assert classifier.privacy_.inferred_public_facts == ()
+
+    def test_what_cannot_be_composed_is_refused_before_anything_is_spent(self, two_blobs):
+        plan = {"neighboring_relation": "replace_one", "max_iter": 2}
+        classifier = DPSGDClassifier(
+            None, noise_multiplier=0.04, sampling_rate=1.0, **plan, **FACTS
+        )
+        classifier.fit(*two_blobs).set_params(noise_multiplier=1.0, sampling_rate=0.5)
+        with PrivacyLedger(neighboring_relation="replace_one") as ledger, pytest.raises(ValueError):  # noqa: PT011
+            classifier.partial_fit(*two_blobs)
+        assert ledger.entries == ()
+
+    @pytest.mark.filterwarnings("ignore:.*random_state:skdp.PrivacyWarning")
+    def test_seeded_fits_with_other_frozen_weights_share_no_noise(self, two_blobs):
+        releases = []
+        for body in (1.0, 2.0):
+            module = nn.Sequential(nn.Linear(3, 400), nn.Tanh(), nn.Linear(400, 2))
+            for parameter in module.parameters():
+                nn.init.zeros_(parameter)
+            nn.init.constant_(module[0].weight, body).requires_grad_(False)
+            plan = {"module": module, "noise_multiplier": 1e3, "random_state": 0, "max_iter": 1}
+            with _trace.record() as tape:
+                DPSGDClassifier(None, **plan, **FACTS).fit(*two_blobs)
+            releases.append(tape[0].output.numpy())
+        assert abs(np.corrcoef(*releases)[0, 1]) < 6 / math.sqrt(len(releases[0]))
 
     def test_an_optimizer_that_needs_the_loss_is_refused_before_anything_is_spent(self, two_blobs):
         with PrivacyLedger() as ledger, pytest.raises(ValueError, match="optimizer="):
