@@ -252,7 +252,7 @@ class NetworkModel:
         Loss of each record.
     n_features, n_outputs : int
         Shape of a record and of the output.
-    targets : ndarray of shape (4, ...)
+    targets : ndarray of shape (7, ...)
         Made-up targets, for a trial of the module.
     device : device or None
         Where to run; None is where the parameters are.
@@ -285,11 +285,11 @@ class NetworkModel:
                 try:
                     x, y = made_up.to(like), targets.to(like.device)
                     return clipping_method(self._flat, self._loss, x, y, n_outputs)
-                except (RuntimeError, IndexError, TypeError) as error:
+                except (RuntimeError, IndexError, TypeError, AttributeError, KeyError) as error:
                     failure = error
         raise ValueError(
             f"Expected module to take rows of {n_features} features, but it failed on made-up ones "
-            f"({type(failure).__name__}); see the error above."
+            f"({type(failure).__name__}: {str(failure).splitlines()[0] if str(failure) else ''})."
         ) from failure
 
     @property

@@ -158,7 +158,7 @@ class DPVIConfig:
 # Defaults, all functions of public facts: the same few constants for every data set, ε, n and d.
 # benchmarks/dpvi_defaults.py shows how they were chosen and prints the table again.
 PRIVATE_STEPS = 150
-PRIVATE_STEPS_LARGE = 80  # beyond LARGE_ENTRIES: about the time of a non-private fit
+PRIVATE_STEPS_LARGE = 72  # beyond LARGE_ENTRIES: about the time of a non-private fit
 LARGE_ENTRIES = 10**6
 LEARNING_RATE = 0.07
 FULL_BATCH_ENTRIES = 10**8  # n·D up to which every step reads all rows
@@ -177,7 +177,7 @@ def default_sampling_rate(n_rows: int, n_columns: int) -> float:
 
 
 def default_steps(n_rows: int, n_columns: int, *, private: bool) -> int:
-    """150 noisy steps, 80 on large data; without noise as many as converge."""
+    """150 noisy steps, 72 on large data; without noise as many as converge."""
     entries = n_rows * n_columns
     if private:
         return PRIVATE_STEPS if entries <= LARGE_ENTRIES else PRIVATE_STEPS_LARGE

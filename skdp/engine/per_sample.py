@@ -56,8 +56,8 @@ def _matrix(a: Tensor, b: Tensor) -> PerSample:
         return torch.stack(by_group)
 
     if positions == 1:
-        norms = torch.linalg.vector_norm(a, dim=-1) * torch.linalg.vector_norm(b, dim=-1)
-        return PerSample(norms.square().sum((1, 2)), weighted_sum)
+        squares = (_norms(a) * _norms(b)).square().sum((1, 2))
+        return PerSample(squares.to(a.dtype), weighted_sum)
     if 4 * positions * (n_in + n_out) <= n_in * n_out:  # double precision costs about 4 times
         # In double precision: the terms may cancel, and a norm that came out too small would let a
         # record contribute more than C.
@@ -67,6 +67,11 @@ def _matrix(a: Tensor, b: Tensor) -> PerSample:
         squares = _at_least(products.sum((1, 2, 3)), terms.sum((1, 2)))
         return PerSample(squares.to(a.dtype), weighted_sum)
     return _instantiated(b.mT @ a)
+
+
+def _norms(vectors: Tensor) -> Tensor:
+    """Norms over the last dimension, in double precision: one may be tiny and another huge."""
+    return torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64)
 
 
 def _at_least(squares: Tensor, terms: Tensor) -> Tensor:
@@ -82,11 +87,11 @@ def _at_least(squares: Tensor, terms: Tensor) -> Tensor:
 def linear(module: nn.Linear, name: str, a: Tensor, b: Tensor) -> PerSample:
     """``nn.Linear`` on (B, ..., p): everything between the record and the feature is a position."""
     if a.ndim == 2:
-        norms = torch.linalg.vector_norm(b, dim=1)
+        norms = _norms(b)
         if name == "bias":
-            return PerSample(norms.square(), lambda c: c @ b)
-        norms = norms * torch.linalg.vector_norm(a, dim=1)
-        return PerSample(norms.square(), lambda c: (b * c[:, None]).T @ a)
+            return PerSample(norms.square().to(b.dtype), lambda c: c @ b)
+        norms = norms * _norms(a)
+        return PerSample(norms.square().to(b.dtype), lambda c: (b * c[:, None]).T @ a)
     b = b.reshape(len(b), -1, b.shape[-1])
     if name == "bias":
         return _instantiated(b.sum(1))

@@ -59,5 +59,6 @@ class NetworkBatch(NamedTuple):
     def piece(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Copy some records of the batch."""
         if self.contiguous:
-            return self.records.copy(slice(start, stop))
+            first = int(self.index[0]) if len(self.index) else 0
+            return self.records.copy(slice(first + start, first + stop))
         return self.records.copy(self.index[start:stop])

@@ -193,7 +193,7 @@ class DPSGDClassifier(ClassifierMixin, DPSGD):  # noqa: D101
         return Categorical(len(self.classes_)).targets(codes)
 
     def _made_up_targets(self, n_outputs: int) -> np.ndarray:
-        return np.arange(4) % n_outputs
+        return np.arange(7) % n_outputs
 
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities of each row, shape (n, n_classes)."""
@@ -388,7 +388,7 @@ class DPSGDRegressor(RegressorMixin, DPSGD):  # noqa: D101
         return targets
 
     def _made_up_targets(self, n_outputs: int) -> np.ndarray:
-        return np.linspace(-1, 1, 4 * n_outputs, dtype=np.float32).reshape(4, n_outputs)
+        return np.linspace(-1, 1, 7 * n_outputs, dtype=np.float32).reshape(7, n_outputs)
 
     def predict(self, X) -> np.ndarray:
         """Predicted targets, shape (n,) or (n, n_targets)."""

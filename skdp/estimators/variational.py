@@ -67,7 +67,7 @@ class DPVariationalLogisticRegression(CallbackSupportMixin, ClassifierMixin, Bas
     fit_intercept : bool, default=True
         Append a 1 to each row.
     max_iter : int or "auto", default="auto"
-        Number of noisy steps. ``"auto"`` is 150, or 80 where rows x columns exceed 1e6;
+        Number of noisy steps. ``"auto"`` is 150, or 72 where rows x columns exceed 1e6;
         without privacy 500 to 4000.
     batch_size : int or "auto", default="auto"
         Expected number of rows in a Poisson batch. ``"auto"`` reads all rows in each step while

@@ -33,10 +33,6 @@ def squared_error(outputs, y):
     return 0.5 * (outputs.flatten(1) - y[:, None]).square().sum(1)
 
 
-def cross_entropy(outputs, y):
-    return F.cross_entropy(outputs, y.long(), reduction="none")
-
-
 def seeded(make, seed=0):
     """Make a module under a seed, and leave torch's generator as it was."""
     with torch.random.fork_rng(devices=[]):
@@ -1136,12 +1132,18 @@ class MixesInTraining(nn.Module):
             x = x - self.seen
         if self.training and self.how == "batch norm":
             x = F.batch_norm(x, None, None, training=True)
+        if self.training and self.how == "next record":
+            x = torch.cat([x[:-1] + x[1:], x[-1:]])
+        if self.training and self.how == "mix-up":
+            x = 0.7 * x + 0.3 * x[torch.randperm(len(x))]
         if self.how == "largest value":
             x = x / x.abs().max().clamp(min=10)
         return self.head(x)
 
 
-@pytest.mark.parametrize("how", ["mean", "running mean", "batch norm", "largest value"])
+@pytest.mark.parametrize(
+    "how", ["mean", "running mean", "batch norm", "next record", "mix-up", "largest value"]
+)
 def test_a_module_that_mixes_records_in_training_alone_is_refused(how):
     with pytest.raises(ValueError, match="by itself"):
         trial(MixesInTraining(how), (6,), 3)
@@ -1169,6 +1171,31 @@ def test_norms_of_huge_inputs_and_tiny_gradients_do_not_underflow():
     x, y = np.full((1, 1), 1e19, np.float32), np.zeros(1)
     total = clipped_sum_of(module, x, y, 1e-5, loss=lambda z, y: 1e-23 * z[:, 0])
     assert float(total.norm()) <= 1e-5 * (1 + ROUNDING)
+
+
+def test_norms_of_tiny_inputs_and_huge_gradients_do_not_underflow():
+    x, y = np.full((1, 5), 1e-30, np.float32), np.full(1, -1e30, np.float32)
+    total = clipped_sum_of(seeded(lambda: nn.Linear(5, 1, bias=False)), x, y, 0.1)
+    assert float(total.norm()) <= 0.1 * (1 + ROUNDING)
+
+
+@pytest.mark.parametrize("hidden", ["functional", "tied"])
+def test_a_head_of_zeros_does_not_hide_what_book_keeping_misses(hidden):
+    if hidden == "functional":
+        module = Wraps(lambda self, x: self.head(torch.tanh(F.linear(x, self.layer))))
+        module.layer = nn.Parameter(torch.eye(6))
+    else:
+        module = Wraps(lambda self, x: self.head(self.layer(torch.tanh(self.layer(x)))))
+        module.layer = nn.Linear(6, 6)
+    nn.init.zeros_(module.head.weight)
+    assert trial(module, (6,), 3) == "vmap"
+
+
+def test_part_of_the_records_by_a_slice():
+    x, y = random_records(0, 9, (6,))
+    records = NetworkRecords(x, y, torch.zeros(1))
+    found, _ = records.take(slice(5, 8)).piece(1, 3)
+    np.testing.assert_allclose(found, x[6:8].astype(np.float32))
 
 
 def test_an_embedding_of_very_many_equal_tokens_stays_within_the_bound():
