@@ -300,7 +300,9 @@ class MeanFieldUpdate:
         return GaussianPosterior(mean.numpy(), scale.numpy())
 
 
-def orthogonal_normals(shape: tuple[int, int], stream: SecureStream) -> Iterator[Tensor]:
+def orthogonal_normals(
+    shape: tuple[int, int], n_draws: int, stream: SecureStream
+) -> Iterator[Tensor]:
     """Yield η_t ~ N(0, I) in antithetic pairs, orthogonal to each other within a block.
 
     Each draw has the right law, so the gradient stays unbiased, while the cross terms η_j η_k that
@@ -309,7 +311,7 @@ def orthogonal_normals(shape: tuple[int, int], stream: SecureStream) -> Iterator
     matrix times independent χ radii are normal.
     """
     size = math.prod(shape)
-    block = min(size, 128)
+    block = min(size, 128, math.ceil(n_draws / 2))  # no more than are asked for
     while True:
         gaussians = stream.normal((size, block))
         q, r = np.linalg.qr(gaussians)
@@ -346,7 +348,9 @@ def fit_mean_field(
         Wraps the iteration over steps, e.g. in a progress bar.
     """
     rows = LinearRows(X, targets, data_norm=config.data_norm, fit_intercept=config.fit_intercept)
-    algorithm = MeanFieldUpdate(config, orthogonal_normals(config.shape, streams("eta")))
+    algorithm = MeanFieldUpdate(
+        config, orthogonal_normals(config.shape, config.n_steps + 1, streams("eta"))
+    )
     steps = run(
         config.plan(likelihood.residual),
         rows,
