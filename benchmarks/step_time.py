@@ -34,7 +34,8 @@ from torch.nn import functional as F
 
 import skdp
 from skdp._random import Streams
-from skdp.algorithms.dp_sgd import DPSGDConfig, DPSGDUpdate, LinearModel, NetworkModel
+from skdp.algorithms.dp_sgd import DPSGDConfig, DPSGDUpdate
+from skdp.algorithms.network_models import LinearModel, NetworkModel
 from skdp.engine.loop import run
 from skdp.engine.records import NetworkRecords
 from skdp.models.likelihoods import Categorical
@@ -172,7 +173,7 @@ def ours(module, X, y, batch_size):
             targets=np.arange(4) % n_classes,
             device=like.device,
         )
-    clipped_sum = model.clipped_sum(config)
+    clipped_sum = model.clipped_sum(config.clip_norm, config.clipping, None)
     if getattr(clipped_sum, "method", "book-keeping") != "book-keeping":
         print(f"skdp takes this model's gradients by {clipped_sum.method}.")
     given, update = Given(), DPSGDUpdate(config)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdp._input import check_features
 from skdp._validate import expected, integer, one_of, positive
 from skdp._warnings import PrivacyWarning
-from skdp.algorithms import dp_sgd
+from skdp.algorithms import dp_sgd, network_models
 from skdp.estimators import _fitting
 from skdp.estimators._fitting import CallbackSupportMixin, with_callbacks
 from skdp.models import networks
@@ -258,7 +258,7 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
             before=self.privacy_ if goes_on else None,
             declared=self._declared_facts(),
         )
-        streams = _fitting.streams(self, X, targets, *dp_sgd.weights(module))
+        streams = _fitting.streams(self, X, targets, *network_models.weights(module))
         scores, watch = self._watch(module, model, config, public)
         trained = dp_sgd.train(config, model, X, targets, streams, progress, watch)
         if trained.interrupted:
@@ -269,7 +269,7 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
                 stacklevel=4,
             )
         self._posterior = trained.posterior
-        self.module_ = dp_sgd.with_parameters(module, trained.posterior.mean)
+        self.module_ = network_models.with_parameters(module, trained.posterior.mean)
         self.privacy_ = privacy
         self.n_iter_ = trained.n_steps + (self.n_iter_ if goes_on else 0)
         self.public_scores_ = scores
@@ -327,13 +327,13 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
             def make(n_features: int, n_outputs: int) -> Any:
                 return networks.perceptron(n_features, n_outputs, sizes, self.activation)
 
-        return dp_sgd.build_module(make, n_features, n_outputs, _fitting.initial_seed(self))
+        return network_models.build_module(make, n_features, n_outputs, _fitting.initial_seed(self))
 
-    def _model(self, module: Any, n_outputs: int) -> dp_sgd.Model:
+    def _model(self, module: Any, n_outputs: int) -> network_models.Model:
         linear = self.module is None and len(module) == 1 and self.clipping == "flat"
         if linear and self.device is None:
-            return dp_sgd.LinearModel(module[0], self._residual, self._one_column_an_output)
-        return dp_sgd.NetworkModel(
+            return network_models.LinearModel(module[0], self._residual, self._one_column_an_output)
+        return network_models.NetworkModel(
             module,
             self._loss,
             n_features=self.n_features_in_,
@@ -343,7 +343,7 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
             mixed_precision=bool(self.mixed_precision),
         )
 
-    def _watch(self, module: Any, model: dp_sgd.Model, config: Any, public: Any) -> tuple:
+    def _watch(self, module: Any, model: network_models.Model, config: Any, public: Any) -> tuple:
         """Return the list that scores on public rows go to, and what puts them there."""
         scores: list[tuple[int, float]] = []
         if public is None:
@@ -353,7 +353,7 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
         def watch(state: dp_sgd.DPSGDState) -> None:
             if state.n_steps % every == 0 or state.n_steps == config.n_steps:
                 mean, _ = dp_sgd.DPSGDUpdate.moments(state)
-                module_now = dp_sgd.with_parameters(module, model.vector(mean))
+                module_now = network_models.with_parameters(module, model.vector(mean))
                 scores.append((state.n_steps, self._score(module_now, public)))
 
         return scores, watch
@@ -372,7 +372,7 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
     def parameter_names_(self) -> list[str]:
         """Names of the columns of `sample_posterior`."""
         check_is_fitted(self)
-        return dp_sgd.parameter_names(self.module_)
+        return network_models.parameter_names(self.module_)
 
     def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw parameters from the tail of the path; this costs no privacy. See the notes.
@@ -404,13 +404,13 @@ class DPSGD(CallbackSupportMixin, BaseEstimator):
     def _sampled_outputs(self, X, n_samples: int, random_state: Any) -> np.ndarray:
         draws = self.sample_posterior(n_samples, random_state)
         X = check_features(self, X, reset=False, dtype="numeric")
-        modules = (dp_sgd.with_parameters(self.module_, draw) for draw in draws)
+        modules = (network_models.with_parameters(self.module_, draw) for draw in draws)
         return np.stack([self._forward(module, X) for module in modules])
 
     def _forward(self, module: Any, X: np.ndarray) -> np.ndarray:
         # Our own network runs in double precision, where a prediction does not depend on the
         # other rows; that of a caller may know only its own precision.
-        return dp_sgd.predict(module, X, double=self.module is None)
+        return network_models.predict(module, X, double=self.module is None)
 
 
 def _layer_sizes(sizes: Any) -> tuple[int, ...]:

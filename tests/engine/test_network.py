@@ -19,8 +19,9 @@ from torch.nn import functional as F
 from skdp import _trace
 from skdp._random import SecureStream
 from skdp.engine import network, noise, per_sample
-from skdp.engine.network import ROUNDING, FlatModule, NetworkClippedSum, clipping_method
+from skdp.engine.network import ROUNDING, FlatModule, NetworkClippedSum
 from skdp.engine.records import NetworkRecords
+from skdp.engine.trial import clipping_method
 from skdp.engine.updates import MomentumSGD, NoiseCorrectedAdam, TorchOptimizer
 from skdp.relations import RELATIONS, sensitivity_factor
 
@@ -84,7 +85,7 @@ def assert_equals_the_loop(module, x, y, methods=METHODS, clip_norm=0.5, clippin
         assert found.dtype == theta.numpy().dtype
         assert np.linalg.norm(found + rows.sum(axis=0)) <= tolerance * scale, method
         if len(x):
-            take = network._book_keeping if method == "book-keeping" else network._vmap
+            take = network.book_keeping if method == "book-keeping" else network.vmapped
             norms = take(flat, squared_error, x, y).norms.numpy()
             expected = np.linalg.norm(gradients, axis=1)
             np.testing.assert_allclose(norms, expected, rtol=tolerance, err_msg=method)
@@ -253,7 +254,7 @@ def test_norms_are_right_where_positions_nearly_cancel():
     x, y = torch.from_numpy(x).float(), torch.from_numpy(y).float()
     expected = np.linalg.norm(per_sample_gradients(module, squared_error, x, y), axis=1)
     flat = FlatModule(module)
-    norms = network._book_keeping(flat, squared_error, x, y).norms
+    norms = network.book_keeping(flat, squared_error, x, y).norms
     np.testing.assert_allclose(norms, expected, rtol=1e-5)
     for i in range(20):
         one = clipped_sum_of(flat, x[i : i + 1], y[i : i + 1], 1e-5)
@@ -523,9 +524,9 @@ def test_finite_norms_whose_sum_overflows_are_clipped_all_the_same():
     norms = torch.tensor([3e38, 2e38, 1.0])
 
     def gradients(*_):
-        return network._Gradients(norms, lambda c: (c * norms).sum()[None])
+        return network.Gradients(norms, lambda c: (c * norms).sum()[None])
 
-    with mock.patch.object(network, "_book_keeping", gradients):
+    with mock.patch.object(network, "book_keeping", gradients):
         found = clipped_sum_of(flat, np.ones((3, 1)), np.ones(3), 0.5)
     assert float(found) == pytest.approx(-1.5, rel=1e-5)
 
@@ -546,13 +547,13 @@ def test_the_physical_batch_size_does_not_matter(size, method):
 def test_vmap_keeps_no_more_gradients_than_it_may(monkeypatch):
     module, (x, y) = seeded(perceptron).double(), random_records(0, 13, (6,))
     whole, seen = clipped_sum_of(module, x, y, method="vmap"), []
-    take = network._vmap
+    take = network.vmapped
 
     def note(module, loss, x, y):
         seen.append(len(x))
         return take(module, loss, x, y)
 
-    monkeypatch.setattr(network, "_vmap", note)
+    monkeypatch.setattr(network, "vmapped", note)
     for numbers, pieces in ((5 * len(whole), [5, 5, 3]), (1, [1] * 13)):
         monkeypatch.setattr(network, "_VMAP_NUMBERS", numbers)
         seen.clear()
@@ -596,7 +597,7 @@ def test_out_of_memory_halves_the_pieces_and_gives_the_same_sum(error):
 def test_memory_that_runs_out_midway_loses_no_records(monkeypatch):
     module, (x, y) = seeded(perceptron).double(), random_records(0, 13, (6,))
     whole, sizes, fail_at = clipped_sum_of(module, x, y), [], {2, 4}
-    take = network._vmap
+    take = network.vmapped
 
     def fails_twice(module, loss, x, y):
         sizes.append(len(x))
@@ -604,7 +605,7 @@ def test_memory_that_runs_out_midway_loses_no_records(monkeypatch):
             raise torch.OutOfMemoryError
         return take(module, loss, x, y)
 
-    monkeypatch.setattr(network, "_vmap", fails_twice)
+    monkeypatch.setattr(network, "vmapped", fails_twice)
     found = clipped_sum_of(module, x, y, method="vmap", physical_batch_size=5)
     assert sizes == [5, 5, 3, 3, 2, 2, 1]
     torch.testing.assert_close(found, whole, rtol=0, atol=1e-12)

@@ -42,8 +42,8 @@ MUTANTS = [
     (
         "a norm without its root",
         "engine/network.py",
-        "return _Gradients(squares.sqrt(), weighted_sum)",
-        "return _Gradients(squares, weighted_sum)",
+        "return Gradients(squares.sqrt(), weighted_sum)",
+        "return Gradients(squares, weighted_sum)",
         "tests/engine/test_network.py",
     ),
     (
