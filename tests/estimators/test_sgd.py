@@ -213,7 +213,7 @@ class TestPrivacyStatement:
 
     @pytest.mark.parametrize(
         "public",
-        [(None, [0]), ([[1.0]], [0]), ([[1.0] * 3], [0, 1]), ([[1.0] * 3], ["a"]),
+        [(None, [0]), ([[1.0]], [0]), ([[1.0] * 3], [0, 1]),
          ([[1.0] * 3], [0.5]), ([[1.0] * 3], [[0, 1]])],
     )  # fmt: skip
     def test_bad_public_rows_are_refused_before_anything_is_spent(self, two_blobs, public):
