@@ -180,13 +180,16 @@ def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
     if estimator.random_state is None:
         return Streams()
     seed = check_random_state(estimator.random_state).randint(2**31 - 1)
-    parameters = {
-        key: f"{value.__module__}.{value.__qualname__}" if inspect.isroutine(value) else value
-        for key, value in estimator.get_params().items()  # the repr of a function is an address
-        if key != "random_state"
-    }
+    parameters = {k: _named(v) for k, v in estimator.get_params().items() if k != "random_state"}
     name = f"{type(estimator).__qualname__} {__version__}"
     return Streams(seed_material(int(seed), name, parameters, *arrays))
+
+
+def _named(value: Any) -> Any:
+    """Name a function that can be imported, whose repr is an address; other functions keep it."""
+    if inspect.isroutine(value) and "<" not in value.__qualname__:
+        return f"{value.__module__}.{value.__qualname__}"
+    return value
 
 
 def initial_seed(estimator: Any) -> int:
