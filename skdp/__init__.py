@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from skdp.estimators import (
         DPSGDClassifier,
         DPSGDRegressor,
+        DPSGLDClassifier,
+        DPSGLDRegressor,
         DPVariationalLogisticRegression,
     )
     from skdp.preprocessing import BoundedScaler
@@ -22,6 +24,8 @@ __all__ = [
     "BudgetExceededError",
     "DPSGDClassifier",
     "DPSGDRegressor",
+    "DPSGLDClassifier",
+    "DPSGLDRegressor",
     "DPVariationalLogisticRegression",
     "PrivacyLedger",
     "PrivacyReport",
@@ -35,6 +39,8 @@ _HOMES = {
     "BudgetExceededError": "skdp.privacy",
     "DPSGDClassifier": "skdp.estimators",
     "DPSGDRegressor": "skdp.estimators",
+    "DPSGLDClassifier": "skdp.estimators",
+    "DPSGLDRegressor": "skdp.estimators",
     "DPVariationalLogisticRegression": "skdp.estimators",
     "PrivacyLedger": "skdp.privacy",
     "PrivacyReport": "skdp.privacy",

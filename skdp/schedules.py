@@ -1,16 +1,20 @@
-"""Schedules of a step size: pure functions of the share of the run that is done.
+"""Schedules of a step size: pure functions, of the share of the run that is done or of the step.
 
->>> from skdp.schedules import schedule
+>>> from skdp.schedules import PolynomialDecay, schedule
 >>> [round(schedule("cosine")(done), 3) for done in (0.0, 0.5, 1.0)]
 [1.0, 0.5, 0.0]
+>>> PolynomialDecay(initial=4.0, offset=200, exponent=0.55)(0)
+4.0
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
 
-from skdp._validate import expected, is_real
+from skdp._validate import expected, in_range, is_real, positive
 
 Schedule = Callable[[float], float]
 
@@ -60,3 +64,63 @@ def schedule(named: str | Schedule) -> Schedule:
     if not all(is_real(f) and math.isfinite(f) and f >= 0 for f in factors):
         raise expected(what, learning_rate_schedule=named)
     return named
+
+
+@dataclass(frozen=True)
+class PolynomialDecay:
+    """Step sizes η_t = a(b + t)^−γ of Langevin dynamics (Welling & Teh 2011).
+
+    Written as η_t = η_0 (1 + t/b)^−γ for t = 0, 1, …, so that a = η_0 b^γ.
+
+    Parameters
+    ----------
+    initial : float
+        η_0 > 0.
+    offset : float
+        b > 0: number of steps after which the decay sets in.
+    exponent : float
+        γ in [0, 1]; 0 is a constant step size.
+    """
+
+    initial: float
+    offset: float = 1.0
+    exponent: float = 0.55
+
+    def __post_init__(self) -> None:
+        positive(initial=self.initial)
+        positive(offset=self.offset)
+        in_range(0.0, 1.0, exponent=self.exponent, closed="both")
+
+    def __call__(self, step: int) -> float:
+        """Step size η_t."""
+        return self.initial * (1.0 + step / self.offset) ** -self.exponent
+
+
+def step_sizes(learning_rate: Callable[[int], float], n_steps: int) -> tuple[float, ...]:
+    """Return η_0, …, η_{T−1}, which must be positive and never rise.
+
+    Parameters
+    ----------
+    learning_rate : callable
+        Maps a step t = 0, 1, … to a step size.
+    n_steps : int
+        T ≥ 1.
+
+    Raises
+    ------
+    ValueError
+        If the step sizes rise, are no finite numbers > 0, or are not a function of the step.
+    """
+    what = "a function of the step t = 0, 1, ... whose values are numbers > 0 that never rise"
+    remedy = "e.g. skdp.schedules.PolynomialDecay(initial=2.0, offset=100, exponent=0.55)"
+    try:
+        rates, again = ([learning_rate(t) for t in range(n_steps)] for _ in range(2))
+    except Exception as error:
+        raise expected(what, remedy, learning_rate=learning_rate) from error
+    if not all(is_real(rate) and 0.0 < rate < math.inf for rate in rates) or any(
+        later > earlier for earlier, later in pairwise(rates)
+    ):
+        raise expected(what, remedy, learning_rate=learning_rate)
+    if rates != again:
+        raise expected("the same function each time it is asked", learning_rate=learning_rate)
+    return tuple(float(rate) for rate in rates)

@@ -7,6 +7,8 @@ from skdp import (
     BoundedScaler,
     DPSGDClassifier,
     DPSGDRegressor,
+    DPSGLDClassifier,
+    DPSGLDRegressor,
     DPVariationalLogisticRegression,
 )
 
@@ -25,6 +27,8 @@ def excused(estimator):
         DPVariationalLogisticRegression(),
         DPSGDClassifier(),
         DPSGDRegressor(),
+        DPSGLDClassifier(),
+        DPSGLDRegressor(),
         BoundedScaler(lower=-5.0, upper=5.0),
     ],
     expected_failed_checks=excused,

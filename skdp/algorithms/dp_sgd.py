@@ -21,8 +21,7 @@ Uncertainty in Deep Learning*, NeurIPS 2019: moments of the tail of the path as 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,10 +30,9 @@ import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
-from skdp._random import SecureStream, Streams
-from skdp._validate import expected, in_range, integer, one_of
+from skdp._validate import in_range, integer, one_of
 from skdp.algorithms.network_models import Model
-from skdp.engine.loop import ClippedSum, Plan, run
+from skdp.engine.loop import Plan
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import MomentumSGD, NoiseCorrectedAdam, TorchOptimizer, UpdateRule
 from skdp.privacy.events import dp_sgd_event
@@ -136,16 +134,22 @@ class DPSGDConfig:
         """What the run releases."""
         return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)
 
-    def plan(self, clipped_sum: ClippedSum) -> Plan:
+    def plan(self, model: Model) -> Plan:
         """What the engine executes: built from the very fields of `event`."""
-        if clipped_sum.norm_bound < self.clip_norm:
-            raise ValueError("The clipped sum has another clipping norm than the plan.")
         return Plan(
             sampling=self.sampling,
-            clipped_sum=clipped_sum,
+            clipped_sum=model.clipped_sum(
+                self.clip_norm,
+                clipping=self.clipping,
+                physical_batch_size=self.physical_batch_size,
+            ),
             noise_multiplier=self.noise_multiplier,
             neighboring_relation=self.neighboring_relation,
         )
+
+    def algorithm(self) -> DPSGDUpdate:
+        """The update rule."""
+        return DPSGDUpdate(self)
 
 
 class DPSGDState(NamedTuple):
@@ -164,6 +168,20 @@ class PathPosterior(NamedTuple):
 
     mean: np.ndarray
     scale: np.ndarray
+
+    @property
+    def point(self) -> np.ndarray:
+        """The mean."""
+        return self.mean
+
+    @property
+    def members(self) -> np.ndarray:
+        """The mean alone: weights are averaged, not predictions."""
+        return self.mean[None]
+
+    def sample(self, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
+        """Draw from a Gaussian (SWAG-diagonal)."""
+        return self.mean + self.scale * rng.standard_normal((n_samples, len(self.mean)))
 
 
 class DPSGDUpdate:
@@ -203,104 +221,12 @@ class DPSGDUpdate:
         return state._replace(mean=mean, squares=squares, n_averaged=n)
 
     @staticmethod
-    def moments(state: DPSGDState) -> tuple[Tensor, Tensor]:
+    def posterior(state: DPSGDState, vector: Callable[[Tensor], np.ndarray]) -> PathPosterior:
         """Mean and standard deviation of the tail; of the last iterate alone before the tail."""
         if state.n_averaged == 0:
-            return state.theta, torch.zeros_like(state.theta)
-        return state.mean, (state.squares / state.n_averaged).clamp(min=0.0).sqrt()
-
-
-class Trained(NamedTuple):
-    """What leaves a run: functions of released values."""
-
-    posterior: PathPosterior
-    n_steps: int
-    interrupted: bool
-
-
-def _clipped_sum(config: DPSGDConfig, model: Model) -> ClippedSum:
-    return model.clipped_sum(config.clip_norm, config.clipping, config.physical_batch_size)
-
-
-def rehearse(config: DPSGDConfig, model: Model) -> None:
-    """Go through the motions of a run on made-up sums: what fails must fail before the charge."""
-    theta = model.start
-    config.plan(_clipped_sum(config, model)).call(tuple(theta.shape), 0)
-    algorithm = DPSGDUpdate(config)
-    state = algorithm.init(theta)
-    try:
-        for step in range(min(3, config.n_steps)):
-            state = algorithm.update(state, torch.ones_like(theta), step)
-        works = state.theta.shape == theta.shape
-    except Exception:
-        works = False
-    if not works:
-        raise expected(
-            "an optimiser that steps from a gradient alone",
-            "e.g. torch.optim.SGD; those that evaluate the loss themselves cannot be private",
-            optimizer=config.optimizer,
-        )
-
-
-def train(
-    config: DPSGDConfig,
-    model: Model,
-    X: np.ndarray,
-    targets: np.ndarray,
-    streams: Streams,
-    progress: Callable[[Iterable[DPSGDState]], Iterable[DPSGDState]] = iter,
-    watch: Callable[[DPSGDState], None] | None = None,
-) -> Trained:
-    """Run the algorithm on private rows.
-
-    Parameters
-    ----------
-    config : DPSGDConfig
-        Public facts, whose event has been charged.
-    model : Model
-        The network.
-    X, targets : ndarray of shape (n, ...)
-        The private rows.
-    streams : Streams
-        Random streams of this fit.
-    progress : callable, default=iter
-        Wraps the iteration over steps, e.g. in a progress bar.
-    watch : callable or None
-        Sees every state; must not look at private rows.
-
-    Returns
-    -------
-    Trained
-        Of the steps so far, if the run was interrupted from the keyboard.
-    """
-    algorithm = DPSGDUpdate(config)
-    state = algorithm.init(model.start)
-    steps = run(
-        config.plan(_clipped_sum(config, model)),
-        model.records(X, targets),
-        state,
-        algorithm.query,
-        algorithm.update,
-        streams,
-    )
-    interrupted = False
-    with _dropout_masks(streams("dropout")):
-        try:
-            for state in progress(steps):
-                if watch is not None:
-                    watch(state)
-        except KeyboardInterrupt:
-            interrupted = True
-    mean, scale = (model.vector(moment) for moment in algorithm.moments(state))
-    return Trained(PathPosterior(mean, scale), state.n_steps, interrupted)
-
-
-@contextmanager
-def _dropout_masks(stream: SecureStream) -> Iterator[None]:
-    """Draw dropout masks under a key of the fit's own; torch's generator is put back afterwards."""
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(int(stream.generator.integers(2**63)))
-        yield
+            return PathPosterior(vector(state.theta), vector(torch.zeros_like(state.theta)))
+        scale = (state.squares / state.n_averaged).clamp(min=0.0).sqrt()
+        return PathPosterior(vector(state.mean), vector(scale))
 
 
 # Defaults, all functions of public facts. benchmarks/networks.py prints how they do.

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from skdp._validate import expected, one_of
+from skdp._validate import expected, in_range, one_of
 from skdp.engine.clipping import MAX_ROWS, LinearClippedSum, Residual
 from skdp.engine.loop import ClippedSum, Rows
 from skdp.engine.network import FlatModule, Loss, NetworkClippedSum
@@ -33,7 +33,12 @@ class Model(Protocol):
         ...
 
     def clipped_sum(
-        self, clip_norm: float, clipping: str, physical_batch_size: int | None
+        self,
+        clip_norm: float,
+        *,
+        clipping: str = "flat",
+        physical_batch_size: int | None = None,
+        prenoise_scale: float = 0.0,
     ) -> ClippedSum:
         """Return the private value of a step."""
         ...
@@ -64,6 +69,8 @@ class NetworkModel:
         Where to run; None is where the parameters are.
     mixed_precision : bool
         Run the network in bfloat16.
+    every_gradient : bool
+        Whether each record's gradient itself is needed; see `clipping_method`.
     """
 
     def __init__(
@@ -76,8 +83,10 @@ class NetworkModel:
         targets: np.ndarray,
         device: Any = None,
         mixed_precision: bool = False,
+        every_gradient: bool = False,
     ) -> None:
         self.max_rows = math.inf
+        self._every_gradient = every_gradient
         place = check_device(device)
         self._flat, self._loss = FlatModule(module, place, mixed_precision=mixed_precision), loss
         self._method = self._tried(torch.from_numpy(targets), n_features, n_outputs)
@@ -90,7 +99,14 @@ class NetworkModel:
             for made_up in (torch.randn(shape), torch.randint(2, shape)):
                 try:
                     x, y = made_up.to(like), targets.to(like.device)
-                    return clipping_method(self._flat, self._loss, x, y, n_outputs)
+                    return clipping_method(
+                        self._flat,
+                        self._loss,
+                        x,
+                        y,
+                        n_outputs,
+                        every_gradient=self._every_gradient,
+                    )
                 except (RuntimeError, IndexError, TypeError, AttributeError, KeyError) as error:
                     failure = error
         raise ValueError(
@@ -104,7 +120,12 @@ class NetworkModel:
         return self._flat.flat.clone()
 
     def clipped_sum(
-        self, clip_norm: float, clipping: str, physical_batch_size: int | None
+        self,
+        clip_norm: float,
+        *,
+        clipping: str = "flat",
+        physical_batch_size: int | None = None,
+        prenoise_scale: float = 0.0,
     ) -> NetworkClippedSum:
         """Return the private value of a step."""
         return NetworkClippedSum(
@@ -114,6 +135,7 @@ class NetworkModel:
             clipping=clipping,
             physical_batch_size=physical_batch_size,
             method=self._method,
+            prenoise_scale=prenoise_scale,
         )
 
     def records(self, X: np.ndarray, targets: np.ndarray) -> NetworkRecords:
@@ -151,10 +173,16 @@ class LinearModel:
         return torch.cat([self._weight, self._bias[:, None]], dim=1).double()
 
     def clipped_sum(
-        self, clip_norm: float, clipping: str, physical_batch_size: int | None
+        self,
+        clip_norm: float,
+        *,
+        clipping: str = "flat",
+        physical_batch_size: int | None = None,
+        prenoise_scale: float = 0.0,
     ) -> LinearClippedSum:
         """Return the private value of a step; it knows flat clipping only."""
         one_of(("flat",), clipping=clipping)
+        in_range(0.0, 0.0, prenoise_scale=prenoise_scale, closed="both")
         return LinearClippedSum(self._residual, clip_norm)
 
     def records(self, X: np.ndarray, targets: np.ndarray) -> LinearRows:

@@ -7,7 +7,7 @@ everything else done with the noisy sum, is the update rule's business and costs
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -57,22 +57,26 @@ class Plan:
         Which records take part in each step.
     clipped_sum : ClippedSum
         The private value of a step.
-    noise_multiplier : float
-        σ: standard deviation of the noise over the bound on one record; 0 for no noise.
+    noise_multiplier : float or sequence of float
+        σ: standard deviation of the noise over the bound on one record; 0 for no noise. A sequence
+        holds one a step.
     neighboring_relation : str
         Relation under which the trace states sensitivities.
     """
 
     sampling: Sampling
     clipped_sum: ClippedSum
-    noise_multiplier: float
+    noise_multiplier: float | Sequence[float]
     neighboring_relation: str
 
     def call(self, shape: tuple[int, ...], step: int) -> MechanismCall:
         """Declare one step."""
+        sigma = self.noise_multiplier
+        if isinstance(sigma, Sequence):
+            sigma = sigma[step]
         # Without noise there may be no clipping, and 0·inf is no scale.
-        scale = self.noise_multiplier and self.noise_multiplier * self.clipped_sum.norm_bound
-        if self.noise_multiplier > 0 and not 0 < scale < math.inf:
+        scale = sigma and sigma * self.clipped_sum.norm_bound
+        if sigma > 0 and not 0 < scale < math.inf:
             raise ValueError("The noise of this plan is zero or infinite; use another clip_norm.")
         return MechanismCall(
             kind="gaussian",

@@ -19,7 +19,15 @@ from skdp.engine.network import FlatModule, Gradients, Loss, book_keeping, vmapp
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
-def clipping_method(module: FlatModule, loss: Loss, x: Tensor, y: Tensor, n_outputs: int) -> str:
+def clipping_method(
+    module: FlatModule,
+    loss: Loss,
+    x: Tensor,
+    y: Tensor,
+    n_outputs: int,
+    *,
+    every_gradient: bool = False,
+) -> str:
     """Try a module on made-up records, and say how its per-record gradients are to be taken.
 
     Parameters
@@ -32,6 +40,8 @@ def clipping_method(module: FlatModule, loss: Loss, x: Tensor, y: Tensor, n_outp
         Made-up records of the right shape, at least three, and never private ones.
     n_outputs : int
         What the module must return for each record.
+    every_gradient : bool, default=False
+        Whether each record's gradient itself is needed, which book-keeping never forms.
 
     Returns
     -------
@@ -70,7 +80,7 @@ def clipping_method(module: FlatModule, loss: Loss, x: Tensor, y: Tensor, n_outp
         module.flat.add_(0.1 * torch.randn_like(kept))
         _check_outputs(module, x, n_outputs)
         obvious = _one_by_one(module, loss, x, y)
-        for method in (book_keeping, vmapped):
+        for method in (vmapped,) if every_gradient else (book_keeping, vmapped):
             if _agrees(method, module, loss, x, y, obvious):
                 return "book-keeping" if method is book_keeping else "vmap"
     finally:

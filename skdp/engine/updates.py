@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from skdp._validate import expected
+
 
 class Moments(NamedTuple):
     """Running first and second moments of a noisy gradient, and how many it has seen."""
@@ -116,7 +118,10 @@ class TorchOptimizer:
     def init(self, like: Tensor) -> tuple[torch.nn.Parameter, torch.optim.Optimizer]:
         """Let the optimiser own one flat parameter."""
         parameter = torch.nn.Parameter(like.detach().clone())
-        return parameter, self.make([parameter])
+        try:
+            return parameter, self.make([parameter])
+        except Exception as error:
+            raise self._unfit() from error
 
     def step(
         self, state: Any, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float
@@ -127,5 +132,15 @@ class TorchOptimizer:
         parameter.grad = -gradient
         for group in optimizer.param_groups:
             group["lr"] = rate
-        optimizer.step()
+        try:
+            optimizer.step()
+        except Exception as error:
+            raise self._unfit() from error
         return parameter.detach().clone(), state
+
+    def _unfit(self) -> ValueError:
+        return expected(
+            "an optimiser that steps from a gradient alone",
+            "e.g. torch.optim.SGD; those that evaluate the loss themselves cannot be private",
+            optimizer=self.make,
+        )

@@ -1,6 +1,13 @@
 """Estimators: parameters, documentation and a few calls."""
 
 from skdp.estimators.sgd import DPSGDClassifier, DPSGDRegressor
+from skdp.estimators.sgld import DPSGLDClassifier, DPSGLDRegressor
 from skdp.estimators.variational import DPVariationalLogisticRegression
 
-__all__ = ["DPSGDClassifier", "DPSGDRegressor", "DPVariationalLogisticRegression"]
+__all__ = [
+    "DPSGDClassifier",
+    "DPSGDRegressor",
+    "DPSGLDClassifier",
+    "DPSGLDRegressor",
+    "DPVariationalLogisticRegression",
+]

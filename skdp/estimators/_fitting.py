@@ -267,21 +267,21 @@ def noise_multiplier(estimator: Any, rate: float, n_steps: int) -> float:
     )
 
 
-def check_budget(estimator: Any) -> None:
-    """Check ``epsilon``, ``delta``, ``noise_multiplier`` and the relation of an estimator."""
+def check_budget(estimator: Any, instead: str = "noise_multiplier") -> None:
+    """Check ``epsilon``, ``delta``, the parameter ``instead`` of ε, and the relation."""
     check_relation(estimator.neighboring_relation)
-    delta = estimator.delta
+    delta, alternative = estimator.delta, getattr(estimator, instead)
     if not is_real(delta) or not 0 < delta < 1:
         raise expected("a number in (0, 1)", "well below 1/n, e.g. 1e-5", delta=delta)
-    if estimator.noise_multiplier is None:
+    if alternative is None:
         positive(
             "use float('inf') for a fit without privacy", epsilon=estimator.epsilon, allow_inf=True
         )
         return
-    positive(noise_multiplier=estimator.noise_multiplier)
+    positive(**{instead: alternative})
     if estimator.epsilon is not None:
         raise expected(
-            "None when noise_multiplier is given",
+            f"None when {instead} is given",
             "the two are alternatives: one fixes the other",
             epsilon=estimator.epsilon,
         )

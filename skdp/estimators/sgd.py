@@ -14,41 +14,186 @@ True
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import numpy as np
-from scipy.special import log_softmax, softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
+from skdp._validate import positive
+from skdp.algorithms import dp_sgd
+from skdp.estimators import _fitting, _paragraphs
+from skdp.estimators._network import NetworkEstimator
+from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
 
-from skdp._input import check_features_and_labels, check_features_and_targets
-from skdp._validate import expected, is_real
-from skdp.estimators import _fitting
-from skdp.estimators._dpsgd import DPSGD, documentation
-from skdp.models import networks
-from skdp.models.likelihoods import Categorical
+_PRIVACY = """
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    weights, predictions and samples together. The unit is a row. `partial_fit`, and `fit` with
+    ``warm_start``, release more about rows that they may have seen before: ``privacy_`` then states
+    the composition of all releases so far. It is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, is *not* a guarantee for a seeded fit, and treats
+    floating-point arithmetic as exact.
 
-_CLASSES = """    classes : array-like of shape (n_classes,) or None, default=None
-        The class labels, as a declared public fact. None reads them from y and says so in the
-        report.
+    Parameters
+    ----------
 """
-_TARGET_BOUNDS = """    target_bounds : (float, float) or None, default=None
-        Public bounds of the targets, to which they are clipped; the network then works on [-1, 1].
-        None takes targets as they are, which should then be of the order of 1.
+_OPTIMIZER = """    optimizer : {"adam", "sgd"} or callable, default="adam"
+        ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
+        momentum .9. Or a torch optimiser class, or a function from parameters to an optimiser.
+    learning_rate : float or "auto", default="auto"
+        Step size > 0.
+    learning_rate_schedule : {"constant", "linear", "cosine"} or callable, default="constant"
+        Factor on the step size; a callable maps the share of the run that is done to it.
+"""
+_AVERAGING = """    averaging : float, default=0.5
+        Share in [0, 1] of the run, from its end, whose iterates are averaged; 0 keeps the last one.
+    noise_multiplier : float or None, default=None
+        Standard deviation > 0 of the noise over the clipping norm, instead of ``epsilon`` (pass
+        ``epsilon=None``); the report then accounts for what was spent.
+"""
+_WARM_START = """    warm_start : bool, default=False
+        Let `fit` go on from the previous solution.
+"""
+_FITTED = """    module_ : nn.Module
+        The network, with the averaged weights.
+    noise_multiplier_, clip_norm_, sampling_rate_, learning_rate_ : float
+        The values used.
+"""
+_NOTES = """
+    Notes
+    -----
+    `sample_posterior` draws from a Gaussian with the mean and the variances of the iterates in the
+    tail of the run (SWAG; Maddox et al. 2019). It costs no privacy, and shows where the walk went:
+    optimiser, noise and likelihood together. It is *not* the posterior of a model, and its
+    intervals have no stated coverage; `DPVariationalLogisticRegression` has a posterior.
+
+    References
+    ----------
+    M. Abadi et al., *Deep Learning with Differential Privacy*, CCS 2016. Z. Bu, Y.-X. Wang, S. Zha,
+    G. Karypis, *Differentially Private Optimization on Large Model at Small Cost*, ICML 2023.
 """
 
 
-class DPSGDClassifier(ClassifierMixin, DPSGD):  # noqa: D101
-    __doc__ = documentation(
+def _documentation(*, summary: str, task: str, fitted: str, example: str) -> str:
+    """Return the docstring of an estimator; ``task`` is the paragraph of its own parameter."""
+    parameters = (
+        _paragraphs.BUDGET.replace("INSTEAD", "noise_multiplier"),
+        _paragraphs.NETWORK,
+        _OPTIMIZER,
+        _paragraphs.STEPS,
+        _paragraphs.CLIPPING,
+        _AVERAGING,
+        _paragraphs.RUN,
+        _WARM_START,
+        task,
+        _paragraphs.END,
+    )
+    attributes = ("\n    Attributes\n    ----------\n", _FITTED, _paragraphs.FITTED, fitted)
+    return "".join([summary, _PRIVACY, *parameters, *attributes, _NOTES, example])
+
+
+class DPSGD(NetworkEstimator):
+    """Parameters of DP-SGD, and its configuration."""
+
+    def __init__(
+        self,
+        epsilon: float | None,
+        delta: float,
+        *,
+        neighboring_relation: str,
+        hidden_layer_sizes: Any,
+        activation: str,
+        module: Any,
+        optimizer: Any,
+        learning_rate: float | str,
+        learning_rate_schedule: Any,
+        max_iter: int | str,
+        epochs: float | None,
+        batch_size: int | str,
+        sampling_rate: float | None,
+        clip_norm: float | str,
+        clipping: str,
+        averaging: float,
+        noise_multiplier: float | None,
+        accountant: str,
+        physical_batch_size: int | None,
+        mixed_precision: bool,
+        device: Any,
+        warm_start: bool,
+        n_samples: int | None,
+        random_state: Any,
+        verbose: int,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.neighboring_relation = neighboring_relation
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.module = module
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.learning_rate_schedule = learning_rate_schedule
+        self.max_iter = max_iter
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.sampling_rate = sampling_rate
+        self.clip_norm = clip_norm
+        self.clipping = clipping
+        self.averaging = averaging
+        self.noise_multiplier = noise_multiplier
+        self.accountant = accountant
+        self.physical_batch_size = physical_batch_size
+        self.mixed_precision = mixed_precision
+        self.device = device
+        self.warm_start = warm_start
+        self.n_samples = n_samples
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _configure(self, n_rows: int, one_epoch: bool) -> dp_sgd.DPSGDConfig:
+        """Check the parameters and fill in the defaults, from public facts alone.
+
+        An epoch alone has the noise of the whole run, or of itself if that is shorter.
+        """
+        private = self.epsilon != float("inf")
+        default = dp_sgd.default_batch_size(n_rows, private=private) / n_rows
+        rate = _fitting.sampling_rate(self, n_rows, default)
+        n_steps, epoch = self._steps(n_rows, rate, private), math.ceil(1 / rate)
+        sigma = _fitting.noise_multiplier(self, rate, max(n_steps, epoch * one_epoch))
+        clip_norm = 1.0 if private else math.inf
+        if self.clip_norm != "auto":
+            clip_norm = positive("or 'auto'", clip_norm=self.clip_norm)
+        learning_rate = dp_sgd.default_learning_rate(self.optimizer, n_steps, private=private)
+        if self.learning_rate != "auto":
+            learning_rate = positive("or 'auto'", learning_rate=self.learning_rate)
+        return dp_sgd.DPSGDConfig(
+            n_rows=n_rows,
+            n_steps=epoch if one_epoch else n_steps,
+            sampling_rate=rate,
+            clip_norm=clip_norm,
+            noise_multiplier=sigma,
+            learning_rate=learning_rate,
+            learning_rate_schedule=self.learning_rate_schedule,
+            optimizer=self.optimizer,
+            clipping=self.clipping,
+            averaging=self.averaging,
+            physical_batch_size=self.physical_batch_size,
+            neighboring_relation=self.neighboring_relation,
+        )
+
+    def _store(self, config: dp_sgd.DPSGDConfig) -> None:
+        self.noise_multiplier_ = config.noise_multiplier
+        self.clip_norm_ = config.clip_norm
+        self.sampling_rate_ = config.sampling_rate
+        self.learning_rate_ = config.learning_rate
+
+
+class DPSGDClassifier(NetworkClassifier, DPSGD):  # noqa: D101
+    __doc__ = _documentation(
         summary="""Neural network classifier trained by differentially private SGD.
 
     A perceptron, or any torch module, trained on the cross-entropy by noisy sums of clipped
     per-record gradients (DP-SGD), at about the price of ordinary SGD.
 """,
-        outputs="logits (n, n_classes), without softmax",
-        extra=_CLASSES,
-        attributes="""    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-""",
+        task=_paragraphs.CLASSES,
+        fitted=_paragraphs.FITTED_CLASSES,
         example="""
     Examples
     --------
@@ -60,8 +205,6 @@ class DPSGDClassifier(ClassifierMixin, DPSGD):  # noqa: D101
     True
     """,
     )
-
-    _loss = staticmethod(networks.cross_entropy)
 
     def __init__(
         self,
@@ -122,33 +265,6 @@ class DPSGDClassifier(ClassifierMixin, DPSGD):  # noqa: D101
         )
         self.classes = classes
 
-    def fit(self, X, y, *, X_public=None, y_public=None) -> DPSGDClassifier:
-        """Train, privately.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite numbers of any type; dense. A memory map is read a batch at a time.
-        y : array-like of shape (n_samples,)
-            Class labels.
-        X_public, y_public : array-like or None, default=None
-            Rows that are *public*, for a learning curve in ``public_scores_``.
-
-        Returns
-        -------
-        DPSGDClassifier
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
-        """
-        public = None if X_public is None and y_public is None else (X_public, y_public)
-        return self._fit(X, y, public)
-
     def partial_fit(self, X, y, classes=None) -> DPSGDClassifier:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
 
@@ -172,71 +288,16 @@ class DPSGDClassifier(ClassifierMixin, DPSGD):  # noqa: D101
         finally:
             del self._declared
 
-    def _check_data(self, X, y, goes_on: bool) -> tuple[np.ndarray, np.ndarray, int]:
-        declared = self.classes_ if goes_on else self.classes
-        if declared is None:
-            declared = getattr(self, "_declared", None)
-        X, y = check_features_and_labels(
-            self, X, y, declared=declared is not None, dtype="numeric", reset=not goes_on
-        )
-        self.classes_, codes = _fitting.encode_labels(y, declared, type(self).__name__)
-        return X, codes.astype(np.int64, copy=False), len(self.classes_)
 
-    def _declared_facts(self) -> tuple[str, ...]:
-        return () if getattr(self, "_declared", None) is None else ("classes",)
-
-    @property
-    def _residual(self) -> Any:
-        return Categorical(len(self.classes_)).residual
-
-    def _one_column_an_output(self, codes: np.ndarray) -> np.ndarray:
-        return Categorical(len(self.classes_)).targets(codes)
-
-    def _made_up_targets(self, n_outputs: int) -> np.ndarray:
-        return np.arange(7) % n_outputs
-
-    def predict_proba(self, X) -> np.ndarray:
-        """Class probabilities of each row, shape (n, n_classes)."""
-        return softmax(self._outputs(X), axis=1)
-
-    def predict_log_proba(self, X) -> np.ndarray:
-        """Logarithm of `predict_proba`, shape (n, n_classes)."""
-        return log_softmax(self._outputs(X), axis=1)
-
-    def predict(self, X) -> np.ndarray:
-        """Most probable class of each row, shape (n,)."""
-        most_probable = self._outputs(X).argmax(axis=1)
-        return self.classes_[most_probable]
-
-    def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Class probabilities under each of several draws of `sample_posterior`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows.
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n, n_classes)
-        """
-        return softmax(self._sampled_outputs(X, n_samples, random_state), axis=-1)
-
-
-class DPSGDRegressor(RegressorMixin, DPSGD):  # noqa: D101
-    __doc__ = documentation(
+class DPSGDRegressor(NetworkRegressor, DPSGD):  # noqa: D101
+    __doc__ = _documentation(
         summary="""Neural network regressor trained by differentially private SGD.
 
     A perceptron, or any torch module, trained on half the squared error by noisy sums of clipped
     per-record gradients (DP-SGD), at about the price of ordinary SGD.
 """,
-        outputs="predictions (n, n_targets)",
-        extra=_TARGET_BOUNDS,
-        attributes="",
+        task=_paragraphs.TARGET_BOUNDS,
+        fitted="",
         example="""
     Examples
     --------
@@ -249,8 +310,6 @@ class DPSGDRegressor(RegressorMixin, DPSGD):  # noqa: D101
     True
     """,
     )
-
-    _loss = staticmethod(networks.squared_error)
 
     def __init__(
         self,
@@ -311,33 +370,6 @@ class DPSGDRegressor(RegressorMixin, DPSGD):  # noqa: D101
         )
         self.target_bounds = target_bounds
 
-    def fit(self, X, y, *, X_public=None, y_public=None) -> DPSGDRegressor:
-        """Train, privately.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite numbers of any type; dense. A memory map is read a batch at a time.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets.
-        X_public, y_public : array-like or None, default=None
-            Rows that are *public*, for a learning curve in ``public_scores_``.
-
-        Returns
-        -------
-        DPSGDRegressor
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
-        """
-        public = None if X_public is None and y_public is None else (X_public, y_public)
-        return self._fit(X, y, public)
-
     def partial_fit(self, X, y) -> DPSGDRegressor:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
 
@@ -354,74 +386,3 @@ class DPSGDRegressor(RegressorMixin, DPSGD):  # noqa: D101
             The estimator; ``privacy_`` states the composition of all calls so far.
         """
         return self._fit(X, y, None, one_epoch=True)
-
-    def _check_data(self, X, y, goes_on: bool) -> tuple[np.ndarray, np.ndarray, int]:
-        low, high = _bounds(self.target_bounds)
-        X, y = check_features_and_targets(self, X, y, reset=not goes_on)
-        columns = y if y.ndim == 2 else y[:, None]
-        if goes_on and (columns.shape[1], y.ndim) != (len(self._center), self._target_ndim):
-            raise ValueError(f"Expected y with {len(self._center)} targets, as in the first fit.")
-        n_targets = columns.shape[1]
-        self._center, self._half_width = np.zeros(n_targets), 1.0
-        self._target_ndim = y.ndim
-        if self.target_bounds is not None:
-            columns = np.clip(columns, low, high)
-            self._center += (low + high) / 2
-            self._half_width = (high - low) / 2
-        scaled = (columns - self._center) / self._half_width
-        with np.errstate(over="ignore"):  # a target beyond all bounds is an infinite one
-            return X, scaled.astype(np.float32), n_targets
-
-    def __sklearn_tags__(self) -> Any:
-        """Several targets are fine; on the few rows of a check the noise drowns them."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.regressor_tags.poor_score = True
-        return tags
-
-    @staticmethod
-    def _residual(outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        return targets - outputs
-
-    @staticmethod
-    def _one_column_an_output(targets: np.ndarray) -> np.ndarray:
-        return targets
-
-    def _made_up_targets(self, n_outputs: int) -> np.ndarray:
-        return np.linspace(-1, 1, 7 * n_outputs, dtype=np.float32).reshape(7, n_outputs)
-
-    def predict(self, X) -> np.ndarray:
-        """Predicted targets, shape (n,) or (n, n_targets)."""
-        return self._targets(self._outputs(X))
-
-    def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Predictions under each of several draws of `sample_posterior`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows.
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n) or (n_samples, n, n_targets)
-        """
-        return self._targets(self._sampled_outputs(X, n_samples, random_state))
-
-    def _targets(self, outputs: np.ndarray) -> np.ndarray:
-        y = outputs * self._half_width + self._center
-        return y if self._target_ndim == 2 else y[..., 0]
-
-
-def _bounds(bounds: Any) -> tuple[float, float]:
-    """Check ``target_bounds``."""
-    if bounds is None:
-        return 0.0, 0.0
-    is_pair = isinstance(bounds, tuple | list | np.ndarray) and len(bounds) == 2
-    if not is_pair or not all(map(is_real, bounds)) or not -np.inf < bounds[0] < bounds[1] < np.inf:
-        raise expected("None or two finite numbers (low, high), low < high", target_bounds=bounds)
-    return float(bounds[0]), float(bounds[1])

@@ -549,9 +549,9 @@ def test_vmap_keeps_no_more_gradients_than_it_may(monkeypatch):
     whole, seen = clipped_sum_of(module, x, y, method="vmap"), []
     take = network.vmapped
 
-    def note(module, loss, x, y):
+    def note(module, loss, x, y, *rest):
         seen.append(len(x))
-        return take(module, loss, x, y)
+        return take(module, loss, x, y, *rest)
 
     monkeypatch.setattr(network, "vmapped", note)
     for numbers, pieces in ((5 * len(whole), [5, 5, 3]), (1, [1] * 13)):
@@ -599,11 +599,11 @@ def test_memory_that_runs_out_midway_loses_no_records(monkeypatch):
     whole, sizes, fail_at = clipped_sum_of(module, x, y), [], {2, 4}
     take = network.vmapped
 
-    def fails_twice(module, loss, x, y):
+    def fails_twice(module, loss, x, y, *rest):
         sizes.append(len(x))
         if len(sizes) in fail_at:
             raise torch.OutOfMemoryError
-        return take(module, loss, x, y)
+        return take(module, loss, x, y, *rest)
 
     monkeypatch.setattr(network, "vmapped", fails_twice)
     found = clipped_sum_of(module, x, y, method="vmap", physical_batch_size=5)

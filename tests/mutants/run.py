@@ -63,8 +63,8 @@ MUTANTS = [
     (
         "noise not times the clipping norm",
         "engine/loop.py",
-        "scale = self.noise_multiplier and self.noise_multiplier * self.clipped_sum.norm_bound",
-        "scale = self.noise_multiplier",
+        "scale = sigma and sigma * self.clipped_sum.norm_bound",
+        "scale = sigma",
         "tests/laws tests/replay",
     ),
     (

@@ -1,0 +1,285 @@
+"""Differentially private stochastic gradient Langevin dynamics, for any network.
+
+One step (Knolle et al. 2021; PRIVACY §3), for N records, a Gaussian prior ∝ exp(−r(θ)) with
+r(θ) = ‖θ‖²/2s², and Poisson batches of expected size B = qN:
+
+    g̃_t = Σ_{i in batch} clip_C(∇_θ log p(y_i|x_i, θ_t)) + N(0, σ_t²C² I)          released
+    θ_{t+1} = θ_t + η_t (g̃_t/B − ∇r(θ_t)/N)
+
+The noise that reaches θ has variance (η_t σ_t C/B)² = 2Tη_t/N: that of Langevin dynamics whose
+stationary law is the posterior at temperature T, ∝ (Π p(y_i|x_i, θ) e^{−r(θ)})^{1/T}, up to what
+clipping, sampling of batches and the length of a step add. Hence
+
+    σ_t = (B/C) √(2T/(Nη_t)),        T = σ_t² C² N η_t/(2B²):
+
+as steps get shorter the noise multiplier grows, and a budget (ε, δ) buys a temperature.
+
+Privacy: a composition of (Poisson-sampled) Gaussian mechanisms of noise multipliers σ_0, …, σ_{T−1}
+(PRIVACY §2, §3). That the chain has converged is nowhere assumed; every iterate is released, so
+keeping many of them costs nothing more.
+
+References
+----------
+M. Knolle, A. Ziller, D. Usynin, R. Braren, M. R. Makowski, D. Rueckert, G. Kaissis,
+*Differentially private training of neural networks with Langevin dynamics for calibrated
+predictive uncertainty*, 2021 (arXiv:2107.04296).
+B. Li, C. Chen, H. Liu, L. Carin, *On Connecting Stochastic Gradient MCMC and Differential Privacy*,
+AISTATS 2019.
+M. Welling, Y. W. Teh, *Bayesian Learning via Stochastic Gradient Langevin Dynamics*, ICML 2011.
+X. Chen, S. Z. Wu, M. Hong, *Understanding Gradient Clipping in Private SGD: A Geometric
+Perspective*, NeurIPS 2020: noise before clipping.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
+from torch import Tensor
+
+from skdp._validate import expected, in_range, integer, one_of, positive
+from skdp.algorithms.network_models import Model
+from skdp.engine.loop import ClippedSum, Plan
+from skdp.engine.sampling import Sampling, sampling
+from skdp.privacy.calibration import calibrate, calibrate_noise_multiplier
+from skdp.privacy.events import dp_sgd_event
+from skdp.relations import check_relation
+from skdp.schedules import step_sizes
+
+CLIPPING = ("flat", "automatic")
+_NEVER_REACHED = 1e10  # a clipping norm that stands for none
+
+
+@dataclass(frozen=True)
+class DPSGLDConfig:
+    """Public facts of a run; built without a row in sight, and all that the event depends on.
+
+    Parameters
+    ----------
+    n_rows : int
+        N: public number of rows.
+    n_steps : int
+        Number of noisy sums ≥ 1.
+    sampling_rate : float
+        q in (0, 1]; 1 is the full batch.
+    clip_norm : float
+        C > 0: bound on the norm of a record's share of a sum; infinite for none, and no privacy.
+    temperature : float
+        T ≥ 0; 0 is gradient ascent without noise, and no privacy.
+    learning_rate : callable
+        Maps the step t = 0, 1, … to η_t > 0, which must never rise.
+    prior_scale : float
+        s > 0: standard deviation of the prior; infinite for a flat one.
+    burn_in : int
+        Steps after which iterates are kept, below ``n_steps``.
+    thinning : int
+        Every how many steps an iterate is kept, counted back from the last one.
+    clipping : {"flat", "automatic"}
+        How gradients are clipped; see `NetworkClippedSum`.
+    prenoise_scale : float
+        Standard deviation ≥ 0 of noise on each record's gradient before clipping.
+    physical_batch_size : int or None
+        Records worked on at once.
+    neighboring_relation : str
+        Who is a neighbour.
+    """
+
+    n_rows: int
+    n_steps: int
+    sampling_rate: float
+    clip_norm: float
+    temperature: float
+    learning_rate: Callable[[int], float]
+    prior_scale: float = math.inf
+    burn_in: int = 0
+    thinning: int = 1
+    clipping: str = "flat"
+    prenoise_scale: float = 0.0
+    physical_batch_size: int | None = None
+    neighboring_relation: str = "zero_out"
+
+    def __post_init__(self) -> None:
+        integer(1, n_rows=self.n_rows)
+        integer(1, n_steps=self.n_steps)
+        in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
+        if self.clip_norm != math.inf:
+            in_range(1e-10, _NEVER_REACHED, clip_norm=self.clip_norm)
+        in_range(0.0, 1e10, temperature=self.temperature, closed="left")
+        positive(prior_scale=self.prior_scale, allow_inf=True)
+        integer(0, burn_in=self.burn_in)
+        if self.burn_in >= self.n_steps:
+            raise expected(
+                f"less than max_iter={self.n_steps}", "nothing would be kept", burn_in=self.burn_in
+            )
+        integer(1, thinning=self.thinning)
+        if self.thinning > self.n_steps - self.burn_in:
+            raise expected(
+                f"at most the {self.n_steps - self.burn_in} steps after burn-in",
+                "nothing would be kept",
+                thinning=self.thinning,
+            )
+        one_of(CLIPPING, clipping=self.clipping)
+        in_range(0.0, 1e10, prenoise_scale=self.prenoise_scale, closed="left")
+        if self.physical_batch_size is not None:
+            integer(1, "or None", physical_batch_size=self.physical_batch_size)
+        check_relation(self.neighboring_relation)
+        if self.learning_rates[0] > 1e10:
+            raise expected("at most 1e10", learning_rate=self.learning_rates[0])
+
+    @cached_property
+    def learning_rates(self) -> tuple[float, ...]:
+        """η_t for each step."""
+        return step_sizes(self.learning_rate, self.n_steps)
+
+    @property
+    def sampling(self) -> Sampling:
+        """Which records take part in each step."""
+        return sampling(self.sampling_rate, self.n_steps)
+
+    @property
+    def batch_size(self) -> float:
+        """Expected batch size B = qN, the public divisor of a sum."""
+        return self.sampling_rate * self.n_rows
+
+    @cached_property
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """σ_t = (B/C) √(2T/(Nη_t)) for each step (PRIVACY §3)."""
+        B, N, T = self.batch_size, self.n_rows, self.temperature
+        C = min(self.clip_norm, _NEVER_REACHED)
+        return tuple(B / C * math.sqrt(2 * T / (N * eta)) for eta in self.learning_rates)
+
+    def event(self) -> DpEvent:
+        """What the run releases."""
+        if self.clip_norm == math.inf:
+            return NonPrivateDpEvent()
+        return dp_sgd_event(self.noise_multipliers, self.sampling_rate)
+
+    def calibrated(self, *, epsilon: float, delta: float, accountant: str) -> DPSGLDConfig:
+        """Return the same plan at the least temperature that affords a budget."""
+        of_one = replace(self, temperature=1.0).noise_multipliers  # σ_t = √T times these
+        flat = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
+        flat["neighboring_relation"] = self.neighboring_relation
+        sigma = calibrate_noise_multiplier(
+            **flat, sampling_rate=self.sampling_rate, n_steps=self.n_steps
+        )
+        # A schedule costs about as much as its mean of 1/σ² does at every step.
+        root = sigma * math.sqrt(np.mean(np.power(of_one, -2.0)))
+        if of_one[0] != of_one[-1]:
+            root = calibrate(
+                lambda root: dp_sgd_event(
+                    tuple(root * unit for unit in of_one), self.sampling_rate
+                ),
+                guess=root,
+                **flat,
+            )
+        return replace(self, temperature=root**2)
+
+    def plan(self, model: Model) -> Plan:
+        """What the engine executes: built from the very fields of `event`."""
+        return Plan(
+            sampling=self.sampling,
+            clipped_sum=self._clipped_sum(model),
+            noise_multiplier=self.noise_multipliers,
+            neighboring_relation=self.neighboring_relation,
+        )
+
+    def _clipped_sum(self, model: Model) -> ClippedSum:
+        """Clip a rounding error short of C, so that C itself bounds a record's share.
+
+        The noise, which is in proportion to that bound, then has the very variance 2Tη_t/N.
+        """
+        C = min(self.clip_norm, _NEVER_REACHED)
+        options = {
+            "clipping": self.clipping,
+            "physical_batch_size": self.physical_batch_size,
+            "prenoise_scale": self.prenoise_scale,
+        }
+        return model.clipped_sum(C * (C / model.clipped_sum(C, **options).norm_bound), **options)
+
+    def algorithm(self) -> DPSGLDUpdate:
+        """The update rule."""
+        return DPSGLDUpdate(self)
+
+
+class DPSGLDState(NamedTuple):
+    """State of the chain: all of it is a function of released values."""
+
+    theta: Tensor
+    n_steps: int
+    kept: tuple[Tensor, ...]
+    kept_steps: tuple[int, ...]
+
+
+class KeptIterates(NamedTuple):
+    """Iterates of the chain, (K, P), in their order; each is a sample that has been paid for."""
+
+    members: np.ndarray
+    steps: np.ndarray  # (K,): number of steps before each of them was reached
+
+    @property
+    def point(self) -> np.ndarray:
+        """The last iterate."""
+        return self.members[-1]
+
+    def sample(self, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
+        """Draw iterates at random, none of them again before all have been drawn."""
+        n_kept = len(self.members)
+        rounds = [rng.permutation(n_kept) for _ in range(math.ceil(n_samples / n_kept))]
+        return self.members[np.concatenate(rounds)[:n_samples]]
+
+
+class DPSGLDUpdate:
+    """The chain: pure functions of a state and a released sum."""
+
+    def __init__(self, config: DPSGLDConfig) -> None:
+        self._config = config
+        self._prior_precision = 1.0 / config.prior_scale**2
+
+    @staticmethod
+    def init(theta: Tensor) -> DPSGLDState:
+        """Start at given parameters."""
+        return DPSGLDState(theta, 0, (), ())
+
+    @staticmethod
+    def query(state: DPSGLDState) -> Tensor:
+        """θ_t itself."""
+        return state.theta
+
+    def update(self, state: DPSGLDState, noisy: Tensor, step: int) -> DPSGLDState:
+        """θ_{t+1} = θ_t + η_t (g̃_t/B − ∇r(θ_t)/N)."""
+        config, theta = self._config, state.theta
+        eta = config.learning_rates[step]
+        theta = theta * (1.0 - eta * self._prior_precision / config.n_rows)
+        theta = torch.add(theta, noisy, alpha=eta / config.batch_size)
+        state = state._replace(theta=theta, n_steps=step + 1)
+        # Counted from the end, so that the last iterate is always kept.
+        if step < config.burn_in or (config.n_steps - 1 - step) % config.thinning:
+            return state
+        return state._replace(kept=(*state.kept, theta), kept_steps=(*state.kept_steps, step + 1))
+
+    @staticmethod
+    def posterior(state: DPSGLDState, vector: Callable[[Tensor], np.ndarray]) -> KeptIterates:
+        """Return the kept iterates; the last one alone before any was kept."""
+        kept, steps = state.kept or (state.theta,), state.kept_steps or (state.n_steps,)
+        return KeptIterates(np.stack([vector(theta) for theta in kept]), np.array(steps))
+
+
+# Defaults, all functions of public facts. Rows and steps are those of DP-SGD.
+
+_MOST_KEPT = 30  # iterates: neighbouring ones hardly differ, and each costs a forward pass
+
+
+def default_learning_rate(*, private: bool) -> float:
+    """η_0 = 4 for gradients clipped to norm 1, .1 without clipping."""
+    return 4.0 if private else 0.1
+
+
+def default_thinning(n_steps: int, burn_in: int) -> int:
+    """Keep at most 30 iterates."""
+    return max(1, math.ceil((n_steps - burn_in) / _MOST_KEPT))
