@@ -276,8 +276,11 @@ _MOST_KEPT = 30  # iterates: neighbouring ones hardly differ, and each costs a f
 
 
 def default_learning_rate(*, private: bool) -> float:
-    """η_0 = 4 for gradients clipped to norm 1, .1 without clipping."""
-    return 4.0 if private else 0.1
+    """η_0 = 3 for gradients clipped to norm 1, .1 without clipping.
+
+    Measured on load_digits and MNIST, ε from .5 to 3, 100 to 300 steps.
+    """
+    return 3.0 if private else 0.1
 
 
 def default_thinning(n_steps: int, burn_in: int) -> int:

@@ -48,7 +48,7 @@ _TEMPERATURE = """    temperature : float or None, default=None
         and 0 is gradient descent.
 """
 _CHAIN = """    learning_rate : float, callable or "auto", default="auto"
-        η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 4, and .1 without privacy.
+        η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy.
         A callable maps the step t = 0, 1, … to η_t itself, which must never rise; see
         `skdp.schedules.PolynomialDecay`.
     decay_exponent : float, default=DECAY

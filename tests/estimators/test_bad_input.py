@@ -8,6 +8,8 @@ from sklearn.exceptions import NotFittedError
 from skdp import (
     DPSGDClassifier,
     DPSGDRegressor,
+    DPSGLDClassifier,
+    DPSGLDRegressor,
     DPVariationalLogisticRegression,
     PrivacyLedger,
 )
@@ -36,23 +38,43 @@ NETWORK = [
     *[("hidden_layer_sizes", bad) for bad in (10, (0,), (1.5,), (10, -1), "ab", None, [None])],
     *[("activation", bad) for bad in ("swish", None, 1)],
     *[("module", bad) for bad in ("mlp", 3, lambda d, k: None)],
-    *[("optimizer", bad) for bad in ("sgdm", None, 1)],
-    *[("learning_rate_schedule", bad) for bad in ("step", None, 1, lambda done: -1, lambda d: NAN)],
     *[("epochs", bad) for bad in (0, -1, NAN, INF, "ten", True)],
     *[("clipping", bad) for bad in ("adaptive", None, 1)],
-    *[("averaging", bad) for bad in (-0.1, 1.5, NAN, "half", None, True)],
     *[("physical_batch_size", bad) for bad in (0, -1, 1.5, "auto", True)],
     *[("device", bad) for bad in ("tpu", "cuda:99", 1.5)],
+]
+DESCENT = [
+    *[("optimizer", bad) for bad in ("sgdm", None, 1)],
+    *[("learning_rate_schedule", bad) for bad in ("step", None, 1, lambda done: -1, lambda d: NAN)],
+    *[("averaging", bad) for bad in (-0.1, 1.5, NAN, "half", None, True)],
+]
+COIN = np.random.default_rng(0)
+CHAIN = [
+    *[("learning_rate", bad) for bad in (lambda t: 1.0 + t, lambda t: 5.0 - t, lambda t: NAN)],
+    *[("learning_rate", bad) for bad in (lambda: 1.0, lambda t: "1", lambda t: INF)],
+    ("learning_rate", lambda t: 2.0 - t / 1e3 - COIN.random() / 1e6),
+    *[("decay_exponent", bad) for bad in (-0.1, 1.5, NAN, "slow", None, True)],
+    *[("decay_offset", bad) for bad in (0, -1, NAN, INF, "late", None, True)],
+    *[("prior_scale", bad) for bad in (0, -1, NAN, "wide", None, True)],
+    *[("burn_in", bad) for bad in (-1, 1.5, 100, 10**9, NAN, "half", None, True)],
+    *[("thinning", bad) for bad in (0, -1, 1.5, 51, 10**9, NAN, "all", None, True)],
+    *[("prenoise_scale", bad) for bad in (-1, NAN, INF, "some", None, True)],
 ]
 BOUNDS = [("target_bounds", bad) for bad in ((1, 0), (0,), 3, "ab", (0, INF), (NAN, 1), (0, 0))]
 OWN = {
     DPVariationalLogisticRegression: CLASSES + LINEAR,
-    DPSGDClassifier: CLASSES + NETWORK,
-    DPSGDRegressor: NETWORK + BOUNDS,
+    DPSGDClassifier: CLASSES + NETWORK + DESCENT,
+    DPSGDRegressor: NETWORK + DESCENT + BOUNDS,
+    DPSGLDClassifier: CLASSES + NETWORK + CHAIN,
+    DPSGLDRegressor: NETWORK + CHAIN + BOUNDS,
 }
 BAD_PARAMETERS = [(kind, *case) for kind, own in OWN.items() for case in COMMON + own]
 ESTIMATORS = list(OWN)
-CLASSIFIERS = [DPVariationalLogisticRegression, DPSGDClassifier]
+REGRESSORS = [DPSGDRegressor, DPSGLDRegressor]
+CLASSIFIERS = [DPVariationalLogisticRegression, DPSGDClassifier, DPSGLDClassifier]
+# The parameter that may be given instead of epsilon.
+INSTEAD = dict.fromkeys(ESTIMATORS, "noise_multiplier")
+INSTEAD |= {DPSGLDClassifier: "temperature", DPSGLDRegressor: "temperature"}
 
 
 @pytest.mark.parametrize(("kind", "name", "bad"), BAD_PARAMETERS)
@@ -65,16 +87,18 @@ def test_a_bad_parameter_is_named_before_anything_is_spent(kind, name, bad, two_
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
 @pytest.mark.parametrize("bad", [0, -1, NAN, INF, "1", True])
-def test_a_bad_noise_multiplier_is_named(kind, bad, two_blobs):
-    with PrivacyLedger() as ledger, pytest.raises(ValueError, match="noise_multiplier="):
-        kind(None, noise_multiplier=bad).fit(*two_blobs)
+def test_a_bad_noise_is_named(kind, bad, two_blobs):
+    name = INSTEAD[kind]
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=f"{name}="):
+        kind(None, **{name: bad}).fit(*two_blobs)
     assert ledger.entries == ()
 
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_alternatives_may_not_both_be_given(kind, two_blobs):
-    with pytest.raises(ValueError, match=r"epsilon=1\.0.*None when noise_multiplier"):
-        kind(1.0, noise_multiplier=2.0).fit(*two_blobs)
+    name = INSTEAD[kind]
+    with pytest.raises(ValueError, match=rf"epsilon=1\.0.*None when {name}"):
+        kind(1.0, **{name: 2.0}).fit(*two_blobs)
     with pytest.raises(ValueError, match="batch_size=10"):
         kind(batch_size=10, sampling_rate=0.1).fit(*two_blobs)
 
@@ -128,7 +152,7 @@ REGRESSION = {
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_bad_data_is_refused_before_anything_is_spent(estimator, kind, two_blobs):
     change, message = BAD_DATA[kind]
-    if estimator is DPSGDRegressor and REGRESSION.get(kind, message) is None:
+    if estimator in REGRESSORS and REGRESSION.get(kind, message) is None:
         pytest.skip("fine for a regressor")
     X, y = change(*two_blobs)
     with (

@@ -1,0 +1,145 @@
+"""Differentially private temperature scaling: one number that lets a classifier say what it knows.
+
+Probabilities p become softmax(log p/T). With u = −log T, from T = 1 and on all rows at once, noisy
+steps follow either of two sums over records, which `dp_sgd` with one parameter takes:
+
+    accuracy    1[most probable class is right] − max_k p_k(u)
+    log_loss    −d/du of the log-loss, clipped to C
+
+The first is bounded by 1 as it is: it makes mean confidence equal to accuracy (Luo et al. 2020),
+and clipping takes nothing from it. The second is temperature scaling proper (Zhang et al. 2022, on
+held-out rows); rows that are badly wrong pull at it harder than C allows, so it comes out too sure.
+
+Privacy: a composition of Gaussian mechanisms, one a step (PRIVACY §2), on top of what the
+classifier cost.
+
+References
+----------
+H. Zhang, X. Li, P. Sen, S. Roukos, T. Hashimoto, *A Closer Look at the Calibration of
+Differentially Private Learners*, 2022 (arXiv:2210.08248).
+R. Luo et al., *Privacy Preserving Recalibration under Domain Shift*, 2020 (arXiv:2008.09643).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from skdp._random import Streams
+from skdp.algorithms.dp_sgd import DPSGDConfig
+from skdp.algorithms.network_models import NetworkModel
+from skdp.algorithms.training import train
+from skdp.models.networks import cross_entropy
+
+N_STEPS = 30
+MOST = 20.0  # T stays between 1/20 and 20
+_LEAST_LOG = -30.0  # of a probability: one that is exactly 0 must not make T infinite
+_MOST_NOISE = 0.05  # of a step in u: where the noise is large, steps are short and T stays near 1
+
+
+class Temperature(nn.Module):
+    """Multiplies log-probabilities by e^u, and returns u as a last column."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.u = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+
+    def forward(self, log_p: Tensor) -> Tensor:
+        """Return logits and u, (n, n_classes + 1)."""
+        return torch.cat([log_p * self.u.exp(), self.u.expand(len(log_p), 1)], dim=1)
+
+
+def confidence_gap(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Loss of each record whose slope in u is its confidence minus 1 if it is right."""
+    confidence, predicted = outputs[:, :-1].softmax(dim=1).max(dim=1)
+    gap = confidence - (predicted == targets).to(confidence)
+    return gap.detach() * outputs[:, -1]
+
+
+def log_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Log-loss of each record."""
+    return cross_entropy(outputs[:, :-1], targets)
+
+
+class Target(NamedTuple):
+    """What the temperature is fitted to."""
+
+    loss: Callable[[Tensor, Tensor], Tensor]
+    clip_norm: float
+    longest_step: float
+
+
+TARGETS = {"accuracy": Target(confidence_gap, 1.0, 4.0), "log_loss": Target(log_loss, 3.0, 1.0)}
+
+
+def configure(
+    target: str,
+    *,
+    n_rows: int,
+    n_steps: int,
+    noise_multiplier: float,
+    neighboring_relation: str,
+) -> DPSGDConfig:
+    """Return the public facts of a run on all rows."""
+    _, clip_norm, rate = TARGETS[target]
+    if noise_multiplier > 0.0:
+        rate = min(rate, _MOST_NOISE * n_rows / (noise_multiplier * clip_norm))
+    return DPSGDConfig(
+        n_rows=n_rows,
+        n_steps=n_steps,
+        sampling_rate=1.0,
+        clip_norm=clip_norm if noise_multiplier > 0.0 else math.inf,
+        noise_multiplier=noise_multiplier,
+        learning_rate=rate,
+        optimizer=torch.optim.SGD,
+        averaging=0.5,
+        neighboring_relation=neighboring_relation,
+    )
+
+
+def fit_temperature(
+    config: DPSGDConfig, target: str, log_p: np.ndarray, codes: np.ndarray, streams: Streams
+) -> float:
+    """Return T, from the private rows.
+
+    Parameters
+    ----------
+    config : DPSGDConfig
+        Public facts, whose event has been charged.
+    target : {"accuracy", "log_loss"}
+        What T is fitted to.
+    log_p : ndarray of shape (n, n_classes)
+        Logarithms of predicted probabilities.
+    codes : ndarray of shape (n,)
+        Numbers of the true classes.
+    streams : Streams
+        Random streams of this fit.
+    """
+    n_classes = log_p.shape[1]
+    model = NetworkModel(
+        Temperature(),
+        TARGETS[target].loss,
+        n_features=n_classes,
+        n_outputs=n_classes + 1,
+        targets=np.arange(7) % n_classes,
+    )
+    trained = train(config, model, bounded(log_p), codes, streams)
+    if trained.interrupted:
+        raise KeyboardInterrupt
+    return float(np.clip(math.exp(-trained.posterior.point[0]), 1 / MOST, MOST))
+
+
+def scaled(log_p: np.ndarray, temperature: float) -> np.ndarray:
+    """Return log softmax(log p/T), (n, n_classes)."""
+    logits = bounded(log_p) / temperature
+    return logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+
+
+def bounded(log_p: np.ndarray) -> np.ndarray:
+    """Return finite logarithms; each row by itself."""
+    return np.clip(np.nan_to_num(log_p, nan=_LEAST_LOG), _LEAST_LOG, 0.0)

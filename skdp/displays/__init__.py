@@ -1,0 +1,18 @@
+"""Pictures, drawn the way scikit-learn's displays are: arrays, then ``plot``.
+
+``from_estimator`` and its siblings compute and draw; ``plot`` draws again, on other axes. Nothing
+here needs matplotlib until something is drawn.
+"""
+
+from skdp.displays.posterior import PosteriorDisplay
+from skdp.displays.privacy_utility import PrivacyUtilityDisplay, UtilityCurve
+from skdp.displays.reliability import ReliabilityDisplay
+from skdp.displays.trace import TraceDisplay
+
+__all__ = [
+    "PosteriorDisplay",
+    "PrivacyUtilityDisplay",
+    "ReliabilityDisplay",
+    "TraceDisplay",
+    "UtilityCurve",
+]

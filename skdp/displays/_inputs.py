@@ -1,0 +1,80 @@
+"""What displays are made from: columns of numbers with names, and fitted estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from skdp._validate import expected
+from skdp.metrics._predictions import numbers
+
+
+def columns(values: Any, name: str) -> np.ndarray:
+    """Check for (n,) or (n, n_columns) finite numbers; returns two dimensions."""
+    array = numbers(values, name)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.size == 0:
+        raise ValueError(
+            f"Expected {name} of shape (n,) or (n, n_columns) and not empty, got {array.shape}."
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(f"Expected {name} to be finite; drop what is missing.")
+    return array
+
+
+def check_names(names: Any, n_columns: int, prefix: str) -> list[str]:
+    """Check for one name a column, or number the columns."""
+    if names is None:
+        return [f"{prefix}{i}" for i in range(n_columns)]
+    if isinstance(names, str) or not hasattr(names, "__len__") or len(names) != n_columns:
+        raise expected(f"one name for each of the {n_columns} columns", names=names)
+    return [str(name) for name in names]
+
+
+def select(parameters: Any, names: Sequence[str], n_default: int) -> list[int]:
+    """Find the columns of parameters given by name or index; None takes the first few."""
+    if parameters is None:
+        return list(range(min(n_default, len(names))))
+    if isinstance(parameters, str | Integral) or not np.iterable(parameters):
+        parameters = [parameters]
+    selected = [_column(p, names) for p in parameters]
+    if not selected:
+        raise expected("a list of names or indices, not empty", parameters=parameters)
+    return selected
+
+
+def _column(parameter: Any, names: Sequence[str]) -> int:
+    if isinstance(parameter, str) and parameter in names:
+        return list(names).index(parameter)
+    if isinstance(parameter, Integral) and not isinstance(parameter, bool):
+        index = int(parameter)
+        if -len(names) <= index < len(names):
+            return index % len(names)
+    raise expected(
+        f"a name in parameter_names_ or an index below {len(names)}", parameters=parameter
+    )
+
+
+def last_step(estimator: Any, attribute: str) -> Any:
+    """Give the estimator, or the last step of a pipeline, that has what the display reads."""
+    last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    if not hasattr(last, attribute):
+        raise expected(f"fitted and to have {attribute}", estimator=last)
+    return last
+
+
+def transformed(estimator: Any, X: Any) -> Any:
+    """Take X through the steps before the last, where the estimator is a pipeline of several."""
+    if isinstance(estimator, Pipeline) and len(estimator) > 1:
+        return estimator[:-1].transform(X)
+    return X
+
+
+def level_between(level: float) -> tuple[float, float]:
+    """Give the two quantiles between which the central ``level`` of a law lies."""
+    return (1 - level) / 2, (1 + level) / 2

@@ -1,0 +1,346 @@
+"""`PrivacyUtilityDisplay`: what a stronger guarantee costs.
+
+>>> from skdp.displays import PrivacyUtilityDisplay
+>>> display = PrivacyUtilityDisplay.from_arrays(
+...     [0.1, 1.0, 10.0, float("inf")], [[0.6, 0.7], [0.8, 0.8], [0.9, 0.8], [0.9, 0.9]]
+... )
+>>> display.lines_[0].get_ydata()
+array([0.65, 0.8 , 0.85])
+>>> display.curves[0].scores_without_privacy
+array([0.9, 0.9])
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skdp._validate import expected, is_real, one_of
+from skdp.displays._axes import GREY, axes, legend, plain, shown
+from skdp.metrics._predictions import numbers
+
+_SPREADS = ("sd", "range", "none")
+
+
+class UtilityCurve(NamedTuple):
+    """Scores at several ε.
+
+    Parameters
+    ----------
+    epsilons : ndarray of shape (n_epsilons,)
+        ε > 0, increasing and finite.
+    scores : ndarray of shape (n_epsilons, n_repeats)
+        Scores over splits, seeds or other repeats; NaN where a fit failed.
+    name : str or None
+        Name in the legend.
+    scores_without_privacy : ndarray of shape (n_repeats,) or None
+        Scores at ε = ∞.
+    """
+
+    epsilons: np.ndarray
+    scores: np.ndarray
+    name: str | None = None
+    scores_without_privacy: np.ndarray | None = None
+
+
+class PrivacyUtilityDisplay:
+    """Scores against ε, with their spread over splits or repeats.
+
+    Choosing ε by such a picture of private rows is itself a release; draw it from public rows, or
+    account for every fit behind it.
+
+    Parameters
+    ----------
+    curves : sequence of UtilityCurve
+        What to draw; `from_arrays` and `from_cv_results` make them.
+    metric : str, default="Score"
+        What the vertical axis shows.
+    baseline : float, default=None
+        A reference score, drawn as a horizontal line.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the curves.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    lines_ : list of matplotlib Line2D
+        Means, one line a curve.
+    bands_ : list of matplotlib artists
+        Spreads, one a curve that has repeats.
+    baselines_ : list of matplotlib Line2D
+        The reference line, and those of ε = ∞.
+
+    Examples
+    --------
+    >>> from skdp.displays import PrivacyUtilityDisplay
+    >>> first = PrivacyUtilityDisplay.from_arrays(
+    ...     [0.5, 1, 2], [0.7, 0.8, 0.85], name="DP-VI", metric="Accuracy", baseline=0.9
+    ... )
+    >>> second = PrivacyUtilityDisplay.from_arrays(
+    ...     [0.5, 1, 2], [0.6, 0.75, 0.8], name="DP-SGD", metric="Accuracy", ax=first.ax_
+    ... )
+    >>> second.ax_.get_ylabel()
+    'Accuracy'
+    """
+
+    def __init__(
+        self,
+        curves: Sequence[UtilityCurve],
+        *,
+        metric: str = "Score",
+        baseline: float | None = None,
+    ) -> None:
+        if baseline is not None and not (is_real(baseline) and np.isfinite(baseline)):
+            raise expected("a finite number or None", baseline=baseline)
+        self.curves = list(curves)
+        if not all(isinstance(curve, UtilityCurve) for curve in self.curves):
+            raise expected("UtilityCurves", "from_arrays makes them", curves=self.curves)
+        self.metric = metric
+        self.baseline = baseline
+
+    @classmethod
+    def from_arrays(
+        cls,
+        epsilons: Any,
+        scores: Any,
+        *,
+        name: str | None = None,
+        metric: str = "Score",
+        baseline: float | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> PrivacyUtilityDisplay:
+        """Draw scores at several ε.
+
+        Parameters
+        ----------
+        epsilons : array-like of shape (n_epsilons,)
+            Distinct ε > 0, in any order; those at infinity are drawn as a horizontal line.
+        scores : array-like of shape (n_epsilons,) or (n_epsilons, n_repeats)
+            Scores; NaN leaves a gap.
+        name : str, default=None
+            Name in the legend.
+        metric, baseline
+            As in `PrivacyUtilityDisplay`.
+        ax : matplotlib Axes, default=None
+            As in `plot`.
+        **kwargs
+            Further arguments of `plot`.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If an ε is not > 0 or occurs twice, or shapes differ.
+        """
+        display = cls([_curve(epsilons, scores, name)], metric=metric, baseline=baseline)
+        return display.plot(ax, **kwargs)
+
+    @classmethod
+    def from_cv_results(
+        cls,
+        cv_results: Any,
+        *,
+        param: str = "epsilon",
+        metric: str = "test_score",
+        group_by: str | None = None,
+        name: str | None = None,
+        baseline: float | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> PrivacyUtilityDisplay:
+        """Draw the results of a grid search over ε.
+
+        Parameters
+        ----------
+        cv_results : dict of arrays, or DataFrame
+            ``cv_results_`` of `GridSearchCV` and its kin.
+        param : str, default="epsilon"
+            The parameter ε, with or without the names of pipeline steps before it: ``"epsilon"``
+            finds ``"dpvi__epsilon"``.
+        metric : str, default="test_score"
+            The score, as in the columns ``split0_test_score``, ….
+        group_by : str, default=None
+            Another parameter of the search, one curve for each of its values.
+        name : str, default=None
+            Name in the legend, before that of the group.
+        baseline : float, default=None
+            A reference score, drawn as a horizontal line.
+        ax : matplotlib Axes, default=None
+            As in `plot`.
+        **kwargs
+            Further arguments of `plot`.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If the results lack the parameter or the score, or several settings share an ε.
+        """
+        epsilons = _parameter(cv_results, "param", param)
+        scores = _split_scores(cv_results, metric)
+        groups = {name: np.arange(len(epsilons))}
+        if group_by is not None:
+            groups = _groups(_parameter(cv_results, "group_by", group_by), group_by, name)
+        curves = []
+        for group, rows in groups.items():
+            chosen = [epsilons[i] for i in rows]
+            _check_one_setting_each(chosen, group_by)
+            curves.append(_curve(chosen, scores[rows], group))
+        title = metric.replace("_", " ").capitalize()
+        return cls(curves, metric=title, baseline=baseline).plot(ax, **kwargs)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        spread: str = "sd",
+        log_x: bool = True,
+        **kwargs: Any,
+    ) -> PrivacyUtilityDisplay:
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on, those of another display for instance; None makes a figure.
+        spread : {"sd", "range", "none"}, default="sd"
+            Band around the mean: ±1 standard deviation of the repeats, or least to greatest.
+        log_x : bool, default=True
+            Whether ε has a logarithmic axis.
+        **kwargs
+            Arguments of ``Axes.plot`` for every curve.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            The display itself.
+
+        Raises
+        ------
+        ValueError
+            If ``ax`` or ``spread`` is invalid.
+        """
+        one_of(_SPREADS, spread=spread)
+        self.ax_ = axes(ax, (6.0, 4.2))
+        self.figure_ = self.ax_.figure
+        plain(self.ax_)
+        if log_x:
+            self._use_log_axis()
+        self.lines_, self.bands_, self.baselines_ = [], [], []
+        for curve in self.curves:
+            self._draw(curve, spread, kwargs)
+        if self.baseline is not None:
+            self._draw_level(self.baseline, GREY, "baseline")
+        self.ax_.set(xlabel="Privacy loss ε", ylabel=self.metric)
+        legend(self.ax_, loc="best")
+        return self
+
+    def _draw(self, curve: UtilityCurve, spread: str, kwargs: dict[str, Any]) -> None:
+        style = {"marker": "o", "markersize": 4.5, "linewidth": 1.5, "label": curve.name}
+        mean = curve.scores.mean(axis=1)
+        (line,) = self.ax_.plot(curve.epsilons, mean, **(style | kwargs))
+        self.lines_.append(line)
+        if spread != "none" and curve.scores.shape[1] > 1:
+            low, high = _spread(curve.scores, spread)
+            band = {"color": line.get_color(), "alpha": 0.2, "linewidth": 0}
+            self.bands_.append(self.ax_.fill_between(curve.epsilons, low, high, **band))
+        if curve.scores_without_privacy is not None:
+            label = "ε = ∞" if curve.name is None else f"{curve.name}, ε = ∞"
+            self._draw_level(curve.scores_without_privacy.mean(), line.get_color(), label)
+
+    def _draw_level(self, score: float, color: Any, label: str) -> None:
+        label = "_" + label if shown(self.ax_, label) else label
+        style = {"color": color, "linestyle": "--", "linewidth": 1.2, "label": label}
+        self.baselines_.append(self.ax_.axhline(score, **style))
+
+    def _use_log_axis(self) -> None:
+        from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+        self.ax_.set_xscale("log")
+        # ε spans a decade or two: 0.5 is easier to read than 5 · 10⁻¹, and powers alone too few.
+        self.ax_.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        self.ax_.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        self.ax_.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _spread(scores: np.ndarray, spread: str) -> tuple[np.ndarray, np.ndarray]:
+    if spread == "range":
+        return scores.min(axis=1), scores.max(axis=1)
+    mean, deviation = scores.mean(axis=1), scores.std(axis=1, ddof=1)
+    return mean - deviation, mean + deviation
+
+
+def _curve(epsilons: Any, scores: Any, name: str | None) -> UtilityCurve:
+    """Check and sort one curve, with ε = ∞ apart."""
+    epsilons = numbers(epsilons, "epsilons")
+    scores = numbers(scores, "scores")
+    if scores.ndim == 1:
+        scores = scores[:, None]
+    if epsilons.ndim != 1 or epsilons.size == 0 or not (epsilons > 0).all():
+        raise ValueError("Expected epsilons to be a list of numbers > 0, infinity among them.")
+    if scores.ndim != 2 or len(scores) != len(epsilons) or scores.shape[1] == 0:
+        raise ValueError(
+            f"Expected scores of shape ({len(epsilons)},) or ({len(epsilons)}, n_repeats), one row "
+            f"an epsilon, got {scores.shape}."
+        )
+    if np.isinf(scores).any():
+        raise ValueError("Expected scores to be finite, or NaN where a fit failed.")
+    if len(np.unique(epsilons)) < len(epsilons):
+        raise ValueError("Expected epsilons to be distinct; put repeats into columns of scores.")
+    order = np.argsort(epsilons)
+    epsilons, scores = epsilons[order], scores[order]
+    finite = np.isfinite(epsilons)
+    without = None if finite.all() else scores[-1]
+    return UtilityCurve(epsilons[finite], scores[finite], name, without)
+
+
+def _parameter(cv_results: Any, argument: str, name: str) -> list:
+    """Find a parameter's column by the end of its name."""
+    keys = [str(key) for key in cv_results if str(key).startswith("param_")]
+    exact = [key for key in keys if key == f"param_{name}"]
+    found = exact or [key for key in keys if key.endswith(f"__{name}")]
+    if len(found) != 1:
+        there = ", ".join(key.removeprefix("param_") for key in found or keys)
+        raise expected(
+            "the name of one parameter of the search", f"it has {there}", **{argument: name}
+        )
+    return list(cv_results[found[0]])
+
+
+def _split_scores(cv_results: Any, metric: str) -> np.ndarray:
+    keys = [str(key) for key in cv_results]
+    splits = [key for key in keys if re.fullmatch(rf"split\d+_{re.escape(metric)}", key)]
+    if not splits:
+        there = sorted({m[1] for key in keys if (m := re.fullmatch(r"split\d+_(.+)", key))})
+        raise expected("a score of every split", f"there are {', '.join(there)}", metric=metric)
+    return np.column_stack([numbers(cv_results[key], "cv_results") for key in splits])
+
+
+def _groups(values: list, parameter: str, name: str | None) -> dict[str | None, np.ndarray]:
+    """Give the rows of each value of a parameter, by the curve's name in the legend."""
+    prefix = "" if name is None else f"{name}, "
+    short = parameter.rsplit("__", 1)[-1]
+    labels = np.array([f"{prefix}{short}={value}" for value in values])
+    return {str(label): np.flatnonzero(labels == label) for label in dict.fromkeys(labels)}
+
+
+def _check_one_setting_each(epsilons: list, group_by: str | None) -> None:
+    if len({str(epsilon) for epsilon in epsilons}) < len(epsilons):
+        raise expected(
+            "a parameter that tells apart the settings which share an epsilon",
+            "name the other parameter of the search, or search over epsilon alone",
+            group_by=group_by,
+        )

@@ -1,0 +1,421 @@
+"""`ReliabilityDisplay`: whether a classifier is right as often as it says.
+
+Above, accuracy against confidence, bin by bin: on the diagonal a classifier is calibrated, below it
+overconfident. Underneath, how many rows each bin holds: a wild curve over empty bins is noise.
+
+>>> from skdp.displays import ReliabilityDisplay
+>>> display = ReliabilityDisplay.from_predictions([0, 1, 1, 0], [0.1, 0.9, 0.7, 0.6], n_bins=5)
+>>> display.ax_.get_xlabel(), display.axes_[1].get_xlabel()
+('', 'Confidence')
+>>> print(f"{display.table.calibration_error:.3f}")
+0.275
+
+References
+----------
+M. Knolle et al., *Differentially Private Training of Neural Networks with Langevin Dynamics for
+Calibrated Predictive Uncertainty*, 2021, figure 1. C. Guo, G. Pleiss, Y. Sun, K. Weinberger, *On
+Calibration of Modern Neural Networks*, ICML 2017.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skdp._validate import expected, in_range, integer
+from skdp.displays._axes import GREY, axes, legend, plain, shown
+from skdp.displays._inputs import last_step, level_between, transformed
+from skdp.metrics import ReliabilityTable
+from skdp.metrics._predictions import (
+    Predictions,
+    both_columns,
+    check_predictions,
+    check_probabilities,
+    numbers,
+)
+from skdp.metrics.reliability import fill, outcomes, tabulate
+
+_HISTOGRAM = "skdp.ReliabilityDisplay.histogram"
+_CALIBRATED = "perfectly calibrated"
+
+
+class ReliabilityDisplay:
+    """Reliability curve over a histogram of confidence.
+
+    Parameters
+    ----------
+    table : ReliabilityTable
+        Confidence and accuracy, bin by bin; see `skdp.metrics.reliability_table`.
+    accuracy_samples : array-like of shape (n_posterior_samples, n_bins), default=None
+        Accuracy in the same bins under each of several posterior samples; NaN in an empty bin.
+    histogram_table : ReliabilityTable, default=None
+        Table whose counts the histogram shows; None takes ``table``. Bins of equal mass make a flat
+        histogram, so that `from_predictions` passes bins of equal width with them.
+    name : str, default=None
+        Name in the legend.
+    class_label : int, float, bool or str, default=None
+        The class that the table is about. None where it is about the top label.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the curve.
+    axes_ : tuple of matplotlib Axes
+        Those of the curve, and those of the histogram where there is one.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    line_ : matplotlib Line2D
+        The curve.
+    band_ : matplotlib artist or None
+        The band over posterior samples.
+    histogram_ : matplotlib StepPatch or None
+        The histogram.
+
+    See Also
+    --------
+    skdp.metrics.reliability_table : The numbers.
+    skdp.metrics.expected_calibration_error : The number in the legend.
+
+    Examples
+    --------
+    Two classifiers in one picture:
+
+    >>> from skdp.displays import ReliabilityDisplay
+    >>> y = [0, 1, 1, 0]
+    >>> first = ReliabilityDisplay.from_predictions(y, [0.1, 0.9, 0.7, 0.6], name="first")
+    >>> second = ReliabilityDisplay.from_predictions(
+    ...     y, [0.3, 0.6, 0.6, 0.4], name="second", ax=first.ax_
+    ... )
+    >>> second.figure_ is first.figure_
+    True
+    """
+
+    def __init__(
+        self,
+        table: ReliabilityTable,
+        *,
+        accuracy_samples: Any = None,
+        histogram_table: ReliabilityTable | None = None,
+        name: str | None = None,
+        class_label: Any = None,
+    ) -> None:
+        self.table = _check_table(table=table)
+        self.histogram_table = table
+        if histogram_table is not None:
+            self.histogram_table = _check_table(histogram_table=histogram_table)
+        self.accuracy_samples = _check_accuracies(accuracy_samples, len(table.counts))
+        self.name = name
+        self.class_label = class_label
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        n_posterior_samples: int = 0,
+        random_state: Any = None,
+        n_bins: int = 15,
+        strategy: str = "uniform",
+        class_label: Any = None,
+        sample_weight: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> ReliabilityDisplay:
+        """Draw the reliability of a fitted classifier.
+
+        Parameters
+        ----------
+        estimator : fitted classifier or Pipeline
+            Has `predict_proba`, and `sample_predictive` where a band is asked for.
+        X : array-like of shape (n_samples, n_features)
+            Rows that the classifier was not fitted on.
+        y : array-like of shape (n_samples,)
+            Their true labels.
+        n_posterior_samples : int, default=0
+            Number of posterior samples for the band; 0 draws none.
+        random_state : int, RandomState instance or None, default=None
+            Seed of those samples.
+        n_bins, strategy, class_label, sample_weight
+            As in `skdp.metrics.reliability_table`.
+        name : str, default=None
+            Name in the legend. None takes that of the estimator's class.
+        ax : matplotlib Axes, pair of them, or None, default=None
+            As in `plot`.
+        **kwargs
+            Further arguments of `plot`.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If the estimator lacks a method, or an input or parameter is invalid.
+        """
+        n_posterior_samples = integer(0, n_posterior_samples=n_posterior_samples)
+        last = last_step(estimator, "predict_proba")
+        samples = None
+        if n_posterior_samples:
+            last = last_step(estimator, "sample_predictive")
+            seed = {} if random_state is None else {"random_state": random_state}
+            samples = last.sample_predictive(transformed(estimator, X), n_posterior_samples, **seed)
+        return cls.from_predictions(
+            y,
+            estimator.predict_proba(X),
+            y_prob_samples=samples,
+            n_bins=n_bins,
+            strategy=strategy,
+            class_label=class_label,
+            sample_weight=sample_weight,
+            labels=last.classes_,
+            name=type(last).__name__ if name is None else name,
+            ax=ax,
+            **kwargs,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_prob: Any,
+        *,
+        y_prob_samples: Any = None,
+        n_bins: int = 15,
+        strategy: str = "uniform",
+        class_label: Any = None,
+        sample_weight: Any = None,
+        labels: Any = None,
+        pos_label: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> ReliabilityDisplay:
+        """Draw the reliability of predicted probabilities.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,)
+            True class labels.
+        y_prob : array-like of shape (n_samples,) or (n_samples, n_classes)
+            Predicted probabilities.
+        y_prob_samples : array-like of shape (n_posterior_samples,) + shape of y_prob, default=None
+            Probabilities under each of several posterior samples, for the band.
+        n_bins, strategy, class_label, sample_weight, labels, pos_label
+            As in `skdp.metrics.reliability_table`.
+        name : str, default=None
+            Name in the legend.
+        ax : matplotlib Axes, pair of them, or None, default=None
+            As in `plot`.
+        **kwargs
+            Further arguments of `plot`.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If an input or parameter is invalid; see `skdp.metrics.reliability_table`.
+        """
+        predictions = check_predictions(
+            y_true, y_prob, sample_weight=sample_weight, labels=labels, pos_label=pos_label
+        )
+        rows = outcomes(predictions, class_label)
+        table = tabulate(rows, n_bins, strategy)
+        accuracies = None
+        if y_prob_samples is not None:
+            accuracies = [
+                fill(outcomes(sample, class_label), table.bin_edges).accuracy
+                for sample in _samples(predictions, y_prob_samples)
+            ]
+        display = cls(
+            table,
+            accuracy_samples=accuracies,
+            histogram_table=tabulate(rows, n_bins, "uniform"),
+            name=name,
+            class_label=class_label,
+        )
+        return display.plot(ax, **kwargs)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        name: str | None = None,
+        level: float = 0.9,
+        histogram: bool = True,
+        **kwargs: Any,
+    ) -> ReliabilityDisplay:
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, pair of them, or None, default=None
+            Axes of the curve, from which a strip is taken for the histogram; or the ``ax_`` of
+            another display, whose histogram is shared; or axes of the curve and of the histogram.
+            None makes a figure.
+        name : str, default=None
+            Name in the legend. None takes that of the display.
+        level : float, default=0.9
+            Share in (0, 1) of the posterior samples that the band holds, in each bin.
+        histogram : bool, default=True
+            Whether to draw the histogram, and in it the means of accuracy and confidence.
+        **kwargs
+            Arguments of the curve's ``Axes.plot``, ``color`` for instance.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            The display itself.
+
+        Raises
+        ------
+        ValueError
+            If ``ax`` or ``level`` is invalid.
+        """
+        in_range(0, 1, level=level)
+        self.ax_, below = _curve_and_histogram_axes(ax, histogram)
+        self.axes_ = (self.ax_,) if below is None else (self.ax_, below)
+        self.figure_ = self.ax_.figure
+        self._draw_curve(self.ax_, self.name if name is None else name, kwargs)
+        self._draw_band(self.ax_, level)
+        self.histogram_ = None if below is None else self._draw_histogram(below)
+        y_label = "Accuracy" if self.class_label is None else f"Share of class {self.class_label}"
+        self.ax_.set(xlim=(0, 1), ylim=(0, 1), ylabel=y_label)
+        self.axes_[-1].set_xlabel(self._x_label())
+        legend(self.ax_, loc="best")
+        return self
+
+    def _x_label(self) -> str:
+        if self.class_label is None:
+            return "Confidence"
+        return f"Predicted probability of class {self.class_label}"
+
+    def _draw_curve(self, ax: Any, name: str | None, kwargs: dict[str, Any]) -> None:
+        plain(ax)
+        if not shown(ax, _CALIBRATED):
+            ax.plot([0, 1], [0, 1], color=GREY, linestyle=":", label=_CALIBRATED)
+        filled = self.table.counts > 0
+        kind = "ECE" if self.class_label is None else "calibration error"
+        error = f"{kind} {self.table.calibration_error:.3f}"
+        style = {"marker": "o", "markersize": 4.5, "linewidth": 1.5, "clip_on": False}
+        style["label"] = error if name is None else _named(name, error)
+        (self.line_,) = ax.plot(
+            self.table.confidence[filled], self.table.accuracy[filled], **(style | kwargs)
+        )
+
+    def _draw_band(self, ax: Any, level: float) -> None:
+        self.band_ = None
+        if self.accuracy_samples is None:
+            return
+        # A bin without rows in every sample has no interval, and needs no warning either.
+        drawn = (self.table.counts > 0) & ~np.isnan(self.accuracy_samples).all(axis=0)
+        low, high = np.nanquantile(self.accuracy_samples[:, drawn], level_between(level), axis=0)
+        label = f"{level:.0%} of posterior samples"
+        self.band_ = ax.fill_between(
+            self.table.confidence[drawn],
+            low,
+            high,
+            color=self.line_.get_color(),
+            alpha=0.2,
+            linewidth=0,
+            label=None if shown(ax, label) else label,
+        )
+
+    def _draw_histogram(self, ax: Any) -> Any:
+        plain(ax)
+        color = self.line_.get_color()
+        if not shown(ax, "mean accuracy"):  # one entry for all displays on these axes
+            ax.plot([], [], color=GREY, label="mean accuracy")
+            ax.plot([], [], color=GREY, linestyle="--", label="mean confidence")
+        counts, edges = self.histogram_table.counts, self.histogram_table.bin_edges
+        patch = ax.stairs(counts, edges, fill=True, color=color, alpha=0.25)
+        ax.stairs(counts, edges, color=color, linewidth=0.8)
+        ax.axvline(self.table.mean_accuracy, color=color)
+        ax.axvline(self.table.mean_confidence, color=color, linestyle="--")
+        whole = np.array_equal(counts, np.round(counts))
+        ax.set_ylabel("Rows" if whole else "Weight of rows")
+        legend(ax, loc="best")
+        return patch
+
+
+def _named(name: str, error: str) -> str:
+    """Join name and error, on two lines where one would cover the curve."""
+    return f"{name}{' ' if len(name) + len(error) <= 30 else chr(10)}({error})"
+
+
+def _check_table(**kw: Any) -> ReliabilityTable:
+    ((_, table),) = kw.items()
+    if not isinstance(table, ReliabilityTable):
+        raise expected("a ReliabilityTable", "reliability_table makes one", **kw)
+    return table
+
+
+def _samples(predictions: Predictions, y_prob_samples: Any) -> list[Predictions]:
+    """Give the predictions with the probabilities of each posterior sample in their place."""
+    n_rows, n_classes = predictions.probabilities.shape
+    samples = numbers(y_prob_samples, "y_prob_samples")
+    if samples.ndim == 2 and n_classes == 2:
+        samples = samples[:, :, None]
+    shapes = [(n_rows, n_classes), (n_rows, 1 if n_classes == 2 else n_classes)]
+    if samples.ndim != 3 or len(samples) == 0 or samples.shape[1:] not in shapes:
+        raise ValueError(
+            f"Expected y_prob_samples of shape (n_posterior_samples, {n_rows}, {n_classes}), as "
+            f"sample_predictive returns, got {np.shape(y_prob_samples)}."
+        )
+    checked = (check_probabilities(sample, "y_prob_samples") for sample in samples)
+    return [
+        predictions._replace(probabilities=both_columns(p) if p.shape[1] == 1 else p)
+        for p in checked
+    ]
+
+
+def _check_accuracies(accuracy_samples: Any, n_bins: int) -> np.ndarray | None:
+    if accuracy_samples is None:
+        return None
+    array = numbers(accuracy_samples, "accuracy_samples")
+    if array.ndim != 2 or len(array) == 0 or array.shape[1] != n_bins:
+        raise ValueError(
+            f"Expected accuracy_samples of shape (n_posterior_samples, {n_bins}), one column a bin "
+            f"of table, got {array.shape}."
+        )
+    return array
+
+
+def _curve_and_histogram_axes(ax: Any, histogram: bool) -> tuple[Any, Any]:
+    if isinstance(ax, tuple | list | np.ndarray):
+        pair = list(np.ravel(np.array(ax, dtype=object)))
+        if len(pair) != 2:
+            raise expected("Axes, or a pair of them: curve and histogram", ax=ax)
+        above, below = (axes(part, (5.0, 6.0)) for part in pair)
+        return above, below if histogram else None
+    above = axes(ax, (5.0, 6.0 if histogram else 4.6))
+    return above, _histogram_axes(above) if histogram else None
+
+
+def _histogram_axes(ax: Any) -> Any:
+    """Find the axes of the histogram below these, or take a strip of these for it."""
+    for other in ax.get_shared_x_axes().get_siblings(ax):
+        if other.get_gid() == _HISTOGRAM:
+            return other
+    place = ax.get_subplotspec()
+    if place is not None:
+        upper, lower = place.subgridspec(2, 1, height_ratios=(3, 1), hspace=0)
+        ax.set_subplotspec(upper)
+        below = ax.figure.add_subplot(lower, sharex=ax)
+    else:  # axes placed by hand
+        box = ax.get_position()
+        ax.set_position([box.x0, box.y0 + 0.3 * box.height, box.width, 0.7 * box.height])
+        below = ax.figure.add_axes((box.x0, box.y0, box.width, 0.25 * box.height), sharex=ax)
+    below.set_gid(_HISTOGRAM)
+    ax.tick_params(labelbottom=False)
+    ax.set_xlabel("")
+    return below

@@ -1,0 +1,234 @@
+"""`TraceDisplay`: a chain, step by step, with its burn-in shaded.
+
+>>> import numpy as np
+>>> from skdp.displays import TraceDisplay
+>>> chain = np.cumsum(np.random.default_rng(0).standard_normal((200, 2)), axis=0)
+>>> display = TraceDisplay.from_samples(chain, burn_in=50, names=["age", "dose"])
+>>> display.ax_.get_xlabel(), len(display.lines_)
+('Step', 2)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skdp._validate import expected, in_range
+from skdp.displays._axes import GREY, axes, legend, plain
+from skdp.displays._inputs import check_names, columns, last_step, select, transformed
+from skdp.metrics._predictions import index_of
+
+_N_DEFAULT = 4
+_MOST_NAMED = 10
+
+
+class TraceDisplay:
+    """Parameters, or predictions, along a chain.
+
+    Parameters
+    ----------
+    trace : array-like of shape (n_kept,) or (n_kept, n_series)
+        Values at the kept steps; finite.
+    steps : array-like of shape (n_kept,), default=None
+        Their numbers, increasing; None counts from 0.
+    burn_in : int, default=0
+        Steps before this one are shaded.
+    names : list of str of length n_series, default=None
+        Names of the series; None numbers them.
+    quantity : str, default="Parameter value"
+        What the vertical axis shows.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the traces.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    lines_ : list of matplotlib Line2D
+        One line a series.
+    burn_in_ : matplotlib artist or None
+        The shade.
+
+    Examples
+    --------
+    >>> from skdp.displays import TraceDisplay
+    >>> display = TraceDisplay([0.1, 0.4, 0.3], steps=[10, 20, 30], burn_in=10).plot()
+    >>> display.lines_[0].get_xdata()
+    array([10., 20., 30.])
+    """
+
+    def __init__(
+        self,
+        trace: Any,
+        *,
+        steps: Any = None,
+        burn_in: float = 0,
+        names: Any = None,
+        quantity: str = "Parameter value",
+    ) -> None:
+        self.trace = columns(trace, "trace")
+        self.steps = _check_steps(steps, len(self.trace))
+        self.burn_in = in_range(0, float("inf"), closed="left", burn_in=burn_in)
+        self.names = check_names(names, self.trace.shape[1], "θ")
+        self.quantity = quantity
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        parameters: Any = None,
+        X: Any = None,
+        class_label: Any = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> TraceDisplay:
+        """Draw the chain that a fitted estimator kept.
+
+        Parameters
+        ----------
+        estimator : fitted estimator or Pipeline
+            Has ``posterior_samples_`` of shape (n_kept, n_parameters), ``posterior_steps_`` of
+            shape (n_kept,) and ``burn_in_``; and `path_predictive` where X is given.
+        parameters : str, int, or list of them, default=None
+            Names or indices of the parameters. None takes the first four.
+        X : array-like of shape (n, n_features), default=None
+            A few rows: the trace is then that of their predicted probability. Parameters of a
+            network have no meaning of their own; predictions do.
+        class_label : int, float, bool or str, default=None
+            The class whose probability is drawn. None takes the last of ``classes_``.
+        ax : matplotlib Axes, default=None
+            As in `plot`.
+        **kwargs
+            Further arguments of `plot`.
+
+        Returns
+        -------
+        TraceDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If the estimator keeps no chain, a parameter or class is none of its, or both
+            ``parameters`` and X are given.
+        """
+        if X is not None and parameters is not None:
+            raise expected("None where X is given", "draw them apart", parameters=parameters)
+        last = last_step(estimator, "posterior_steps_")
+        options: dict[str, Any] = {"steps": last.posterior_steps_, "burn_in": last.burn_in_}
+        if X is not None:
+            return cls._of_predictions(estimator, X, class_label, options).plot(ax, **kwargs)
+        names = _parameter_names(last)
+        chosen = select(parameters, names, _N_DEFAULT)
+        trace = np.asarray(last.posterior_samples_)[:, chosen]
+        return cls(trace, names=[names[i] for i in chosen], **options).plot(ax, **kwargs)
+
+    @classmethod
+    def from_samples(
+        cls,
+        trace: Any,
+        *,
+        steps: Any = None,
+        burn_in: float = 0,
+        names: Any = None,
+        quantity: str = "Parameter value",
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> TraceDisplay:
+        """Draw a chain.
+
+        Parameters
+        ----------
+        trace : array-like of shape (n_kept,) or (n_kept, n_series)
+            Values at the kept steps; finite.
+        steps, burn_in, names, quantity
+            As in `TraceDisplay`.
+        ax : matplotlib Axes, default=None
+            As in `plot`.
+        **kwargs
+            Further arguments of `plot`.
+
+        Returns
+        -------
+        TraceDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite, steps do not increase, or numbers of names, steps and values
+            differ.
+        """
+        display = cls(trace, steps=steps, burn_in=burn_in, names=names, quantity=quantity)
+        return display.plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> TraceDisplay:
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on; None makes a figure.
+        **kwargs
+            Arguments of ``Axes.plot`` for every line.
+
+        Returns
+        -------
+        TraceDisplay
+            The display itself.
+
+        Raises
+        ------
+        ValueError
+            If ``ax`` is no Axes.
+        """
+        self.ax_ = axes(ax, (7.5, 3.6))
+        self.figure_ = self.ax_.figure
+        plain(self.ax_)
+        n_series = self.trace.shape[1]
+        few = n_series <= _MOST_NAMED
+        style: dict[str, Any] = {"linewidth": 1.2 if few else 0.7, "alpha": 0.9 if few else 0.5}
+        if len(self.steps) <= 50:
+            style |= {"marker": ".", "markersize": 5}
+        self.lines_ = [
+            *self.ax_.plot(
+                self.steps, self.trace, label=self.names if few else None, **style | kwargs
+            )
+        ]
+        self.burn_in_ = self._shade() if self.burn_in > 0 else None
+        self.ax_.set(xlabel="Step", ylabel=self.quantity)
+        legend(self.ax_, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return self
+
+    def _shade(self) -> Any:
+        self.ax_.margins(x=0.01)
+        style = {"color": GREY, "alpha": 0.15, "linewidth": 0, "label": "burn-in"}
+        return self.ax_.axvspan(min(0.0, self.steps[0]), self.burn_in, **style)
+
+    @classmethod
+    def _of_predictions(
+        cls, estimator: Any, X: Any, class_label: Any, options: dict[str, Any]
+    ) -> TraceDisplay:
+        last = last_step(estimator, "path_predictive")
+        classes = np.asarray(last.classes_).tolist()
+        label = classes[-1] if class_label is None else class_label
+        column = index_of(classes, class_label=label)
+        trace = np.asarray(last.path_predictive(transformed(estimator, X)))[:, :, column]
+        names = [f"row {i}" for i in range(trace.shape[1])]
+        return cls(trace, names=names, quantity=f"Probability of class {label}", **options)
+
+
+def _parameter_names(last: Any) -> list[str]:
+    names = getattr(last, "parameter_names_", None)
+    return check_names(names, np.asarray(last.posterior_samples_).shape[1], "θ")
+
+
+def _check_steps(steps: Any, n_kept: int) -> np.ndarray:
+    if steps is None:
+        return np.arange(n_kept, dtype=np.float64)
+    array = columns(steps, "steps")
+    if array.shape != (n_kept, 1) or not (np.diff(array[:, 0]) > 0).all():
+        raise ValueError(f"Expected steps to be {n_kept} increasing numbers, one a row of trace.")
+    return array[:, 0]

@@ -1,0 +1,202 @@
+"""`DPTemperatureScaler`: the temperature it finds, what it costs, and that predictions stay."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
+
+from skdp import (
+    BoundedScaler,
+    BudgetExceededError,
+    DPSGDClassifier,
+    DPVariationalLogisticRegression,
+    PrivacyLedger,
+    PrivacyWarning,
+    _trace,
+)
+from skdp.calibration import DPTemperatureScaler
+from skdp.metrics import expected_calibration_error
+from skdp.privacy import epsilon_of_event
+from skdp.privacy.events import dp_sgd_event
+from skdp.privacy.report import PrivacyReport
+
+INF = float("inf")
+
+
+class Overconfident(ClassifierMixin, BaseEstimator):
+    """Reads logits from its rows and multiplies them by a number; costs what it says."""
+
+    def __init__(self, by=2.0):
+        self.by = by
+
+    def fit(self, X, y):
+        self.classes_ = np.arange(4)
+        self.privacy_ = PrivacyReport.of(
+            dp_sgd_event(10.0, 1.0, 10), delta=1e-5, sampling="full batch"
+        )
+        return self
+
+    def predict_proba(self, X):
+        return softmax(self.by * np.asarray(X), axis=1)
+
+    def predict(self, X):
+        return np.asarray(X).argmax(axis=1)
+
+
+@pytest.fixture(scope="module")
+def logits():
+    """Rows that are the logits from which their labels were drawn."""
+    rng = np.random.default_rng(0)
+    X = 1.5 * rng.standard_normal((20_000, 4))
+    return X, (softmax(X, axis=1).cumsum(axis=1) < rng.random((20_000, 1))).sum(axis=1)
+
+
+def seeing(**parameters):
+    return DPTemperatureScaler(Overconfident(), n_samples=20_000, **parameters)
+
+
+class TestTemperature:
+    @pytest.mark.parametrize("target", ["accuracy", "log_loss"])
+    @pytest.mark.parametrize("by", [0.5, 2.0, 4.0])
+    def test_without_privacy_it_is_found(self, logits, target, by):
+        # Standard errors of T by the delta method are below .02·by here.
+        scaler = DPTemperatureScaler(Overconfident(by), epsilon=INF, target=target).fit(*logits)
+        assert scaler.temperature_ == pytest.approx(by, rel=0.06)
+
+    def test_with_privacy_it_is_found(self, logits):
+        # Noise on mean confidence, all steps together, has standard deviation 1/(nμ) = .0015.
+        for _ in range(5):
+            assert seeing(epsilon=0.15).fit(*logits).temperature_ == pytest.approx(2.0, rel=0.15)
+
+    @pytest.mark.parametrize("target", ["accuracy", "log_loss"])
+    def test_calibration_error_and_log_loss_fall(self, logits, target):
+        X, y = logits
+        scaler = seeing(epsilon=0.5, target=target).fit(X, y)
+        raw, scaled = scaler.estimator_.predict_proba(X), scaler.predict_proba(X)
+        assert log_loss(y, scaled) < log_loss(y, raw) - 0.05
+        assert expected_calibration_error(y, scaled) < 0.5 * expected_calibration_error(y, raw)
+
+    def test_where_noise_is_all_there_is_it_stays_near_one(self, two_blobs):
+        plan = {"epsilon": 1e-3, "n_samples": 120}
+        classifier = DPVariationalLogisticRegression(INF).fit(*two_blobs)
+        for _ in range(20):
+            scaler = DPTemperatureScaler(FrozenEstimator(classifier), **plan).fit(*two_blobs)
+            # Ten standard deviations of the mean of the last half of a walk of 30 steps of .05.
+            assert abs(np.log(scaler.temperature_)) < 10 * 0.05 * np.sqrt(20)
+
+    def test_predicted_classes_stay(self, logits):
+        X, y = logits
+        scaler = seeing(epsilon=0.5).fit(X, y)
+        np.testing.assert_array_equal(scaler.predict(X), scaler.estimator_.predict(X))
+        np.testing.assert_array_equal(scaler.predict_proba(X).argmax(axis=1), scaler.predict(X))
+
+    def test_probabilities_in_closed_form(self, logits):
+        X, y = logits
+        scaler = seeing(epsilon=0.5).fit(X, y)
+        expected = log_softmax(log_softmax(2 * X, axis=1) / scaler.temperature_, axis=1)
+        np.testing.assert_allclose(scaler.predict_log_proba(X), expected, atol=1e-9)
+        np.testing.assert_allclose(scaler.predict_proba(X), np.exp(expected), atol=1e-12)
+
+    def test_probabilities_of_zero_and_one(self):
+        X = np.repeat([[800.0, 0, 0, 0], [0, 800, 0, 0]], 50, axis=0)
+        y = np.tile([0, 1], 50)  # half of them wrong, and sure
+        scaler = DPTemperatureScaler(Overconfident(), epsilon=INF).fit(X, y)
+        assert scaler.temperature_ > 5
+        assert np.isfinite(scaler.predict_log_proba(X)).all()
+
+
+class TestStatement:
+    def test_privacy_is_that_of_both(self, logits):
+        scaler = seeing(epsilon=0.3).fit(*logits)
+        first, second = scaler.estimator_.privacy_, scaler.temperature_privacy_
+        assert second.epsilon == pytest.approx(0.3, rel=1e-6)
+        assert scaler.privacy_ == first + second
+        assert max(first.epsilon, 0.3) < scaler.privacy_.epsilon < first.epsilon + 0.3
+
+    def test_the_event_in_the_ledger_is_the_trace(self, logits):
+        with PrivacyLedger() as ledger, _trace.record() as tape:
+            scaler = seeing(epsilon=0.3).fit(*logits)
+        (entry,) = ledger.entries
+        assert entry.event == scaler.temperature_privacy_.event
+        assert len(tape) == 30
+        scales = {release.call.scale / release.call.sensitivity for release in tape}
+        (sigma,) = scales
+        spent = epsilon_of_event(dp_sgd_event(sigma, 1.0, 30), 1e-5)
+        assert spent == pytest.approx(0.3, rel=1e-6)
+
+    @pytest.mark.parametrize("target", ["accuracy", "log_loss"])
+    def test_with_the_releases_frozen_nothing_depends_on_the_data(self, logits, target):
+        X, y = logits
+        X2, y2 = X.copy(), y.copy()
+        X2[7], y2[7] = [1e300, -1e300, 0, 5e-324], 3
+        with _trace.record() as tape:
+            first = seeing(target=target).fit(X, y)
+        with _trace.replay([release.output for release in tape]) as again:
+            second = seeing(target=target).fit(X2, y2)
+        assert [r.call for r in again] == [r.call for r in tape]
+        assert pickle.dumps(vars(first)) == pickle.dumps(vars(second))
+
+    @pytest.mark.parametrize("target", ["accuracy", "log_loss"])
+    def test_one_row_moves_no_sum_further_than_declared(self, logits, target):
+        X, y = logits[0][:50], logits[1][:50]
+        sums = []
+        for last in ([90.0, 0, 0, 0], [0, 0, 0, 1e300]):
+            scaler = DPTemperatureScaler(
+                Overconfident(), target=target, max_iter=1, epsilon=None, noise_multiplier=1e-6
+            )
+            with _trace.record() as tape:
+                scaler.fit(np.vstack([X[:-1], last]), y)
+            sums.append(tape[0].output.item())
+        assert abs(sums[0] - sums[1]) <= 2 * tape[0].call.sensitivity + 1e-4
+
+    def test_all_its_parameters_are_checked_before_anything_is_spent(self, two_blobs):
+        bad = [
+            {"epsilon": 0}, {"epsilon": None}, {"delta": 2}, {"target": "ece"}, {"max_iter": 0},
+            {"noise_multiplier": -1}, {"noise_multiplier": 2.0}, {"n_samples": 0},
+            {"neighboring_relation": "swap"}, {"neighboring_relation": "replace_one"},
+            {"accountant": "best"},
+        ]  # fmt: skip
+        for parameters in bad:
+            scaler = DPTemperatureScaler(DPSGDClassifier(max_iter=2), **parameters)
+            with PrivacyLedger() as ledger, pytest.raises(ValueError, match="Expected "):
+                scaler.fit(*two_blobs)
+            assert ledger.entries == ()
+            assert not hasattr(scaler, "estimator_")
+
+    @pytest.mark.parametrize("kind", ["plain", "pipeline"])
+    def test_a_classifier_that_states_no_privacy_is_refused(self, two_blobs, kind):
+        classifier = LogisticRegression()
+        if kind == "pipeline":
+            classifier = make_pipeline(BoundedScaler(-5, 5), DPSGDClassifier(max_iter=2))
+        with pytest.raises(ValueError, match="estimator="):
+            DPTemperatureScaler(classifier).fit(*two_blobs)
+
+    def test_a_ledger_that_refuses_leaves_nothing_behind(self, two_blobs):
+        classifier = DPVariationalLogisticRegression(classes=[0, 1], n_samples=120).fit(*two_blobs)
+        scaler = DPTemperatureScaler(FrozenEstimator(classifier), epsilon=0.5)
+        with PrivacyLedger(epsilon=0.4, delta=1e-5), pytest.raises(BudgetExceededError):
+            scaler.fit(*two_blobs)
+        with pytest.raises(NotFittedError):
+            scaler.predict(two_blobs[0])
+
+    def test_a_seed_voids_the_statement(self, two_blobs):
+        classifier = DPVariationalLogisticRegression(classes=[0, 1], n_samples=120).fit(*two_blobs)
+        scaler = DPTemperatureScaler(FrozenEstimator(classifier), random_state=0, n_samples=120)
+        with pytest.warns(PrivacyWarning, match="random_state"):
+            scaler.fit(*two_blobs)
+        assert classifier.privacy_.valid
+        assert not scaler.privacy_.valid
+
+    def test_in_a_pipeline(self, two_blobs):
+        X, y = two_blobs
+        scaler = DPTemperatureScaler(DPSGDClassifier(0.9, max_iter=5), epsilon=0.2)
+        model = make_pipeline(BoundedScaler(-5, 5), scaler).fit(X, y)
+        assert model.predict_proba(X).shape == (120, 2)
+        assert 0.9 < model[-1].privacy_.epsilon < 1.1
