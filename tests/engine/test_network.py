@@ -1206,3 +1206,18 @@ def test_an_embedding_of_very_many_equal_tokens_stays_within_the_bound():
     wrapped.head = nn.Identity()
     total = clipped_sum_of(seeded(lambda: wrapped), tokens.astype(np.float32), np.ones(1), 1.0)
     assert float(total.norm()) <= 1 + ROUNDING
+
+
+@pytest.mark.parametrize("scale", [0.1, 100.0])
+def test_noise_before_clipping_leaves_the_bound_of_a_record(scale):
+    module, (x, y) = seeded(perceptron), random_records(0, 1, (6,))
+    flat = FlatModule(module)
+    plain = NetworkClippedSum(flat, squared_error, 0.5, method="vmap")
+    noisy = NetworkClippedSum(flat, squared_error, 0.5, method="vmap", prenoise_scale=scale)
+    theta, batch = flat.flat.clone(), NetworkRecords(x, y, flat.flat)
+    assert noisy.sensitivity("replace_one") == plain.sensitivity("replace_one")
+    sums = torch.stack([noisy(theta, batch.take(slice(None))) for _ in range(20)])
+    assert torch.linalg.vector_norm(sums, dim=1).max() <= noisy.norm_bound
+    assert sums.std(dim=0).min() > 0
+    with pytest.raises(ValueError, match="vmap"):
+        NetworkClippedSum(flat, squared_error, 0.5, prenoise_scale=scale)

@@ -107,9 +107,10 @@ MUTANTS = [
     ),
     (
         "the realised batch as divisor",
-        "algorithms/dp_sgd.py",
-        "    algorithm = DPSGDUpdate(config)",
-        "    object.__setattr__(config, 'n_rows', len(X))\n    algorithm = DPSGDUpdate(config)",
+        "algorithms/training.py",
+        "    algorithm = config.algorithm()\n    state = algorithm.init(model.start)\n    steps",
+        "    object.__setattr__(config, 'n_rows', len(X))\n"
+        "    algorithm = config.algorithm()\n    state = algorithm.init(model.start)\n    steps",
         "tests/replay tests/estimators/test_sgd.py",
     ),
     (
@@ -198,9 +199,9 @@ MUTANTS = [
     ),
     (
         "partial fits state the last one alone",
-        "estimators/_dpsgd.py",
-        "self.privacy_ = self.privacy_ + report if goes_on else report",
-        "self.privacy_ = report",
+        "estimators/_network.py",
+        "before=self.privacy_ if goes_on else None,",
+        "before=None,",
         "tests/estimators/test_sgd.py",
     ),
     (
@@ -230,6 +231,41 @@ MUTANTS = [
         "b = b.masked_fill((index == module.padding_idx)[..., None], 0.0)",
         "pass",
         "tests/engine/test_network.py",
+    ),
+    (
+        "the noise of DP-SGLD is that of its first step throughout",
+        "engine/loop.py",
+        "sigma = sigma[step]",
+        "sigma = sigma[0]",
+        "tests/replay tests/estimators/test_sgld.py",
+    ),
+    (
+        "DP-SGLD charges its first step only",
+        "algorithms/dp_sgld.py",
+        "return dp_sgd_event(self.noise_multipliers, self.sampling_rate)",
+        "return dp_sgd_event(self.noise_multipliers[:1], self.sampling_rate)",
+        "tests/replay",
+    ),
+    (
+        "twice the temperature that DP-SGLD states",
+        "algorithms/dp_sgld.py",
+        "math.sqrt(2 * T / (N * eta))",
+        "math.sqrt(4 * T / (N * eta))",
+        "tests/estimators/test_sgld.py",
+    ),
+    (
+        "noise before clipping is added after it",
+        "engine/network.py",
+        "return weighted_sum(-self._factors(norms))",
+        "return weighted_sum(-self._factors(norms)) + self.prenoise_scale",
+        "tests/engine/test_network.py tests/estimators/test_sgld.py",
+    ),
+    (
+        "temperature scaling states its own cost alone",
+        "calibration.py",
+        "self.privacy_ = before + own",
+        "self.privacy_ = own",
+        "tests/test_calibration.py",
     ),
 ]
 
