@@ -21,11 +21,9 @@ from pathlib import Path
 
 import _images
 import matplotlib as mpl
-import numpy as np
 import torch
 from scipy.special import softmax
 from torch import nn
-from torch.nn import functional as F
 
 from skdp import DPSGDClassifier, DPSGLDClassifier, PrivacyWarning
 from skdp.calibration import DPTemperatureScaler
@@ -44,40 +42,8 @@ folder.mkdir(parents=True, exist_ok=True)
 # %%
 # The network has five layers. The first is a fixed bank of Gabor filters, edges of eight directions
 # and two sizes: nobody's data is needed to know that strokes have directions, and what is not
-# learned costs no privacy. A layer with fixed weights is a function of one image at a time, so it
+# learned costs no privacy. What fixed weights make of an image depends on that image alone, so it
 # can be worked out once and for all. Two convolutions and two dense layers are learned.
-
-
-def gabor_filters(size, width, frequency, n_directions=8):
-    """Return even and odd Gabor filters, (2 * n_directions, 1, size, size)."""
-    r = torch.arange(size) - (size - 1) / 2
-    y, x = torch.meshgrid(r, r, indexing="ij")
-    envelope = torch.exp(-(x**2 + y**2) / (2 * width**2))
-    waves = []
-    for part in (torch.cos, torch.sin):
-        for k in range(n_directions):
-            angle = math.pi * k / n_directions
-            wave = part(frequency * (x * math.cos(angle) + y * math.sin(angle))) * envelope
-            wave = wave - envelope * wave.sum() / envelope.sum()
-            waves.append(wave / wave.norm())
-    return torch.stack(waves)[:, None]
-
-
-def gabor_energies(X):
-    """Return 17 channels of 7 × 7 for each image: energies of the filters, and the image itself."""
-    channels = []
-    images = torch.from_numpy(X).reshape(-1, 1, 28, 28)
-    for size, width, frequency in ((7, 1.2, 1.6), (11, 2.4, 0.8)):
-        z = F.conv2d(images, gabor_filters(size, width, frequency), padding=size // 2)
-        channels.append(F.avg_pool2d((z[:, :8] ** 2 + z[:, 8:] ** 2 + 1e-6).sqrt(), 4))
-    channels.append(F.avg_pool2d(images, 4))
-    # Each channel of each image gets mean 0 and variance 1 over its own 49 places.
-    return F.group_norm(torch.cat(channels, 1), 17, eps=1e-3).flatten(1).numpy()
-
-
-def in_pieces(function, X):
-    """Apply a function to a thousand rows at a time."""
-    return np.concatenate([function(X[i : i + 1000]) for i in range(0, len(X), 1000)])
 
 
 def network(n_features, n_outputs):
@@ -98,7 +64,7 @@ def network(n_features, n_outputs):
 
 
 X, y, X_test, y_test = _images.mnist()
-X, X_test = in_pieces(gabor_energies, X), in_pieces(gabor_energies, X_test)
+X, X_test = _images.gabor_energies(X), _images.gabor_energies(X_test)
 
 # %%
 # The methods. A tenth of ε for a temperature leaves the classifier nearly all: noises compose in

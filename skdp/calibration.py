@@ -15,10 +15,12 @@ True
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
@@ -27,9 +29,10 @@ from skdp._input import check_features_and_labels
 from skdp._validate import expected, integer, one_of
 from skdp.algorithms import temperature_scaling
 from skdp.estimators import _fitting
+from skdp.privacy.ledger import BudgetExceededError
 from skdp.privacy.report import PrivacyReport
 
-_NO_STATEMENT = (
+_IN_A_PIPELINE = (
     "steps without `privacy_` may have learned from private rows; calibrate the last step inside "
     "of the pipeline instead: make_pipeline(..., DPTemperatureScaler(classifier))"
 )
@@ -171,8 +174,18 @@ class DPTemperatureScaler(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         with _fitting.all_or_nothing(self):
             self._check(X, y)
-            self.estimator_ = clone(self.estimator).fit(X, y)
-            self._fit_temperature(X, y)
+            # A copy, because a frozen classifier is shared: training it on would change what is
+            # predicted here, and not what is stated.
+            self.estimator_ = copy.deepcopy(clone(self.estimator).fit(X, y))
+            try:
+                self._fit_temperature(X, y)
+            except BudgetExceededError as refusal:
+                if isinstance(self.estimator, FrozenEstimator):
+                    raise
+                raise BudgetExceededError(
+                    f"{refusal} That is said of the temperature: the classifier was fitted before "
+                    "and stays charged. Fit it first and pass FrozenEstimator(classifier)."
+                ) from None
         return self
 
     def _check(self, X: Any, y: Any) -> None:
@@ -181,19 +194,31 @@ class DPTemperatureScaler(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         one_of(temperature_scaling.TARGETS, target=self.target)
         if self.max_iter != "auto":
             integer(1, "or 'auto'", max_iter=self.max_iter)
-        relation = _relation(self.estimator)
+        frozen = isinstance(self.estimator, FrozenEstimator)
+        inner = self.estimator.estimator if frozen else self.estimator
+        relation = getattr(inner, "neighboring_relation", None)
+        if frozen and isinstance(getattr(inner, "privacy_", None), PrivacyReport):
+            relation = inner.privacy_.neighboring_relation
         if relation not in (None, self.neighboring_relation):
             raise expected(
                 f"{relation!r} as in the classifier",
                 "statements about different neighbours do not add up",
                 neighboring_relation=self.neighboring_relation,
             )
-        if not hasattr(self.estimator, "predict_proba") or isinstance(self.estimator, Pipeline):
-            remedy = _NO_STATEMENT if isinstance(self.estimator, Pipeline) else ""
+        if isinstance(inner, Pipeline) or not hasattr(inner, "predict_proba"):
+            remedy = _IN_A_PIPELINE if isinstance(inner, Pipeline) else ""
             raise expected("a classifier with predict_proba", remedy, estimator=self.estimator)
+        declared = hasattr(inner, "classes_") if frozen else getattr(inner, "classes", None)
         # Rows are checked, and left to the classifier as they are: names of columns and all.
-        checked, _ = check_features_and_labels(self, X, y, declared=False, dtype="numeric")
+        checked, _ = check_features_and_labels(
+            self, X, y, declared=declared is not None and declared is not False, dtype="numeric"
+        )
         self._config(checked)
+        if frozen:
+            self._check_statement(inner)
+            # A row of zeros: what is wrong with columns and names shows before the charge.
+            made_up = X[:1] * 0 if hasattr(X, "columns") else np.zeros_like(checked[:1])
+            inner.predict_proba(made_up)
 
     def _config(self, X: np.ndarray) -> Any:
         private = self.epsilon != float("inf")
@@ -208,28 +233,31 @@ class DPTemperatureScaler(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             neighboring_relation=self.neighboring_relation,
         )
 
-    def _fit_temperature(self, X: Any, y: Any) -> None:
-        fitted = self.estimator_
-        before = getattr(fitted, "privacy_", None)
-        if not isinstance(before, PrivacyReport):
+    def _check_statement(self, fitted: Any) -> None:
+        if not isinstance(getattr(fitted, "privacy_", None), PrivacyReport):
             raise expected(
                 "a classifier that states its privacy in privacy_",
-                "for one that never saw a private row, fit on public rows with epsilon=inf",
+                "nothing is known of what others have learned from private rows",
                 estimator=self.estimator,
             )
+
+    def _fit_temperature(self, X: Any, y: Any) -> None:
+        fitted = self.estimator_
+        self._check_statement(fitted)
         self.classes_, codes = _fitting.encode_labels(
             np.asarray(y).ravel(), fitted.classes_, type(self).__name__
         )
         config = self._config(codes)
         own = _fitting.spend(self, config.event(), str(config.sampling))
-        streams = _fitting.streams(self, codes, np.asarray(X))
+        both = fitted.privacy_ + own
         log_p = np.log(np.maximum(fitted.predict_proba(X), np.finfo(float).tiny))
+        streams = _fitting.streams(self, codes, log_p)
         self.temperature_ = temperature_scaling.fit_temperature(
             config, self.target, log_p, codes, streams
         )
         self.noise_multiplier_, self.n_iter_ = config.noise_multiplier, config.n_steps
         self.temperature_privacy_ = own
-        self.privacy_ = before + own
+        self.privacy_ = both
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of `predict_proba`, shape (n, n_classes)."""
@@ -252,11 +280,3 @@ class DPTemperatureScaler(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         tags.input_tags = get_tags(self.estimator).input_tags
         tags.classifier_tags = get_tags(self.estimator).classifier_tags
         return tags
-
-
-def _relation(estimator: Any) -> str | None:
-    """Relation of a classifier, fitted or not; None where it has none."""
-    report = getattr(estimator, "privacy_", None)
-    if isinstance(report, PrivacyReport):
-        return report.neighboring_relation
-    return getattr(estimator, "neighboring_relation", None)

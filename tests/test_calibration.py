@@ -1,8 +1,10 @@
 """`DPTemperatureScaler`: the temperature it finds, what it costs, and that predictions stay."""
 
+import math
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -28,6 +30,7 @@ from skdp.privacy.events import dp_sgd_event
 from skdp.privacy.report import PrivacyReport
 
 INF = float("inf")
+FACTS = {"classes": [0, 1], "n_samples": 120}
 
 
 class Overconfident(ClassifierMixin, BaseEstimator):
@@ -193,6 +196,40 @@ class TestStatement:
             scaler.fit(*two_blobs)
         assert classifier.privacy_.valid
         assert not scaler.privacy_.valid
+
+    def test_a_frozen_classifier_that_is_trained_on_changes_nothing(self, two_blobs):
+        X, y = two_blobs
+        classifier = DPSGDClassifier(0.9, max_iter=5, **FACTS).fit(X, y)
+        scaler = DPTemperatureScaler(FrozenEstimator(classifier), n_samples=120).fit(X, y)
+        before = scaler.predict_proba(X)
+        classifier.set_params(epsilon=INF).fit(X, y)
+        np.testing.assert_array_equal(scaler.predict_proba(X), before)
+        assert math.isfinite(scaler.estimator_.privacy_.epsilon)
+
+    def test_wrong_columns_are_refused_before_anything_is_spent(self, two_blobs):
+        X, y = two_blobs
+        names = list("abc")
+        frame = pd.DataFrame(X, columns=names)
+        frozen = FrozenEstimator(DPSGDClassifier(max_iter=5, **FACTS).fit(frame, y))
+        for other in (frame[names[:2]], frame[names[::-1]]):
+            with PrivacyLedger() as ledger, pytest.raises(ValueError, match="feature"):
+                DPTemperatureScaler(frozen, n_samples=120).fit(other, y)
+            assert ledger.entries == ()
+
+    def test_a_refusal_says_that_the_classifier_stays_charged(self, two_blobs):
+        scaler = DPTemperatureScaler(DPSGDClassifier(1.0, max_iter=5, **FACTS), n_samples=120)
+        with (
+            PrivacyLedger(epsilon=1.0, delta=1e-5) as ledger,
+            pytest.raises(BudgetExceededError, match="classifier was fitted before"),
+        ):
+            scaler.fit(*two_blobs)
+        assert len(ledger.entries) == 1
+
+    def test_labels_that_the_classifier_declares_are_taken(self, two_blobs):
+        X, y = two_blobs
+        classifier = DPSGDClassifier(classes=[0.5, 1.5], n_samples=120, max_iter=5)
+        scaler = DPTemperatureScaler(classifier, n_samples=120).fit(X, y + 0.5)
+        assert scaler.classes_.tolist() == [0.5, 1.5]
 
     def test_in_a_pipeline(self, two_blobs):
         X, y = two_blobs

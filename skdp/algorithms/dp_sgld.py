@@ -47,7 +47,7 @@ from skdp._validate import expected, in_range, integer, one_of, positive
 from skdp.algorithms.network_models import Model
 from skdp.engine.loop import ClippedSum, Plan
 from skdp.engine.sampling import Sampling, sampling
-from skdp.privacy.calibration import calibrate, calibrate_noise_multiplier
+from skdp.privacy.calibration import calibrate_schedule
 from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation
 from skdp.schedules import step_sizes
@@ -110,7 +110,7 @@ class DPSGLDConfig:
         in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
         if self.clip_norm != math.inf:
             in_range(1e-10, _NEVER_REACHED, clip_norm=self.clip_norm)
-        in_range(0.0, 1e10, temperature=self.temperature, closed="left")
+        in_range(0.0, 1e30, temperature=self.temperature, closed="left")
         positive(prior_scale=self.prior_scale, allow_inf=True)
         integer(0, burn_in=self.burn_in)
         if self.burn_in >= self.n_steps:
@@ -129,8 +129,17 @@ class DPSGLDConfig:
         if self.physical_batch_size is not None:
             integer(1, "or None", physical_batch_size=self.physical_batch_size)
         check_relation(self.neighboring_relation)
-        if self.learning_rates[0] > 1e10:
-            raise expected("at most 1e10", learning_rate=self.learning_rates[0])
+        eta = self.learning_rates[0]
+        if eta > 1e10:
+            raise expected("at most 1e10", learning_rate=eta)
+        # Beyond 1 a step overshoots the mode of the prior, beyond 2 the chain explodes.
+        if not self.prior_scale**2 * self.n_rows >= eta:
+            raise expected(
+                f"at least {math.sqrt(eta / self.n_rows):.3g}, for a step of {eta:.3g} on "
+                f"{self.n_rows} rows",
+                "give a smaller learning_rate or a wider prior",
+                prior_scale=self.prior_scale,
+            )
 
     @cached_property
     def learning_rates(self) -> tuple[float, ...]:
@@ -163,21 +172,14 @@ class DPSGLDConfig:
     def calibrated(self, *, epsilon: float, delta: float, accountant: str) -> DPSGLDConfig:
         """Return the same plan at the least temperature that affords a budget."""
         of_one = replace(self, temperature=1.0).noise_multipliers  # σ_t = √T times these
-        flat = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
-        flat["neighboring_relation"] = self.neighboring_relation
-        sigma = calibrate_noise_multiplier(
-            **flat, sampling_rate=self.sampling_rate, n_steps=self.n_steps
+        root = calibrate_schedule(
+            of_one,
+            epsilon=epsilon,
+            delta=delta,
+            sampling_rate=self.sampling_rate,
+            neighboring_relation=self.neighboring_relation,
+            accountant=accountant,
         )
-        # A schedule costs about as much as its mean of 1/σ² does at every step.
-        root = sigma * math.sqrt(np.mean(np.power(of_one, -2.0)))
-        if of_one[0] != of_one[-1]:
-            root = calibrate(
-                lambda root: dp_sgd_event(
-                    tuple(root * unit for unit in of_one), self.sampling_rate
-                ),
-                guess=root,
-                **flat,
-            )
         return replace(self, temperature=root**2)
 
     def plan(self, model: Model) -> Plan:
@@ -196,7 +198,7 @@ class DPSGLDConfig:
         """
         C = min(self.clip_norm, _NEVER_REACHED)
         options = {
-            "clipping": self.clipping,
+            "clipping": self.clipping if self.clip_norm < math.inf else "flat",
             "physical_batch_size": self.physical_batch_size,
             "prenoise_scale": self.prenoise_scale,
         }
@@ -275,12 +277,13 @@ class DPSGLDUpdate:
 _MOST_KEPT = 30  # iterates: neighbouring ones hardly differ, and each costs a forward pass
 
 
-def default_learning_rate(*, private: bool) -> float:
+def default_learning_rate(n_rows: int, prior_scale: float, *, private: bool) -> float:
     """η_0 = 3 for gradients clipped to norm 1, .1 without clipping.
 
-    Measured on load_digits and MNIST, ε from .5 to 3, 100 to 300 steps.
+    Measured on load_digits and MNIST, ε from .5 to 3, 100 to 300 steps. Less where few rows or a
+    narrow prior would let such a step overshoot.
     """
-    return 3.0 if private else 0.1
+    return min(3.0 if private else 0.1, 0.5 * prior_scale**2 * n_rows)
 
 
 def default_thinning(n_steps: int, burn_in: int) -> int:

@@ -131,7 +131,8 @@ def fit_temperature(
     trained = train(config, model, bounded(log_p), codes, streams)
     if trained.interrupted:
         raise KeyboardInterrupt
-    return float(np.clip(math.exp(-trained.posterior.point[0]), 1 / MOST, MOST))
+    u = float(np.clip(trained.posterior.point[0], -math.log(MOST), math.log(MOST)))
+    return math.exp(-u)
 
 
 def scaled(log_p: np.ndarray, temperature: float) -> np.ndarray:

@@ -196,6 +196,8 @@ class PrivacyUtilityDisplay:
             groups = _groups(_parameter(cv_results, "group_by", group_by), group_by, name)
         curves = []
         for group, rows in groups.items():
+            # A setting that fixes the noise instead of ε has no place on the axis.
+            rows = np.array([i for i in rows if epsilons[i] is not None], dtype=int)
             chosen = [epsilons[i] for i in rows]
             _check_one_setting_each(chosen, group_by)
             curves.append(_curve(chosen, scores[rows], group))

@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from skdp._validate import in_range, integer, positive
+from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms import dp_sgd, dp_sgld
 from skdp.estimators import _fitting, _paragraphs
 from skdp.estimators._network import NetworkEstimator
 from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
-from skdp.schedules import PolynomialDecay
+from skdp.privacy.accounting import ACCOUNTANTS
+from skdp.schedules import PolynomialDecay, step_sizes
 
 _PRIVACY = """
     The chain takes steps θ ← θ + η_t [(1/B) Σ clip(g_i) − ∇r(θ)/N] + N(0, 2Tη_t/N · I) on Poisson
@@ -48,7 +49,8 @@ _TEMPERATURE = """    temperature : float or None, default=None
         and 0 is gradient descent.
 """
 _CHAIN = """    learning_rate : float, callable or "auto", default="auto"
-        η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy.
+        η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy,
+        less where that overshoots the prior. η_0 may not exceed N times the prior's variance.
         A callable maps the step t = 0, 1, … to η_t itself, which must never rise; see
         `skdp.schedules.PolynomialDecay`.
     decay_exponent : float, default=DECAY
@@ -202,9 +204,11 @@ class DPSGLD(NetworkEstimator):
         default = dp_sgd.default_batch_size(n_rows, private=private) / n_rows
         rate = _fitting.sampling_rate(self, n_rows, default)
         n_steps = self._steps(n_rows, rate, private)
-        clip_norm = 1.0 if private else math.inf
-        if private and self.clip_norm != "auto":
+        one_of(ACCOUNTANTS, accountant=self.accountant)
+        clip_norm = 1.0
+        if self.clip_norm != "auto":
             clip_norm = positive("or 'auto'", clip_norm=self.clip_norm)
+        clip_norm = clip_norm if private else math.inf
         burn_in = n_steps // 2
         if self.burn_in != "auto":
             burn_in = integer(0, "or 'auto'", burn_in=self.burn_in)
@@ -217,7 +221,7 @@ class DPSGLD(NetworkEstimator):
             sampling_rate=rate,
             clip_norm=clip_norm,
             temperature=1.0 if self.temperature is None else float(self.temperature),
-            learning_rate=self._step_size(n_steps, private),
+            learning_rate=self._step_size(n_rows, n_steps, private),
             prior_scale=self.prior_scale,
             burn_in=burn_in,
             thinning=thinning,
@@ -230,10 +234,12 @@ class DPSGLD(NetworkEstimator):
             return config
         return config.calibrated(epsilon=self.epsilon, delta=self.delta, accountant=self.accountant)
 
-    def _step_size(self, n_steps: int, private: bool) -> Any:
+    def _step_size(self, n_rows: int, n_steps: int, private: bool) -> Any:
+        """Return step sizes that no longer ask the caller's function."""
         if callable(self.learning_rate):
-            return self.learning_rate
-        initial = dp_sgld.default_learning_rate(private=private)
+            return step_sizes(self.learning_rate, n_steps).__getitem__
+        scale = positive(prior_scale=self.prior_scale, allow_inf=True)
+        initial = dp_sgld.default_learning_rate(n_rows, scale, private=private)
         if self.learning_rate != "auto":
             initial = positive("or 'auto', or a function", learning_rate=self.learning_rate)
         offset = n_steps / 3

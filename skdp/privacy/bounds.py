@@ -160,11 +160,7 @@ def pld(terms: Terms, relation: str, *, rough: bool = False) -> Curve:
     """
     if min(_noise(term) for term in terms) < PLD_MIN_NOISE:
         raise NoBoundError(f"'pld' needs noise multipliers >= {PLD_MIN_NOISE}")
-    return _refined(
-        terms,
-        lambda levels: PLDCurve(levels, relation, rough=rough),
-        draft=lambda levels: PLDCurve(levels, relation, rough=True),
-    )
+    return _refined(terms, relation, lambda levels: PLDCurve(levels, relation, rough=rough))
 
 
 def _noise(term: Term) -> float:
@@ -275,9 +271,7 @@ def rdp(terms: Terms, relation: str) -> Curve:
         isinstance(t, GaussianTerm) and t.sampling_rate < 1e-6 * t.noise_multiplier for t in terms
     ):
         raise NoBoundError("'rdp' loses divergences of noise beyond 1e6 sampling rates to rounding")
-    return _refined(
-        terms, lambda levels: _rdp(levels, relation), draft=lambda levels: _rdp(levels, relation)
-    )
+    return _refined(terms, relation, lambda levels: _rdp(levels, relation))
 
 
 def _rdp(terms: Terms, relation: str) -> Curve:
@@ -316,43 +310,44 @@ def _quiet_absl() -> Iterator[None]:
 # --- noise schedules ----------------------------------------------------------------------------
 
 
-def _refined(
-    terms: Terms, bound: Callable[[Terms], Curve], draft: Callable[[Terms], Curve]
-) -> Curve:
-    """Bound a noise schedule on ever more noise levels, until ε moves by less than 1 %.
+def _refined(terms: Terms, relation: str, bound: Callable[[Terms], Curve]) -> Curve:
+    """Bound a noise schedule on so many noise levels that ε is within about 1 % of its limit.
 
-    Each Gaussian is accounted with the level below its noise multiplier, so every bound is valid.
-    ``draft``, a cheaper bound, decides how many levels are enough. A plan with few different
-    noise multipliers is accounted as it is.
+    Each Gaussian is accounted with a level at or below its noise multiplier, so every bound is
+    valid. How many levels are enough is the central-limit value's to say, which costs nothing. A
+    plan with few different noise multipliers is accounted as it is.
     """
     n_levels = _MIN_LEVELS
     if len(terms) <= n_levels:
         return bound(terms)
-    before = draft(bucketed_down(terms, n_levels)).epsilon(1e-6)
+
+    def draft(terms: Iterable[Term]) -> float:
+        mu = clt_mu((t for t in terms if isinstance(t, GaussianTerm)), relation)
+        return gdp_to_epsilon(mu, 1e-6)
+
+    exact = draft(terms)
     while n_levels < min(len(terms), _MAX_LEVELS):
-        n_levels *= 2
-        after = draft(bucketed_down(terms, n_levels)).epsilon(1e-6)
-        if not before > 1.01 * after:
+        if not draft(bucketed_down(terms, n_levels)) > 1.01 * exact:
             break
-        before = after
+        n_levels *= 2
     return bound(bucketed_down(terms, n_levels))
 
 
 def bucketed_down(terms: Terms, n_levels: int) -> list[Term]:
-    """Round noise multipliers down to at most ``n_levels`` geometric levels a sampling rate.
+    """Round noise multipliers down to at most ``n_levels`` of them a sampling rate.
 
-    Less noise costs more, so the result bounds the original from above.
+    Levels are geometric, and each is the least noise multiplier between it and the next. Less noise
+    costs more, so the result bounds the original from above.
     """
-    counts: dict[tuple[float, float], int] = {}
+    gaussian: list[Term] = []
     for q in sorted({term.sampling_rate for term in terms if isinstance(term, GaussianTerm)}):
         group = [t for t in terms if isinstance(t, GaussianTerm) and t.sampling_rate == q]
         sigmas = np.array([term.noise_multiplier for term in group])
         low, high = sigmas.min(), sigmas.max()
         levels = low * (high / low) ** (np.arange(n_levels) / n_levels)
-        levels[0] = low
-        index = np.searchsorted(levels, sigmas, side="right") - 1
-        for level, term in zip(levels[index], group, strict=True):
-            key = (min(float(level), term.noise_multiplier), q)
-            counts[key] = counts.get(key, 0) + term.count
-    gaussian = [GaussianTerm(sigma, q, count) for (sigma, q), count in counts.items()]
+        index = np.searchsorted(levels[1:], sigmas, side="right")
+        for level in np.unique(index):
+            inside = np.flatnonzero(index == level)
+            count = sum(group[i].count for i in inside)
+            gaussian.append(GaussianTerm(float(sigmas[inside].min()), q, count))
     return [*gaussian, *(term for term in terms if not isinstance(term, GaussianTerm))]

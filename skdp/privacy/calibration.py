@@ -11,19 +11,21 @@ distributions. What is returned has been seen to keep the promise ε(σ) ≤ ε.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import groupby
 
-from dp_accounting.dp_event import DpEvent
+from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.privacy.accounting import ACCOUNTANTS, ROUGH, least_bound
-from skdp.privacy.bounds import PLD_MIN_NOISE, NoBoundError
-from skdp.privacy.events import dp_sgd_event
+from skdp.privacy.bounds import PLD_MIN_NOISE, NoBoundError, bucketed_down
+from skdp.privacy.events import GaussianTerm, dp_sgd_event, terms_of
 from skdp.privacy.gdp import epsilon_to_gdp
 from skdp.relations import check_relation, sensitivity_factor
 
 _MAX_NOISE = 1e8
+_SEARCH_LEVELS = 8  # of a noise schedule, while the search is far from its end
 _NUMERICAL_TOLERANCE = 1e-3  # of ε, relative; of σ it is less
 _EXACT_TOLERANCE = 1e-10
 
@@ -102,6 +104,87 @@ def _calibrate(
         accountant=accountant,
         least=PLD_MIN_NOISE,
     )
+
+
+def calibrate_schedule(
+    units: Sequence[float],
+    *,
+    epsilon: float,
+    delta: float,
+    sampling_rate: float = 1.0,
+    neighboring_relation: str = "zero_out",
+    accountant: str = "auto",
+) -> float:
+    """Find the least factor of a noise schedule for which the run is (ε, δ)-DP.
+
+    Parameters
+    ----------
+    units : sequence of float
+        Shape > 0 of the schedule: the noise multiplier of step t is the factor times ``units[t]``.
+    epsilon, delta, sampling_rate, neighboring_relation, accountant
+        As in `calibrate_noise_multiplier`, with a finite ε.
+
+    Returns
+    -------
+    float
+        The factor, never less private than asked.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or no factor up to 1e8 affords the target.
+
+    Examples
+    --------
+    >>> from skdp.privacy.calibration import calibrate_schedule
+    >>> round(calibrate_schedule([1.0, 2.0], epsilon=1.0, delta=1e-5), 2)
+    4.17
+    """
+    return _calibrate_schedule(
+        tuple(positive(units=unit) for unit in units),
+        positive(epsilon=epsilon),
+        in_range(0.0, 1.0, delta=delta),
+        in_range(0.0, 1.0, sampling_rate=sampling_rate, closed="right"),
+        check_relation(neighboring_relation),
+        one_of(ACCOUNTANTS, accountant=accountant),
+    )
+
+
+@lru_cache(maxsize=256)
+def _calibrate_schedule(
+    units: tuple[float, ...],
+    epsilon: float,
+    delta: float,
+    q: float,
+    relation: str,
+    accountant: str,
+) -> float:
+    budget = {"epsilon": epsilon, "delta": delta}
+    budget |= {"neighboring_relation": relation, "accountant": accountant}
+
+    def event(terms: Iterable[tuple[float, int]], factor: float) -> DpEvent:
+        runs = [dp_sgd_event(factor * sigma, q, count) for sigma, count in terms]
+        return ComposedDpEvent(runs)
+
+    levels = [(unit, len(list(run))) for unit, run in groupby(sorted(units))]
+    # The central-limit value at a constant noise of the same mean 1/σ²: a first guess.
+    mean = sum(count / sigma**2 for sigma, count in levels) / len(units)
+    mu = epsilon_to_gdp(epsilon, delta)
+    guess = sensitivity_factor(relation) * math.sqrt(mean / math.log1p((mu / q) ** 2 / len(units)))
+    few = levels
+    if q < 1.0:
+        # A few levels at or below the schedule bound it too, and bring the search close.
+        terms = bucketed_down(terms_of(event(levels, 1.0)), _SEARCH_LEVELS)
+        few = [(t.noise_multiplier, t.count) for t in terms if isinstance(t, GaussianTerm)]
+    factor = calibrate(lambda f: event(few, f), **budget, guess=guess)
+    if len(few) == len(levels):
+        return factor
+    # ε falls as a power of the factor, 1 or a little more: aim once with all levels, and look.
+    spent = least_bound(event(levels, factor), delta, relation, accountant)[0]
+    closer = factor * (spent / (0.998 * epsilon)) ** 0.85
+    if least_bound(event(levels, closer), delta, relation, accountant)[0] <= epsilon:
+        return closer
+    return factor
 
 
 def calibrate(

@@ -33,6 +33,7 @@ from scipy.special import erfcx, log_ndtr
 from skdp._validate import in_range, positive
 
 _RELATIVE = 1e-12  # tolerance of the root search; results are moved to the safe side by it
+_MOST_MU = 1e7  # beyond, ε is 5e13 or more, and as good as infinite
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
@@ -113,7 +114,7 @@ def gdp_to_epsilon(mu: float, delta: float) -> float:
     """
     mu = in_range(0.0, math.inf, mu=mu, closed="both")
     delta = in_range(0.0, 1.0, delta=delta)
-    if mu == math.inf:
+    if mu > _MOST_MU:
         return math.inf
     if gdp_delta(mu, 0.0) <= delta:
         return 0.0

@@ -15,7 +15,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from torch import nn
 
-from skdp import DPSGDClassifier, DPSGLDClassifier, DPSGLDRegressor, PrivacyWarning, _trace
+from skdp import (
+    DPSGDClassifier,
+    DPSGLDClassifier,
+    DPSGLDRegressor,
+    PrivacyLedger,
+    PrivacyWarning,
+    _trace,
+)
 from skdp.algorithms.dp_sgld import DPSGLDConfig
 from skdp.privacy import epsilon_of_event
 from skdp.privacy.events import terms_of
@@ -129,6 +136,25 @@ class TestChain:
         weight = model.fit(X, y).module_.weight.detach().numpy()  # rows of zeros: the prior alone
         start = module.weight.detach().numpy()
         np.testing.assert_allclose(weight, start * (1 - 0.5 * 16 / 40) ** 7, rtol=1e-12)
+
+    def test_a_step_that_overshoots_the_prior_is_refused(self, two_blobs):
+        # θ ← (1 − η/(s²N)) θ explodes where the factor is below −1, and flips signs below 0.
+        with PrivacyLedger() as ledger:
+            with pytest.raises(ValueError, match=r"prior_scale=0\.1 .*at least 0\.158"):
+                DPSGLDClassifier(1.0, prior_scale=0.1, learning_rate=3.0, **FACTS).fit(*two_blobs)
+            assert ledger.entries == ()
+        model = DPSGLDClassifier(1.0, prior_scale=0.1, **FACTS).fit(*two_blobs)
+        assert model.learning_rates_[0] == pytest.approx(0.5 * 0.01 * 120)
+        assert np.isfinite(model.posterior_samples_).all()
+
+    def test_without_privacy_automatic_clipping_does_not_clip_either(self, two_blobs):
+        plan = {"max_iter": 20, "hidden_layer_sizes": (3,), "sampling_rate": 1.0, **FACTS}
+        with mock.patch("skdp.estimators._fitting.initial_seed", return_value=1):
+            flat, automatic = (
+                DPSGLDClassifier(INF, temperature=0.0, clipping=clipping, **plan).fit(*two_blobs)
+                for clipping in ("flat", "automatic")
+            )
+        np.testing.assert_array_equal(flat.posterior_samples_, automatic.posterior_samples_)
 
     @pytest.mark.parametrize("temperature", [1.0, 0.25])
     def test_samples_of_a_gaussian_posterior_have_its_moments(self, temperature):
@@ -245,6 +271,22 @@ class TestStatement:
         solved = DPSGLDClassifier(1.5, max_iter=30, **FACTS).fit(*two_blobs)
         given = DPSGLDClassifier(None, temperature=solved.temperature_, max_iter=30, **FACTS)
         assert given.fit(*two_blobs).privacy_.epsilon == solved.privacy_.epsilon
+
+    def test_a_schedule_is_asked_before_the_plan_is_made_and_never_again(self, two_blobs):
+        asked = []
+
+        def drifting(t):
+            asked.append(t)
+            return 1.0 if len(asked) <= 40 else 20.0
+
+        model = DPSGLDClassifier(1.0, learning_rate=drifting, max_iter=20, **FACTS)
+        assert model.fit(*two_blobs).privacy_.epsilon <= 1.0
+        assert len(asked) == 40
+
+    @pytest.mark.parametrize("temperature", [1e-300, 1e-30])
+    def test_next_to_no_noise_is_next_to_no_privacy(self, temperature, two_blobs):
+        model = DPSGLDClassifier(None, temperature=temperature, max_iter=5, **FACTS)
+        assert math.isinf(model.fit(*two_blobs).privacy_.epsilon)
 
     def test_the_central_limit_of_the_paper_is_no_bound(self, two_blobs):
         plan = {"max_iter": 30, "sampling_rate": 0.2, "accountant": "gdp_clt", **FACTS}

@@ -263,8 +263,8 @@ MUTANTS = [
     (
         "temperature scaling states its own cost alone",
         "calibration.py",
-        "self.privacy_ = before + own",
-        "self.privacy_ = own",
+        "both = fitted.privacy_ + own",
+        "both = own",
         "tests/test_calibration.py",
     ),
 ]
