@@ -81,7 +81,7 @@ METHODS = {
     "DP-SGD + temperature": DPTemperatureScaler(
         DPSGDClassifier(0.495, DELTA, **DESCENT), epsilon=0.05, delta=DELTA, n_samples=60_000
     ),
-    "DP-SGLD": DPSGLDClassifier(EPSILON, DELTA, learning_rate=6.0, burn_in=100, **COMMON),
+    "DP-SGLD": DPSGLDClassifier(EPSILON, DELTA, learning_rate=6.0, burn_in=60, **COMMON),
 }
 
 rows, fitted, predicted = {}, {}, {}

@@ -176,7 +176,8 @@ class DPTemperatureScaler(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             self._check(X, y)
             # A copy, because a frozen classifier is shared: training it on would change what is
             # predicted here, and not what is stated.
-            self.estimator_ = copy.deepcopy(clone(self.estimator).fit(X, y))
+            estimator: Any = clone(self.estimator)
+            self.estimator_ = copy.deepcopy(estimator.fit(X, y))
             try:
                 self._fit_temperature(X, y)
             except BudgetExceededError as refusal:
@@ -192,8 +193,6 @@ class DPTemperatureScaler(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """Check all that can be checked before the classifier spends anything."""
         _fitting.check_budget(self)
         one_of(temperature_scaling.TARGETS, target=self.target)
-        if self.max_iter != "auto":
-            integer(1, "or 'auto'", max_iter=self.max_iter)
         frozen = isinstance(self.estimator, FrozenEstimator)
         inner = self.estimator.estimator if frozen else self.estimator
         relation = getattr(inner, "neighboring_relation", None)
@@ -224,7 +223,7 @@ class DPTemperatureScaler(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         private = self.epsilon != float("inf")
         n_steps = temperature_scaling.N_STEPS if private else 200
         if self.max_iter != "auto":
-            n_steps = self.max_iter
+            n_steps = integer(1, "or 'auto'", max_iter=self.max_iter)
         return temperature_scaling.configure(
             self.target,
             n_rows=_fitting.public_n_rows(self, X),

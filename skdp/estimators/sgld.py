@@ -236,8 +236,9 @@ class DPSGLD(NetworkEstimator):
 
     def _step_size(self, n_rows: int, n_steps: int, private: bool) -> Any:
         """Return step sizes that no longer ask the caller's function."""
-        if callable(self.learning_rate):
-            return step_sizes(self.learning_rate, n_steps).__getitem__
+        rate: Any = self.learning_rate
+        if callable(rate):
+            return step_sizes(rate, n_steps).__getitem__
         scale = positive(prior_scale=self.prior_scale, allow_inf=True)
         initial = dp_sgld.default_learning_rate(n_rows, scale, private=private)
         if self.learning_rate != "auto":
@@ -252,7 +253,8 @@ class DPSGLD(NetworkEstimator):
         self.temperature_ = config.temperature
         self.learning_rates_ = np.array(config.learning_rates)
         self.noise_multipliers_ = np.array(config.noise_multipliers)
-        self.posterior_samples_, self.posterior_steps_ = self._posterior
+        kept: Any = self._posterior
+        self.posterior_samples_, self.posterior_steps_ = kept.members, kept.steps
         self.burn_in_ = config.burn_in
         self.clip_norm_ = config.clip_norm
         self.sampling_rate_ = config.sampling_rate

@@ -159,9 +159,6 @@ def _calibrate_schedule(
     relation: str,
     accountant: str,
 ) -> float:
-    budget = {"epsilon": epsilon, "delta": delta}
-    budget |= {"neighboring_relation": relation, "accountant": accountant}
-
     def event(terms: Iterable[tuple[float, int]], factor: float) -> DpEvent:
         runs = [dp_sgd_event(factor * sigma, q, count) for sigma, count in terms]
         return ComposedDpEvent(runs)
@@ -176,7 +173,14 @@ def _calibrate_schedule(
         # A few levels at or below the schedule bound it too, and bring the search close.
         terms = bucketed_down(terms_of(event(levels, 1.0)), _SEARCH_LEVELS)
         few = [(t.noise_multiplier, t.count) for t in terms if isinstance(t, GaussianTerm)]
-    factor = calibrate(lambda f: event(few, f), **budget, guess=guess)
+    factor = calibrate(
+        lambda f: event(few, f),
+        epsilon=epsilon,
+        delta=delta,
+        guess=guess,
+        neighboring_relation=relation,
+        accountant=accountant,
+    )
     if len(few) == len(levels):
         return factor
     # ε falls as a power of the factor, 1 or a little more: aim once with all levels, and look.
