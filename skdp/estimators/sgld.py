@@ -15,7 +15,7 @@ True
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import softmax
@@ -236,9 +236,8 @@ class DPSGLD(NetworkEstimator):
 
     def _step_size(self, n_rows: int, n_steps: int, private: bool) -> Any:
         """Return step sizes that no longer ask the caller's function."""
-        rate: Any = self.learning_rate
-        if callable(rate):
-            return step_sizes(rate, n_steps).__getitem__
+        if callable(self.learning_rate):
+            return step_sizes(cast(Any, self.learning_rate), n_steps).__getitem__
         scale = positive(prior_scale=self.prior_scale, allow_inf=True)
         initial = dp_sgld.default_learning_rate(n_rows, scale, private=private)
         if self.learning_rate != "auto":
