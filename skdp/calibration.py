@@ -207,11 +207,9 @@ class DPTemperatureScaler(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if isinstance(inner, Pipeline) or not hasattr(inner, "predict_proba"):
             remedy = _IN_A_PIPELINE if isinstance(inner, Pipeline) else ""
             raise expected("a classifier with predict_proba", remedy, estimator=self.estimator)
-        declared = hasattr(inner, "classes_") if frozen else getattr(inner, "classes", None)
+        declared = getattr(inner, "classes_" if frozen else "classes", None) is not None
         # Rows are checked, and left to the classifier as they are: names of columns and all.
-        checked, _ = check_features_and_labels(
-            self, X, y, declared=declared is not None and declared is not False, dtype="numeric"
-        )
+        checked, _ = check_features_and_labels(self, X, y, declared=declared, dtype="numeric")
         self._config(checked)
         if frozen:
             self._check_statement(inner)
