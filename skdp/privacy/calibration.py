@@ -183,11 +183,16 @@ def _calibrate_schedule(
     )
     if len(few) == len(levels):
         return factor
+
+    def spent(factor: float) -> float:
+        return least_bound(event(levels, factor), delta, relation, accountant)[0]
+
     # ε falls as a power of the factor, 1 or a little more: aim once with all levels, and look.
-    spent = least_bound(event(levels, factor), delta, relation, accountant)[0]
-    closer = factor * (spent / (0.998 * epsilon)) ** 0.85
-    if least_bound(event(levels, closer), delta, relation, accountant)[0] <= epsilon:
+    closer = factor * (spent(factor) / (0.998 * epsilon)) ** 0.85
+    if spent(closer) <= epsilon:
         return closer
+    while spent(factor) > epsilon:  # the last digits of two numerical bounds need not agree
+        factor *= 1.001
     return factor
 
 
