@@ -15,6 +15,8 @@ if TYPE_CHECKING:
         DPSGLDClassifier,
         DPSGLDRegressor,
         DPVariationalLogisticRegression,
+        OPSPosteriorSampler,
+        OPSRegressor,
     )
     from skdp.preprocessing import BoundedScaler
     from skdp.privacy import BudgetExceededError, PrivacyLedger, PrivacyReport, PrivacyWarning
@@ -27,6 +29,8 @@ __all__ = [
     "DPSGLDClassifier",
     "DPSGLDRegressor",
     "DPVariationalLogisticRegression",
+    "OPSPosteriorSampler",
+    "OPSRegressor",
     "PrivacyLedger",
     "PrivacyReport",
     "PrivacyWarning",
@@ -42,6 +46,8 @@ _HOMES = {
     "DPSGLDClassifier": "skdp.estimators",
     "DPSGLDRegressor": "skdp.estimators",
     "DPVariationalLogisticRegression": "skdp.estimators",
+    "OPSPosteriorSampler": "skdp.estimators",
+    "OPSRegressor": "skdp.estimators",
     "PrivacyLedger": "skdp.privacy",
     "PrivacyReport": "skdp.privacy",
     "PrivacyWarning": "skdp._warnings",

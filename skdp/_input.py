@@ -39,12 +39,12 @@ def check_features_and_labels(
 
 
 def check_features_and_targets(
-    estimator: Any, X: Any, y: Any, **checks: Any
+    estimator: Any, X: Any, y: Any, *, multi_output: bool = True, **checks: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Validate X and real targets y, (n,) or (n, n_targets), of a fit; see `check_features`."""
     try:
         X, y = validate_data(
-            estimator, X, y, dtype="numeric", multi_output=True, y_numeric=True, **checks
+            estimator, X, y, dtype="numeric", multi_output=multi_output, y_numeric=True, **checks
         )
         return _plain(X), np.asarray(y, dtype=np.float64)
     except ValueError as error:

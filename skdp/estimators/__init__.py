@@ -1,5 +1,6 @@
 """Estimators: parameters, documentation and a few calls."""
 
+from skdp.estimators.ops import OPSPosteriorSampler, OPSRegressor
 from skdp.estimators.sgd import DPSGDClassifier, DPSGDRegressor
 from skdp.estimators.sgld import DPSGLDClassifier, DPSGLDRegressor
 from skdp.estimators.variational import DPVariationalLogisticRegression
@@ -10,4 +11,6 @@ __all__ = [
     "DPSGLDClassifier",
     "DPSGLDRegressor",
     "DPVariationalLogisticRegression",
+    "OPSPosteriorSampler",
+    "OPSRegressor",
 ]

@@ -88,6 +88,16 @@ def _distinct(labels: Any) -> np.ndarray:
         return np.empty(0)
 
 
+def target_bounds(bounds: Any) -> tuple[float, float]:
+    """Check ``target_bounds``; None is no bound."""
+    if bounds is None:
+        return -np.inf, np.inf
+    is_pair = isinstance(bounds, tuple | list | np.ndarray) and len(bounds) == 2
+    if not is_pair or not all(map(is_real, bounds)) or not -np.inf < bounds[0] < bounds[1] < np.inf:
+        raise expected("None or two finite numbers (low, high), low < high", target_bounds=bounds)
+    return float(bounds[0]), float(bounds[1])
+
+
 def public_n_rows(estimator: Any, X: np.ndarray) -> int:
     """Return the number of rows that defaults may depend on; under add/remove never ``len(X)``."""
     if estimator.n_samples is not None:
@@ -149,7 +159,7 @@ def spend(
         delta=estimator.delta,
         sampling=sampling,
         neighboring_relation=estimator.neighboring_relation,
-        accountant=estimator.accountant,
+        accountant=getattr(estimator, "accountant", "auto"),
         inferred_public_facts=inferred_public_facts,
         seeded=estimator.random_state is not None,
     )
@@ -267,12 +277,16 @@ def noise_multiplier(estimator: Any, rate: float, n_steps: int) -> float:
     )
 
 
-def check_budget(estimator: Any, instead: str = "noise_multiplier") -> None:
-    """Check ``epsilon``, ``delta``, the parameter ``instead`` of ε, and the relation."""
+def check_budget(estimator: Any, instead: str = "noise_multiplier", *, pure: bool = False) -> None:
+    """Check ``epsilon``, ``delta``, the parameter ``instead`` of ε, and the relation.
+
+    With ``pure``, δ may be 0.
+    """
     check_relation(estimator.neighboring_relation)
     delta, alternative = estimator.delta, getattr(estimator, instead)
-    if not is_real(delta) or not 0 < delta < 1:
-        raise expected("a number in (0, 1)", "well below 1/n, e.g. 1e-5", delta=delta)
+    if not is_real(delta) or not (0 < delta < 1 or (pure and delta == 0)):
+        kind = "a number in [0, 1)" if pure else "a number in (0, 1)"
+        raise expected(kind, "well below 1/n, e.g. 1e-5", delta=delta)
     if alternative is None:
         positive(
             "use float('inf') for a fit without privacy", epsilon=estimator.epsilon, allow_inf=True

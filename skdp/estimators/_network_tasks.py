@@ -10,7 +10,6 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from skdp._input import check_features_and_labels, check_features_and_targets
-from skdp._validate import expected, is_real
 from skdp.estimators import _fitting
 from skdp.estimators._network import NetworkEstimator
 from skdp.models import networks
@@ -87,7 +86,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
     _loss = staticmethod(networks.squared_error)
 
     def _check_data(self, X, y, goes_on: bool) -> tuple[np.ndarray, np.ndarray, int]:
-        low, high = _bounds(self.target_bounds)
+        low, high = _fitting.target_bounds(self.target_bounds)
         X, y = check_features_and_targets(self, X, y, reset=not goes_on)
         columns = y if y.ndim == 2 else y[:, None]
         if goes_on and (columns.shape[1], y.ndim) != (len(self._center), self._target_ndim):
@@ -147,13 +146,3 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
     def _targets(self, outputs: np.ndarray) -> np.ndarray:
         y = outputs * self._half_width + self._center
         return y if self._target_ndim == 2 else y[..., 0]
-
-
-def _bounds(bounds: Any) -> tuple[float, float]:
-    """Check ``target_bounds``."""
-    if bounds is None:
-        return 0.0, 0.0
-    is_pair = isinstance(bounds, tuple | list | np.ndarray) and len(bounds) == 2
-    if not is_pair or not all(map(is_real, bounds)) or not -np.inf < bounds[0] < bounds[1] < np.inf:
-        raise expected("None or two finite numbers (low, high), low < high", target_bounds=bounds)
-    return float(bounds[0]), float(bounds[1])

@@ -2,6 +2,8 @@
 
 Each has ``residual``, the gradient ∂ log p(y|z)/∂z, and ``residual_bound``, the largest norm that
 it can have; the gradient in θ is residual ⊗ row, so a row of norm R bounds it by residual_bound·R.
+All are log-concave with curvature ≤ ``curvature_bound``, so −∇² log p in θ is ≤ curvature_bound·R².
+``value_range(reach)`` bounds max log p − min log p of one record over logits of norm ≤ reach.
 """
 
 from __future__ import annotations
@@ -10,18 +12,46 @@ import math
 from typing import Protocol
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit, huber, log_softmax, softmax
 
 
-class Likelihood(Protocol):
-    """What algorithms and estimators need of a likelihood."""
+class LogConcave(Protocol):
+    """What a posterior sampler needs of a likelihood; leading axes of the arrays broadcast."""
 
-    n_outputs: int
-    residual_bound: float
+    @property
+    def n_outputs(self) -> int:
+        """Number of logits of a record, K."""
+        ...
+
+    @property
+    def residual_bound(self) -> float:
+        """Bound on ‖∂ log p/∂ logits‖."""
+        ...
+
+    @property
+    def curvature_bound(self) -> float:
+        """Bound on the eigenvalues of −∂² log p/∂ logits²."""
+        ...
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """∂ log p/∂ logits, (m, K)."""
+        """∂ log p/∂ logits, (..., K)."""
         ...
+
+    def log_likelihood(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Log p, (...), up to a constant."""
+        ...
+
+    def curvature(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Diagonal of −∂² log p/∂ logits², (..., K)."""
+        ...
+
+    def value_range(self, reach: float) -> float:
+        """Bound on max log p − min log p of one record over logits of norm ≤ reach."""
+        ...
+
+
+class Likelihood(LogConcave, Protocol):
+    """What algorithms and estimators need of a likelihood of classes."""
 
     def targets(self, codes: np.ndarray) -> np.ndarray:
         """Encode class numbers as targets, (n, K)."""
@@ -41,10 +71,23 @@ class Bernoulli:
 
     n_outputs = 1
     residual_bound = 1.0  # |y − σ(z)| < 1
+    curvature_bound = 0.25  # σ'(z) ≤ 1/4
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Y − σ(z)."""
         return targets - expit(logits)
+
+    def log_likelihood(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Log σ(±z)."""
+        return -np.logaddexp(0.0, np.where(targets > 0, -logits, logits))[..., 0]
+
+    def curvature(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """σ(z) σ(−z)."""
+        return expit(logits) * expit(-logits)
+
+    def value_range(self, reach: float) -> float:
+        """Log[(1 + e^r)/(1 + e^−r)] = r, attained."""
+        return reach
 
     def targets(self, codes: np.ndarray) -> np.ndarray:
         """Column of 0 and 1."""
@@ -67,13 +110,34 @@ class Categorical:
     """K > 2 classes, K logits: log p = z_y − log Σ e^z, one-hot targets."""
 
     residual_bound = math.sqrt(2.0)  # ‖e_y − softmax(z)‖ < √2
+    curvature_bound = 0.5  # eigenvalues of diag p − ppᵀ
 
     def __init__(self, n_classes: int) -> None:
         self.n_outputs = n_classes
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """e_y − softmax(z)."""
-        return targets - softmax(logits, axis=1)
+        return targets - softmax(logits, axis=-1)
+
+    def log_likelihood(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """z_y − log Σ e^z."""
+        return np.sum(targets * log_softmax(logits, axis=-1), axis=-1)
+
+    def curvature(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """P(1 − p)."""
+        p = softmax(logits, axis=-1)
+        return p * (1 - p)
+
+    def value_range(self, reach: float) -> float:
+        """Bound on the range of log(1 + Σ_{j≠y} e^(z_j − z_y)).
+
+        Each z_j − z_y is at most √2‖z‖, and their mean, which by Jensen's inequality bounds the sum
+        from below, at least −‖z‖√(K/(K−1)). √2‖z‖ would do for K = 2 and is not enough for more.
+        """
+        others = math.log(self.n_outputs - 1.0)
+        most = np.logaddexp(0.0, others + math.sqrt(2.0) * reach)
+        gap = reach * math.sqrt(self.n_outputs / (self.n_outputs - 1.0))
+        return float(most - np.logaddexp(0.0, others - gap))
 
     def targets(self, codes: np.ndarray) -> np.ndarray:
         """One-hot rows."""
@@ -94,6 +158,50 @@ class Categorical:
         for draw in np.concatenate([half, -half]):
             total += self.probabilities(mean + deviation * draw)
         return total / (2 * len(half))
+
+
+class HuberRegression:
+    """A number with normal noise of deviation σ, residuals beyond c counted linearly.
+
+    −log p = (1/σ²) [½ r² for |r| ≤ c, else c|r| − ½ c²] with r = y − z (Huber 1964): the normal
+    likelihood wherever the prediction is within c, and a bounded gradient everywhere.
+
+    Parameters
+    ----------
+    noise_scale : float
+        σ > 0.
+    threshold : float
+        c > 0.
+    target_bound : float, default=inf
+        Public bound on |y|.
+    """
+
+    n_outputs = 1
+
+    def __init__(
+        self, noise_scale: float, threshold: float, target_bound: float = math.inf
+    ) -> None:
+        self._precision, self._threshold = noise_scale**-2.0, threshold
+        self._target_bound = target_bound
+        self.residual_bound = threshold * self._precision
+        self.curvature_bound = self._precision
+
+    def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """(y − z)/σ², the residual cut at ±c."""
+        return self._precision * np.clip(targets - logits, -self._threshold, self._threshold)
+
+    def log_likelihood(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Minus Huber's function of the residual over σ²."""
+        return -self._precision * huber(self._threshold, targets - logits)[..., 0]
+
+    def curvature(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """1/σ² within the threshold."""
+        return self._precision * (np.abs(targets - logits) <= self._threshold)
+
+    def value_range(self, reach: float) -> float:
+        """Slope times distance, or the value at the largest residual if that is less."""
+        most = float(huber(self._threshold, self._target_bound + reach)) * self._precision
+        return min(most, 2.0 * reach * self.residual_bound)
 
 
 def classification_likelihood(n_classes: int) -> Likelihood:

@@ -144,6 +144,61 @@ def posterior_samples_epsilon(*, eta: float, n_samples: int, delta: float) -> fl
     return epsilon
 
 
+def posterior_samples_range(*, epsilon: float, n_samples: int, delta: float) -> float:
+    """Largest range η at which k exact samples of one posterior are (ε, δ)-DP, rounded down.
+
+    The inverse of `posterior_samples_epsilon`.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε > 0, finite.
+    n_samples : int
+        k ≥ 1, samples of the *same* posterior, chosen without seeing them.
+    delta : float
+        δ in [0, 1); 0 is pure differential privacy, η = ε/k.
+
+    Returns
+    -------
+    float
+        η ≥ ε/k.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> from skdp.privacy.posterior_samples import posterior_samples_range
+    >>> posterior_samples_range(epsilon=1.0, n_samples=10, delta=0.0)
+    0.1
+    >>> round(posterior_samples_range(epsilon=1.989, n_samples=100, delta=1e-5), 3)
+    0.1
+    """
+    epsilon = positive(epsilon=epsilon)
+    k = integer(1, n_samples=n_samples)
+    delta = in_range(0.0, 1.0, closed="left", delta=delta)
+    low = epsilon / k
+    while low * k > epsilon:  # a rounding of the quotient
+        low = math.nextafter(low, 0.0)
+    if delta == 0.0:
+        return low
+
+    def excess(eta: float) -> float:
+        return posterior_samples_epsilon(eta=eta, n_samples=k, delta=delta) - epsilon
+
+    if excess(low) >= 0:
+        return low
+    high = 2 * low
+    while excess(high) < 0:
+        high *= 2
+    eta = float(root_scalar(excess, bracket=(low, high), xtol=1e-300, rtol=1e-10).root)
+    while excess(eta) > 0:
+        eta *= 1 - 1e-10
+    return max(low, eta)
+
+
 def _log_delta(η: float, k: int, ε: float) -> float:
     """Logarithm of δ(ε), rounded up: the maximum over m of sums at t_m of positive terms only."""
     if ε >= k * η:

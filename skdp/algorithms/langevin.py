@@ -1,0 +1,306 @@
+"""Projected Langevin sampling of a posterior, with a certificate that needs no convergence.
+
+k chains from data-independent starts, each of which releases its last state and nothing else:
+
+    θ ← Π_D[θ − h∇U(θ) + √(2h) ξ],  ξ ~ N(0, I),      U(θ) = ρ Σ_i ℓ_i(θ) + ‖θ‖²/(2τ²)
+
+with `algorithms.tempered`'s notation (T = 1, λ = 1/τ²). For h ≤ 2/(2λ + ρnκR²) a step contracts by
+c = 1 − hλ, whatever the data, so that after *any* number of steps K the last state is μ-GDP with
+
+    μ_K = (ρΔ/√λ) √[(1 − hλ/2)(1 − c^K)/(1 + c^K)]  <  ρΔτ               (PRIVACY §5)
+
+and k chains cost √k μ_K. Running longer brings the law of the state closer to the posterior; the
+guarantee does not wait for that. A chain that shows its path, an average or a diagnostic has no
+such certificate.
+
+Where n is large, a step reads one of l fixed batches, visited in turn, with its gradient times l:
+
+    θ ← Π_D[θ − h(lρ Σ_{i in batch} ∇ℓ_i(θ) + λθ) + √(2h) ξ].
+
+At a step of the same length this moves as far on 1/l of the rows. The last batch's records are seen
+once at full strength, (lhρΔ)²/2h, which `cyclic_batch_mu` accounts for; l is chosen so that this
+costs a few per cent of μ. The rows are dealt to batches at random, without being looked at; under
+add-or-remove-one a partition does not survive, and every step is a full batch.
+
+References
+----------
+J. Bok, W. J. Su, J. Altschuler, *Shifted Interpolation for Differential Privacy*, ICML 2024.
+M. Welling, Y. W. Teh, *Bayesian Learning via Stochastic Gradient Langevin Dynamics*, ICML 2011.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
+
+from skdp import _trace
+from skdp._random import SecureStream, Streams
+from skdp._validate import expected, in_range, integer, positive
+from skdp.algorithms.tempered import TemperedPosterior
+from skdp.engine.clipping import LinearClippedSum
+from skdp.engine.rows import LinearBatch, LinearRows
+from skdp.privacy.events import gdp_event
+from skdp.privacy.hidden_state import cyclic_batch_mu, full_batch_mu
+from skdp.relations import ADD_OR_REMOVE_ONE
+
+# Defaults, functions of public facts alone; benchmarks/posterior_sampling.py shows what they do.
+STEP = 0.5  # h(λ + ρnκR²); the certificate allows almost 2, the bias grows with it
+RUN_TIME = 2.0  # Khλ: from the prior, all directions are within 2 % of stationarity
+BATCH_COST = 0.1  # l²hλ/2: what the last batch may add to μ²
+LEAST_BATCH = 256  # rows; below, a step costs as much for fewer
+
+
+@dataclass(frozen=True)
+class LangevinConfig:
+    """Public facts of a run; built without a row in sight, and all that the event depends on.
+
+    Parameters
+    ----------
+    posterior : TemperedPosterior
+        What to sample from.
+    likelihood_power : float
+        ρ in (0, 1].
+    n_rows : int
+        Public number of rows n ≥ 1; under add-or-remove-one an upper bound on the rows of both
+        neighbours, which restricts the data sets that the guarantee speaks of.
+    n_chains : int
+        k ≥ 1.
+    step_size : float
+        h > 0, at most 2/(2λ + ρnκR²).
+    n_epochs : int
+        Passes ≥ 1 over the rows.
+    n_batches : int, default=1
+        l ≥ 1 steps a pass; 1 under add-or-remove-one.
+    """
+
+    posterior: TemperedPosterior
+    likelihood_power: float
+    n_rows: int
+    n_chains: int
+    step_size: float
+    n_epochs: int
+    n_batches: int = 1
+
+    def __post_init__(self) -> None:
+        in_range(0.0, 1.0, closed="right", likelihood_power=self.likelihood_power)
+        integer(1, n_rows=self.n_rows)
+        integer(1, n_chains=self.n_chains)
+        integer(1, n_epochs=self.n_epochs)
+        integer(1, n_batches=self.n_batches)
+        # A hair below the limit, so that no rounding can lift a step over it.
+        longest = 2 / (2 * self.posterior.prior_precision + self._data_curvature) * (1 - 1e-12)
+        if not 0 < positive(step_size=self.step_size) <= longest:
+            raise expected(
+                f"at most {longest:.4g}",
+                "a longer step need not contract, and the certificate would not hold; use 'auto'",
+                step_size=self.step_size,
+            )
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch, the last one filled up with null rows."""
+        return math.ceil(self.n_rows / self.n_batches)
+
+    @property
+    def _data_curvature(self) -> float:
+        """Bound on the curvature of a step's data term."""
+        rows = self.n_batches * self.batch_size
+        return self.likelihood_power * self.posterior.curvature(rows)
+
+    @property
+    def mu(self) -> float:
+        """μ of all released states together."""
+        one = _mu(self.posterior, self.step_size, self.n_epochs, self.n_batches)
+        return math.sqrt(self.n_chains) * self.likelihood_power * one
+
+    def event(self) -> DpEvent:
+        """What the run releases."""
+        if not math.isfinite(self.mu):
+            return NonPrivateDpEvent()
+        return gdp_event(self.mu, self.posterior.neighboring_relation)
+
+    @property
+    def sampling(self) -> str:
+        """How records take part, for the report."""
+        steps = "full batch" if self.n_batches == 1 else f"{self.n_batches} fixed batches"
+        states = "last state" if self.n_chains == 1 else f"last states of {self.n_chains} chains"
+        text = f"{steps}, {self.n_epochs} passes, {states} only"
+        if self.posterior.neighboring_relation == ADD_OR_REMOVE_ONE:
+            text += f"; both neighbours have at most {self.n_rows} rows"
+        return text
+
+
+def _mu(posterior: TemperedPosterior, h: float, n_epochs: int, n_batches: int) -> float:
+    """μ of one chain at ρ = 1: the price is proportional to ρ."""
+    contraction = math.nextafter(1 - h * posterior.prior_precision, 1.0)
+    noise, shift = math.sqrt(2 * h), h * posterior.sensitivity
+    if n_batches == 1:
+        return full_batch_mu(
+            contraction=contraction, n_steps=n_epochs, noise_scale=noise, sensitivity=shift
+        )
+    return cyclic_batch_mu(
+        contraction=contraction,
+        n_batches=n_batches,
+        n_epochs=n_epochs,
+        batch_size=1,  # sums, not means
+        noise_scale=noise,
+        sensitivity=n_batches * shift,
+        neighboring_relation=posterior.neighboring_relation,
+    )
+
+
+def default_prior_scale(row_bound: float, n_parameters: int) -> float:
+    """τ = 6/(R√p): log-odds of ±6 for a row at the norm bound, shared by all directions."""
+    return 6 / (row_bound * math.sqrt(n_parameters))
+
+
+def plan(
+    posterior: TemperedPosterior,
+    *,
+    n_rows: int,
+    n_chains: int,
+    likelihood_power: float | None = None,
+    mu: float = math.inf,
+    step_size: float | None = None,
+    n_epochs: int | None = None,
+    batch_size: int | None = None,
+) -> LangevinConfig:
+    """Fill in what is not given, and find the largest power ρ ≤ 1 that a budget affords.
+
+    Parameters
+    ----------
+    posterior : TemperedPosterior
+        What to sample from.
+    n_rows, n_chains : int
+        As in `LangevinConfig`.
+    likelihood_power : float or None
+        ρ, instead of a budget.
+    mu : float
+        Budget of all chains together.
+    step_size, n_epochs, batch_size : number or None
+        None for the default, which depends on public facts alone.
+    """
+    λ = posterior.prior_precision
+
+    def design(ρ: float) -> tuple[float, int, int]:
+        h = STEP / (λ + ρ * posterior.curvature(n_rows)) if step_size is None else step_size
+        if batch_size is not None:
+            l = math.ceil(n_rows / batch_size)  # noqa: E741 (the paper's letter)
+        elif posterior.neighboring_relation == ADD_OR_REMOVE_ONE:
+            l = 1  # noqa: E741
+        else:
+            # Beyond a few /ρ batches their gradients' own noise would count beside the chain's.
+            most = min(math.sqrt(2 * BATCH_COST / (h * λ)), 3 / ρ, n_rows / LEAST_BATCH)
+            l = max(1, int(most))  # noqa: E741
+        epochs = math.ceil(RUN_TIME / (l * h * λ)) if n_epochs is None else n_epochs
+        return h, epochs, l
+
+    if likelihood_power is None:
+        likelihood_power, low = 1.0, 0.0
+        if math.sqrt(n_chains) * _mu(posterior, *design(1.0)) > mu:
+            while likelihood_power - low > 1e-9 * likelihood_power:
+                middle = (low + likelihood_power) / 2
+                if math.sqrt(n_chains) * middle * _mu(posterior, *design(middle)) <= mu:
+                    low = middle
+                else:
+                    likelihood_power = middle
+            likelihood_power = low
+    h, epochs, l = design(likelihood_power)  # noqa: E741
+    return LangevinConfig(posterior, likelihood_power, n_rows, n_chains, h, epochs, l)
+
+
+def sample(
+    config: LangevinConfig,
+    X: np.ndarray,
+    targets: np.ndarray,
+    streams: Streams,
+    progress: Callable[[Iterable[np.ndarray]], Iterable[np.ndarray]] = iter,
+) -> np.ndarray:
+    """Run the chains on private rows and return their last states, (k, K, D).
+
+    Parameters
+    ----------
+    config : LangevinConfig
+        Public facts, whose event has been charged.
+    X : ndarray of shape (n, n_features)
+        Private rows, n ≤ ``config.n_rows``; clipped on the way in.
+    targets : ndarray of shape (n, K)
+        As the likelihood wants them.
+    streams : Streams
+        Random streams of this fit.
+    progress : callable, default=iter
+        Wraps the iteration over passes, e.g. in a progress bar. It must not keep the states.
+    """
+    call = _trace.MechanismCall(
+        kind="langevin",
+        sensitivity=config.mu,  # against unit noise: the last states are as bad as that Gaussian
+        scale=1.0,
+        rate=1.0,
+        shape=(config.n_chains, *config.posterior.shape),
+        step=0,
+    )
+
+    def mechanism() -> np.ndarray:
+        return deque(progress(states(config, X, targets, streams)), maxlen=1).pop()
+
+    return _trace.release(call, mechanism)
+
+
+def states(
+    config: LangevinConfig, X: np.ndarray, targets: np.ndarray, streams: Streams
+) -> Iterator[np.ndarray]:
+    """Yield the chains' states (k, K, D) after each pass: private ones, but for the last."""
+    posterior, k, h = config.posterior, config.n_chains, config.step_size
+    shape = (k, *posterior.shape)
+    noise = streams("noise")
+    batches = _batches(config, X, targets, streams("partition"))
+    # Nothing is left to clip: rows of norm R and residuals of norm residual_bound bound a gradient.
+    gradient = LinearClippedSum(_chainwise(posterior, k), clip_norm=math.inf)
+    θ = _projected(posterior, posterior.prior_scale * noise.normal(shape))
+    for _ in range(config.n_epochs):
+        for batch in batches:
+            stacked = torch.from_numpy(θ.reshape(-1, shape[-1]))
+            ascent = gradient(stacked, batch).numpy().reshape(shape)
+            drift = config.n_batches * config.likelihood_power * ascent
+            drift -= posterior.prior_precision * θ
+            θ = θ + h * drift + math.sqrt(2 * h) * noise.normal(shape)
+            θ = _projected(posterior, θ)
+        yield θ
+
+
+def _batches(
+    config: LangevinConfig, X: np.ndarray, targets: np.ndarray, stream: SecureStream
+) -> list[LinearBatch]:
+    posterior = config.posterior
+    rows = LinearRows(
+        X, targets, data_norm=posterior.data_norm, fit_intercept=posterior.fit_intercept
+    )
+    if config.n_batches == 1:
+        return [rows.take(slice(None))]
+    # Positions are dealt at random up to n_rows: those beyond the rows at hand are null rows.
+    dealt = stream.generator.permutation(config.n_batches * config.batch_size)
+    parts = dealt.reshape(config.n_batches, config.batch_size)
+    return [rows.take(part[part < len(X)]) for part in parts]
+
+
+def _chainwise(posterior: TemperedPosterior, k: int):
+    """Residuals of k chains at once: logits (m, k·K) against targets (m, K)."""
+    K = posterior.shape[0]
+
+    def residual(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        per_chain = logits.reshape(len(logits), k, K)
+        return posterior.likelihood.residual(per_chain, targets[:, None, :]).reshape(logits.shape)
+
+    return residual
+
+
+def _projected(posterior: TemperedPosterior, θ: np.ndarray) -> np.ndarray:
+    """Scale each chain's θ down to the norm that the domain ends at; this expands nothing."""
+    norms = np.sqrt(np.einsum("kij,kij->k", θ, θ))
+    return θ * np.minimum(1.0, posterior.theta_norm / np.maximum(norms, 1e-300))[:, None, None]

@@ -1,0 +1,313 @@
+"""One posterior sample (OPS): exact draws of a posterior on a ball, for pure differential privacy.
+
+With the notation of `algorithms.tempered`, an exact draw from π ∝ exp(−U) on ‖θ‖ ≤ D is η-DP,
+η = ρ·value_range(RD), and k of them cost what `privacy.posterior_samples` says (Wang, Fienberg &
+Smola 2015, with their 4B improved to the range; PRIVACY §4). *Exact* is meant: a chain that was run
+"long enough" carries no guarantee. Two samplers, both without a cap on the number of attempts:
+
+**Rejection.** Linearise the data term at any anchor a: with L = ρΣℓ_i,
+
+    U(θ) = [L(a) + ⟨∇L(a), θ − a⟩ + (λ/2)‖θ‖²] + B(θ, a),      B the Bregman divergence of L, ≥ 0,
+
+so draw θ from the normal law in brackets and accept it in the ball with probability exp(−B). A
+draw takes exp(½ ln det(I + ∇²L/λ)) trials or so: practical for few columns or a small ρ.
+
+**Proximal.** Else alternate, from any start, K times
+
+    y ~ N(θ, gI),      θ ~ exp(−U(θ) − ‖θ − y‖²/(2g)) on the ball,
+
+the second by rejection as above, which is cheap for a small g (λ becomes λ + 1/g). One round brings
+the laws of two such chains closer by 1/(1 + gλ) in the distance W∞, surely and not on average, and
+leaves π as it is (Chen, Chewi, Salim & Wibisono 2022; for W∞ see docs/privacy.md §4). So after
+K ≥ ln(2D/w)/ln(1 + gλ) rounds the state is within w of an exact draw, *always*, and noise with
+density ∝ exp(−ε'‖z‖/w) makes of it a release of range η + 4ε' (Lin, Ma, Wang, Redberg & Bu 2024).
+w is so small that nobody sees the noise.
+
+**Timing.** How long a draw takes depends on the data and is not covered (Awan & Rao 2023): do not
+let those who see the release see the clock.
+
+References
+----------
+Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free*, ICML 2015.
+Y. Chen, S. Chewi, A. Salim, A. Wibisono, *Improved Analysis for a Proximal Algorithm for Sampling*,
+COLT 2022.
+Y. Lin, Y.-A. Ma, Y.-X. Wang, R. Redberg, Z. Bu, *Tractable MCMC for Private Learning with Pure and
+Gaussian Differential Privacy*, ICLR 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting.dp_event import DpEvent
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize
+from scipy.special import log_ndtr, ndtri_exp
+
+from skdp import _trace
+from skdp._random import SecureStream, Streams
+from skdp._validate import expected, in_range, integer, one_of
+from skdp.algorithms.tempered import TemperedPosterior
+from skdp.engine.rows import LinearRows
+from skdp.privacy.events import PosteriorSamplesDpEvent
+
+SAMPLERS = ("rejection", "proximal")
+NOISE_SHARE = 0.01  # of η, spent on the noise that covers the proximal sampler's distance
+_NOISE = 1e-3  # expected norm of that noise over the least deviation that a posterior can have
+_EXPONENT = 4.0  # rejection takes about e^(this/2) trials in a round of the proximal sampler
+_TRIALS = 4  # proposals looked at together
+_MOST_EXPONENT = 12.0  # of the bound on ln det(I + ∇²L/λ), up to which "auto" rejects at once
+
+
+@dataclass(frozen=True)
+class ExactConfig:
+    """Public facts of a run; built without a row in sight, and all that the event depends on.
+
+    Parameters
+    ----------
+    posterior : TemperedPosterior
+        What to sample from; its domain must be bounded.
+    likelihood_power : float
+        ρ in (0, 1].
+    n_samples : int
+        k ≥ 1 independent draws.
+    sampler : {"rejection", "proximal"}
+        Which of the two exact samplers.
+    n_rows : int
+        Public number of rows n ≥ 1, or about that: the guarantee does not hang on it.
+    """
+
+    posterior: TemperedPosterior
+    likelihood_power: float
+    n_samples: int
+    sampler: str
+    n_rows: int
+
+    def __post_init__(self) -> None:
+        in_range(0.0, 1.0, closed="right", likelihood_power=self.likelihood_power)
+        integer(1, n_samples=self.n_samples)
+        one_of(SAMPLERS, sampler=self.sampler)
+        integer(1, n_rows=self.n_rows)
+        if math.isinf(self.posterior.theta_norm):
+            raise expected(
+                "a finite number > 0",
+                "on an unbounded domain a posterior sample has no pure guarantee",
+                theta_norm=self.posterior.theta_norm,
+            )
+
+    @property
+    def eta(self) -> float:
+        """η of one released draw, the noise of the proximal sampler included."""
+        return self.likelihood_power * self.posterior.range / _share(self.sampler)
+
+    def event(self) -> DpEvent:
+        """What the run releases."""
+        return PosteriorSamplesDpEvent(self.eta, self.n_samples)
+
+    @property
+    def sampling(self) -> str:
+        """How records take part, for the report."""
+        draws = "exact draw" if self.n_samples == 1 else f"{self.n_samples} exact draws"
+        return f"all rows, {draws} by the {self.sampler} sampler; running time not covered"
+
+    @property
+    def epsilon_of_noise(self) -> float:
+        """ε' of the proximal sampler's noise: η = range + 4ε'."""
+        return (1 - _share(self.sampler)) * self.eta / 4
+
+
+def _share(sampler: str) -> float:
+    return 1.0 - NOISE_SHARE if sampler == "proximal" else 1.0
+
+
+def affordable_power(posterior: TemperedPosterior, eta: float, sampler: str) -> float:
+    """Largest ρ ≤ 1 at which one draw has range ≤ η."""
+    return min(1.0, eta * _share(sampler) / posterior.range * (1 - 1e-15))
+
+
+def default_theta_norm(row_bound: float, n_rows: int, n_parameters: int, eta: float) -> float:
+    """D: log-odds of ±4 for a row at the norm bound, and slowly more as nη/p grows."""
+    return 4 * (1 + min(n_rows * eta / n_parameters, 1e4)) ** 0.125 / row_bound
+
+
+def default_sampler(posterior: TemperedPosterior, likelihood_power: float, n_rows: int) -> str:
+    """Rejection where a public bound on its expected number of trials is small, else proximal."""
+    τ, D = posterior.prior_scale, posterior.theta_norm
+    n_parameters = math.prod(posterior.shape)
+    # tr ∇²L is at most K times the bound on its largest eigenvalue, for rows of norm R.
+    trace = likelihood_power * posterior.curvature(n_rows) * posterior.shape[0]
+    roomy = τ * math.sqrt(n_parameters) < 1.1 * D  # else few draws from the prior fall into the ball
+    return "rejection" if roomy and trace * τ * τ <= _MOST_EXPONENT else "proximal"
+
+
+def sample(
+    config: ExactConfig,
+    X: np.ndarray,
+    targets: np.ndarray,
+    streams: Streams,
+    progress: Callable[[Iterable[int]], Iterable[int]] = iter,
+) -> np.ndarray:
+    """Draw from the posterior given private rows; returns (k, K, D).
+
+    Parameters
+    ----------
+    config : ExactConfig
+        Public facts, whose event has been charged.
+    X : ndarray of shape (n, n_features)
+        Private rows, clipped on the way in.
+    targets : ndarray of shape (n, K)
+        As the likelihood wants them.
+    streams : Streams
+        Random streams of this fit.
+    progress : callable, default=iter
+        Wraps the iteration over draws.
+    """
+    shape = config.posterior.shape
+    call = _trace.MechanismCall(
+        kind="posterior_samples",
+        sensitivity=config.eta,
+        scale=1.0,
+        rate=1.0,
+        shape=(config.n_samples, *shape),
+        step=0,
+    )
+
+    def mechanism() -> np.ndarray:
+        potential = Potential(config.posterior, config.likelihood_power, X, targets)
+        stream = streams("noise")
+        draw = _rejection if config.sampler == "rejection" else _proximal
+        draws = [draw(config, potential, stream) for _ in progress(range(config.n_samples))]
+        return np.array(draws).reshape(config.n_samples, *shape)
+
+    return _trace.release(call, mechanism)
+
+
+class Potential:
+    """The data term L(θ) = ρ Σ ℓ_i(θ) of the potential, for flat θ.
+
+    Attributes
+    ----------
+    mode : ndarray of shape (K·D,)
+        Minimum of U, moved into the ball: a good anchor and a good start.
+    """
+
+    def __init__(
+        self, posterior: TemperedPosterior, power: float, X: np.ndarray, targets: np.ndarray
+    ) -> None:
+        rows = LinearRows(
+            X, targets, data_norm=posterior.data_norm, fit_intercept=posterior.fit_intercept
+        ).take(slice(None))
+        self.posterior, self._power, self._likelihood = posterior, power, posterior.likelihood
+        self._rows, self._targets = rows.rows, rows.targets
+        λ = posterior.prior_precision
+
+        def objective(θ: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = self(θ)
+            return value + λ / 2 * (θ @ θ), gradient + λ * θ
+
+        start = np.zeros(math.prod(posterior.shape))
+        self.mode = self.projected(minimize(objective, start, jac=True, method="L-BFGS-B").x)
+
+    def _logits(self, θ: np.ndarray) -> np.ndarray:
+        """(..., n, K) of θ (..., K·D)."""
+        return self._rows @ np.swapaxes(θ.reshape(*θ.shape[:-1], *self.posterior.shape), -1, -2)
+
+    def values(self, θ: np.ndarray) -> np.ndarray:
+        """L of several θ, (m,)."""
+        log_p = self._likelihood.log_likelihood(self._logits(θ), self._targets)
+        return -self._power * log_p.sum(axis=-1)
+
+    def __call__(self, θ: np.ndarray) -> tuple[float, np.ndarray]:
+        """L and its gradient at one θ."""
+        logits = self._logits(θ)
+        value = -self._power * self._likelihood.log_likelihood(logits, self._targets).sum()
+        residual = self._likelihood.residual(logits, self._targets)
+        return float(value), -self._power * (residual.T @ self._rows).ravel()
+
+    def curvature(self, θ: np.ndarray) -> np.ndarray:
+        """Diagonal blocks of ∇²L, one an output: (K, D, D)."""
+        weights = self._power * self._likelihood.curvature(self._logits(θ), self._targets)
+        return np.array([(self._rows.T * w) @ self._rows for w in weights.T])
+
+    def projected(self, θ: np.ndarray) -> np.ndarray:
+        """Move θ into the ball."""
+        return θ * min(1.0, self.posterior.theta_norm / max(float(np.linalg.norm(θ)), 1e-300))
+
+
+def _rejection(config: ExactConfig, potential: Potential, stream: SecureStream) -> np.ndarray:
+    precision, mode = config.posterior.prior_precision, potential.mode
+    at_mode = potential(mode)
+    mean = -at_mode[1] / precision
+    return _restricted(potential, mode, at_mode, mean, precision, stream, n_trials=64)
+
+
+def _restricted(
+    potential: Potential,
+    anchor: np.ndarray,
+    at_anchor: tuple[float, np.ndarray],
+    mean: np.ndarray,
+    precision: float,
+    stream: SecureStream,
+    n_trials: int = _TRIALS,
+) -> np.ndarray:
+    """Draw from exp(−L(θ) + ⟨∇L(a), θ⟩ − precision/2 ‖θ − mean‖²) on the ball, a the anchor.
+
+    Proposals are N(mean, I/precision), cut off at the tangent plane of the ball where the mean lies
+    outside of it: a half-space that holds the whole ball, and all that rejection needs.
+    """
+    value, gradient = at_anchor
+    D, deviation = potential.posterior.theta_norm, precision**-0.5
+    distance = float(np.linalg.norm(mean))
+    while True:
+        θ = mean + deviation * stream.normal((n_trials, len(mean)))
+        if distance > D:
+            outward = mean / distance
+            below = log_ndtr((D - distance) / deviation)
+            along = ndtri_exp(below + np.log1p(-stream.generator.random(n_trials)))
+            θ += np.outer(distance + deviation * along - θ @ outward, outward)
+        coins = stream.generator.random(n_trials)
+        inside = np.flatnonzero(np.einsum("ij,ij->i", θ, θ) <= D * D)
+        if len(inside) == 0:
+            continue
+        bregman = potential.values(θ[inside]) - value - (θ[inside] - anchor) @ gradient
+        accepted = inside[np.log1p(-coins[inside]) <= -bregman]
+        if len(accepted):
+            return θ[accepted[0]]
+
+
+def _proximal(config: ExactConfig, potential: Potential, stream: SecureStream) -> np.ndarray:
+    posterior, λ = config.posterior, config.posterior.prior_precision
+    D, shape, n_parameters = posterior.theta_norm, posterior.shape, math.prod(posterior.shape)
+    # w and ε' set the law of the released noise: public, and the same for neighbours.
+    stiffest = λ + config.likelihood_power * posterior.curvature(config.n_rows)
+    ε_noise = config.epsilon_of_noise
+    w = _NOISE * ε_noise / (n_parameters * math.sqrt(stiffest))
+    # Any g is exact. This one keeps trials few, in the bulk (ln det ≤ trace) and at the surface.
+    mode = potential.mode
+    blocks = potential.curvature(mode)
+    trace = float(np.trace(blocks, axis1=1, axis2=2).sum())
+    g = min(_EXPONENT / max(trace, λ), (2 * D / n_parameters) ** 2)
+    precision = λ + 1 / g
+    factors = [cho_factor(block + precision * np.eye(shape[1])) for block in blocks]
+
+    def newton(point: np.ndarray, slope: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Step towards the minimum of L + λ/2‖θ‖² + ‖θ − y‖²/2g, with the curvature at the mode."""
+        ascent = (slope + precision * point - y / g).reshape(shape)
+        steps = [cho_solve(f, s) for f, s in zip(factors, ascent, strict=True)]
+        return potential.projected(point - np.concatenate(steps))
+
+    _, slope_at_mode = potential(mode)
+    θ = mode  # W∞ to an exact draw is at most 2D
+    for _ in range(math.ceil(math.log(max(2 * D / w, 1.0)) / math.log1p(g * λ))):
+        y = θ + math.sqrt(g) * stream.normal(n_parameters)
+        anchor = newton(mode, slope_at_mode, y)
+        anchor = newton(anchor, potential(anchor)[1], y)
+        at_anchor = potential(anchor)
+        mean = (y / g - at_anchor[1]) / precision
+        θ = _restricted(potential, anchor, at_anchor, mean, precision, stream)
+    direction = stream.normal(n_parameters)
+    radius = stream.generator.gamma(n_parameters, w / ε_noise)
+    return potential.projected(θ + radius * direction / np.linalg.norm(direction))

@@ -1,0 +1,96 @@
+"""The posterior of a linear model that private samplers draw from, and its public constants.
+
+    π(θ) ∝ exp(−U(θ)) on ‖θ‖ ≤ D,     U(θ) = ρ Σ_i ℓ_i(θ) + ‖θ‖²/(2τ²),     ℓ_i = −log p(y_i|x_i, θ)
+
+ρ ≤ 1 is the power of the likelihood that the budget affords: ρ = 1 is the ordinary posterior, and ρ
+the one that ρn observations would give. The prior is not tempered; that would buy nothing.
+
+With rows of norm ≤ R (the intercept's 1 included), in the notation of PRIVACY §4–5 at T = 1 and
+λ = 1/τ²: a record moves ∇U by at most Δ = ρ·residual_bound·R and U itself over the domain by a
+range of at most ρ·value_range(RD), twice these under replace-one; and λ ≤ ∇²U ≤ λ + ρnκR², κ the
+bound on the likelihood's curvature. No constant here depends on a row.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from skdp._validate import in_range, integer, positive
+from skdp.engine.clipping import MAX_ROWS, ROUNDING
+from skdp.engine.rows import clipped_rows, row_bound
+from skdp.models.likelihoods import LogConcave
+from skdp.relations import sensitivity_factor
+
+__all__ = ["MAX_ROWS", "TemperedPosterior", "clipped_rows", "row_bound"]
+
+
+@dataclass(frozen=True)
+class TemperedPosterior:
+    """Public facts of the distribution to sample from.
+
+    Parameters
+    ----------
+    likelihood : LogConcave
+        Of one record given its logits.
+    n_features : int
+        Features of a row.
+    fit_intercept : bool
+        Whether each row gets a 1 appended; θ has shape (K, n_features + fit_intercept).
+    data_norm : float
+        Norm > 0 to which the features of each row are clipped.
+    prior_scale : float
+        τ > 0, of every coefficient and intercept.
+    theta_norm : float
+        D > 0: norm of all of θ jointly that the domain ends at; infinite for none.
+    neighboring_relation : str
+        Who is a neighbour.
+    """
+
+    likelihood: LogConcave
+    n_features: int
+    fit_intercept: bool
+    data_norm: float
+    prior_scale: float
+    theta_norm: float = math.inf
+    neighboring_relation: str = "zero_out"
+
+    def __post_init__(self) -> None:
+        integer(1, n_features=self.n_features)
+        positive(data_norm=self.data_norm)
+        positive(prior_scale=self.prior_scale)
+        in_range(0.0, math.inf, closed="right", theta_norm=self.theta_norm)
+        sensitivity_factor(self.neighboring_relation)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (K, D) of θ."""
+        return self.likelihood.n_outputs, self.n_features + bool(self.fit_intercept)
+
+    @property
+    def row_bound(self) -> float:
+        """R: norm bound of a row with its intercept."""
+        return row_bound(self.data_norm, self.fit_intercept)
+
+    @property
+    def prior_precision(self) -> float:
+        """λ = 1/τ²."""
+        return self.prior_scale**-2.0
+
+    @property
+    def sensitivity(self) -> float:
+        """Δ at ρ = 1: how far neighbours can move the *computed* ∇U (see `engine.clipping`)."""
+        bound = self.likelihood.residual_bound * self.row_bound * (1 + ROUNDING)
+        return sensitivity_factor(self.neighboring_relation) * bound
+
+    @property
+    def range(self) -> float:
+        """Range over the domain of neighbours' difference of U, at ρ = 1; infinite without D."""
+        if math.isinf(self.theta_norm):
+            return math.inf
+        one = self.likelihood.value_range(self.row_bound * self.theta_norm)
+        return sensitivity_factor(self.neighboring_relation) * one
+
+    def curvature(self, n_rows: int) -> float:
+        """Bound on ∇²Σℓ over n rows."""
+        return n_rows * self.likelihood.curvature_bound * self.row_bound**2

@@ -1,0 +1,257 @@
+"""What the posterior samplers share: the plan from public facts, the budget, the samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from skdp._input import check_features
+from skdp._validate import expected, in_range, integer, one_of, positive
+from skdp.algorithms import langevin, ops
+from skdp.algorithms.tempered import TemperedPosterior, clipped_rows, row_bound
+from skdp.estimators import _fitting
+from skdp.estimators._fitting import CallbackSupportMixin
+from skdp.models.likelihoods import LogConcave
+from skdp.privacy.accounting import epsilon_of_event
+from skdp.privacy.gdp import epsilon_to_gdp
+from skdp.privacy.ledger import BudgetExceededError
+from skdp.privacy.posterior_samples import posterior_samples_range
+
+SAMPLERS = ("auto", "langevin", *ops.SAMPLERS)
+
+
+class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
+    """What the two share: the plan from public facts, the budget, the samples."""
+
+    n_features_in_: int
+    privacy_: Any
+
+    def __init__(
+        self,
+        *,
+        epsilon,
+        delta,
+        n_posterior_samples,
+        sampler,
+        neighboring_relation,
+        prior_scale,
+        data_norm,
+        theta_norm,
+        fit_intercept,
+        likelihood_power,
+        step_size,
+        max_iter,
+        batch_size,
+        n_samples,
+        random_state,
+        verbose,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.n_posterior_samples = n_posterior_samples
+        self.sampler = sampler
+        self.neighboring_relation = neighboring_relation
+        self.prior_scale = prior_scale
+        self.data_norm = data_norm
+        self.theta_norm = theta_norm
+        self.fit_intercept = fit_intercept
+        self.likelihood_power = likelihood_power
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.n_samples = n_samples
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _draw(self, X: np.ndarray, targets: np.ndarray, likelihood: LogConcave) -> None:
+        """Plan from public facts, spend, draw."""
+        config = self._configure(_fitting.public_n_rows(self, X), X.shape[1], likelihood)
+        is_chain = isinstance(config, langevin.LangevinConfig)
+        if is_chain and len(X) > config.n_rows:
+            raise expected(
+                "at least the number of rows",
+                "the certificate of the Langevin sampler holds for that many rows at most",
+                n_samples=self.n_samples,
+            )
+        progress = _fitting.progress(self, config.n_epochs if is_chain else config.n_samples)
+
+        self.privacy_ = _fitting.spend(self, config.event(), config.sampling)
+        streams = _fitting.streams(self, X, targets)
+        sample = langevin.sample if is_chain else ops.sample
+        self._store(sample(config, X, targets, streams, progress), config)
+
+    def _configure(self, n_rows: int, n_features: int, likelihood: LogConcave) -> Any:
+        """Check the parameters and fill in the defaults, from public facts alone."""
+        k = integer(1, n_posterior_samples=self.n_posterior_samples)
+        data_norm = bounded_or_auto(n_features**0.5, data_norm=self.data_norm)
+        R = row_bound(data_norm, self.fit_intercept)
+        n_parameters = likelihood.n_outputs * (n_features + bool(self.fit_intercept))
+        exact = self._is_exact()
+        eta, mu = math.inf, math.inf
+        if self.epsilon is not None and self.epsilon != math.inf:
+            if exact:
+                eta = posterior_samples_range(epsilon=self.epsilon, n_samples=k, delta=self.delta)
+            else:
+                mu = epsilon_to_gdp(self.epsilon, self.delta)
+        D = ops.default_theta_norm(R, n_rows, n_parameters, eta) if exact else math.inf
+        if not (self.theta_norm == math.inf and math.isinf(D)):
+            remedy = "on an unbounded domain an exact sample has no such guarantee"
+            D = bounded_or_auto(D, remedy, theta_norm=self.theta_norm)
+        τ = D / math.sqrt(n_parameters) if exact else langevin.default_prior_scale(R, n_parameters)
+        target = TemperedPosterior(
+            likelihood=likelihood,
+            n_features=n_features,
+            fit_intercept=bool(self.fit_intercept),
+            data_norm=data_norm,
+            prior_scale=bounded_or_auto(τ, prior_scale=self.prior_scale),
+            theta_norm=D,
+            neighboring_relation=self.neighboring_relation,
+        )
+        if exact:
+            return self._exact(target, n_rows, k, eta)
+        return langevin.plan(
+            target,
+            n_rows=n_rows,
+            n_chains=k,
+            likelihood_power=self._given_power(),
+            mu=mu,
+            step_size=_none_if_auto(positive, step_size=self.step_size),
+            n_epochs=_none_if_auto(_at_least_one, max_iter=self.max_iter),
+            batch_size=_none_if_auto(_at_least_one, batch_size=self.batch_size),
+        )
+
+    def _is_exact(self) -> bool:
+        one_of(SAMPLERS, sampler=self.sampler)
+        exact = self.sampler in ops.SAMPLERS or (self.sampler == "auto" and self.delta == 0)
+        if not exact and self.delta == 0:
+            raise expected(
+                "'auto', 'rejection' or 'proximal' where delta=0",
+                "a Langevin chain has no pure guarantee",
+                sampler=self.sampler,
+            )
+        for name in ("step_size", "max_iter", "batch_size") if exact else ():
+            if getattr(self, name) != "auto":
+                raise expected(
+                    "'auto'", "it is for 'langevin' alone", **{name: getattr(self, name)}
+                )
+        return exact
+
+    def _exact(self, target: TemperedPosterior, n_rows: int, k: int, eta: float) -> ops.ExactConfig:
+        def power(sampler: str) -> float:
+            return self._given_power() or ops.affordable_power(target, eta, sampler)
+
+        sampler = self.sampler
+        if sampler == "auto":
+            sampler = ops.default_sampler(target, power("rejection"), n_rows)
+        return ops.ExactConfig(target, power(sampler), k, sampler, n_rows)
+
+    def _given_power(self) -> float | None:
+        if self.likelihood_power is None:
+            return None
+        return in_range(0.0, 1.0, closed="right", likelihood_power=self.likelihood_power)
+
+    def _store(self, samples: np.ndarray, config: Any) -> None:
+        posterior = config.posterior
+        self._samples, self._config = samples, config
+        self.likelihood_power_ = config.likelihood_power
+        self.effective_n_samples_ = config.likelihood_power * config.n_rows
+        self.sampler_ = getattr(config, "sampler", "langevin")
+        self.n_iter_ = getattr(config, "n_epochs", 0)
+        self.data_norm_ = posterior.data_norm
+        self.prior_scale_ = posterior.prior_scale
+        self.theta_norm_ = posterior.theta_norm
+
+    @property
+    def _mean(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients (K, n_features) and intercepts (K,), averaged over the samples."""
+        mean = self._samples.mean(axis=0)
+        coefficients = mean[:, : self.n_features_in_]
+        if self._config.posterior.fit_intercept:
+            return coefficients, mean[:, -1]
+        return coefficients, np.zeros(len(mean))
+
+    @property
+    def parameter_names_(self) -> list[str]:
+        """Names of the columns of `sample_posterior`: the outputs in turn, intercept last."""
+        check_is_fitted(self)
+        features = getattr(self, "feature_names_in_", None)
+        if features is None:
+            features = [f"x{i}" for i in range(self.n_features_in_)]
+        names = [*features, "intercept"][: self._samples.shape[2]]
+        if self._samples.shape[1] == 1:
+            return names
+        return [f"{label}: {name}" for label in self.classes_ for name in names]
+
+    def sample_posterior(
+        self, n_samples: int | None = None, random_state: Any = None
+    ) -> np.ndarray:
+        """Return the posterior samples that were paid for.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            How many, from the first; None for all.
+        random_state : None
+            Ignored, for the interface that all posteriors share: the samples have been drawn.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_parameters)
+            Columns as in ``parameter_names_``.
+
+        Raises
+        ------
+        BudgetExceededError
+            If more samples are asked for than ``n_posterior_samples``. Each sample is a release of
+            its own; the message says what so many would have cost.
+        """
+        draws = self._paid(n_samples)
+        return draws.reshape(len(draws), -1).copy()
+
+    def _paid(self, n_samples: int | None) -> np.ndarray:
+        check_is_fitted(self)
+        paid = len(self._samples)
+        wanted = paid if n_samples is None else integer(1, "or None", n_samples=n_samples)
+        if wanted > paid:
+            count = "n_chains" if self.sampler_ == "langevin" else "n_samples"
+            event = replace(self._config, **{count: wanted}).event()
+            report = self.privacy_
+            cost = epsilon_of_event(event, report.delta, report.neighboring_relation)
+            raise BudgetExceededError(
+                f"{wanted} posterior samples were asked for and {paid} paid for. {wanted} samples "
+                f"of this posterior would have cost epsilon={cost:.4g} at delta={report.delta:g} "
+                f"instead of epsilon={report.epsilon:.4g}; fit again with n_posterior_samples="
+                f"{wanted}, a further release, or see those that there are."
+            )
+        return self._samples[:wanted]
+
+    def _logits(self, X: Any, n_samples: int | None = None) -> np.ndarray:
+        """(n_samples, n, K)."""
+        draws = self._paid(n_samples)
+        X = check_features(self, X, reset=False)
+        posterior = self._config.posterior
+        rows = clipped_rows(X, posterior.data_norm, fit_intercept=posterior.fit_intercept)
+        return np.einsum("nd,skd->snk", rows, draws, optimize=True)
+
+
+def _at_least_one(**kw: Any) -> int:
+    return integer(1, "or 'auto'", **kw)
+
+
+def _none_if_auto(check: Any, **kw: Any) -> Any:
+    ((_, value),) = kw.items()
+    return None if isinstance(value, str) and value == "auto" else check(**kw)
+
+
+def bounded_or_auto(default: float, remedy: str = "", **kw: Any) -> float:
+    """Check a number > 0, or take the default for ``"auto"``."""
+    ((_, value),) = kw.items()
+    if isinstance(value, str) and value == "auto":
+        return default
+    # Squares of numbers beyond these leave the range of a double, and a bound would bound nothing.
+    return in_range(1e-100, 1e100, f"or 'auto'{remedy and '; '}{remedy}", **kw)

@@ -1,0 +1,477 @@
+"""`OPSPosteriorSampler` and `OPSRegressor`: posterior samples that are private by themselves.
+
+>>> import numpy as np
+>>> from skdp import OPSPosteriorSampler
+>>> rng = np.random.default_rng(0)
+>>> X = rng.uniform(-1, 1, (1000, 2))
+>>> y = rng.random(1000) < 1 / (1 + np.exp(-4 * X[:, 0]))
+>>> sampler = OPSPosteriorSampler(
+...     epsilon=1.0, n_posterior_samples=5, classes=[False, True], n_samples=1000
+... ).fit(X, y)
+>>> sampler.sample_posterior().shape
+(5, 3)
+>>> print(f"{sampler.privacy_.epsilon:.3f}")
+1.000
+>>> 0 < sampler.likelihood_power_ < 1  # each sample is of the posterior that ρn rows would give
+True
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from skdp._input import check_features_and_labels, check_features_and_targets
+from skdp.algorithms.tempered import MAX_ROWS
+from skdp.estimators import _fitting, _paragraphs
+from skdp.estimators._fitting import with_callbacks
+from skdp.estimators._posterior_sampler import PosteriorSampler, bounded_or_auto
+from skdp.models.likelihoods import HuberRegression, classification_likelihood
+
+_PRIVACY = """
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    all samples and whatever is computed from them. The guarantee of the Langevin sampler holds
+    after any number of steps, converged or not; that of the exact samplers is pure for ``delta=0``.
+    *How long* an exact sampler runs depends on the data and is not covered. The unit is a row. The
+    guarantee covers one fit; each further fit on the same rows is a further release. It is
+    conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a
+    seeded fit, and treats floating-point arithmetic as exact.
+
+    Parameters
+    ----------
+"""
+_BUDGET = _paragraphs.BUDGET.replace(
+    'ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``INSTEAD``.',
+    'ε > 0. ``float("inf")`` is the posterior itself, and the report says what its samples\n'
+    "        cost. None with ``likelihood_power``.",
+).replace("δ in (0, 1); should be well below 1/n.", "δ in [0, 1); 0 asks for pure ε.")
+_SAMPLER = """    n_posterior_samples : int, default=1
+        Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
+        posterior, and each is of a flatter one.
+    sampler : {"auto", "langevin", "rejection", "proximal"}, default="auto"
+        ``"langevin"`` has a certificate that needs δ > 0 and no convergence. The other two are
+        exact: ``"rejection"`` for few columns or small budgets, ``"proximal"`` for all else, and
+        slow on large data. ``"auto"`` is Langevin for δ > 0, else one of the exact ones by public
+        facts.
+    prior_scale : float or "auto", default="auto"
+        Standard deviation τ > 0 of the prior of every coefficient and intercept. Not to be chosen
+        by trying values on the data. ``"auto"`` follows the number of columns.
+    data_norm : float or "auto", default="auto"
+        Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
+        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features: right
+        for features in [-1, 1], as `BoundedScaler` gives.
+    theta_norm : float or "auto", default="auto"
+        Norm > 0 of all parameters jointly at which the domain ends. The exact samplers pay for a
+        wide domain with a flat posterior; ``"auto"`` grows slowly with the budget and with n.
+        The Langevin sampler needs none: ``"auto"`` and ``float("inf")`` are no bound there.
+    fit_intercept : bool, default=True
+        Append a 1 to each row.
+    likelihood_power : float or None, default=None
+        ρ in (0, 1], instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for
+        what was spent.
+    step_size : float or "auto", default="auto"
+        Langevin only: h > 0 of θ ← θ − h∇U(θ) + √(2h) ξ. A step too long for the certificate is an
+        error. ``"auto"`` is a quarter of the longest.
+    max_iter : int or "auto", default="auto"
+        Langevin only: passes over the rows. More passes come closer to the posterior.
+    batch_size : int or "auto", default="auto"
+        Langevin only: rows of a fixed batch; one step is taken a batch. ``"auto"`` makes batches
+        where they cost next to nothing, and takes all rows under ``"add_or_remove_one"``.
+"""
+_END = _paragraphs.END.replace(
+    "Public number of rows, from which rates and step sizes are computed. None reads it from X\n"
+    "        and says so in the report.",
+    "Public number of rows, or an upper bound on it. None reads it from X and says so in the\n"
+    '        report. Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for\n'
+    "        data sets of at most so many rows.",
+)
+_FITTED = """    likelihood_power_ : float
+        ρ: the samples are of the posterior ∝ prior x likelihood^ρ.
+    effective_n_samples_ : float
+        ρn: how many rows such a posterior would have come from at ρ = 1.
+    sampler_ : str
+        The sampler used.
+    data_norm_, prior_scale_, theta_norm_ : float
+        The values used.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Passes of the Langevin sampler; 0 for an exact one, whose work is not shown.
+    privacy_ : PrivacyReport
+        The privacy statement of this fit.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+"""
+_REFERENCES = """
+    References
+    ----------
+    Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free: Posterior Sampling and Stochastic Gradient
+    Monte Carlo*, ICML 2015. J. Bok, W. J. Su, J. Altschuler, *Shifted Interpolation for
+    Differential Privacy*, ICML 2024 (the certificate). Y. Lin et al., *Tractable MCMC for Private
+    Learning with Pure and Gaussian Differential Privacy*, ICLR 2024 (the proximal sampler's noise).
+"""
+
+
+def _documentation(*, summary: str, own: str, fitted: str, notes: str, example: str) -> str:
+    """Return the docstring of an estimator; ``own`` describes its own parameters."""
+    attributes = ("\n    Attributes\n    ----------\n", fitted, _FITTED)
+    return "".join(
+        [summary, _PRIVACY, _BUDGET, _SAMPLER, own, _END, *attributes, notes, _REFERENCES, example]
+    )
+
+
+class OPSPosteriorSampler(ClassifierMixin, PosteriorSampler):  # noqa: D101
+    __doc__ = _documentation(
+        summary="""Bayesian logistic regression by private posterior samples (OPS).
+
+    The released model is one or a few samples of the posterior of the coefficients, under a
+    Gaussian prior N(0, τ² I) and with the likelihood raised to the power ρ that the budget affords.
+    Two classes take one logit, more take softmax. Predictions are averaged over the samples.
+""",
+        own=_paragraphs.CLASSES,
+        fitted=_paragraphs.FITTED_CLASSES
+        + """    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Mean of the sampled coefficients.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        Mean of the sampled intercepts; zero without ``fit_intercept``.
+""",
+        notes="""
+    Notes
+    -----
+    A sample of a posterior varies as much as the posterior is wide: it pays where what one wants is
+    a sample, or pure ε. For predictions alone `DPVariationalLogisticRegression` is the better use
+    of the same budget. Chains are cheap to run and impossible to check in private: what
+    `diagnose_convergence` says is about the very data it is given.
+""",
+        example="""
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skdp import BoundedScaler, OPSPosteriorSampler
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = X[:, :4]  # radius, texture, perimeter, area
+    >>> sampler = make_pipeline(
+    ...     BoundedScaler(lower=[5, 5, 40, 100], upper=[30, 40, 200, 2500]),
+    ...     OPSPosteriorSampler(epsilon=3.0, delta=0, classes=[0, 1], n_samples=569),
+    ... )
+    >>> sampler.fit(X, y).score(X, y) > 0.5
+    True
+    >>> sampler[-1].privacy_.epsilon  # pure: (3, 0)-DP
+    3.0
+    >>> sampler[-1].sample_posterior(2)
+    Traceback (most recent call last):
+      ...
+    skdp.privacy.ledger.BudgetExceededError: 2 posterior samples were asked for and 1 paid for. ...
+    """,
+    )
+
+    def __init__(
+        self,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-5,
+        *,
+        n_posterior_samples: int = 1,
+        sampler: str = "auto",
+        neighboring_relation: str = "zero_out",
+        prior_scale: float | str = "auto",
+        data_norm: float | str = "auto",
+        theta_norm: float | str = "auto",
+        fit_intercept: bool = True,
+        likelihood_power: float | None = None,
+        step_size: float | str = "auto",
+        max_iter: int | str = "auto",
+        batch_size: int | str = "auto",
+        classes: Any = None,
+        n_samples: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            delta=delta,
+            n_posterior_samples=n_posterior_samples,
+            sampler=sampler,
+            neighboring_relation=neighboring_relation,
+            prior_scale=prior_scale,
+            data_norm=data_norm,
+            theta_norm=theta_norm,
+            fit_intercept=fit_intercept,
+            likelihood_power=likelihood_power,
+            step_size=step_size,
+            max_iter=max_iter,
+            batch_size=batch_size,
+            n_samples=n_samples,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.classes = classes
+
+    @with_callbacks
+    def fit(self, X, y) -> OPSPosteriorSampler:
+        """Draw the posterior samples, privately.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers; dense.
+        y : array-like of shape (n_samples,)
+            Class labels.
+
+        Returns
+        -------
+        OPSPosteriorSampler
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the input is invalid; nothing has been spent then.
+        BudgetExceededError
+            If an open `PrivacyLedger` refuses the fit; no row has been used then.
+        """
+        _fitting.start_callbacks(self)
+        with _fitting.all_or_nothing(self):
+            _fitting.check_budget(self, instead="likelihood_power", pure=True)
+            X, y = check_features_and_labels(self, X, y, declared=self.classes is not None)
+            _fitting.check_n_rows(X, MAX_ROWS)
+            self.classes_, codes = _fitting.encode_labels(y, self.classes, type(self).__name__)
+            likelihood = classification_likelihood(len(self.classes_))
+            self._draw(X, likelihood.targets(codes), likelihood)
+            self.coef_, self.intercept_ = self._mean
+        return self
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Class probabilities, averaged over the posterior samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows, clipped to ``data_norm_`` as in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            Each row sums to 1.
+        """
+        return self.sample_predictive(X).mean(axis=0)
+
+    def predict_log_proba(self, X) -> np.ndarray:
+        """Logarithm of `predict_proba`, shape (n, n_classes)."""
+        return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
+
+    def decision_function(self, X) -> np.ndarray:
+        """Log-odds of the predictive (two classes, shape (n,)) or its log-probabilities."""
+        log_proba = self.predict_log_proba(X)
+        return log_proba[:, 1] - log_proba[:, 0] if len(self.classes_) == 2 else log_proba
+
+    def predict(self, X) -> np.ndarray:
+        """Most probable class of each row, shape (n,)."""
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
+
+    def sample_predictive(
+        self, X, n_samples: int | None = None, random_state: Any = None
+    ) -> np.ndarray:
+        """Class probabilities under each posterior sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows, clipped to ``data_norm_`` as in `fit`.
+        n_samples : int or None, default=None
+            How many samples, from the first; None for all. See `sample_posterior`.
+        random_state : None
+            Ignored.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n, n_classes)
+        """
+        return self._config.posterior.likelihood.probabilities(self._logits(X, n_samples))
+
+
+class OPSRegressor(RegressorMixin, PosteriorSampler):  # noqa: D101
+    __doc__ = _documentation(
+        summary="""Bayesian linear regression by private posterior samples (OPS).
+
+    The released model is one or a few samples of the posterior of the coefficients, under a
+    Gaussian prior N(0, τ² I) on the scale on which targets lie in [-1, 1], and with the likelihood
+    raised to the power ρ that the budget affords. The likelihood is normal with Huber's bounded
+    residuals, so that one record's influence is bounded whatever the coefficients are.
+""",
+        own="""    target_bounds : (float, float) or None, default=None
+        Public bounds of the targets, to which they are clipped. None takes targets as they are,
+        which should then be of the order of 1.
+    noise_scale : float or "auto", default="auto"
+        Standard deviation > 0 of the noise around the regression, in the unit of y: declared, not
+        learned. ``"auto"`` is a quarter of half the width of the bounds.
+    residual_bound : float or "auto", default="auto"
+        Residual > 0, in the unit of y, beyond which a record counts linearly (Huber 1964).
+        ``"auto"`` is half the width of the bounds.
+""",
+        fitted="""    coef_ : ndarray of shape (n_features,)
+        Mean of the sampled coefficients, in the unit of y.
+    intercept_ : float
+        Mean of the sampled intercepts, in the unit of y.
+    noise_scale_ : float
+        The value used.
+""",
+        notes="""
+    Notes
+    -----
+    Rows beyond ``data_norm_`` are clipped in prediction too, so that ``X @ coef_ + intercept_`` is
+    `predict` for rows within it only.
+""",
+        example="""
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import OPSRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (2000, 3))
+    >>> y = 10 + 4 * X[:, 0] + rng.normal(0, 0.5, 2000)
+    >>> regressor = OPSRegressor(
+    ...     epsilon=3.0, n_posterior_samples=5, target_bounds=(5, 15), n_samples=2000
+    ... ).fit(X, y)
+    >>> mean, deviation = regressor.predict(X, return_std=True)
+    >>> regressor.score(X, y) > 0.5
+    True
+    """,
+    )
+
+    def __init__(
+        self,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-5,
+        *,
+        n_posterior_samples: int = 1,
+        sampler: str = "auto",
+        neighboring_relation: str = "zero_out",
+        prior_scale: float | str = "auto",
+        data_norm: float | str = "auto",
+        theta_norm: float | str = "auto",
+        fit_intercept: bool = True,
+        likelihood_power: float | None = None,
+        step_size: float | str = "auto",
+        max_iter: int | str = "auto",
+        batch_size: int | str = "auto",
+        target_bounds: tuple[float, float] | None = None,
+        noise_scale: float | str = "auto",
+        residual_bound: float | str = "auto",
+        n_samples: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            delta=delta,
+            n_posterior_samples=n_posterior_samples,
+            sampler=sampler,
+            neighboring_relation=neighboring_relation,
+            prior_scale=prior_scale,
+            data_norm=data_norm,
+            theta_norm=theta_norm,
+            fit_intercept=fit_intercept,
+            likelihood_power=likelihood_power,
+            step_size=step_size,
+            max_iter=max_iter,
+            batch_size=batch_size,
+            n_samples=n_samples,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.target_bounds = target_bounds
+        self.noise_scale = noise_scale
+        self.residual_bound = residual_bound
+
+    @with_callbacks
+    def fit(self, X, y) -> OPSRegressor:
+        """Draw the posterior samples, privately.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers; dense.
+        y : array-like of shape (n_samples,)
+            Targets.
+
+        Returns
+        -------
+        OPSRegressor
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the input is invalid; nothing has been spent then.
+        BudgetExceededError
+            If an open `PrivacyLedger` refuses the fit; no row has been used then.
+        """
+        _fitting.start_callbacks(self)
+        with _fitting.all_or_nothing(self):
+            _fitting.check_budget(self, instead="likelihood_power", pure=True)
+            low, high = _fitting.target_bounds(self.target_bounds)
+            X, y = check_features_and_targets(self, X, y, multi_output=False)
+            _fitting.check_n_rows(X, MAX_ROWS)
+            center, half_width = 0.0, 1.0
+            if self.target_bounds is not None:
+                center, half_width = (low + high) / 2, (high - low) / 2
+            noise = bounded_or_auto(half_width / 4, noise_scale=self.noise_scale)
+            threshold = bounded_or_auto(half_width, residual_bound=self.residual_bound)
+            likelihood = HuberRegression(
+                noise / half_width,
+                threshold / half_width,
+                target_bound=(high - center) / half_width,
+            )
+            self._center, self._half_width, self.noise_scale_ = center, half_width, noise
+            self._draw(X, ((np.clip(y, low, high) - center) / half_width)[:, None], likelihood)
+            coefficients, intercepts = self._mean
+            self.coef_ = coefficients[0] * half_width
+            self.intercept_ = float(intercepts[0] * half_width + center)
+        return self
+
+    def predict(self, X, return_std: bool = False) -> Any:
+        """Mean of the target, and if asked its standard deviation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows, clipped to ``data_norm_`` as in `fit`.
+        return_std : bool, default=False
+            Return also the deviation of the noise and of the posterior samples together; with one
+            sample it is that of the noise.
+
+        Returns
+        -------
+        ndarray of shape (n,), or a pair of them
+        """
+        lines = self.sample_predictive(X)
+        mean = lines.mean(axis=0)
+        if not return_std:
+            return mean
+        return mean, np.sqrt(self.noise_scale_**2 + lines.var(axis=0))
+
+    def sample_predictive(
+        self, X, n_samples: int | None = None, random_state: Any = None
+    ) -> np.ndarray:
+        """Mean of the target under each posterior sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows, clipped to ``data_norm_`` as in `fit`.
+        n_samples : int or None, default=None
+            How many samples, from the first; None for all. See `sample_posterior`.
+        random_state : None
+            Ignored.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n)
+        """
+        return self._logits(X, n_samples)[..., 0] * self._half_width + self._center
