@@ -10,6 +10,8 @@ from skdp import (
     DPSGLDClassifier,
     DPSGLDRegressor,
     DPVariationalLogisticRegression,
+    OPSPosteriorSampler,
+    OPSRegressor,
 )
 from skdp.calibration import DPTemperatureScaler
 
@@ -30,6 +32,10 @@ def excused(estimator):
         DPSGDRegressor(),
         DPSGLDClassifier(),
         DPSGLDRegressor(),
+        OPSPosteriorSampler(),
+        OPSPosteriorSampler(delta=0),
+        OPSRegressor(),
+        OPSRegressor(delta=0, target_bounds=(-200, 200)),
         DPTemperatureScaler(DPVariationalLogisticRegression(random_state=0)),
         BoundedScaler(lower=-5.0, upper=5.0),
     ],

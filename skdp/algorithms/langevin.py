@@ -93,14 +93,7 @@ class LangevinConfig:
         integer(1, n_chains=self.n_chains)
         integer(1, n_epochs=self.n_epochs)
         integer(1, n_batches=self.n_batches)
-        # A hair below the limit, so that no rounding can lift a step over it.
-        longest = 2 / (2 * self.posterior.prior_precision + self._data_curvature) * (1 - 1e-12)
-        if not 0 < positive(step_size=self.step_size) <= longest:
-            raise expected(
-                f"at most {longest:.4g}",
-                "a longer step need not contract, and the certificate would not hold; use 'auto'",
-                step_size=self.step_size,
-            )
+        _check_contraction(self.posterior, self.step_size, self._data_curvature)
 
     @property
     def batch_size(self) -> int:
@@ -136,6 +129,18 @@ class LangevinConfig:
         return text
 
 
+def _check_contraction(posterior: TemperedPosterior, h: float, data_curvature: float) -> None:
+    """Refuse a step that is not sure to contract by 1 − hλ."""
+    # A hair below the limit, so that no rounding can lift a step over it.
+    longest = 2 / (2 * posterior.prior_precision + data_curvature) * (1 - 1e-12)
+    if not positive(step_size=h) <= longest:
+        raise expected(
+            f"at most {longest:.4g}",
+            "a longer step need not contract, and the certificate would not hold; use 'auto'",
+            step_size=h,
+        )
+
+
 def _mu(posterior: TemperedPosterior, h: float, n_epochs: int, n_batches: int) -> float:
     """μ of one chain at ρ = 1: the price is proportional to ρ."""
     contraction = math.nextafter(1 - h * posterior.prior_precision, 1.0)
@@ -155,9 +160,12 @@ def _mu(posterior: TemperedPosterior, h: float, n_epochs: int, n_batches: int) -
     )
 
 
-def default_prior_scale(row_bound: float, n_parameters: int) -> float:
-    """τ = 6/(R√p): log-odds of ±6 for a row at the norm bound, shared by all directions."""
-    return 6 / (row_bound * math.sqrt(n_parameters))
+def default_prior_scale(row_bound: float, n_parameters: int, n_chains: int) -> float:
+    """τ = 7 ∛k/(R√p): log-odds of ±7 for a row at the norm bound, shared by all directions.
+
+    k samples share a budget, and with ρ ∝ 1/τ a wider prior makes up for the flatter likelihood.
+    """
+    return 7 * n_chains ** (1 / 3) / (row_bound * math.sqrt(n_parameters))
 
 
 def plan(
@@ -187,6 +195,8 @@ def plan(
         None for the default, which depends on public facts alone.
     """
     λ = posterior.prior_precision
+    if step_size is not None:
+        _check_contraction(posterior, step_size, data_curvature=0.0)
 
     def design(ρ: float) -> tuple[float, int, int]:
         h = STEP / (λ + ρ * posterior.curvature(n_rows)) if step_size is None else step_size

@@ -38,7 +38,7 @@ Gaussian Differential Privacy*, ICLR 2024.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,7 +58,8 @@ SAMPLERS = ("rejection", "proximal")
 NOISE_SHARE = 0.01  # of η, spent on the noise that covers the proximal sampler's distance
 _NOISE = 1e-3  # expected norm of that noise over the least deviation that a posterior can have
 _EXPONENT = 4.0  # rejection takes about e^(this/2) trials in a round of the proximal sampler
-_TRIALS = 4  # proposals looked at together
+_TRIALS = 4  # proposals looked at together in a round
+_TRIALS_AT_ONCE = 64  # the same without rounds
 _MOST_EXPONENT = 12.0  # of the bound on ln det(I + ∇²L/λ), up to which "auto" rejects at once
 
 
@@ -139,7 +140,9 @@ def default_sampler(posterior: TemperedPosterior, likelihood_power: float, n_row
     n_parameters = math.prod(posterior.shape)
     # tr ∇²L is at most K times the bound on its largest eigenvalue, for rows of norm R.
     trace = likelihood_power * posterior.curvature(n_rows) * posterior.shape[0]
-    roomy = τ * math.sqrt(n_parameters) < 1.1 * D  # else few draws from the prior fall into the ball
+    roomy = (
+        τ * math.sqrt(n_parameters) < 1.1 * D
+    )  # else few draws from the prior fall into the ball
     return "rejection" if roomy and trace * τ * τ <= _MOST_EXPONENT else "proximal"
 
 
@@ -178,9 +181,9 @@ def sample(
     def mechanism() -> np.ndarray:
         potential = Potential(config.posterior, config.likelihood_power, X, targets)
         stream = streams("noise")
-        draw = _rejection if config.sampler == "rejection" else _proximal
-        draws = [draw(config, potential, stream) for _ in progress(range(config.n_samples))]
-        return np.array(draws).reshape(config.n_samples, *shape)
+        draws = _DRAWS[config.sampler](config, potential, stream)
+        kept = [next(draws) for _ in progress(range(config.n_samples))]
+        return np.array(kept).reshape(config.n_samples, *shape)
 
     return _trace.release(call, mechanism)
 
@@ -237,11 +240,14 @@ class Potential:
         return θ * min(1.0, self.posterior.theta_norm / max(float(np.linalg.norm(θ)), 1e-300))
 
 
-def _rejection(config: ExactConfig, potential: Potential, stream: SecureStream) -> np.ndarray:
+def _rejection(
+    config: ExactConfig, potential: Potential, stream: SecureStream
+) -> Iterator[np.ndarray]:
+    """Yield exact draws from π."""
     precision, mode = config.posterior.prior_precision, potential.mode
     at_mode = potential(mode)
     mean = -at_mode[1] / precision
-    return _restricted(potential, mode, at_mode, mean, precision, stream, n_trials=64)
+    return _restricted(potential, mode, at_mode, mean, precision, stream, _TRIALS_AT_ONCE)
 
 
 def _restricted(
@@ -251,12 +257,13 @@ def _restricted(
     mean: np.ndarray,
     precision: float,
     stream: SecureStream,
-    n_trials: int = _TRIALS,
-) -> np.ndarray:
-    """Draw from exp(−L(θ) + ⟨∇L(a), θ⟩ − precision/2 ‖θ − mean‖²) on the ball, a the anchor.
+    n_trials: int,
+) -> Iterator[np.ndarray]:
+    """Yield exact draws from exp(⟨∇L(a), θ⟩ − L(θ) − precision/2 ‖θ − mean‖²) on the ball.
 
-    Proposals are N(mean, I/precision), cut off at the tangent plane of the ball where the mean lies
-    outside of it: a half-space that holds the whole ball, and all that rejection needs.
+    The anchor a comes with L and ∇L there. Proposals are N(mean, I/precision), cut off at the
+    tangent plane of the ball where the mean lies outside of it: a half-space that holds the whole
+    ball is all that rejection needs.
     """
     value, gradient = at_anchor
     D, deviation = potential.posterior.theta_norm, precision**-0.5
@@ -273,12 +280,13 @@ def _restricted(
         if len(inside) == 0:
             continue
         bregman = potential.values(θ[inside]) - value - (θ[inside] - anchor) @ gradient
-        accepted = inside[np.log1p(-coins[inside]) <= -bregman]
-        if len(accepted):
-            return θ[accepted[0]]
+        yield from θ[inside[np.log1p(-coins[inside]) <= -bregman]]
 
 
-def _proximal(config: ExactConfig, potential: Potential, stream: SecureStream) -> np.ndarray:
+def _proximal(
+    config: ExactConfig, potential: Potential, stream: SecureStream
+) -> Iterator[np.ndarray]:
+    """Yield draws within w of exact ones, and noise that covers w."""
     posterior, λ = config.posterior, config.posterior.prior_precision
     D, shape, n_parameters = posterior.theta_norm, posterior.shape, math.prod(posterior.shape)
     # w and ε' set the law of the released noise: public, and the same for neighbours.
@@ -300,14 +308,20 @@ def _proximal(config: ExactConfig, potential: Potential, stream: SecureStream) -
         return potential.projected(point - np.concatenate(steps))
 
     _, slope_at_mode = potential(mode)
-    θ = mode  # W∞ to an exact draw is at most 2D
-    for _ in range(math.ceil(math.log(max(2 * D / w, 1.0)) / math.log1p(g * λ))):
-        y = θ + math.sqrt(g) * stream.normal(n_parameters)
-        anchor = newton(mode, slope_at_mode, y)
-        anchor = newton(anchor, potential(anchor)[1], y)
-        at_anchor = potential(anchor)
-        mean = (y / g - at_anchor[1]) / precision
-        θ = _restricted(potential, anchor, at_anchor, mean, precision, stream)
-    direction = stream.normal(n_parameters)
-    radius = stream.generator.gamma(n_parameters, w / ε_noise)
-    return potential.projected(θ + radius * direction / np.linalg.norm(direction))
+    n_rounds = math.ceil(math.log(max(2 * D / w, 1.0)) / math.log1p(g * λ))
+    while True:
+        θ = mode  # at most 2D from wherever an exact draw is
+        for _ in range(n_rounds):
+            y = θ + math.sqrt(g) * stream.normal(n_parameters)
+            anchor = newton(mode, slope_at_mode, y)
+            anchor = newton(anchor, potential(anchor)[1], y)
+            at_anchor = potential(anchor)
+            mean = (y / g - at_anchor[1]) / precision
+            draws = _restricted(potential, anchor, at_anchor, mean, precision, stream, _TRIALS)
+            θ = next(draws)
+        direction = stream.normal(n_parameters)
+        radius = stream.generator.gamma(n_parameters, w / ε_noise)
+        yield potential.projected(θ + radius * direction / np.linalg.norm(direction))
+
+
+_DRAWS = {"rejection": _rejection, "proximal": _proximal}

@@ -102,7 +102,7 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         if not (self.theta_norm == math.inf and math.isinf(D)):
             remedy = "on an unbounded domain an exact sample has no such guarantee"
             D = bounded_or_auto(D, remedy, theta_norm=self.theta_norm)
-        τ = D / math.sqrt(n_parameters) if exact else langevin.default_prior_scale(R, n_parameters)
+        τ = D / math.sqrt(n_parameters) if exact else langevin.default_prior_scale(R, n_parameters, k)
         target = TemperedPosterior(
             likelihood=likelihood,
             n_features=n_features,
@@ -161,7 +161,7 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         self.likelihood_power_ = config.likelihood_power
         self.effective_n_samples_ = config.likelihood_power * config.n_rows
         self.sampler_ = getattr(config, "sampler", "langevin")
-        self.n_iter_ = getattr(config, "n_epochs", 0)
+        self.n_iter_ = getattr(config, "n_epochs", 1)
         self.data_norm_ = posterior.data_norm
         self.prior_scale_ = posterior.prior_scale
         self.theta_norm_ = posterior.theta_norm

@@ -98,7 +98,7 @@ _FITTED = """    likelihood_power_ : float
     parameter_names_ : list of str
         Names of the columns of `sample_posterior`.
     n_iter_ : int
-        Passes of the Langevin sampler; 0 for an exact one, whose work is not shown.
+        Passes of the Langevin sampler; 1 for an exact one, whose work is not shown.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     n_features_in_ : int
@@ -292,7 +292,8 @@ class OPSPosteriorSampler(ClassifierMixin, PosteriorSampler):  # noqa: D101
         -------
         ndarray of shape (n_samples, n, n_classes)
         """
-        return self._config.posterior.likelihood.probabilities(self._logits(X, n_samples))
+        logits = self._logits(X, n_samples)
+        return self._config.posterior.likelihood.probabilities(logits)
 
 
 class OPSRegressor(RegressorMixin, PosteriorSampler):  # noqa: D101
@@ -435,6 +436,12 @@ class OPSRegressor(RegressorMixin, PosteriorSampler):  # noqa: D101
             self.intercept_ = float(intercepts[0] * half_width + center)
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        """On the few rows of a check one sample of a posterior is no good fit."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
     def predict(self, X, return_std: bool = False) -> Any:
         """Mean of the target, and if asked its standard deviation.
 
@@ -474,4 +481,5 @@ class OPSRegressor(RegressorMixin, PosteriorSampler):  # noqa: D101
         -------
         ndarray of shape (n_samples, n)
         """
-        return self._logits(X, n_samples)[..., 0] * self._half_width + self._center
+        lines = self._logits(X, n_samples)[..., 0]
+        return self._center + self._half_width * lines

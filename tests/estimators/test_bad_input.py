@@ -11,6 +11,8 @@ from skdp import (
     DPSGLDClassifier,
     DPSGLDRegressor,
     DPVariationalLogisticRegression,
+    OPSPosteriorSampler,
+    OPSRegressor,
     PrivacyLedger,
 )
 
@@ -60,6 +62,17 @@ CHAIN = [
     *[("thinning", bad) for bad in (0, -1, 1.5, 51, 10**9, NAN, "all", None, True)],
     *[("prenoise_scale", bad) for bad in (-1, NAN, INF, "some", None, True)],
 ]
+POSTERIOR = [
+    *[("n_posterior_samples", bad) for bad in (0, -1, 1.5, NAN, "many", None, True)],
+    *[("sampler", bad) for bad in ("mcmc", None, 1)],
+    *[("theta_norm", bad) for bad in (0, -1, NAN, -INF, "wide", None, True)],
+    *[("step_size", bad) for bad in (0, -1, NAN, INF, 1e3, "long", None, True)],
+]
+REGRESSION_NOISE = [
+    (name, bad)
+    for name in ("noise_scale", "residual_bound")
+    for bad in (0, -1, NAN, INF, "small", None, True)
+]
 BOUNDS = [("target_bounds", bad) for bad in ((1, 0), (0,), 3, "ab", (0, INF), (NAN, 1), (0, 0))]
 OWN = {
     DPVariationalLogisticRegression: CLASSES + LINEAR,
@@ -67,14 +80,28 @@ OWN = {
     DPSGDRegressor: NETWORK + DESCENT + BOUNDS,
     DPSGLDClassifier: CLASSES + NETWORK + CHAIN,
     DPSGLDRegressor: NETWORK + CHAIN + BOUNDS,
+    OPSPosteriorSampler: CLASSES + LINEAR + POSTERIOR,
+    OPSRegressor: LINEAR + POSTERIOR + REGRESSION_NOISE + BOUNDS,
 }
-BAD_PARAMETERS = [(kind, *case) for kind, own in OWN.items() for case in COMMON + own]
+SAMPLERS = [OPSPosteriorSampler, OPSRegressor]
+BAD_PARAMETERS = [
+    (kind, name, bad)
+    for kind, own in OWN.items()
+    for name, bad in COMMON + own
+    if name in kind().get_params() and not (kind in SAMPLERS and (name, bad) == ("delta", 0))
+]
 ESTIMATORS = list(OWN)
-REGRESSORS = [DPSGDRegressor, DPSGLDRegressor]
-CLASSIFIERS = [DPVariationalLogisticRegression, DPSGDClassifier, DPSGLDClassifier]
+REGRESSORS = [DPSGDRegressor, DPSGLDRegressor, OPSRegressor]
+CLASSIFIERS = [
+    DPVariationalLogisticRegression,
+    DPSGDClassifier,
+    DPSGLDClassifier,
+    OPSPosteriorSampler,
+]
 # The parameter that may be given instead of epsilon.
 INSTEAD = dict.fromkeys(ESTIMATORS, "noise_multiplier")
 INSTEAD |= {DPSGLDClassifier: "temperature", DPSGLDRegressor: "temperature"}
+INSTEAD |= dict.fromkeys(SAMPLERS, "likelihood_power")
 
 
 @pytest.mark.parametrize(("kind", "name", "bad"), BAD_PARAMETERS)
@@ -99,6 +126,8 @@ def test_alternatives_may_not_both_be_given(kind, two_blobs):
     name = INSTEAD[kind]
     with pytest.raises(ValueError, match=rf"epsilon=1\.0.*None when {name}"):
         kind(1.0, **{name: 2.0}).fit(*two_blobs)
+    if kind in SAMPLERS:
+        return
     with pytest.raises(ValueError, match="batch_size=10"):
         kind(batch_size=10, sampling_rate=0.1).fit(*two_blobs)
 
@@ -137,6 +166,21 @@ BAD_DATA = {
     "two columns of y": (lambda X, y: (X, np.column_stack([y, y])), "1d array|label type"),
     "no y": (lambda X, y: (X, None), "y"),
 }
+
+
+EXACT = [
+    *[({"sampler": "langevin"}, "sampler")],
+    *[({"theta_norm": bad}, "theta_norm") for bad in (INF, 0, -1, NAN)],
+    *[({name: 3}, name) for name in ("step_size", "max_iter", "batch_size")],
+]
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize(("parameters", "name"), EXACT)
+def test_what_pure_privacy_cannot_take_is_named(kind, parameters, name, two_blobs):
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=f"Expected {name}="):
+        kind(delta=0, **parameters).fit(*two_blobs)
+    assert ledger.entries == ()
 
 
 # What a regressor takes, or words in its own way.
@@ -224,6 +268,8 @@ def test_prediction_before_fit_is_an_error(kind, two_blobs):
 @pytest.mark.parametrize("kind", ESTIMATORS)
 @pytest.mark.parametrize("n_samples", [0, -1, 1.5, "1", None])
 def test_a_number_of_draws_that_is_none_is_named(kind, n_samples, two_blobs):
+    if kind in SAMPLERS and n_samples is None:
+        pytest.skip("None is all that were paid for")
     model = kind(max_iter=2).fit(*two_blobs)
     with pytest.raises(ValueError, match="n_samples="):
         model.sample_posterior(n_samples)

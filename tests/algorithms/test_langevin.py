@@ -1,0 +1,230 @@
+"""The Langevin sampler: its law, its certificate, and the two held against exact densities."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from skdp._random import Streams
+from skdp.algorithms import langevin
+from skdp.algorithms.tempered import TemperedPosterior
+from skdp.models.likelihoods import Bernoulli, Categorical, HuberRegression
+from skdp.privacy.gdp import epsilon_to_gdp, gdp_delta
+from skdp.privacy.hidden_state import langevin_mu
+
+X = np.array([[1.0], [0.6], [-0.8], [1.0], [-1.0], [0.9], [0.4], [-0.2]])
+Y = np.array([1, 0, 0, 1, 1, 1, 1, 0])[:, None].astype(float)
+
+
+def posterior(n_features=1, likelihood=None, **facts):
+    facts = {"fit_intercept": False, "data_norm": 1.0, "prior_scale": 1.5, **facts}
+    return TemperedPosterior(likelihood or Bernoulli(), n_features, **facts)
+
+
+def configured(step_size, n_epochs, n_chains, n_batches=1, **facts):
+    return langevin.LangevinConfig(
+        posterior(**facts), 0.9, len(X), n_chains, step_size, n_epochs, n_batches
+    )
+
+
+def law(grid, power=0.9, prior_scale=1.5, rows=slice(None)):
+    """Density of the target on a grid."""
+    log_p = Bernoulli().log_likelihood(grid[:, None, None] * X[None, rows], Y[None, rows]).sum(1)
+    density = np.exp(power * log_p - grid**2 / (2 * prior_scale**2))
+    return density / density.sum()
+
+
+GRID = np.linspace(-8, 8, 16_001)
+
+
+def test_bias_against_quadrature_vanishes_with_the_step():
+    """20 000 chains each: mean and deviation of the last state, to the chains' own error."""
+    density = law(GRID)
+    mean = density @ GRID
+    deviation = math.sqrt(density @ GRID**2 - mean**2)
+    longest = 2 / (2 / 1.5**2 + 0.9 * posterior().curvature(len(X)))
+    biases = []
+    for fraction in (0.9, 0.3, 0.03):
+        h = fraction * longest
+        config = configured(h, math.ceil(12 / (h / 1.5**2)), 20_000)
+        draws = langevin.sample(config, X, Y, Streams(b"bias")).ravel()
+        biases.append(draws.std() / deviation - 1)
+    assert abs(draws.mean() - mean) < 5 * deviation / math.sqrt(len(draws))
+    error = 5 / math.sqrt(2 * 20_000)
+    assert biases[0] > 3 * error  # long steps widen the law visibly
+    assert biases[0] > biases[1] > biases[2] - error / 5
+    assert abs(biases[2]) < error
+
+
+@pytest.mark.parametrize("n_batches", [1, 2, 4])
+def test_short_steps_sample_the_posterior_and_not_the_neighbours(n_batches):
+    """Kolmogorov–Smirnov at level 1e-3."""
+    h = 0.02 / (1 / 1.5**2 + 0.9 * posterior().curvature(len(X)))
+    config = configured(h, math.ceil(3 / (n_batches * h / 1.5**2)), 10_000, n_batches)
+    draws = langevin.sample(config, X, Y, Streams(b"law")).ravel()
+
+    def p_value(**other):
+        return stats.kstest(
+            draws, lambda t: np.interp(t, GRID, np.cumsum(law(GRID, **other)))
+        ).pvalue
+
+    assert p_value() > 1e-3
+    assert p_value(rows=slice(1, None)) < 1e-3
+    assert p_value(power=0.7) < 1e-3
+
+
+def test_projected_chain_stays_in_the_ball_and_fills_it():
+    config = configured(0.05, 60, 3000, theta_norm=0.5, n_features=1)
+    draws = langevin.sample(config, X, Y, Streams(b"ball")).ravel()
+    assert np.abs(draws).max() <= 0.5
+    assert np.mean(draws > 0) > 0.5 > np.mean(draws > 0.25)
+
+
+def test_price_is_the_closed_form_of_the_certificate():
+    for relation in ("zero_out", "replace_one", "add_or_remove_one"):
+        for likelihood, classes in ((Bernoulli(), 2), (Categorical(4), 4)):
+            for intercept in (False, True):
+                target = posterior(
+                    3, likelihood, fit_intercept=intercept, data_norm=2.0,
+                    neighboring_relation=relation,
+                )  # fmt: skip
+                config = langevin.LangevinConfig(target, 0.3, 500, 4, 2e-3, 700)
+                # In units with T = 1/ρ: the potential over ρ, the step times ρ.
+                one = langevin_mu(
+                    step_size=2e-3 * 0.3,
+                    n_steps=700,
+                    prior_precision=target.prior_precision / 0.3,
+                    temperature=1 / 0.3,
+                    data_norm=2.0,
+                    n_samples=500,
+                    n_classes=classes,
+                    fit_intercept=intercept,
+                    neighboring_relation=relation,
+                )
+                rounding = config.posterior.sensitivity / (
+                    (2 if relation == "replace_one" else 1)
+                    * likelihood.residual_bound * target.row_bound
+                )  # fmt: skip
+                assert 1 < rounding < 1.001
+                assert config.mu == pytest.approx(2 * one * rounding, rel=1e-9)
+                exact = 0.3 * target.sensitivity * target.prior_scale
+                assert config.mu < 2 * exact
+
+
+def test_plan_spends_the_budget_and_no_more():
+    for ε in (0.1, 1.0, 10.0):
+        for k in (1, 7):
+            for n in (50, 20_000):
+                for relation in ("zero_out", "add_or_remove_one", "replace_one"):
+                    target = posterior(5, neighboring_relation=relation)
+                    mu = epsilon_to_gdp(ε, 1e-5)
+                    config = langevin.plan(target, n_rows=n, n_chains=k, mu=mu)
+                    assert config.mu <= mu
+                    # One pass more or less is a jump when there are only a few of them.
+                    assert config.likelihood_power == 1.0 or config.mu > mu * (
+                        1 - 3 / config.n_epochs
+                    )
+                    assert config.n_batches == 1 or relation != "add_or_remove_one"
+
+
+def test_plan_depends_on_the_shape_of_the_problem_alone():
+    target = posterior(5)
+    again = langevin.plan(target, n_rows=5000, n_chains=3, mu=0.5)
+    assert langevin.plan(target, n_rows=5000, n_chains=3, mu=0.5) == again
+    assert again.n_batches > 1
+    full = langevin.plan(target, n_rows=5000, n_chains=3, mu=0.5, batch_size=5000)
+    # Batches cost power, a few per cent of it, and save passes.
+    assert 0.95 * full.likelihood_power < again.likelihood_power < full.likelihood_power
+    assert again.n_epochs < full.n_epochs / 2
+
+
+def test_given_numbers_are_taken():
+    config = langevin.plan(
+        posterior(5), n_rows=1000, n_chains=1, mu=0.5, step_size=1e-3, n_epochs=17, batch_size=100
+    )
+    assert (config.step_size, config.n_epochs, config.n_batches) == (1e-3, 17, 10)
+    config = langevin.plan(posterior(5), n_rows=1000, n_chains=1, likelihood_power=0.25)
+    assert config.likelihood_power == 0.25
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(3), HuberRegression(0.5, 1.0)])
+def test_a_step_beyond_the_limit_of_the_certificate_is_refused(likelihood):
+    target = posterior(2, likelihood)
+    longest = 2 / (2 * target.prior_precision + 0.5 * target.curvature(100))
+    langevin.LangevinConfig(target, 0.5, 100, 1, longest * (1 - 1e-9), 10)
+    with pytest.raises(ValueError, match="step_size"):
+        langevin.LangevinConfig(target, 0.5, 100, 1, longest * (1 + 1e-9), 10)
+    # What the limit protects: beyond it a step along the stiffest direction expands.
+    with pytest.raises(ValueError, match="at most"):
+        langevin.plan(target, n_rows=100, n_chains=1, mu=1.0, step_size=10.0)
+
+
+# --- the certificate against exact densities -------------------------------------------------------
+
+
+def last_state_density(config, rows, targets, axis):
+    """Law of the last state of the chain as it is configured, propagated on a grid."""
+    width = axis[1] - axis[0]
+    h, λ = config.step_size, config.posterior.prior_precision
+    density = stats.norm.pdf(axis, scale=config.posterior.prior_scale)  # the start
+    density /= density.sum()
+    size = config.batch_size
+    kernels = []
+    for b in range(config.n_batches):
+        part = slice(b * size, (b + 1) * size)
+        logits = axis[:, None, None] * rows[None, part]
+        ascent = (Bernoulli().residual(logits, targets[None, part]) * rows[None, part]).sum((1, 2))
+        moved = axis + h * (config.n_batches * config.likelihood_power * ascent - λ * axis)
+        z = (axis[:, None] - moved[None, :]) / math.sqrt(2 * h)
+        kernels.append(np.exp(-(z**2) / 2) * width / math.sqrt(4 * math.pi * h))
+    for _ in range(config.n_epochs):
+        for kernel in kernels:
+            density = kernel @ density
+    assert density.sum() == pytest.approx(1.0, abs=1e-5)
+    return density
+
+
+def worst_ratio(p, q, mu):
+    """Largest δ(ε) of the pair over δ(ε) of the promise, both ways, where either counts."""
+    worst = 0.0
+    for ε in np.linspace(0, 4 * mu, 25):
+        promised = gdp_delta(mu, ε)
+        if promised > 1e-7:
+            excess = max(np.maximum(a - math.exp(ε) * b, 0).sum() for a, b in ((p, q), (q, p)))
+            worst = max(worst, excess / promised)
+    return worst
+
+
+AUDITS = [
+    (n_batches, passes, fraction, relation)
+    for n_batches in (1, 2, 4)
+    for passes in (1, 3, 25)
+    for fraction in (0.15, 0.9)
+    for relation in ("zero_out", "replace_one")
+]
+
+
+@pytest.mark.parametrize(("n_batches", "passes", "fraction", "relation"), AUDITS)
+def test_exact_densities_never_violate_the_certificate(n_batches, passes, fraction, relation):
+    """The record of the last batch, seen last, pulls as hard as it can."""
+    prior_scale = 3.0
+    target = posterior(prior_scale=prior_scale, neighboring_relation=relation)
+    power = 0.3
+    longest = 2 / (2 * target.prior_precision + power * target.curvature(len(X)))
+    config = langevin.LangevinConfig(
+        target, power, len(X), 1, fraction * longest, passes, n_batches
+    )
+    axis = np.linspace(-20, 20, 1601)
+    rows, targets = np.ones_like(X), np.zeros_like(Y)  # these pull to where the loss is steepest
+    targets[-1] = 1.0
+    other_rows, other_targets = rows.copy(), targets.copy()
+    if relation == "zero_out":
+        other_rows[-1] = 0.0
+    else:
+        other_targets[-1] = 0.0
+    p = last_state_density(config, rows, targets, axis)
+    q = last_state_density(config, other_rows, other_targets, axis)
+    assert worst_ratio(p, q, config.mu) <= 1 + 1e-6
+    if passes == 25:  # else the start, which the certificate does not count on, covers the record
+        assert worst_ratio(p, q, config.mu / 3) > 1
