@@ -134,6 +134,11 @@ def default_theta_norm(row_bound: float, n_rows: int, n_parameters: int, eta: fl
     return 4 * (1 + min(n_rows * eta / n_parameters, 1e4)) ** 0.125 / row_bound
 
 
+def default_prior_scale(theta_norm: float, n_parameters: int) -> float:
+    """τ = D/√p: half of the prior's draws fall into the ball."""
+    return theta_norm / math.sqrt(n_parameters)
+
+
 def default_sampler(posterior: TemperedPosterior, likelihood_power: float, n_rows: int) -> str:
     """Rejection where a public bound on its expected number of trials is small, else proximal."""
     τ, D = posterior.prior_scale, posterior.theta_norm
@@ -226,9 +231,10 @@ class Potential:
     def __call__(self, θ: np.ndarray) -> tuple[float, np.ndarray]:
         """L and its gradient at one θ."""
         logits = self._logits(θ)
-        value = -self._power * self._likelihood.log_likelihood(logits, self._targets).sum()
+        log_p: np.ndarray = self._likelihood.log_likelihood(logits, self._targets)
         residual = self._likelihood.residual(logits, self._targets)
-        return float(value), -self._power * (residual.T @ self._rows).ravel()
+        gradient: np.ndarray = -self._power * (residual.T @ self._rows).ravel()
+        return -self._power * float(np.sum(log_p)), gradient
 
     def curvature(self, θ: np.ndarray) -> np.ndarray:
         """Diagonal blocks of ∇²L, one an output: (K, D, D)."""

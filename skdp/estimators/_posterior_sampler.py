@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._input import check_features
+from skdp._random import Streams
 from skdp._validate import expected, in_range, integer, one_of, positive
+from skdp._warnings import PrivacyWarning
 from skdp.algorithms import langevin, ops
 from skdp.algorithms.tempered import TemperedPosterior, clipped_rows, row_bound
 from skdp.estimators import _fitting
@@ -29,6 +32,7 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
     """What the two share: the plan from public facts, the budget, the samples."""
 
     n_features_in_: int
+    classes_: Any
     privacy_: Any
 
     def __init__(
@@ -82,8 +86,67 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
 
         self.privacy_ = _fitting.spend(self, config.event(), config.sampling)
         streams = _fitting.streams(self, X, targets)
-        sample = langevin.sample if is_chain else ops.sample
+        sample: Any = langevin.sample if is_chain else ops.sample
         self._store(sample(config, X, targets, streams, progress), config)
+
+    def diagnose_convergence(self, X, y, n_chains: int = 4, n_passes: int | None = None) -> Any:
+        """Show chains of the Langevin sampler on rows that may be seen: **not private**.
+
+        A released sample says nothing about whether its chain had come close to the posterior, and
+        looking at the chain on private rows would void the certificate. Run this on public or
+        synthetic rows of the same size instead, or where the guarantee is of no concern. The
+        estimator, fitted or not, is left as it is, and no ledger is charged.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows that may be seen.
+        y : array-like of shape (n_samples,)
+            Their labels or targets.
+        n_chains : int, default=4
+            Chains ≥ 2, each as `fit` would run one.
+        n_passes : int or None, default=None
+            Passes ≥ 1 to show; None is twice what `fit` makes, so that the second half shows what
+            the first was heading for.
+
+        Returns
+        -------
+        arviz.InferenceData
+            Its group ``posterior`` holds ``theta`` (chain, draw, parameter), a draw a pass, for
+            ``arviz.rhat``, ``arviz.ess``, ``arviz.plot_trace``. Its attributes say ``private=0``
+            and after which pass ``fit`` would stop.
+
+        Raises
+        ------
+        ValueError
+            If the sampler is an exact one, or a parameter or the input is invalid.
+        ImportError
+            If ArviZ is not installed.
+        """
+        import arviz
+
+        other: Any = clone(self)
+        X, targets, likelihood = other._prepare(X, y)
+        config = other._configure(_fitting.public_n_rows(other, X), X.shape[1], likelihood)
+        if not isinstance(config, langevin.LangevinConfig):
+            raise expected("'langevin'", "exact draws need no diagnosis", sampler=self.sampler)
+        n_chains = integer(2, n_chains=n_chains)
+        if n_passes is None:
+            n_passes = 2 * config.n_epochs
+        shown = replace(config, n_chains=n_chains, n_epochs=integer(1, n_passes=n_passes))
+        warnings.warn(
+            "diagnose_convergence shows every state of its chains: what it returns is not private.",
+            PrivacyWarning,
+            stacklevel=2,
+        )
+        path = np.stack(list(langevin.states(shown, X, targets, Streams())), axis=1)
+        data = arviz.from_dict(posterior={"theta": path.reshape(n_chains, n_passes, -1)})
+        data["posterior"].attrs.update(private=0, passes_of_fit=config.n_epochs)
+        return data
+
+    def _prepare(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, LogConcave]:
+        """Check parameters and data; return rows, targets and their likelihood."""
+        raise NotImplementedError
 
     def _configure(self, n_rows: int, n_features: int, likelihood: LogConcave) -> Any:
         """Check the parameters and fill in the defaults, from public facts alone."""
@@ -102,7 +165,10 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         if not (self.theta_norm == math.inf and math.isinf(D)):
             remedy = "on an unbounded domain an exact sample has no such guarantee"
             D = bounded_or_auto(D, remedy, theta_norm=self.theta_norm)
-        τ = D / math.sqrt(n_parameters) if exact else langevin.default_prior_scale(R, n_parameters, k)
+        # A budget is what makes many samples flat; without one they need no wide prior.
+        τ = langevin.default_prior_scale(R, n_parameters, 1 if math.isinf(mu) else k)
+        if exact:
+            τ = ops.default_prior_scale(D, n_parameters)
         target = TemperedPosterior(
             likelihood=likelihood,
             n_features=n_features,

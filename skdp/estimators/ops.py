@@ -73,7 +73,7 @@ _SAMPLER = """    n_posterior_samples : int, default=1
         what was spent.
     step_size : float or "auto", default="auto"
         Langevin only: h > 0 of θ ← θ − h∇U(θ) + √(2h) ξ. A step too long for the certificate is an
-        error. ``"auto"`` is a quarter of the longest.
+        error. ``"auto"`` is a quarter of the longest or less.
     max_iter : int or "auto", default="auto"
         Langevin only: passes over the rows. More passes come closer to the posterior.
     batch_size : int or "auto", default="auto"
@@ -236,14 +236,18 @@ class OPSPosteriorSampler(ClassifierMixin, PosteriorSampler):  # noqa: D101
         """
         _fitting.start_callbacks(self)
         with _fitting.all_or_nothing(self):
-            _fitting.check_budget(self, instead="likelihood_power", pure=True)
-            X, y = check_features_and_labels(self, X, y, declared=self.classes is not None)
-            _fitting.check_n_rows(X, MAX_ROWS)
-            self.classes_, codes = _fitting.encode_labels(y, self.classes, type(self).__name__)
-            likelihood = classification_likelihood(len(self.classes_))
-            self._draw(X, likelihood.targets(codes), likelihood)
+            X, targets, likelihood = self._prepare(X, y)
+            self._draw(X, targets, likelihood)
             self.coef_, self.intercept_ = self._mean
         return self
+
+    def _prepare(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+        _fitting.check_budget(self, instead="likelihood_power", pure=True)
+        X, y = check_features_and_labels(self, X, y, declared=self.classes is not None)
+        _fitting.check_n_rows(X, MAX_ROWS)
+        self.classes_, codes = _fitting.encode_labels(y, self.classes, type(self).__name__)
+        likelihood = classification_likelihood(len(self.classes_))
+        return X, likelihood.targets(codes), likelihood
 
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities, averaged over the posterior samples.
@@ -415,26 +419,30 @@ class OPSRegressor(RegressorMixin, PosteriorSampler):  # noqa: D101
         """
         _fitting.start_callbacks(self)
         with _fitting.all_or_nothing(self):
-            _fitting.check_budget(self, instead="likelihood_power", pure=True)
-            low, high = _fitting.target_bounds(self.target_bounds)
-            X, y = check_features_and_targets(self, X, y, multi_output=False)
-            _fitting.check_n_rows(X, MAX_ROWS)
-            center, half_width = 0.0, 1.0
-            if self.target_bounds is not None:
-                center, half_width = (low + high) / 2, (high - low) / 2
-            noise = bounded_or_auto(half_width / 4, noise_scale=self.noise_scale)
-            threshold = bounded_or_auto(half_width, residual_bound=self.residual_bound)
-            likelihood = HuberRegression(
-                noise / half_width,
-                threshold / half_width,
-                target_bound=(high - center) / half_width,
-            )
-            self._center, self._half_width, self.noise_scale_ = center, half_width, noise
-            self._draw(X, ((np.clip(y, low, high) - center) / half_width)[:, None], likelihood)
+            X, targets, likelihood = self._prepare(X, y)
+            self._draw(X, targets, likelihood)
             coefficients, intercepts = self._mean
-            self.coef_ = coefficients[0] * half_width
-            self.intercept_ = float(intercepts[0] * half_width + center)
+            self.coef_ = coefficients[0] * self._half_width
+            self.intercept_ = float(intercepts[0] * self._half_width + self._center)
         return self
+
+    def _prepare(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+        _fitting.check_budget(self, instead="likelihood_power", pure=True)
+        low, high = _fitting.target_bounds(self.target_bounds)
+        X, y = check_features_and_targets(self, X, y, multi_output=False)
+        _fitting.check_n_rows(X, MAX_ROWS)
+        self._center, self._half_width = 0.0, 1.0
+        if self.target_bounds is not None:
+            self._center, self._half_width = (low + high) / 2, (high - low) / 2
+        self.noise_scale_ = bounded_or_auto(self._half_width / 4, noise_scale=self.noise_scale)
+        threshold = bounded_or_auto(self._half_width, residual_bound=self.residual_bound)
+        likelihood = HuberRegression(
+            self.noise_scale_ / self._half_width,
+            threshold / self._half_width,
+            target_bound=(high - self._center) / self._half_width,
+        )
+        targets = (np.clip(y, low, high) - self._center) / self._half_width
+        return X, targets[:, None], likelihood
 
     def __sklearn_tags__(self) -> Any:
         """On the few rows of a check one sample of a posterior is no good fit."""

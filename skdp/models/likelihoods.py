@@ -9,6 +9,7 @@ All are log-concave with curvature ≤ ``curvature_bound``, so −∇² log p in
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -66,6 +67,7 @@ class Likelihood(LogConcave, Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class Bernoulli:
     """Two classes, one logit: log p = y z − log(1 + e^z), targets 0 or 1."""
 
@@ -106,14 +108,14 @@ class Bernoulli:
         return total
 
 
+@dataclass(frozen=True)
 class Categorical:
     """K > 2 classes, K logits: log p = z_y − log Σ e^z, one-hot targets."""
 
+    n_outputs: int
+
     residual_bound = math.sqrt(2.0)  # ‖e_y − softmax(z)‖ < √2
     curvature_bound = 0.5  # eigenvalues of diag p − ppᵀ
-
-    def __init__(self, n_classes: int) -> None:
-        self.n_outputs = n_classes
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """e_y − softmax(z)."""
@@ -160,6 +162,7 @@ class Categorical:
         return total / (2 * len(half))
 
 
+@dataclass(frozen=True)
 class HuberRegression:
     """A number with normal noise of deviation σ, residuals beyond c counted linearly.
 
@@ -176,31 +179,36 @@ class HuberRegression:
         Public bound on |y|.
     """
 
+    noise_scale: float
+    threshold: float
+    target_bound: float = math.inf
     n_outputs = 1
 
-    def __init__(
-        self, noise_scale: float, threshold: float, target_bound: float = math.inf
-    ) -> None:
-        self._precision, self._threshold = noise_scale**-2.0, threshold
-        self._target_bound = target_bound
-        self.residual_bound = threshold * self._precision
-        self.curvature_bound = self._precision
+    @property
+    def curvature_bound(self) -> float:
+        """1/σ²."""
+        return self.noise_scale**-2.0
+
+    @property
+    def residual_bound(self) -> float:
+        """c/σ²."""
+        return self.threshold * self.curvature_bound
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """(y − z)/σ², the residual cut at ±c."""
-        return self._precision * np.clip(targets - logits, -self._threshold, self._threshold)
+        return self.curvature_bound * np.clip(targets - logits, -self.threshold, self.threshold)
 
     def log_likelihood(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Minus Huber's function of the residual over σ²."""
-        return -self._precision * huber(self._threshold, targets - logits)[..., 0]
+        return -self.curvature_bound * huber(self.threshold, targets - logits)[..., 0]
 
     def curvature(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """1/σ² within the threshold."""
-        return self._precision * (np.abs(targets - logits) <= self._threshold)
+        return self.curvature_bound * (np.abs(targets - logits) <= self.threshold)
 
     def value_range(self, reach: float) -> float:
         """Slope times distance, or the value at the largest residual if that is less."""
-        most = float(huber(self._threshold, self._target_bound + reach)) * self._precision
+        most = float(huber(self.threshold, self.target_bound + reach)) * self.curvature_bound
         return min(most, 2.0 * reach * self.residual_bound)
 
 

@@ -160,7 +160,7 @@ def test_a_step_beyond_the_limit_of_the_certificate_is_refused(likelihood):
         langevin.plan(target, n_rows=100, n_chains=1, mu=1.0, step_size=10.0)
 
 
-# --- the certificate against exact densities -------------------------------------------------------
+# --- the certificate against exact densities ------------------------------------------------------
 
 
 def last_state_density(config, rows, targets, axis):

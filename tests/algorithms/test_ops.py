@@ -31,7 +31,7 @@ CASES = {
 
 
 def config(name, sampler, n_samples=1, power=POWER):
-    X, targets, likelihood, τ, D = CASES[name]
+    X, _, likelihood, τ, D = CASES[name]
     posterior = TemperedPosterior(likelihood, X.shape[1], False, 1.0, τ, D)
     return ops.ExactConfig(posterior, power, n_samples, sampler, len(X))
 

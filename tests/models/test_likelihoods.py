@@ -36,7 +36,7 @@ def test_derivatives_are_those_of_the_log_likelihood(name, reach):
         up, down = (likelihood.log_likelihood(z + s * h * unit, targets) for s in (1, -1))
         np.testing.assert_allclose((up - down) / (2 * h), residual[:, k], atol=3e-7)
         slopes = [likelihood.residual(z + s * h * unit, targets)[:, k] for s in (1, -1)]
-        smooth = np.abs(np.abs(targets - z) - getattr(likelihood, "_threshold", 9.0)).min(1) > h
+        smooth = np.abs(np.abs(targets - z) - getattr(likelihood, "threshold", 9.0)).min(1) > h
         curvature = likelihood.curvature(z, targets)[:, k]
         np.testing.assert_allclose(
             (slopes[1] - slopes[0])[smooth] / (2 * h), curvature[smooth], atol=1e-7

@@ -1,0 +1,126 @@
+"""Of a posterior sampler nothing leaves but the samples (record and replay)."""
+
+import pickle
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skdp import OPSPosteriorSampler, OPSRegressor, PrivacyLedger, _trace
+from skdp._random import Streams
+from skdp.privacy.events import terms_of
+from skdp.relations import sensitivity_factor
+
+N = 40
+BASE = np.random.default_rng(0)
+X = BASE.uniform(-1, 1, (N, 3))
+Y = (X[:, 0] > 0).astype(int)
+PLANS = [
+    {},
+    {"n_posterior_samples": 3, "batch_size": 7, "max_iter": 4},
+    {"neighboring_relation": "replace_one", "theta_norm": 2.0},
+    {"neighboring_relation": "add_or_remove_one", "n_samples": N + 5},
+    {"classes": [0, 1, 2], "max_iter": 5},
+    {"delta": 0, "n_posterior_samples": 2},
+    {"delta": 0, "sampler": "rejection", "epsilon": 0.1},
+    {"sampler": "proximal", "neighboring_relation": "add_or_remove_one"},
+    {"epsilon": None, "likelihood_power": 0.01},
+]
+
+
+def make(plan):
+    return OPSPosteriorSampler(**{"classes": [0, 1], "n_samples": N, **plan})
+
+
+def neighbours(relation):
+    """Data sets that differ from (X, Y) in one record, some of them violently."""
+    values = st.sampled_from([0.0, 1.0, -1e300, 1e154, 5e-324, 0.3])
+    record = st.lists(values, min_size=3, max_size=3)
+
+    def changed(row_values, label, kind):
+        X2, y2 = X.copy(), Y.copy()
+        if kind == "replace":
+            X2[3], y2[3] = row_values, label
+            return X2, y2
+        if kind == "remove":
+            return X2[1:], y2[1:]
+        return np.vstack([X2, [row_values]]), np.append(y2, label)
+
+    kinds = ["replace", "remove", "add"] if relation == "add_or_remove_one" else ["replace"]
+    return st.builds(changed, record, st.integers(0, 1), st.sampled_from(kinds))
+
+
+def public_state(estimator):
+    """Return everything that a user, a pickle or a repr can see of a fitted estimator."""
+    return pickle.dumps(estimator), repr(estimator), repr(estimator.privacy_)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@given(data=st.data())
+def test_with_the_release_frozen_nothing_depends_on_the_data(plan, data):
+    neighbour = data.draw(neighbours(plan.get("neighboring_relation")))
+    with mock.patch("skdp.estimators._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+        with _trace.record() as tape:
+            first = make(plan).fit(X, Y)
+        with _trace.replay([release.output for release in tape]) as again:
+            second = make(plan).fit(*neighbour)
+    assert [r.call for r in again] == [r.call for r in tape]
+    assert public_state(first) == public_state(second)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_event_in_the_ledger_is_the_trace(plan):
+    relation = plan.get("neighboring_relation", "zero_out")
+    with PrivacyLedger(neighboring_relation=relation) as ledger, _trace.record() as tape:
+        sampler = make(plan).fit(X, Y)
+    (entry,) = ledger.entries
+    assert entry.event == sampler.privacy_.event
+    (term,) = terms_of(entry.event)
+    (release,) = tape
+    assert release.call.step == 0
+    assert release.call.shape[0] == sampler.n_posterior_samples
+    if release.call.kind == "langevin":
+        mu = sensitivity_factor(relation) / term.noise_multiplier
+        assert release.call.sensitivity / release.call.scale == pytest.approx(mu, rel=1e-12)
+    else:
+        assert (release.call.sensitivity, sampler.n_posterior_samples) == (term.eta, term.n_samples)
+
+
+def test_the_training_rows_are_not_in_the_pickle():
+    marker = np.float64(0.123456789123)
+    X2 = X.copy()
+    X2[5] = marker
+    for plan in ({}, {"delta": 0}):
+        assert marker.tobytes() not in pickle.dumps(make(plan).fit(X2, Y))
+    regressor = OPSRegressor(target_bounds=(-2, 2), n_samples=N).fit(X2, X2[:, 0])
+    assert marker.tobytes() not in pickle.dumps(regressor)
+
+
+def test_the_noise_that_covers_the_proximal_samplers_distance_has_a_public_scale():
+    """Under add-or-remove the neighbours' noise must not tell how many rows there are."""
+    scales = []
+    gamma = np.random.Generator.gamma
+
+    class Spy:
+        def __init__(self, generator):
+            self._generator = generator
+
+        def __getattr__(self, name):
+            return getattr(self._generator, name)
+
+        def gamma(self, shape, scale):
+            scales.append(scale)
+            return gamma(self._generator, shape, scale)
+
+    from skdp._random import SecureStream
+
+    plain = SecureStream.generator.fget
+    spied = property(lambda stream: Spy(plain(stream)))
+    plan = {"delta": 0, "sampler": "proximal", "neighboring_relation": "add_or_remove_one"}
+    with mock.patch.object(SecureStream, "generator", spied):
+        for rows in (slice(None), slice(1, None), slice(20, None)):
+            make(plan).fit(X[rows], Y[rows])
+    assert len(scales) == 3
+    assert len(set(scales)) == 1
