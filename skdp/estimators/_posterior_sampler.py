@@ -168,7 +168,7 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         # A budget is what makes many samples flat; without one they need no wide prior.
         τ = langevin.default_prior_scale(R, n_parameters, 1 if math.isinf(mu) else k)
         if exact:
-            τ = ops.default_prior_scale(D, n_parameters)
+            τ = ops.default_prior_scale(R, D, n_parameters)
         target = TemperedPosterior(
             likelihood=likelihood,
             n_features=n_features,

@@ -46,6 +46,11 @@ class LogConcave(Protocol):
         """Diagonal of −∂² log p/∂ logits², (..., K)."""
         ...
 
+    @property
+    def self_concordance(self) -> float:
+        """M with |d³ log p/dt³| ≤ M‖δ‖ |d² log p/dt²| along z + tδ; infinite for none."""
+        ...
+
     def value_range(self, reach: float) -> float:
         """Bound on max log p − min log p of one record over logits of norm ≤ reach."""
         ...
@@ -74,6 +79,7 @@ class Bernoulli:
     n_outputs = 1
     residual_bound = 1.0  # |y − σ(z)| < 1
     curvature_bound = 0.25  # σ'(z) ≤ 1/4
+    self_concordance = 1.0  # |σ''| = σ'|1 − 2σ|
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Y − σ(z)."""
@@ -116,6 +122,7 @@ class Categorical:
 
     residual_bound = math.sqrt(2.0)  # ‖e_y − softmax(z)‖ < √2
     curvature_bound = 0.5  # eigenvalues of diag p − ppᵀ
+    self_concordance = math.sqrt(2.0)  # third central moment ≤ range times variance
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """e_y − softmax(z)."""
@@ -183,6 +190,7 @@ class HuberRegression:
     threshold: float
     target_bound: float = math.inf
     n_outputs = 1
+    self_concordance = math.inf
 
     @property
     def curvature_bound(self) -> float:

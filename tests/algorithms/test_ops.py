@@ -98,9 +98,38 @@ def test_rejection_draws_in_the_plane_at_full_size(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_proximal_draws_have_the_law_of_the_posterior(name):
+def test_proximal_draws_have_the_law_of_the_posterior(name, monkeypatch):
+    monkeypatch.setattr(ops, "_SHARP_TRIALS", 0)  # rounds alone
     n_draws = 200 if name == "plane, at the wall" else 500  # a wide prior and a near wall: slow
     assert least_p_value(draw(name, "proximal", n_draws), name) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["line", "plane"])
+def test_draws_by_the_sharper_bound_have_the_law_of_the_posterior(name, monkeypatch):
+    monkeypatch.setattr(ops, "_restricted", None)  # no round is ever taken
+    draws = draw(name, "proximal", 10_000)
+    assert least_p_value(draws, name) > 1e-3
+    assert least_p_value(draws, name, power=0.8 * POWER) < 1e-3
+
+
+def test_the_sharper_bound_is_one():
+    coin = np.random.default_rng(0)
+    for p, n, τ in ((1, 5, 3.0), (4, 50, 2.0), (20, 30, 5.0)):
+        X = coin.uniform(-1, 1, (n, p)) / math.sqrt(p)
+        y = coin.integers(2, size=(n, 1)).astype(float)
+        posterior = TemperedPosterior(Bernoulli(), p, False, 1.0, τ, 30.0)
+        potential = ops.Potential(posterior, 0.7, X, y)
+        λ, m = posterior.prior_precision, potential.minimum
+        H = λ * np.eye(p) + potential.curvature(m)[0]
+        Λ = potential.longest_row(H)
+        root = np.linalg.cholesky(H)
+        for r in (0.01, 1.0, 5.0, 40.0):
+            u = coin.standard_normal((500, p))
+            v = r * np.linalg.solve(root.T, (u / np.linalg.norm(u, axis=1)[:, None]).T).T
+            rise = potential.values(m + v) - potential(m)[0]
+            rise += λ / 2 * (((m + v) ** 2).sum(1) - m @ m)
+            s = (math.exp(-Λ * r) + Λ * r - 1) / Λ**2
+            assert rise.min() >= s * (1 - 1e-6) - 1e-7
 
 
 def test_draws_are_independent():
@@ -178,6 +207,7 @@ def test_power_beats_wangs_rule_twice_and_more():
                     ours = ops.affordable_power(posterior, ε, "rejection")
                     wang = ε / (4 * np.logaddexp(0.0, R * D))
                     assert ours >= min(1.0, least * wang) * (1 - 1e-12)
+                    assert ours == pytest.approx(min(1.0, ε * least / (4 * R * D)))
 
 
 def test_a_domain_without_end_is_refused():

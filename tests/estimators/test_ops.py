@@ -61,7 +61,7 @@ def test_more_samples_than_paid_for_are_refused_with_their_price(line, delta):
     paid = sampler.sample_posterior()
     np.testing.assert_array_equal(sampler.sample_posterior(1), paid[:1])
     np.testing.assert_array_equal(sampler.sample_posterior(2, random_state=3), paid)
-    with pytest.raises(BudgetExceededError, match="3 posterior samples.*2 paid for") as error:
+    with pytest.raises(BudgetExceededError, match=r"3 posterior samples.*2 paid for") as error:
         sampler.sample_posterior(3)
     price = float(str(error.value).split("cost epsilon=")[1].split()[0])
     if delta == 0:
@@ -135,6 +135,7 @@ def test_a_refused_fit_reads_nothing_and_leaves_nothing(line):
     np.testing.assert_array_equal(sampler.sample_posterior(), before)
 
 
+@pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 def test_two_fits_share_no_noise_and_a_seed_repeats_one(line):
     X, y = line
     sampler = OPSPosteriorSampler(**DECLARED)
@@ -142,10 +143,11 @@ def test_two_fits_share_no_noise_and_a_seed_repeats_one(line):
         sampler.fit(X, y).sample_posterior() == clone(sampler).fit(X, y).sample_posterior()
     )
     for delta in (1e-5, 0):
+        seeded = OPSPosteriorSampler(delta=delta, random_state=3, **DECLARED)
         with pytest.warns(PrivacyWarning, match="nominal"):
-            seeded = OPSPosteriorSampler(delta=delta, random_state=3, **DECLARED).fit(X, y)
-            again = clone(seeded).fit(X, y)
-            other = clone(seeded).fit(X[::-1], y[::-1])
+            seeded.fit(X, y)
+        again = clone(seeded).fit(X, y)
+        other = clone(seeded).fit(X[::-1], y[::-1])
         assert not seeded.privacy_.valid
         np.testing.assert_array_equal(seeded.sample_posterior(), again.sample_posterior())
         assert not np.any(seeded.sample_posterior() == other.sample_posterior())
@@ -183,14 +185,12 @@ def test_breast_cancer_by_default_settings():
     X, y = load_breast_cancer(return_X_y=True)
     X = np.clip((X - X.mean(0)) / X.std(0) / 3, -1, 1)  # a comparison, not a private pipeline
     A, B, a, b = train_test_split(X, y, random_state=0, stratify=y)
-    losses = [
-        log_loss(b, OPSPosteriorSampler(3.0, classes=[0, 1], n_samples=len(A)).fit(A, a).predict_proba(B))
-        for _ in range(10)
-    ]  # fmt: skip
+    sampler = OPSPosteriorSampler(3.0, classes=[0, 1], n_samples=len(A))
+    losses = [log_loss(b, sampler.fit(A, a).predict_proba(B)) for _ in range(10)]
     assert np.mean(losses) < 0.3
 
 
-# --- the regressor ---------------------------------------------------------------------------------
+# --- the regressor --------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +209,7 @@ def test_regressor_finds_the_line(slope, delta):
     assert regressor.score(X, y) > 0.8
     assert regressor.privacy_.valid
     np.testing.assert_allclose(regressor.predict(X), X @ regressor.coef_ + regressor.intercept_)
-    mean, deviation = regressor.predict(X, return_std=True)
+    _, deviation = regressor.predict(X, return_std=True)
     assert np.all(deviation >= regressor.noise_scale_)
     assert regressor.sample_predictive(X).shape == (4, 3000)
     assert regressor.parameter_names_ == ["x0", "x1", "x2", "intercept"]
@@ -222,7 +222,8 @@ def test_regressor_without_privacy_is_bayesian_ridge_regression(slope):
     X, y = X[:200], y[:200]
     regressor = OPSRegressor(
         float("inf"), n_posterior_samples=1000, target_bounds=(0, 20), noise_scale=2.0,
-        residual_bound=100.0, prior_scale=0.5, fit_intercept=False, step_size=5e-5, max_iter=800, batch_size=200,
+        residual_bound=100.0, prior_scale=0.5, fit_intercept=False, step_size=5e-5, max_iter=800,
+        batch_size=200,
     ).fit(X, y)  # fmt: skip
     σ, τ = 2.0 / 10, 0.5
     precision = X.T @ X / σ**2 + np.eye(3) / τ**2
@@ -244,7 +245,7 @@ def test_targets_beyond_their_bounds_are_clipped(slope):
     assert regressor.predict(X).max() < 30
 
 
-# --- the diagnosis that is not private -------------------------------------------------------------
+# --- the diagnosis that is not private ------------------------------------------------------------
 
 
 def test_diagnosis_is_loud_and_leaves_no_trace(line):
@@ -265,7 +266,7 @@ def test_diagnosis_is_loud_and_leaves_no_trace(line):
         OPSPosteriorSampler(delta=0, **DECLARED).diagnose_convergence(*line)
 
 
-# --- audits from outside ---------------------------------------------------------------------------
+# --- audits from outside --------------------------------------------------------------------------
 
 
 def lower_bound(with_record, without, threshold, level=1e-3):
