@@ -69,3 +69,11 @@ def one_of(choices: Iterable[str], remedy: str = "", **kw: Any) -> str:
     if not isinstance(value, str) or value not in choices:
         raise expected("one of " + ", ".join(map(repr, choices)), remedy, **kw)
     return value
+
+
+def flag(**kw: Any) -> bool:
+    """Check for True or False, numpy's included."""
+    ((_, value),) = kw.items()
+    if not (isinstance(value, bool) or type(value).__name__ == "bool"):
+        raise expected("True or False", **kw)
+    return bool(value)

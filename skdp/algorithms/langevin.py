@@ -52,7 +52,9 @@ from skdp.relations import ADD_OR_REMOVE_ONE
 # Defaults, functions of public facts alone; benchmarks/posterior_sampling.py shows what they do.
 STEP = 0.05  # h(λ + ρnκR²) a direction, as far as …
 LONGEST = 0.5  # … this; the certificate allows almost 2, the bias grows with it
-RUN_TIME = 1.5  # Khλ: every direction has gone 96 % of the way from the prior to the posterior
+# Khλ. A direction of curvature m has gone 1 − e^(−1.5m/λ) of the way from the prior's mean to the
+# posterior's; what is left is at most 4 % of the way to where the data alone would have it.
+RUN_TIME = 1.5
 BATCH_COST = 0.05  # l²hλ/2: what the last batch may add to μ²
 LEAST_BATCH = 256  # rows; below, a step costs as much for fewer
 
@@ -118,6 +120,12 @@ class LangevinConfig:
         if not math.isfinite(self.mu):
             return NonPrivateDpEvent()
         return gdp_event(self.mu, self.posterior.neighboring_relation)
+
+    @property
+    def seconds(self) -> float:
+        """About how long the run takes on a core, from public facts."""
+        work = self.n_rows * math.prod(self.posterior.shape) * self.n_chains
+        return self.n_epochs * (work / 2e9 + self.n_batches * 5e-5)
 
     @property
     def sampling(self) -> str:

@@ -54,7 +54,7 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
-from scipy.optimize import brentq, minimize
+from scipy.optimize import minimize, root_scalar
 from scipy.special import log_ndtr, ndtri_exp
 
 from skdp import _trace
@@ -121,6 +121,30 @@ class ExactConfig:
         return PosteriorSamplesDpEvent(self.eta, self.n_samples)
 
     @property
+    def seconds(self) -> float:
+        """About how long the rounds take at most on a core, from public facts."""
+        if self.sampler == "rejection":
+            return 0.0  # no bound on rare cases is of use
+        n_parameters = math.prod(self.posterior.shape)
+        trace = self.likelihood_power * self.posterior.curvature(self.n_rows)
+        trace *= self.posterior.shape[0]
+        rounds = self.n_rounds(_round_length(self.posterior, trace))
+        return self.n_samples * rounds * (self.n_rows * n_parameters / 5e7 + 3e-4)
+
+    @property
+    def distance(self) -> float:
+        """w: how close the rounds come to an exact draw; public, as it sets the released noise."""
+        stiffest = self.likelihood_power * self.posterior.curvature(self.n_rows)
+        stiffest += self.posterior.prior_precision
+        n_parameters = math.prod(self.posterior.shape)
+        return _NOISE * self.epsilon_of_noise / (n_parameters * math.sqrt(stiffest))
+
+    def n_rounds(self, g: float) -> int:
+        """Rounds of length g that end within the distance, from anywhere in the ball."""
+        apart = max(2 * self.posterior.theta_norm / self.distance, 1.0)
+        return math.ceil(math.log(apart) / math.log1p(g * self.posterior.prior_precision))
+
+    @property
     def sampling(self) -> str:
         """How records take part, for the report."""
         draws = "exact draw" if self.n_samples == 1 else f"{self.n_samples} exact draws"
@@ -136,9 +160,21 @@ def _share(sampler: str) -> float:
     return 1.0 - NOISE_SHARE if sampler == "proximal" else 1.0
 
 
+def _round_length(posterior: TemperedPosterior, trace: float) -> float:
+    """Choose g of the proximal sampler, given a bound on tr ∇²L or about that: any g is exact.
+
+    This one keeps trials few, in the bulk (ln det ≤ trace) and at the ball's surface.
+    """
+    surface = (2 * posterior.theta_norm / math.prod(posterior.shape)) ** 2
+    return min(_EXPONENT / max(trace, posterior.prior_precision), surface)
+
+
 def affordable_power(posterior: TemperedPosterior, eta: float, sampler: str) -> float:
     """Largest ρ ≤ 1 at which one draw has range ≤ η."""
-    return min(1.0, eta * _share(sampler) / posterior.range * (1 - 1e-15))
+    power = min(1.0, eta * _share(sampler) / posterior.range)
+    while power * posterior.range / _share(sampler) > eta:  # roundings
+        power *= 1 - 2.0**-52
+    return power
 
 
 def default_theta_norm(row_bound: float, n_rows: int, n_parameters: int, eta: float) -> float:
@@ -228,7 +264,9 @@ class Potential:
             X, targets, data_norm=posterior.data_norm, fit_intercept=posterior.fit_intercept
         ).take(slice(None))
         self.posterior, self._power, self._likelihood = posterior, power, posterior.likelihood
-        self._rows, self._targets = rows.rows, rows.targets
+        reach = posterior.row_bound * posterior.theta_norm
+        self._rows = rows.rows
+        self._targets = posterior.likelihood.tamed(rows.targets, reach)
         self.n_rows = len(rows.rows)
         λ = posterior.prior_precision
 
@@ -237,7 +275,7 @@ class Potential:
             return value + λ / 2 * (θ @ θ), gradient + λ * θ
 
         start = np.zeros(math.prod(posterior.shape))
-        options = {"gtol": 1e-9, "ftol": 0.0, "maxiter": 500}
+        options = {"gtol": 1e-9, "ftol": 0.0, "maxiter": 300}
         found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
         self.minimum = found.x
         self.mode = self.projected(found.x)
@@ -256,8 +294,8 @@ class Potential:
         logits = self._logits(θ)
         log_p: np.ndarray = self._likelihood.log_likelihood(logits, self._targets)
         residual = self._likelihood.residual(logits, self._targets)
-        gradient: np.ndarray = -self._power * (residual.T @ self._rows).ravel()
-        return -self._power * float(np.sum(log_p)), gradient
+        gradient = -self._power * (residual.T @ self._rows).ravel()
+        return float(-self._power * log_p.sum()), gradient
 
     def curvature(self, θ: np.ndarray) -> np.ndarray:
         """Diagonal blocks of ∇²L, one an output: (K, D, D)."""
@@ -322,16 +360,10 @@ def _proximal(
 ) -> Iterator[np.ndarray]:
     """Yield draws within w of exact ones, and noise that covers w."""
     posterior, λ = config.posterior, config.posterior.prior_precision
-    D, shape, n_parameters = posterior.theta_norm, posterior.shape, math.prod(posterior.shape)
-    # w and ε' set the law of the released noise: public, and the same for neighbours.
-    stiffest = λ + config.likelihood_power * posterior.curvature(config.n_rows)
-    ε_noise = config.epsilon_of_noise
-    w = _NOISE * ε_noise / (n_parameters * math.sqrt(stiffest))
-    # Any g is exact. This one keeps trials few, in the bulk (ln det ≤ trace) and at the surface.
+    shape, n_parameters = posterior.shape, math.prod(posterior.shape)
     mode = potential.mode
     blocks = potential.curvature(mode)
-    trace = float(np.trace(blocks, axis1=1, axis2=2).sum())
-    g = min(_EXPONENT / max(trace, λ), (2 * D / n_parameters) ** 2)
+    g = _round_length(posterior, float(np.trace(blocks, axis1=1, axis2=2).sum()))
     precision = λ + 1 / g
     factors = [cho_factor(block + precision * np.eye(shape[1])) for block in blocks]
 
@@ -342,11 +374,10 @@ def _proximal(
         return potential.projected(point - np.concatenate(steps))
 
     _, slope_at_mode = potential(mode)
-    n_rounds = math.ceil(math.log(max(2 * D / w, 1.0)) / math.log1p(g * λ))
 
     def rounds() -> np.ndarray:
         θ = mode  # at most 2D from wherever an exact draw is
-        for _ in range(n_rounds):
+        for _ in range(config.n_rounds(g)):
             y = θ + math.sqrt(g) * stream.normal(n_parameters)
             anchor = newton(mode, slope_at_mode, y)
             anchor = newton(anchor, potential(anchor)[1], y)
@@ -358,7 +389,7 @@ def _proximal(
     for exact in _sharp(potential, stream):
         θ = rounds() if exact is None else exact
         direction = stream.normal(n_parameters)
-        radius = stream.generator.gamma(n_parameters, w / ε_noise)
+        radius = stream.generator.gamma(n_parameters, config.distance / config.epsilon_of_noise)
         yield potential.projected(θ + radius * direction / np.linalg.norm(direction))
 
 
@@ -381,7 +412,8 @@ def _sharp(potential: Potential, stream: SecureStream) -> Iterator[np.ndarray | 
         return -math.expm1(-Λ * r) / Λ
 
     # The tangent whose envelope has the least mass.
-    r0 = float(brentq(lambda r: r * slope(r) - p, 0.0, 2 * math.sqrt(p) + 2 * Λ * p + 1.0))
+    far = 2 * math.sqrt(p) + 2 * Λ * p + 1.0
+    r0 = float(root_scalar(lambda r: r * slope(r) - p, bracket=(0.0, far)).root)
     bound = (math.expm1(-Λ * r0) + Λ * r0) / Λ**2 - slope(r0) * r0
     size = max(1, min(_TRIALS_AT_ONCE, _NUMBERS // max(potential.n_rows, 1)))
     while True:
@@ -389,7 +421,7 @@ def _sharp(potential: Potential, stream: SecureStream) -> Iterator[np.ndarray | 
         for _ in range(-(-_SHARP_TRIALS // size)):
             u = stream.normal((size, p))
             r = stream.generator.gamma(p, 1 / slope(r0), size)
-            v = solve_triangular(root, u.T, lower=True, trans="T").T
+            v = solve_triangular(root, u.T, lower=True, trans=1).T
             v *= (r / np.linalg.norm(u, axis=1))[:, None]
             coins = stream.generator.random(size)
             θ = minimum + v

@@ -95,7 +95,10 @@ def target_bounds(bounds: Any) -> tuple[float, float]:
     is_pair = isinstance(bounds, tuple | list | np.ndarray) and len(bounds) == 2
     if not is_pair or not all(map(is_real, bounds)) or not -np.inf < bounds[0] < bounds[1] < np.inf:
         raise expected("None or two finite numbers (low, high), low < high", target_bounds=bounds)
-    return float(bounds[0]), float(bounds[1])
+    low, high = float(bounds[0]), float(bounds[1])
+    if not 1e-100 < (high - low) / 2 < 1e100:
+        raise expected("neither closer than 1e-100 nor farther than 1e100", target_bounds=bounds)
+    return low, high
 
 
 def public_n_rows(estimator: Any, X: np.ndarray) -> int:

@@ -13,17 +13,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._input import check_features
 from skdp._random import Streams
-from skdp._validate import expected, in_range, integer, one_of, positive
+from skdp._validate import expected, flag, in_range, integer, is_real, one_of, positive
 from skdp._warnings import PrivacyWarning
 from skdp.algorithms import langevin, ops
-from skdp.algorithms.tempered import TemperedPosterior, clipped_rows, row_bound
+from skdp.algorithms.tempered import MAX_ROWS, TemperedPosterior, clipped_rows, row_bound
 from skdp.estimators import _fitting
 from skdp.estimators._fitting import CallbackSupportMixin
 from skdp.models.likelihoods import LogConcave
 from skdp.privacy.accounting import epsilon_of_event
 from skdp.privacy.gdp import epsilon_to_gdp
 from skdp.privacy.ledger import BudgetExceededError
-from skdp.privacy.posterior_samples import posterior_samples_range
+from skdp.privacy.posterior_samples import posterior_samples_epsilon, posterior_samples_range
+from skdp.relations import ADD_OR_REMOVE_ONE
 
 SAMPLERS = ("auto", "langevin", *ops.SAMPLERS)
 
@@ -75,6 +76,7 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
     def _draw(self, X: np.ndarray, targets: np.ndarray, likelihood: LogConcave) -> None:
         """Plan from public facts, spend, draw."""
         config = self._configure(_fitting.public_n_rows(self, X), X.shape[1], likelihood)
+        _check_duration(config.seconds)
         is_chain = isinstance(config, langevin.LangevinConfig)
         if is_chain and len(X) > config.n_rows:
             raise expected(
@@ -151,6 +153,9 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
     def _configure(self, n_rows: int, n_features: int, likelihood: LogConcave) -> Any:
         """Check the parameters and fill in the defaults, from public facts alone."""
         k = integer(1, n_posterior_samples=self.n_posterior_samples)
+        if n_rows > MAX_ROWS:
+            raise expected(f"at most {MAX_ROWS}", n_samples=self.n_samples)
+        flag(fit_intercept=self.fit_intercept)
         data_norm = bounded_or_auto(n_features**0.5, data_norm=self.data_norm)
         R = row_bound(data_norm, self.fit_intercept)
         n_parameters = likelihood.n_outputs * (n_features + bool(self.fit_intercept))
@@ -162,9 +167,11 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
             else:
                 mu = epsilon_to_gdp(self.epsilon, self.delta)
         D = ops.default_theta_norm(R, n_rows, n_parameters, eta) if exact else math.inf
-        if not (self.theta_norm == math.inf and math.isinf(D)):
+        if exact:
             remedy = "on an unbounded domain an exact sample has no such guarantee"
             D = bounded_or_auto(D, remedy, theta_norm=self.theta_norm)
+        elif not (is_real(self.theta_norm) and self.theta_norm == math.inf):
+            D = bounded_or_auto(D, "or float('inf')", theta_norm=self.theta_norm)
         # A budget is what makes many samples flat; without one they need no wide prior.
         τ = langevin.default_prior_scale(R, n_parameters, 1 if math.isinf(mu) else k)
         if exact:
@@ -180,6 +187,10 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         )
         if exact:
             return self._exact(target, n_rows, k, eta)
+        batch_size = _none_if_auto(_at_least_one, batch_size=self.batch_size)
+        if self.neighboring_relation == ADD_OR_REMOVE_ONE and (batch_size or n_rows) < n_rows:
+            remedy = "a fixed partition does not survive adding a record"
+            raise expected("'auto' under 'add_or_remove_one'", remedy, batch_size=batch_size)
         return langevin.plan(
             target,
             n_rows=n_rows,
@@ -188,7 +199,7 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
             mu=mu,
             step_size=_none_if_auto(positive, step_size=self.step_size),
             n_epochs=_none_if_auto(_at_least_one, max_iter=self.max_iter),
-            batch_size=_none_if_auto(_at_least_one, batch_size=self.batch_size),
+            batch_size=batch_size,
         )
 
     def _is_exact(self) -> bool:
@@ -201,10 +212,9 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
                 sampler=self.sampler,
             )
         for name in ("step_size", "max_iter", "batch_size") if exact else ():
-            if getattr(self, name) != "auto":
-                raise expected(
-                    "'auto'", "it is for 'langevin' alone", **{name: getattr(self, name)}
-                )
+            if not _is_auto(getattr(self, name)):
+                remedy = "it is for 'langevin' alone"
+                raise expected("'auto'", remedy, **{name: getattr(self, name)})
         return exact
 
     def _exact(self, target: TemperedPosterior, n_rows: int, k: int, eta: float) -> ops.ExactConfig:
@@ -214,7 +224,16 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         sampler = self.sampler
         if sampler == "auto":
             sampler = ops.default_sampler(target, power("rejection"), n_rows)
-        return ops.ExactConfig(target, power(sampler), k, sampler, n_rows)
+        config = ops.ExactConfig(target, power(sampler), k, sampler, n_rows)
+        while math.isfinite(eta) and self._costs(config) > self.epsilon:  # a rounding too many
+            config = replace(config, likelihood_power=config.likelihood_power * (1 - 1e-12))
+        return config
+
+    def _costs(self, config: ops.ExactConfig) -> float:
+        once = posterior_samples_epsilon(
+            eta=config.eta, n_samples=config.n_samples, delta=self.delta
+        )
+        return once * (1 + 2e-15)  # as the accountant rounds
 
     def _given_power(self) -> float | None:
         if self.likelihood_power is None:
@@ -285,9 +304,11 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         wanted = paid if n_samples is None else integer(1, "or None", n_samples=n_samples)
         if wanted > paid:
             count = "n_chains" if self.sampler_ == "langevin" else "n_samples"
-            event = replace(self._config, **{count: wanted}).event()
-            report = self.privacy_
-            cost = epsilon_of_event(event, report.delta, report.neighboring_relation)
+            config, report = replace(self._config, **{count: wanted}), self.privacy_
+            if count == "n_samples" and wanted > 1000:  # the exact curve would take minutes
+                cost = wanted * config.eta
+            else:
+                cost = epsilon_of_event(config.event(), report.delta, report.neighboring_relation)
             raise BudgetExceededError(
                 f"{wanted} posterior samples were asked for and {paid} paid for. {wanted} samples "
                 f"of this posterior would have cost epsilon={cost:.4g} at delta={report.delta:g} "
@@ -305,19 +326,34 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         return np.einsum("nd,skd->snk", rows, draws, optimize=True)
 
 
+def _check_duration(seconds: float) -> None:
+    """Warn of a long run, and refuse one without end, before anything is spent."""
+    how = "Fewer rows, a smaller prior_scale, epsilon or n_posterior_samples make it shorter"
+    if not seconds < 1e8:
+        raise ValueError(f"This fit would take years. {how}, and so do max_iter and step_size.")
+    if seconds > 600:
+        warnings.warn(
+            f"This fit may take as long as {seconds / 60:.0f} minutes. {how}.", stacklevel=4
+        )
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
 def _at_least_one(**kw: Any) -> int:
     return integer(1, "or 'auto'", **kw)
 
 
 def _none_if_auto(check: Any, **kw: Any) -> Any:
     ((_, value),) = kw.items()
-    return None if isinstance(value, str) and value == "auto" else check(**kw)
+    return None if _is_auto(value) else check(**kw)
 
 
 def bounded_or_auto(default: float, remedy: str = "", **kw: Any) -> float:
     """Check a number > 0, or take the default for ``"auto"``."""
     ((_, value),) = kw.items()
-    if isinstance(value, str) and value == "auto":
+    if _is_auto(value):
         return default
     # Squares of numbers beyond these leave the range of a double, and a bound would bound nothing.
     return in_range(1e-100, 1e100, f"or 'auto'{remedy and '; '}{remedy}", **kw)

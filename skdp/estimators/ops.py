@@ -439,9 +439,11 @@ class OPSRegressor(RegressorMixin, PosteriorSampler):  # noqa: D101
         likelihood = HuberRegression(
             self.noise_scale_ / self._half_width,
             threshold / self._half_width,
-            target_bound=(high - self._center) / self._half_width,
+            target_bound=1.0 if self.target_bounds is not None else np.inf,
         )
         targets = (np.clip(y, low, high) - self._center) / self._half_width
+        if self.target_bounds is not None:
+            targets = np.clip(targets, -1.0, 1.0)  # whatever the roundings of the bounds did
         return X, targets[:, None], likelihood
 
     def __sklearn_tags__(self) -> Any:

@@ -26,7 +26,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._input import check_features, check_features_and_labels
-from skdp._validate import in_range, integer
+from skdp._validate import flag, in_range, integer
 from skdp.algorithms import dp_vi
 from skdp.estimators import _fitting
 from skdp.estimators._fitting import CallbackSupportMixin, with_callbacks
@@ -239,7 +239,7 @@ class DPVariationalLogisticRegression(CallbackSupportMixin, ClassifierMixin, Bas
     def _configure(self, n_rows: int, n_features: int, likelihood: Likelihood) -> dp_vi.DPVIConfig:
         """Check the parameters and fill in the defaults, from public facts alone."""
         private = self.epsilon != float("inf")
-        n_columns = n_features + bool(self.fit_intercept)
+        n_columns = n_features + flag(fit_intercept=self.fit_intercept)
         data_norm = _or_auto(n_features**0.5, data_norm=self.data_norm)
         bound = dp_vi.row_bound(data_norm, self.fit_intercept)
         gradient_bound = likelihood.residual_bound * bound

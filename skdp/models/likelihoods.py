@@ -55,6 +55,10 @@ class LogConcave(Protocol):
         """Bound on max log p − min log p of one record over logits of norm ≤ reach."""
         ...
 
+    def tamed(self, targets: np.ndarray, reach: float) -> np.ndarray:
+        """Targets that change log p by constants only, over logits of norm ≤ reach."""
+        ...
+
 
 class Likelihood(LogConcave, Protocol):
     """What algorithms and estimators need of a likelihood of classes."""
@@ -96,6 +100,10 @@ class Bernoulli:
     def value_range(self, reach: float) -> float:
         """Log[(1 + e^r)/(1 + e^−r)] = r, attained."""
         return reach
+
+    def tamed(self, targets: np.ndarray, reach: float) -> np.ndarray:
+        """As they are: 0 or 1."""
+        return targets
 
     def targets(self, codes: np.ndarray) -> np.ndarray:
         """Column of 0 and 1."""
@@ -147,6 +155,10 @@ class Categorical:
         most = np.logaddexp(0.0, others + math.sqrt(2.0) * reach)
         gap = reach * math.sqrt(self.n_outputs / (self.n_outputs - 1.0))
         return float(most - np.logaddexp(0.0, others - gap))
+
+    def tamed(self, targets: np.ndarray, reach: float) -> np.ndarray:
+        """As they are: one-hot."""
+        return targets
 
     def targets(self, codes: np.ndarray) -> np.ndarray:
         """One-hot rows."""
@@ -218,6 +230,10 @@ class HuberRegression:
         """Slope times distance, or the value at the largest residual if that is less."""
         most = float(huber(self.threshold, self.target_bound + reach)) * self.curvature_bound
         return min(most, 2.0 * reach * self.residual_bound)
+
+    def tamed(self, targets: np.ndarray, reach: float) -> np.ndarray:
+        """Cut where the loss is linear for every such prediction; 1e15 would drown all records."""
+        return np.clip(targets, -(reach + self.threshold), reach + self.threshold)
 
 
 def classification_likelihood(n_classes: int) -> Likelihood:

@@ -49,7 +49,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp._validate import expected, in_range, integer, is_real, positive
+from skdp._validate import expected, flag, in_range, integer, is_real, positive
 from skdp.privacy.gdp import compose_gdp
 from skdp.relations import ADD_OR_REMOVE_ONE, check_relation, sensitivity_factor
 
@@ -326,9 +326,7 @@ def langevin_mu(
     norm = in_range(0.0, math.inf, closed="left", data_norm=data_norm)
     n = integer(1, n_samples=n_samples)
     softmax = integer(2, n_classes=n_classes) > 2
-    if not isinstance(fit_intercept, bool | np.bool_):
-        raise expected("True or False", fit_intercept=fit_intercept)
-    R = math.hypot(norm, 1.0) if fit_intercept else norm
+    R = math.hypot(norm, 1.0) if flag(fit_intercept=fit_intercept) else norm
     Δ = sensitivity_factor(neighboring_relation) * (math.sqrt(2.0) if softmax else 1.0) * R
     M = λ + n * R * R / (2 if softmax else 4)
     # A step of exactly 2/(λ + M) may exceed it by a rounding: then c is 1 − gap with the gap that

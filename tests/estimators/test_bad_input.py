@@ -1,5 +1,7 @@
 """Bad parameters and bad data: an error that names the parameter, and nothing spent."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -273,3 +275,63 @@ def test_a_number_of_draws_that_is_none_is_named(kind, n_samples, two_blobs):
     model = kind(max_iter=2).fit(*two_blobs)
     with pytest.raises(ValueError, match="n_samples="):
         model.sample_posterior(n_samples)
+
+
+SAMPLER_TROUBLE = [
+    ({"theta_norm": np.array([1.0, 2.0])}, "Expected theta_norm="),
+    ({"delta": 0, "step_size": np.array([1, 2])}, "Expected step_size="),
+    ({"fit_intercept": "no"}, "Expected fit_intercept='no'"),
+    ({"n_samples": 10**12}, "Expected n_samples="),
+    ({"n_samples": 10**400}, "Expected n_samples="),
+    ({"prior_scale": 1e50}, "take years"),
+    ({"delta": 0, "prior_scale": 1e50}, "take years"),
+    ({"step_size": 1e-300}, "take years"),
+    (
+        {"neighboring_relation": "add_or_remove_one", "n_samples": 200, "batch_size": 50},
+        "Expected batch_size=50",
+    ),
+]
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize(("parameters", "message"), SAMPLER_TROUBLE)
+def test_a_sampler_refuses_what_would_never_end_or_says_what_is_wrong(
+    kind, parameters, message, two_blobs
+):
+    relation = parameters.get("neighboring_relation", "zero_out")
+    ledger = PrivacyLedger(neighboring_relation=relation)
+    with ledger, pytest.raises(ValueError, match=message):
+        kind(**parameters).fit(*two_blobs)
+    assert ledger.entries == ()
+
+
+@pytest.mark.parametrize("bounds", [(-1e308, 1e308), (0, 5e-324), (1e16, 1e16 + 2)])
+@pytest.mark.parametrize("delta", [0, 1e-5])
+def test_extreme_bounds_of_targets_are_named_or_work(bounds, delta, two_blobs):
+    X, y = two_blobs
+    if bounds == (1e16, 1e16 + 2):
+        assert OPSRegressor(1.0, delta, target_bounds=bounds).fit(X, y).privacy_.valid
+        return
+    with pytest.raises(ValueError, match="Expected target_bounds="):
+        OPSRegressor(1.0, delta, target_bounds=bounds).fit(X, y)
+
+
+@pytest.mark.parametrize("sampler", ["rejection", "proximal"])
+@pytest.mark.parametrize("value", [1e10, 1e17, 1.7e308])
+def test_one_absurd_target_does_not_drown_the_others(sampler, value, two_blobs):
+    X, y = two_blobs
+    y = y.astype(float)
+    y[0] = value
+    regressor = OPSRegressor(None, 0, likelihood_power=0.01, theta_norm=3.0, sampler=sampler)
+    assert np.isfinite(regressor.fit(X, y).predict(X)).all()
+
+
+def test_a_long_run_is_announced_before_it_starts(two_blobs):
+    sampler = OPSPosteriorSampler(max_iter=10**8)
+    stopped = RuntimeError("stopped here")
+    with (
+        pytest.warns(UserWarning, match="minutes"),
+        mock.patch("skdp.algorithms.langevin.sample", side_effect=stopped),
+        pytest.raises(RuntimeError, match="stopped here"),
+    ):
+        sampler.fit(*two_blobs)

@@ -110,9 +110,10 @@ def test_the_noise_that_covers_the_proximal_samplers_distance_has_a_public_scale
         def __getattr__(self, name):
             return getattr(self._generator, name)
 
-        def gamma(self, shape, scale):
-            scales.append(scale)
-            return gamma(self._generator, shape, scale)
+        def gamma(self, shape, scale, size=None):
+            if size is None:  # else proposals, of which nothing is seen
+                scales.append(scale)
+            return gamma(self._generator, shape, scale, size)
 
     from skdp._random import SecureStream
 
