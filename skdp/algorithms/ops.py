@@ -272,7 +272,7 @@ class Potential:
 
         def objective(θ: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = self(θ)
-            return value + λ / 2 * (θ @ θ), gradient + λ * θ
+            return value + λ / 2 * float(θ @ θ), gradient + λ * θ
 
         start = np.zeros(math.prod(posterior.shape))
         options = {"gtol": 1e-9, "ftol": 0.0, "maxiter": 300}
