@@ -348,7 +348,7 @@ def _restricted(
             along = ndtri_exp(below + np.log1p(-stream.generator.random(n_trials)))
             θ += np.outer(distance + deviation * along - θ @ outward, outward)
         coins = stream.generator.random(n_trials)
-        inside = np.flatnonzero(np.einsum("ij,ij->i", θ, θ) <= D * D)
+        inside = np.flatnonzero(_squares(θ) <= D * D)
         if len(inside) == 0:
             continue
         bregman = potential.values(θ[inside]) - value - (θ[inside] - anchor) @ gradient
@@ -424,16 +424,19 @@ def _sharp(potential: Potential, stream: SecureStream) -> Iterator[np.ndarray | 
             v = solve_triangular(root, u.T, lower=True, trans=1).T
             v *= (r / np.linalg.norm(u, axis=1))[:, None]
             coins = stream.generator.random(size)
-            θ = minimum + v
-            inside = np.flatnonzero(np.einsum("ij,ij->i", θ, θ) <= D * D)
-            rise = potential.values(θ[inside]) - value
-            rise += λ / 2 * (np.einsum("ij,ij->i", θ[inside], θ[inside]) - minimum @ minimum)
+            inside = np.flatnonzero(_squares(minimum + v) <= D * D)
+            θ = minimum + v[inside]
+            rise = potential.values(θ) - value + λ / 2 * (_squares(θ) - minimum @ minimum)
             excess = rise - bound - slope(r0) * r[inside] + slack
-            accepted = inside[np.log1p(-coins[inside]) <= -excess]
+            accepted = np.flatnonzero(np.log1p(-coins[inside]) <= -excess)
             if len(accepted):
                 found = θ[accepted[0]]
                 break
         yield found
+
+
+def _squares(θ: np.ndarray) -> np.ndarray:
+    return np.einsum("ij,ij->i", θ, θ)
 
 
 _DRAWS = {"rejection": _rejection, "proximal": _proximal}

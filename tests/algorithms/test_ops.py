@@ -20,6 +20,7 @@ PLANE = np.array([[0.9, 0.1], [0.2, -0.8], [0.6, 0.6], [-0.5, 0.7], [1.0, 0.0]])
 CASES = {
     # name: rows, targets, likelihood, prior scale, D; each also with one record more.
     "line": (LINE, np.array([1, 0, 1, 1, 1, 1])[:, None], Bernoulli(), 1.5, 3.0),
+    "one record": (np.ones((1, 1)), np.ones((1, 1)), Bernoulli(), 10.0, 30.0),
     "line, at the wall": (LINE, np.array([1, 1, 0, 1, 1, 1])[:, None], Bernoulli(), 3.0, 0.7),
     "plane": (PLANE, np.array([1, 0, 1, 1, 1])[:, None], Bernoulli(), 2.0, 2.5),
     "plane, at the wall": (PLANE, np.array([1, 0, 1, 0, 1])[:, None], Bernoulli(), 2.0, 0.8),
@@ -103,7 +104,7 @@ def test_proximal_draws_have_the_law_of_the_posterior(name, monkeypatch):
     assert least_p_value(draw(name, "proximal", 300), name) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["line", "plane"])
+@pytest.mark.parametrize("name", ["line", "one record", "plane"])
 def test_draws_by_the_sharper_bound_have_the_law_of_the_posterior(name, monkeypatch):
     monkeypatch.setattr(ops, "_restricted", None)  # no round is ever taken
     draws = draw(name, "proximal", 10_000)

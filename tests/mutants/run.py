@@ -326,14 +326,14 @@ MUTANTS = [
     (
         "the domain's end is forgotten",
         "algorithms/ops.py",
-        'np.einsum("ij,ij->i", θ, θ) <= D * D',
-        'np.einsum("ij,ij->i", θ, θ) < np.inf',
+        "np.flatnonzero(_squares(θ) <= D * D)",
+        "np.flatnonzero(_squares(θ) < np.inf)",
         "tests/algorithms/test_ops.py",
     ),
     (
         "the proximal sampler stops after a round",
         "algorithms/ops.py",
-        "for _ in range(n_rounds):",
+        "for _ in range(config.n_rounds(g)):",
         "for _ in range(1):",
         "tests/algorithms/test_ops.py",
     ),
@@ -347,9 +347,16 @@ MUTANTS = [
     (
         "the proximal sampler's noise tells the number of rows",
         "algorithms/ops.py",
-        "posterior.curvature(config.n_rows)",
-        "posterior.curvature(potential.n_rows)",
+        "config.distance / config.epsilon_of_noise",
+        "potential.n_rows * config.distance / config.epsilon_of_noise",
         "tests/replay/test_ops.py",
+    ),
+    (
+        "the sharper bound is too sharp",
+        "algorithms/ops.py",
+        "max(M * potential.longest_row(metric), 1e-8)",
+        "max(0.01 * potential.longest_row(metric), 1e-8)",
+        "tests/algorithms/test_ops.py",
     ),
     (
         "softmax has the range of two classes",
