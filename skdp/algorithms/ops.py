@@ -178,8 +178,9 @@ def affordable_power(posterior: TemperedPosterior, eta: float, sampler: str) -> 
 
 
 def default_theta_norm(row_bound: float, n_rows: int, n_parameters: int, eta: float) -> float:
-    """D: log-odds of ±3 for a row at the norm bound, and slowly more as nη/p grows."""
-    return 3 * (1 + min(n_rows * eta / n_parameters, 1e4)) ** 0.2 / row_bound
+    """D: log-odds of ±3 for a row at the norm bound, and slowly more as nη/p and p grow."""
+    scale = (1 + min(n_rows * eta / n_parameters, 1e4)) ** 0.17 * (n_parameters / 10) ** 0.25
+    return 3 * max(scale, 1.0) / row_bound
 
 
 def default_prior_scale(row_bound: float, theta_norm: float, n_parameters: int) -> float:

@@ -225,8 +225,10 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         if sampler == "auto":
             sampler = ops.default_sampler(target, power("rejection"), n_rows)
         config = ops.ExactConfig(target, power(sampler), k, sampler, n_rows)
+        step = 2.0**-52
         while math.isfinite(eta) and self._costs(config) > self.epsilon:  # a rounding too many
-            config = replace(config, likelihood_power=config.likelihood_power * (1 - 1e-12))
+            config = replace(config, likelihood_power=config.likelihood_power * (1 - step))
+            step *= 4
         return config
 
     def _costs(self, config: ops.ExactConfig) -> float:
