@@ -329,7 +329,7 @@ def audit_classifier(n):
         np.array([sampler.fit(rows, y).sample_posterior()[0, 0] for _ in range(n)])
         for rows in (X, other)
     )
-    return lower_bound(*arms, threshold=-0.8 * sampler.prior_scale)
+    return lower_bound(*arms, threshold=-0.6 * sampler.prior_scale)
 
 
 def test_audit_of_the_classifier():
@@ -338,10 +338,10 @@ def test_audit_of_the_classifier():
 
 @pytest.mark.slow
 def test_audit_of_the_classifier_catches_a_chain_at_half_the_noise():
-    assert audit_classifier(4000) <= 1.0
+    assert audit_classifier(2000) <= 1.0
     normal = SecureStream.normal
     with mock.patch.object(SecureStream, "normal", lambda self, shape: 0.5 * normal(self, shape)):
-        assert audit_classifier(4000) > 1.0
+        assert audit_classifier(8000) > 1.0
 
 
 def pure_lower_bound(with_record, without, threshold, level=1e-3):
