@@ -142,10 +142,11 @@ class OPSPosteriorSampler(ClassifierMixin, PosteriorSampler):  # noqa: D101
         notes="""
     Notes
     -----
-    A sample of a posterior varies as much as the posterior is wide: it pays where what one wants is
-    a sample, or pure ε. For predictions alone `DPVariationalLogisticRegression` is the better use
-    of the same budget. Chains are cheap to run and impossible to check in private: what
-    `diagnose_convergence` says is about the very data it is given.
+    A sample of a posterior varies as much as the posterior is wide, d/2ρn of log-loss a row. It is
+    what to release where a sample is wanted, or pure ε; for predictions from few rows or a small
+    budget `DPVariationalLogisticRegression` makes more of the same (ε, δ). Whether a chain has come
+    close to its posterior cannot be checked in private: `diagnose_convergence` shows chains on rows
+    that may be seen.
 """,
         example="""
     Examples

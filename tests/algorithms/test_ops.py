@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from skdp._random import Streams
-from skdp.algorithms import ops
+from skdp.algorithms import exact_draws, ops
 from skdp.algorithms.tempered import TemperedPosterior
 from skdp.models.likelihoods import Bernoulli, Categorical, HuberRegression
 from skdp.privacy import epsilon_of_event
@@ -100,13 +100,13 @@ def test_rejection_draws_in_the_plane_at_full_size(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_proximal_draws_have_the_law_of_the_posterior(name, monkeypatch):
-    monkeypatch.setattr(ops, "_SHARP_TRIALS", 0)  # rounds alone
+    monkeypatch.setattr(exact_draws, "_SHARP_TRIALS", 0)  # rounds alone
     assert least_p_value(draw(name, "proximal", 300), name) > 1e-3
 
 
 @pytest.mark.parametrize("name", ["line", "one record", "plane"])
 def test_draws_by_the_sharper_bound_have_the_law_of_the_posterior(name, monkeypatch):
-    monkeypatch.setattr(ops, "_restricted", None)  # no round is ever taken
+    monkeypatch.setattr(exact_draws, "_restricted", None)  # no round is ever taken
     draws = draw(name, "proximal", 10_000)
     assert least_p_value(draws, name) > 1e-3
     assert least_p_value(draws, name, power=0.8 * POWER) < 1e-3
@@ -118,7 +118,7 @@ def test_the_sharper_bound_is_one():
         X = coin.uniform(-1, 1, (n, p)) / math.sqrt(p)
         y = coin.integers(2, size=(n, 1)).astype(float)
         posterior = TemperedPosterior(Bernoulli(), p, False, 1.0, τ, 30.0)
-        potential = ops.Potential(posterior, 0.7, X, y)
+        potential = exact_draws.Potential(posterior, 0.7, X, y)
         λ, m = posterior.prior_precision, potential.minimum
         H = λ * np.eye(p) + potential.curvature(m)[0]
         Λ = potential.longest_row(H)
