@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize, root_scalar
-from scipy.special import log_ndtr, ndtri_exp
 
 from skdp._random import SecureStream
 from skdp.algorithms.tempered import TemperedPosterior
@@ -30,8 +29,8 @@ class Potential:
 
     Attributes
     ----------
-    n_rows : int
-        Number of rows at hand: private under add-or-remove-one.
+    most_at_once : int
+        How many θ memory has room to look at together.
     minimum : ndarray of shape (K·D,)
         About where U is least, in the ball or not.
     mode : ndarray of shape (K·D,)
@@ -48,7 +47,7 @@ class Potential:
         reach = posterior.row_bound * posterior.theta_norm
         self._rows = rows.rows
         self._targets = posterior.likelihood.tamed(rows.targets, reach)
-        self.n_rows = len(rows.rows)
+        self.most_at_once = max(1, _NUMBERS // max(self._targets.size, 1))
         λ = posterior.prior_precision
 
         def objective(θ: np.ndarray) -> tuple[float, np.ndarray]:
@@ -112,26 +111,26 @@ def _restricted(
 ) -> Iterator[np.ndarray]:
     """Yield exact draws from exp(⟨∇L(a), θ⟩ − L(θ) − precision/2 ‖θ − mean‖²) on the ball.
 
-    The anchor a comes with L and ∇L there. Proposals are N(mean, I/precision), cut off at the
-    tangent plane of the ball where the mean lies outside of it: a half-space that holds the whole
-    ball is all that rejection needs.
+    The anchor a comes with L and ∇L there. Where N(mean, I/precision) would miss the ball ‖θ‖ ≤ D,
+    proposals are pulled in: a factor exp(−ν/2 ‖θ‖²) in their density is paid back by accepting with
+    exp(−ν/2 (D² − ‖θ‖²)) ≤ 1, and ν is such that their mean square is D².
     """
     value, gradient = at_anchor
-    D, deviation = potential.posterior.theta_norm, precision**-0.5
-    distance = float(np.linalg.norm(mean))
+    D, p = potential.posterior.theta_norm, len(mean)
+    force = precision * float(np.linalg.norm(mean))
+    pulled = max(precision, (p + math.hypot(p, 2 * D * force)) / (2 * D * D))
+    center, deviation, ν = mean * (precision / pulled), pulled**-0.5, pulled - precision
+    n_trials = min(n_trials, potential.most_at_once)
     while True:
-        θ = mean + deviation * stream.normal((n_trials, len(mean)))
-        if distance > D:
-            outward = mean / distance
-            below = log_ndtr((D - distance) / deviation)
-            along = ndtri_exp(below + np.log1p(-stream.generator.random(n_trials)))
-            θ += np.outer(distance + deviation * along - θ @ outward, outward)
+        θ = center + deviation * stream.normal((n_trials, p))
         coins = stream.generator.random(n_trials)
-        inside = np.flatnonzero(_squares(θ) <= D * D)
+        squares = _squares(θ)
+        inside = np.flatnonzero(squares <= D * D)
         if len(inside) == 0:
             continue
-        bregman = potential.values(θ[inside]) - value - (θ[inside] - anchor) @ gradient
-        yield from θ[inside[np.log1p(-coins[inside]) <= -bregman]]
+        excess = potential.values(θ[inside]) - value - (θ[inside] - anchor) @ gradient
+        excess += ν / 2 * (D * D - squares[inside])
+        yield from θ[inside[np.log1p(-coins[inside]) <= -excess]]
 
 
 def round_length(posterior: TemperedPosterior, trace: float) -> float:
@@ -191,7 +190,7 @@ def _sharp(potential: Potential, stream: SecureStream) -> Iterator[np.ndarray | 
             yield None
     metric = λ * np.eye(p) + potential.curvature(minimum)[0]
     root = np.linalg.cholesky(metric)
-    Λ = max(M * potential.longest_row(metric), 1e-8)
+    Λ = max(M * potential.longest_row(metric), 1e-3)  # a larger one is a bound too
     value, gradient = potential(minimum)
     # The minimum is one to many digits; what is left of the slope is covered all over the ball.
     slack = 2 * D * float(np.linalg.norm(gradient + λ * minimum))
@@ -203,7 +202,7 @@ def _sharp(potential: Potential, stream: SecureStream) -> Iterator[np.ndarray | 
     far = 2 * math.sqrt(p) + 2 * Λ * p + 1.0
     r0 = float(root_scalar(lambda r: r * slope(r) - p, bracket=(0.0, far)).root)
     bound = (math.expm1(-Λ * r0) + Λ * r0) / Λ**2 - slope(r0) * r0
-    size = max(1, min(_TRIALS_AT_ONCE, _NUMBERS // max(potential.n_rows, 1)))
+    size = min(_TRIALS_AT_ONCE, potential.most_at_once)
     while True:
         found = None
         for _ in range(-(-_SHARP_TRIALS // size)):

@@ -10,7 +10,8 @@ Smola 2015, with their 4B improved to the range; PRIVACY §4). *Exact* is meant:
     U(θ) = [L(a) + ⟨∇L(a), θ − a⟩ + (λ/2)‖θ‖²] + B(θ, a),      B the Bregman divergence of L, ≥ 0,
 
 so draw θ from the normal law in brackets and accept it in the ball with probability exp(−B). A
-draw takes exp(½ ln det(I + ∇²L/λ)) trials or so: practical for few columns or a small ρ.
+draw takes exp(½ ln det(I + ∇²L/λ)) trials or so, more where π presses against the ball's surface:
+practical for few columns or a small ρ.
 
 **Proximal.** Else alternate, from any start, K times
 
@@ -171,14 +172,11 @@ def default_prior_scale(row_bound: float, theta_norm: float, n_parameters: int) 
 
 
 def default_sampler(posterior: TemperedPosterior, likelihood_power: float, n_rows: int) -> str:
-    """Rejection where a public bound on its expected number of trials is small, else proximal."""
-    τ, D = posterior.prior_scale, posterior.theta_norm
-    n_parameters = math.prod(posterior.shape)
-    # tr ∇²L is at most K times the bound on its largest eigenvalue, for rows of norm R.
+    """Rejection where a public bound on ln det(I + ∇²L/λ) is small, else proximal."""
+    # ln det ≤ tr, and tr ∇²L is at most K times the bound on its largest eigenvalue.
     trace = likelihood_power * posterior.curvature(n_rows) * posterior.shape[0]
-    # Else few draws from the prior fall into the ball.
-    roomy = τ * math.sqrt(n_parameters) < 1.1 * D
-    return "rejection" if roomy and trace * τ * τ <= _MOST_EXPONENT else "proximal"
+    few = trace * posterior.prior_scale**2 <= _MOST_EXPONENT
+    return "rejection" if few else "proximal"
 
 
 def sample(

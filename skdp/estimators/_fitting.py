@@ -291,9 +291,8 @@ def check_budget(estimator: Any, instead: str = "noise_multiplier", *, pure: boo
         kind = "a number in [0, 1)" if pure else "a number in (0, 1)"
         raise expected(kind, "well below 1/n, e.g. 1e-5", delta=delta)
     if alternative is None:
-        positive(
-            "use float('inf') for a fit without privacy", epsilon=estimator.epsilon, allow_inf=True
-        )
+        remedy = f"use float('inf') for a fit without privacy, or give {instead} instead"
+        positive(remedy, epsilon=estimator.epsilon, allow_inf=True)
         return
     positive(**{instead: alternative})
     if estimator.epsilon is not None:

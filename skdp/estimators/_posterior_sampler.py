@@ -76,8 +76,8 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
     def _draw(self, X: np.ndarray, targets: np.ndarray, likelihood: LogConcave) -> None:
         """Plan from public facts, spend, draw."""
         config = self._configure(_fitting.public_n_rows(self, X), X.shape[1], likelihood)
-        _check_duration(config.seconds)
         is_chain = isinstance(config, langevin.LangevinConfig)
+        _check_duration(config.seconds, is_chain)
         if is_chain and len(X) > config.n_rows:
             raise expected(
                 "at least the number of rows",
@@ -306,16 +306,16 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         wanted = paid if n_samples is None else integer(1, "or None", n_samples=n_samples)
         if wanted > paid:
             count = "n_chains" if self.sampler_ == "langevin" else "n_samples"
-            config, report = replace(self._config, **{count: wanted}), self.privacy_
+            config, report, bound = replace(self._config, **{count: wanted}), self.privacy_, ""
             if count == "n_samples" and wanted > 1000:  # the exact curve would take minutes
-                cost = wanted * config.eta
+                cost, bound = wanted * config.eta, "at most "
             else:
                 cost = epsilon_of_event(config.event(), report.delta, report.neighboring_relation)
             raise BudgetExceededError(
                 f"{wanted} posterior samples were asked for and {paid} paid for. {wanted} samples "
-                f"of this posterior would have cost epsilon={cost:.4g} at delta={report.delta:g} "
-                f"instead of epsilon={report.epsilon:.4g}; fit again with n_posterior_samples="
-                f"{wanted}, a further release, or see those that there are."
+                f"of this posterior would have cost {bound}epsilon={cost:.4g} at "
+                f"delta={report.delta:g} instead of epsilon={report.epsilon:.4g}; fit again with "
+                f"n_posterior_samples={wanted}, a further release, or see those that there are."
             )
         return self._samples[:wanted]
 
@@ -328,11 +328,12 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         return np.einsum("nd,skd->snk", rows, draws, optimize=True)
 
 
-def _check_duration(seconds: float) -> None:
+def _check_duration(seconds: float, is_chain: bool) -> None:
     """Warn of a long run, and refuse one without end, before anything is spent."""
-    how = "Fewer rows, a smaller prior_scale, epsilon or n_posterior_samples make it shorter"
+    how = "Fewer rows, a smaller prior_scale, epsilon or n_posterior_samples make it shorter; so "
+    how += "does a smaller max_iter" if is_chain else "do delta > 0 and sampler='langevin'"
     if not seconds < 1e8:
-        raise ValueError(f"This fit would take years. {how}, and so do max_iter and step_size.")
+        raise ValueError(f"This fit would take years. {how}.")
     if seconds > 600:
         warnings.warn(
             f"This fit may take as long as {seconds / 60:.0f} minutes. {how}.", stacklevel=4
@@ -358,4 +359,4 @@ def bounded_or_auto(default: float, remedy: str = "", **kw: Any) -> float:
     if _is_auto(value):
         return default
     # Squares of numbers beyond these leave the range of a double, and a bound would bound nothing.
-    return in_range(1e-100, 1e100, f"or 'auto'{remedy and '; '}{remedy}", **kw)
+    return in_range(1e-100, 1e100, f"or 'auto'{remedy and '; '}{remedy}", closed="both", **kw)

@@ -83,7 +83,7 @@ _SAMPLER = """    n_posterior_samples : int, default=1
 _END = _paragraphs.END.replace(
     "Public number of rows, from which rates and step sizes are computed. None reads it from X\n"
     "        and says so in the report.",
-    "Public number of rows, or an upper bound on it. None reads it from X and says so in the\n"
+    "Public number of rows, or an upper bound near it. None reads it from X and says so in the\n"
     '        report. Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for\n'
     "        data sets of at most so many rows.",
 )

@@ -132,6 +132,37 @@ def test_the_sharper_bound_is_one():
             assert rise.min() >= s * (1 - 1e-6) - 1e-7
 
 
+NEAR_WALLS = [
+    ("rejection", 10, 0.1, 0.03),
+    ("rejection", 10, 0.1, 5.0),
+    ("rejection", 31, 0.15, 0.03),
+    ("proximal", 10, 0.1, 0.03),
+    ("proximal", 31, 0.15, 0.03),
+]
+
+
+@pytest.mark.parametrize(("sampler", "p", "D", "τ"), NEAR_WALLS)
+def test_a_posterior_that_presses_against_a_near_wall_is_drawn_from(sampler, p, D, τ):
+    """Once these hung: proposals that are only cut off at the wall all miss the ball."""
+    X = np.ones((4000, p)) / math.sqrt(p)
+    target = TemperedPosterior(Bernoulli(), p, False, 1.0, τ, D)
+    ρ = 1.0 if sampler == "proximal" else min(1.0, 12 * 4 / (4000 * τ**2))
+    config = ops.ExactConfig(target, ρ, 1, sampler, 4000)
+    (θ,) = ops.sample(config, X, np.ones((4000, 1)), Streams())
+    assert 0.5 * D < np.linalg.norm(θ) <= D
+
+
+def test_draws_at_a_wall_far_from_the_mode_are_fine_grained():
+    """1 − θ is of the order 1/|∇L| and continuous, however wide the prior is."""
+    X, targets = np.ones((2000, 1)), np.ones((2000, 1))
+    target = TemperedPosterior(Bernoulli(), 1, False, 1.0, 1e6, 1.0)
+    config = ops.ExactConfig(target, 1.0, 200, "rejection", 2000)
+    gap = 1 - ops.sample(config, X, targets, Streams()).ravel()
+    assert len(np.unique(gap)) == 200
+    force = 2000 / (1 + math.e)  # at the wall
+    assert stats.kstest(gap * force, "expon").pvalue > 1e-3
+
+
 def test_draws_are_independent():
     draws = draw("line", "rejection", 50_000).ravel()
     lag = np.corrcoef(draws[1:], draws[:-1])[0, 1]

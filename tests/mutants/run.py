@@ -319,15 +319,15 @@ MUTANTS = [
     (
         "every proposal is accepted",
         "algorithms/exact_draws.py",
-        "np.log1p(-coins[inside]) <= -bregman",
-        "bregman <= np.inf",
+        "θ[inside[np.log1p(-coins[inside]) <= -excess]]",
+        "θ[inside]",
         "tests/algorithms/test_ops.py",
     ),
     (
         "the domain's end is forgotten",
         "algorithms/exact_draws.py",
-        "np.flatnonzero(_squares(θ) <= D * D)",
-        "np.flatnonzero(_squares(θ) < np.inf)",
+        "np.flatnonzero(squares <= D * D)",
+        "np.flatnonzero(squares < np.inf)",
         "tests/algorithms/test_ops.py",
     ),
     (
@@ -348,7 +348,7 @@ MUTANTS = [
         "the proximal sampler's noise tells the number of rows",
         "algorithms/ops.py",
         "config.distance / config.epsilon_of_noise",
-        "potential.n_rows * config.distance / config.epsilon_of_noise",
+        "len(X) * config.distance / config.epsilon_of_noise",
         "tests/replay/test_ops.py",
     ),
     (
