@@ -354,8 +354,8 @@ MUTANTS = [
     (
         "the sharper bound is too sharp",
         "algorithms/exact_draws.py",
-        "max(M * potential.longest_row(metric), 1e-8)",
-        "max(0.01 * potential.longest_row(metric), 1e-8)",
+        "max(M * potential.longest_row(metric), 1e-3)",
+        "max(0.01 * potential.longest_row(metric), 1e-3)",
         "tests/algorithms/test_ops.py",
     ),
     (
