@@ -9,7 +9,9 @@ from skdp import (
     DPSGDRegressor,
     DPSGLDClassifier,
     DPSGLDRegressor,
+    DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
+    DPVariationalPoissonRegression,
     OPSPosteriorSampler,
     OPSRegressor,
 )
@@ -28,6 +30,10 @@ def excused(estimator):
 @parametrize_with_checks(
     [
         DPVariationalLogisticRegression(),
+        DPVariationalLogisticRegression(inference="dpvi"),
+        DPVariationalLogisticRegression(inference="dpvi", covariance="full"),
+        DPVariationalPoissonRegression(),
+        DPVariationalLinearRegression(),
         DPSGDClassifier(),
         DPSGDRegressor(),
         DPSGLDClassifier(),

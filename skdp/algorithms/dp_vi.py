@@ -1,20 +1,22 @@
-"""Differentially private variational inference for linear models, with aligned gradients.
+"""Differentially private variational inference for linear models.
 
-The posterior p(θ|X, y) is approximated by q = N(m, diag s²), which maximises (Jälkö, Dikmen &
-Honkela 2017, Eq. 3)
+The posterior p(θ|X, y) is approximated by q = N(m, LLᵀ), L lower triangular or diagonal, which
+maximises (Jälkö, Dikmen & Honkela 2017, Eq. 3)
 
-    ELBO(m, s) = E_q[Σ_i log p(y_i|x_i, θ)] − KL(q ‖ p),        θ = m + s∘η,  η ~ N(0, I).
+    ELBO(m, L) = E_q[Σ_i log p(y_i|x_i, θ)] − KL(q ‖ p),        θ = m + Lη,  η ~ N(0, I).
 
 One step, with one shared η a step (Jälkö, Prediger, Honkela & Kaski 2023, *aligned* gradients):
 
-    θ_t  = m + s∘η_t
+    θ_t  = m + Lη_t
     g̃_t  = Σ_{i in batch} clip_C(∇_θ log p(y_i|x_i, θ_t)) + N(0, σ²C² I)       released
     ∇_m  = g̃_t/q − m/τ²
-    ∇_ρ  = (g̃_t/q)∘η_t∘s − s²/τ² + 1,                     ρ = log s
+    ∇_L  = tril[(g̃_t/q)η_tᵀ − L/τ² + L^{-ᵀ}]
 
 Only g̃_t touches data. The prior and the entropy enter after the noise, exactly and unclipped, and
-the gradient of the scale is a function of g̃_t and η_t: releasing it costs nothing. What leaves is
-the average of the iterates over the second half of the run, a function of the released g̃_t.
+the gradient of L is a function of g̃_t and η_t: releasing it costs nothing. The gradient of the
+first paper (*vanilla*) clips and releases the pair (g, g∘η∘s) for L = diag s instead: twice as many
+coordinates, and a part of the clip is spent on the scale. What leaves is the average of the
+iterates over the second half of the run, a function of what was released.
 
 Privacy: the run is a T-fold composition of (Poisson-sampled) Gaussian mechanisms of noise
 multiplier σ, whatever the update does with their outputs (PRIVACY §2). This posterior does not know
@@ -34,35 +36,45 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
-from skdp._random import SecureStream, Streams
-from skdp._validate import in_range, integer, positive
-from skdp.engine.clipping import MAX_ROWS, LinearClippedSum, Residual
-from skdp.engine.loop import Plan, run
-from skdp.engine.rows import LinearRows, clipped_rows, row_bound
+from skdp._random import Streams
+from skdp._validate import expected, in_range, integer, one_of, positive
+from skdp.algorithms.gaussian_families import (
+    SCALE_LEARNING_RATE,
+    Cholesky,
+    Diagonal,
+    Family,
+    orthogonal_normals,
+)
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.engine.clipping import CHUNK_ROWS, MAX_ROWS, ROUNDING, LinearClippedSum, Residual
+from skdp.engine.loop import ClippedSum, Plan, run
+from skdp.engine.rows import LinearBatch, LinearRows, clipped_rows, row_bound
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam
-from skdp.models.likelihoods import Likelihood
+from skdp.models.likelihoods import BoundedScores
 from skdp.privacy.events import dp_sgd_event
-from skdp.relations import check_relation
+from skdp.relations import check_relation, sensitivity_factor
 
 __all__ = [
     "MAX_ROWS",
     "DPVIConfig",
     "GaussianPosterior",
     "clipped_rows",
-    "fit_mean_field",
+    "fit",
     "row_bound",
 ]
 
+COVARIANCES = ("diag", "full")
+GRADIENTS = ("aligned", "vanilla")
+
 _MAX_LOG_ODDS = 1e4
-_SCALE_LEARNING_RATE = 0.3  # of ρ over that of m: ρ starts close to its optimum, and need not hurry
 
 
 @dataclass(frozen=True)
@@ -88,11 +100,15 @@ class DPVIConfig:
     initial_scale : float
         s_0 > 0 of the start N(0, s_0² I).
     learning_rate : float
-        First step size, in the units of θ; see `MeanFieldUpdate.step_size` for the later ones.
+        First step size, in the units of θ; see `VariationalUpdate.decay` for the later ones.
     noise_multiplier : float
         σ ≥ 0; 0 is no privacy.
     neighboring_relation : str
         Who is a neighbour.
+    covariance : {"diag", "full"}
+        Whether L is diagonal or lower triangular.
+    gradient : {"aligned", "vanilla"}
+        What is clipped and released; vanilla is for diagonal L alone.
     """
 
     n_outputs: int
@@ -107,6 +123,8 @@ class DPVIConfig:
     learning_rate: float
     noise_multiplier: float
     neighboring_relation: str = "zero_out"
+    covariance: str = "diag"
+    gradient: str = "aligned"
 
     def __post_init__(self) -> None:
         integer(1, n_outputs=self.n_outputs)
@@ -120,6 +138,14 @@ class DPVIConfig:
         positive(learning_rate=self.learning_rate)
         in_range(0.0, math.inf, noise_multiplier=self.noise_multiplier, closed="left")
         check_relation(self.neighboring_relation)
+        one_of(COVARIANCES, covariance=self.covariance)
+        one_of(GRADIENTS, gradient=self.gradient)
+        if (self.covariance, self.gradient) == ("full", "vanilla"):
+            raise expected(
+                "'aligned' when covariance is 'full'",
+                "vanilla gradients would release a number for every entry of the covariance",
+                gradient=self.gradient,
+            )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -147,9 +173,11 @@ class DPVIConfig:
 
     def plan(self, residual: Residual) -> Plan:
         """What the engine executes: built from the very fields of `event`."""
+        kind = VanillaClippedSum if self.gradient == "vanilla" else LinearClippedSum
+        clipped_sum: ClippedSum = kind(residual, self.clip_norm)
         return Plan(
             sampling=self.sampling,
-            clipped_sum=LinearClippedSum(residual, self.clip_norm),
+            clipped_sum=clipped_sum,
             noise_multiplier=self.noise_multiplier,
             neighboring_relation=self.neighboring_relation,
         )
@@ -215,116 +243,153 @@ def default_learning_rate(
     return min(max(LEARNING_RATE * math.sqrt(snr), 0.01), 0.2) / bound
 
 
+# --- vanilla gradients --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class VanillaClippedSum:
+    """Sum over records of (g_i, g_i∘w), each pair clipped to a norm; g_i = r_i x_iᵀ.
+
+    With w = η∘s that is the gradient of log p(y_i|x_i, m + s∘η) in m and in log s. The norm is
+    ‖(g, g∘w)‖² = Σ_k r_k² (‖x‖² + Σ_d x_d² w_kd²): no per-record gradient in memory.
+
+    Parameters
+    ----------
+    residual : callable
+        As in `LinearClippedSum`.
+    clip_norm : float
+        C > 0: bound on the Euclidean norm of one record's pair.
+    """
+
+    residual: Residual
+    clip_norm: float
+
+    @property
+    def norm_bound(self) -> float:
+        """Bound on one record's share of the *computed* sum: C and the rounding of the sum."""
+        return self.clip_norm * (1 + ROUNDING)
+
+    def sensitivity(self, neighboring_relation: str) -> float:
+        """How far neighbours can move the computed sum, in Euclidean norm."""
+        return sensitivity_factor(neighboring_relation) * self.norm_bound
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the sum: that of the pair (θ, w)."""
+        return theta_shape
+
+    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+        """Return the clipped sum, shape (2, K, D), for a pair (θ, w) of that shape."""
+        weights, w = theta.numpy()
+        total = np.zeros(weights.shape)
+        with np.errstate(all="ignore"):
+            for start in range(0, len(batch.rows), CHUNK_ROWS):
+                chunk = slice(start, start + CHUNK_ROWS)
+                rows = batch.rows[chunk]
+                r = self.residual(rows @ weights.T, batch.targets[chunk])
+                squares = batch.norms[chunk][:, None] ** 2 + rows**2 @ (w**2).T
+                norms = np.sqrt(np.sum(r**2 * squares, axis=1))
+                # Records without a finite gradient contribute nothing; 0·inf = NaN would tell.
+                finite = np.isfinite(norms)
+                if not finite.all():
+                    r, rows, norms = r[finite], rows[finite], norms[finite]
+                r = r * (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
+                total += r.T @ rows
+        return torch.from_numpy(np.stack([total, total * w]))  # w is the same for all records
+
+
+# --- families of q ------------------------------------------------------------------------------
+
+
 class DPVIState(NamedTuple):
     """State of the run: all of it is a function of released values."""
 
     mean: Tensor  # m
-    log_scale: Tensor  # ρ
+    spread: Any  # L, as its family stores it
     eta: Tensor  # η of the next query
-    moments: tuple[Moments, Moments]  # Adam's, of ∇_m and of ∇_ρ
+    moments: Moments  # Adam's, of ∇_m
     mean_sum: Tensor  # sums over the tail of the run
-    log_scale_sum: Tensor
+    spread_sum: Tensor
     n_averaged: int
 
 
-class GaussianPosterior(NamedTuple):
-    """q = N(mean, diag scale²) over θ, each of shape (K, D)."""
-
-    mean: np.ndarray
-    scale: np.ndarray
-
-
-class MeanFieldUpdate:
+class VariationalUpdate:
     """The update rule: pure functions of a state and a released gradient."""
 
     def __init__(self, config: DPVIConfig, etas: Iterator[Tensor]) -> None:
         self._config, self._etas = config, etas
         self._adam = NoiseCorrectedAdam()
+        precision, noise_variance = config.prior_scale**-2, config.noise_scale**2
+        if config.covariance == "full":
+            self._family: Family = Cholesky(
+                precision, noise_variance, config.prior_scale, config.sampling_rate
+            )
+        else:
+            self._family = Diagonal(
+                precision,
+                noise_variance,
+                SCALE_LEARNING_RATE * config.learning_rate * config.row_bound,
+                config.prior_scale,
+                config.gradient == "vanilla",
+            )
 
     def init(self) -> DPVIState:
         """Start at the prior's mean."""
-        zero = torch.zeros(self._config.shape, dtype=torch.float64)
-        log_scale = torch.full_like(zero, math.log(self._config.initial_scale))
-        moments = (self._adam.init(zero), self._adam.init(zero))
-        return DPVIState(zero, log_scale, next(self._etas), moments, zero, zero, 0)
+        zero = torch.zeros(math.prod(self._config.shape), dtype=torch.float64)
+        spread = self._family.init(self._config.initial_scale, len(zero))
+        none = torch.zeros_like(self._family.numbers(spread))
+        return DPVIState(zero, spread, next(self._etas), self._adam.init(zero), zero, none, 0)
 
     def query(self, state: DPVIState) -> Tensor:
-        """θ_t = m + s∘η_t, at log-odds of at most 10⁴.
+        """θ_t = m + Lη_t, at log-odds of at most 10⁴; with η_t∘s for vanilla gradients.
 
         The logits of huge parameters would lose all digits to rounding, which may differ with the
         position of a row.
         """
-        theta = state.mean + state.log_scale.exp() * state.eta
+        moved = self._family.times(state.spread, state.eta)
+        theta = state.mean + moved
         norm = float(torch.linalg.vector_norm(theta))
-        return theta * min(1.0, _MAX_LOG_ODDS / (norm * self._config.row_bound + 1e-300))
+        theta = theta * min(1.0, _MAX_LOG_ODDS / (norm * self._config.row_bound + 1e-300))
+        shape = self._config.shape
+        if self._config.gradient == "vanilla":
+            return torch.stack([theta.reshape(shape), moved.reshape(shape)])
+        return theta.reshape(shape)
 
     def update(self, state: DPVIState, noisy: Tensor, step: int) -> DPVIState:
         """One ascent step on the ELBO from the released g̃_t."""
-        config, s = self._config, state.log_scale.exp()
-        gradient = noisy / config.sampling_rate
-        of_mean = gradient - state.mean / config.prior_scale**2
-        of_log_scale = gradient * state.eta * s - s.square() / config.prior_scale**2 + 1
-
-        first, second = state.moments
-        noise_variance = config.noise_scale**2
-        mean_step, first = self._adam.direction(first, of_mean, noise_variance)
-        scale_step, second = self._adam.direction(second, of_log_scale, noise_variance * s.square())
-        rate = self.step_size(step)
-        mean = state.mean + rate * mean_step
-        # ρ has no units, so its step has none either. The optimum of s is below the prior's τ.
-        scale_rate = _SCALE_LEARNING_RATE * rate * config.row_bound
-        log_scale = state.log_scale + scale_rate * scale_step
-        log_scale = log_scale.clamp(max=math.log(config.prior_scale))
+        config, family, decay = self._config, self._family, self.decay(step)
+        parts = (noisy / config.sampling_rate).reshape(-1, len(state.mean))
+        of_mean = parts[0] - state.mean / config.prior_scale**2
+        direction, moments = self._adam.direction(state.moments, of_mean, config.noise_scale**2)
+        mean = state.mean + decay * config.learning_rate * direction
+        spread = family.update(state.spread, parts[-1], state.eta, decay)
 
         tail = step >= config.n_steps // 2
         return DPVIState(
             mean=mean,
-            log_scale=log_scale,
+            spread=spread,
             eta=next(self._etas),
-            moments=(first, second),
+            moments=moments,
             mean_sum=state.mean_sum + mean if tail else state.mean_sum,
-            log_scale_sum=state.log_scale_sum + log_scale if tail else state.log_scale_sum,
+            spread_sum=state.spread_sum + family.numbers(spread) if tail else state.spread_sum,
             n_averaged=state.n_averaged + tail,
         )
 
-    def step_size(self, step: int) -> float:
-        """Constant under noise, where the average settles; without noise it decays to 2 %."""
-        config = self._config
-        decay = 0.98 * step / config.n_steps if config.noise_multiplier == 0.0 else 0.0
-        return config.learning_rate * (1 - decay)
+    def decay(self, step: int) -> float:
+        """Constant steps under noise, where the average settles; without, they decay to 2 %."""
+        if self._config.noise_multiplier > 0.0:
+            return 1.0
+        return 1.0 - 0.98 * step / self._config.n_steps
 
     def posterior(self, state: DPVIState) -> GaussianPosterior:
         """Average the tail: under composition accounting it is free, and takes noise out."""
-        mean = state.mean_sum / state.n_averaged
-        scale = (state.log_scale_sum / state.n_averaged).exp()
-        return GaussianPosterior(mean.numpy(), scale.numpy())
+        mean = (state.mean_sum / state.n_averaged).reshape(self._config.shape)
+        spread = self._family.posterior_spread(state.spread_sum / state.n_averaged)
+        return GaussianPosterior(mean.numpy(), spread)
 
 
-def orthogonal_normals(
-    shape: tuple[int, int], n_draws: int, stream: SecureStream
-) -> Iterator[Tensor]:
-    """Yield η_t ~ N(0, I) in antithetic pairs, orthogonal to each other within a block.
-
-    Each draw has the right law, so the gradient stays unbiased, while the cross terms η_j η_k that
-    dominate the variance of the scale's gradient cancel over a block (orthogonal Monte Carlo;
-    Yu et al., *Orthogonal Random Features*, NeurIPS 2016). Rows of a Haar-distributed orthogonal
-    matrix times independent χ radii are normal.
-    """
-    size = math.prod(shape)
-    block = min(size, 128, math.ceil(n_draws / 2))  # no more than are asked for
-    while True:
-        gaussians = stream.normal((size, block))
-        q, r = np.linalg.qr(gaussians)
-        directions = (q * np.sign(np.diagonal(r))).T
-        radii = np.sqrt(stream.generator.chisquare(size, size=block))
-        for eta in torch.from_numpy(directions * radii[:, None]):
-            yield eta.reshape(shape)
-            yield -eta.reshape(shape)
-
-
-def fit_mean_field(
+def fit(
     config: DPVIConfig,
-    likelihood: Likelihood,
+    likelihood: BoundedScores,
     X: np.ndarray,
     targets: np.ndarray,
     streams: Streams,
@@ -336,7 +401,7 @@ def fit_mean_field(
     ----------
     config : DPVIConfig
         Public facts, whose event has been charged.
-    likelihood : Likelihood
+    likelihood : BoundedScores
         Of the linear model.
     X : ndarray of shape (n, n_features)
         Private rows, clipped on the way in.
@@ -348,8 +413,9 @@ def fit_mean_field(
         Wraps the iteration over steps, e.g. in a progress bar.
     """
     rows = LinearRows(X, targets, data_norm=config.data_norm, fit_intercept=config.fit_intercept)
-    algorithm = MeanFieldUpdate(
-        config, orthogonal_normals(config.shape, config.n_steps + 1, streams("eta"))
+    n_parameters = math.prod(config.shape)
+    algorithm = VariationalUpdate(
+        config, orthogonal_normals(n_parameters, config.n_steps + 1, streams("eta"))
     )
     steps = run(
         config.plan(likelihood.residual),

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from skdp._validate import positive
-from skdp.engine.rows import LinearBatch
+from skdp.engine.rows import Chunks
 from skdp.relations import sensitivity_factor
 
 CHUNK_ROWS = 8192  # a chunk stays in the cache between its two products
@@ -43,10 +43,17 @@ class LinearClippedSum:
     clip_norm : float
         C > 0: bound on the Euclidean norm of one record's gradient, over all outputs jointly;
         infinite for none.
+    largest_residual : callable or None, default=None
+        Maps logits (m, K) to the norm (m,) of the largest residual that any target could have
+        there. Given, a record is scaled by min(1, C/‖largest‖‖x_i‖), which does not depend on its
+        target: the sum then still has mean zero where the model's mean is right, whatever C is
+        (the conditionally unbiased bounded-influence scores of Künsch, Stefanski & Carroll 1989),
+        while plain clipping shifts that point.
     """
 
     residual: Residual
     clip_norm: float
+    largest_residual: Callable[[np.ndarray], np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         positive(clip_norm=self.clip_norm, allow_inf=True)
@@ -60,16 +67,22 @@ class LinearClippedSum:
         """How far neighbours can move the computed sum, in Euclidean norm."""
         return sensitivity_factor(neighboring_relation) * self.norm_bound
 
-    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the sum: that of θ."""
+        return theta_shape
+
+    def __call__(self, theta: Tensor, batch: Chunks) -> Tensor:
         """Return the clipped sum, shape (K, D), for parameters of that shape."""
         weights = theta.numpy().T
         total = np.zeros(theta.shape)
         with np.errstate(all="ignore"):
-            for start in range(0, len(batch.rows), CHUNK_ROWS):
-                chunk = slice(start, start + CHUNK_ROWS)
-                rows = batch.rows[chunk]
-                r = self.residual(rows @ weights, batch.targets[chunk])
-                norms = np.sqrt(np.einsum("ij,ij->i", r, r)) * batch.norms[chunk]
+            for rows, row_norms, targets in batch.chunks(CHUNK_ROWS):
+                logits = rows @ weights
+                r = self.residual(logits, targets)
+                norms = np.sqrt(np.einsum("ij,ij->i", r, r))
+                if self.largest_residual is not None:
+                    norms = np.maximum(norms, self.largest_residual(logits))
+                norms *= row_norms
                 if not np.isfinite(norms.sum()):
                     rows = _drop_non_finite(r, norms, rows)
                 if self.clip_norm < np.inf:

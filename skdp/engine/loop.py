@@ -42,8 +42,12 @@ class ClippedSum(Protocol):
         """How far neighbours can move the computed sum, in Euclidean norm."""
         ...
 
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the sum at parameters of a shape."""
+        ...
+
     def __call__(self, theta: Tensor, batch: Any) -> Tensor:
-        """Return the sum, in the shape of θ."""
+        """Return the sum."""
         ...
 
 
@@ -55,8 +59,8 @@ class Plan:
     ----------
     sampling : Sampling
         Which records take part in each step.
-    clipped_sum : ClippedSum
-        The private value of a step.
+    clipped_sum : ClippedSum or sequence of ClippedSum
+        The private value of a step; a sequence holds one a step.
     noise_multiplier : float or sequence of float
         σ: standard deviation of the noise over the bound on one record; 0 for no noise. A sequence
         holds one a step.
@@ -65,25 +69,30 @@ class Plan:
     """
 
     sampling: Sampling
-    clipped_sum: ClippedSum
+    clipped_sum: ClippedSum | Sequence[ClippedSum]
     noise_multiplier: float | Sequence[float]
     neighboring_relation: str
 
+    def clipped_sum_of(self, step: int) -> ClippedSum:
+        """Return the private value of one step."""
+        clipped_sum = self.clipped_sum
+        return clipped_sum[step] if isinstance(clipped_sum, Sequence) else clipped_sum
+
     def call(self, shape: tuple[int, ...], step: int) -> MechanismCall:
-        """Declare one step."""
-        sigma = self.noise_multiplier
+        """Declare one step, at parameters of a shape."""
+        clipped_sum, sigma = self.clipped_sum_of(step), self.noise_multiplier
         if isinstance(sigma, Sequence):
             sigma = sigma[step]
         # Without noise there may be no clipping, and 0·inf is no scale.
-        scale = sigma and sigma * self.clipped_sum.norm_bound
+        scale = sigma and sigma * clipped_sum.norm_bound
         if sigma > 0 and not 0 < scale < math.inf:
             raise ValueError("The noise of this plan is zero or infinite; use another clip_norm.")
         return MechanismCall(
             kind="gaussian",
-            sensitivity=self.clipped_sum.sensitivity(self.neighboring_relation),
+            sensitivity=clipped_sum.sensitivity(self.neighboring_relation),
             scale=scale,
             rate=self.sampling.rate,
-            shape=shape,
+            shape=clipped_sum.shape(shape),
             step=step,
         )
 
@@ -115,11 +124,11 @@ def run(
     """
     coins, noise = streams("sampling"), streams("noise")
     for step, selection in enumerate(plan.sampling.batches(len(data), coins)):
-        theta = query(state)
-        noisy = gaussian(
-            lambda theta=theta, selection=selection: plan.clipped_sum(theta, data.take(selection)),
-            plan.call(tuple(theta.shape), step),
-            noise,
-        )
+        theta, clipped_sum = query(state), plan.clipped_sum_of(step)
+
+        def value(theta=theta, selection=selection, clipped_sum=clipped_sum) -> Tensor:
+            return clipped_sum(theta, data.take(selection))
+
+        noisy = gaussian(value, plan.call(tuple(theta.shape), step), noise)
         state = update(state, noisy, step)
         yield state

@@ -163,6 +163,10 @@ class NetworkClippedSum:
         """How far neighbours can move the sum, in Euclidean norm."""
         return sensitivity_factor(neighboring_relation) * self.norm_bound
 
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the sum: that of θ."""
+        return theta_shape
+
     def __call__(self, theta: Tensor, batch: Records) -> Tensor:
         """Return the clipped sum, a flat vector, for parameters of that shape."""
         self.module.set(theta)

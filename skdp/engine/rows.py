@@ -6,7 +6,8 @@ measured: rows beyond the bound are scaled down to it, and the data is not asked
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,6 +20,20 @@ class LinearBatch(NamedTuple):
     rows: np.ndarray
     norms: np.ndarray
     targets: np.ndarray
+
+    def chunks(self, size: int) -> Iterator[LinearBatch]:
+        """Yield views of at most so many rows."""
+        for start in range(0, len(self.rows), size):
+            chunk = slice(start, start + size)
+            yield LinearBatch(self.rows[chunk], self.norms[chunk], self.targets[chunk])
+
+
+class Chunks(Protocol):
+    """What a sum over rows reads."""
+
+    def chunks(self, size: int) -> Iterator[LinearBatch]:
+        """Yield at most so many rows at a time."""
+        ...
 
 
 class LinearRows:
@@ -50,14 +65,40 @@ class LinearRows:
         """Copy and clip the selected rows; a full batch only once."""
         if isinstance(selection, slice):
             if self._full is None:
-                self._full = self._prepare(selection)
+                self._full = self.prepare(selection)
             return self._full
-        return self._prepare(selection)
+        return self.prepare(selection)
 
-    def _prepare(self, selection: slice | np.ndarray) -> LinearBatch:
+    def prepare(self, selection: slice | np.ndarray) -> LinearBatch:
+        """Copy and clip the selected rows."""
         X, targets = copied(self._X, selection), copied(self._targets, selection)
         rows = clipped_rows(X, self._data_norm, fit_intercept=self._fit_intercept)
         return LinearBatch(rows, _norms(rows), targets)
+
+
+class PassingRows:
+    """All rows of a fit in each batch, of which no copy is kept: for those that fill the memory.
+
+    Parameters
+    ----------
+    rows : LinearRows
+        The rows.
+    """
+
+    def __init__(self, rows: LinearRows) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def take(self, selection: slice) -> PassingRows:
+        """All of them."""
+        return self
+
+    def chunks(self, size: int) -> Iterator[LinearBatch]:
+        """Copy and clip at most so many rows at a time."""
+        for start in range(0, len(self), size):
+            yield self._rows.prepare(slice(start, start + size))
 
 
 def copied(array: np.ndarray, selection: slice | np.ndarray) -> np.ndarray:

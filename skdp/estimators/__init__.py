@@ -4,13 +4,19 @@ from skdp.estimators.ops import OPSPosteriorSampler, OPSRegressor
 from skdp.estimators.sgd import DPSGDClassifier, DPSGDRegressor
 from skdp.estimators.sgld import DPSGLDClassifier, DPSGLDRegressor
 from skdp.estimators.variational import DPVariationalLogisticRegression
+from skdp.estimators.variational_model import DPVariationalModel
+from skdp.estimators.variational_poisson import DPVariationalPoissonRegression
+from skdp.estimators.variational_regression import DPVariationalLinearRegression
 
 __all__ = [
     "DPSGDClassifier",
     "DPSGDRegressor",
     "DPSGLDClassifier",
     "DPSGLDRegressor",
+    "DPVariationalLinearRegression",
     "DPVariationalLogisticRegression",
+    "DPVariationalModel",
+    "DPVariationalPoissonRegression",
     "OPSPosteriorSampler",
     "OPSRegressor",
 ]

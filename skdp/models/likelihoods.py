@@ -15,6 +15,8 @@ from typing import Protocol
 import numpy as np
 from scipy.special import expit, huber, log_softmax, softmax
 
+from skdp.models.scores import BernoulliScore, CategoricalScore, PoissonScore, Score
+
 
 class LogConcave(Protocol):
     """What a posterior sampler needs of a likelihood; leading axes of the arrays broadcast."""
@@ -60,7 +62,34 @@ class LogConcave(Protocol):
         ...
 
 
-class Likelihood(LogConcave, Protocol):
+class BoundedScores(Protocol):
+    """What variational inference needs of a likelihood."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of logits of a record, K."""
+        ...
+
+    @property
+    def residual_bound(self) -> float:
+        """Bound on ‖∂ log p/∂ logits‖."""
+        ...
+
+    def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """∂ log p/∂ logits, (..., K)."""
+        ...
+
+    @property
+    def residual_scale(self) -> float:
+        """Size of large residuals as they occur, of which a default clip takes a share."""
+        ...
+
+    def score(self, bound: float) -> Score:
+        """Give the score of a record of norm 1 that is bounded by c and has mean zero."""
+        ...
+
+
+class Likelihood(LogConcave, BoundedScores, Protocol):
     """What algorithms and estimators need of a likelihood of classes."""
 
     def targets(self, codes: np.ndarray) -> np.ndarray:
@@ -71,8 +100,8 @@ class Likelihood(LogConcave, Protocol):
         """Class probabilities (..., n_classes) of logits (..., K)."""
         ...
 
-    def predictive(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """Class probabilities (n, n_classes), averaged over independent normal logits (n, K)."""
+    def predictive(self, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+        """Class probabilities (n, n_classes), averaged over normal logits, (n, K) and (n, K, K)."""
         ...
 
 
@@ -82,6 +111,7 @@ class Bernoulli:
 
     n_outputs = 1
     residual_bound = 1.0  # |y − σ(z)| < 1
+    residual_scale = 1.0
     curvature_bound = 0.25  # σ'(z) ≤ 1/4
     self_concordance = 1.0  # |σ''| = σ'|1 − 2σ|
 
@@ -96,6 +126,10 @@ class Bernoulli:
     def curvature(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """σ(z) σ(−z)."""
         return expit(logits) * expit(-logits)
+
+    def score(self, bound: float) -> Score:
+        """Weighted residual."""
+        return BernoulliScore(bound)
 
     def value_range(self, reach: float) -> float:
         """Log[(1 + e^r)/(1 + e^−r)] = r, attained."""
@@ -113,9 +147,9 @@ class Bernoulli:
         """(1 − σ(z), σ(z)), each accurate in its own tail."""
         return np.concatenate([expit(-logits), expit(logits)], axis=-1)
 
-    def predictive(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    def predictive(self, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
         """E σ(N(mean, variance)) by Gauss–Hermite quadrature."""
-        deviation = np.sqrt(variance)
+        deviation = np.sqrt(np.maximum(covariance[:, :, 0], 0.0))
         total = np.zeros((len(mean), 2))
         for node, weight in _HERMITE:
             total += weight * self.probabilities(mean + deviation * node)
@@ -129,6 +163,7 @@ class Categorical:
     n_outputs: int
 
     residual_bound = math.sqrt(2.0)  # ‖e_y − softmax(z)‖ < √2
+    residual_scale = 1.0
     curvature_bound = 0.5  # eigenvalues of diag p − ppᵀ
     self_concordance = math.sqrt(2.0)  # third central moment ≤ range times variance
 
@@ -144,6 +179,10 @@ class Categorical:
         """P(1 − p)."""
         p = softmax(logits, axis=-1)
         return p * (1 - p)
+
+    def score(self, bound: float) -> Score:
+        """Weighted residual."""
+        return CategoricalScore(self.n_outputs, bound)
 
     def value_range(self, reach: float) -> float:
         """Bound on the range of log(1 + Σ_{j≠y} e^(z_j − z_y)).
@@ -168,16 +207,17 @@ class Categorical:
         """softmax(z)."""
         return softmax(logits, axis=-1)
 
-    def predictive(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """E softmax(N(mean, diag variance)) over 64 antithetic pairs of fixed normal draws.
+    def predictive(self, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+        """E softmax(N(mean, covariance)) over 64 antithetic pairs of fixed normal draws.
 
         The draws are the same for every row, so a prediction does not depend on its neighbours.
         """
-        deviation = np.sqrt(variance)
+        values, vectors = np.linalg.eigh(covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         half = np.random.default_rng(0).standard_normal((64, self.n_outputs))
         total = np.zeros_like(mean)
         for draw in np.concatenate([half, -half]):
-            total += self.probabilities(mean + deviation * draw)
+            total += self.probabilities(mean + root @ draw)
         return total / (2 * len(half))
 
 
@@ -234,6 +274,50 @@ class HuberRegression:
     def tamed(self, targets: np.ndarray, reach: float) -> np.ndarray:
         """Cut where the loss is linear for every such prediction; 1e15 would drown all records."""
         return np.clip(targets, -(reach + self.threshold), reach + self.threshold)
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Counts with log-rate z: log p = y z − e^z, counts cut at a public y_max.
+
+    Parameters
+    ----------
+    largest_count : float
+        y_max > 0.
+    """
+
+    largest_count: float
+    n_outputs = 1
+
+    @property
+    def residual_bound(self) -> float:
+        """The rate is cut at y_max as well."""
+        return self.largest_count
+
+    @property
+    def residual_scale(self) -> float:
+        """Four standard deviations at the largest rate."""
+        return min(self.largest_count, 4.0 * math.sqrt(self.largest_count))
+
+    def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Y − min(e^z, y_max)."""
+        return targets - self.rate(logits)
+
+    def rate(self, logits: np.ndarray) -> np.ndarray:
+        """min(e^z, y_max)."""
+        return np.exp(np.minimum(logits, math.log(self.largest_count)))
+
+    def score(self, bound: float) -> Score:
+        """Clipped residual less its mean."""
+        return PoissonScore(bound, self.largest_count)
+
+    def predictive(self, mean: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (n,) and variance (n,) of a cut count, by Gauss–Hermite quadrature of the rate."""
+        deviation = np.sqrt(np.maximum(covariance[:, 0, 0], 0.0))
+        rates = np.array([self.rate(mean[:, 0] + deviation * node) for node, _ in _HERMITE])
+        weights = np.array([weight for _, weight in _HERMITE])
+        first = weights @ rates
+        return first, first + weights @ rates**2 - first**2
 
 
 def classification_likelihood(n_classes: int) -> Likelihood:

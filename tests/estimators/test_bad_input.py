@@ -12,7 +12,9 @@ from skdp import (
     DPSGDRegressor,
     DPSGLDClassifier,
     DPSGLDRegressor,
+    DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
+    DPVariationalPoissonRegression,
     OPSPosteriorSampler,
     OPSRegressor,
     PrivacyLedger,
@@ -76,8 +78,16 @@ REGRESSION_NOISE = [
     for bad in (0, -1, NAN, INF, "small", None, True)
 ]
 BOUNDS = [("target_bounds", bad) for bad in ((1, 0), (0,), 3, "ab", (0, INF), (NAN, 1), (0, 0))]
+INFERENCE = [
+    *[("inference", bad) for bad in ("vi", None, 1)],
+    *[("covariance", bad) for bad in ("mean-field", None, 1)],
+    *[("gradient", bad) for bad in ("sgd", None, 1)],
+]
+COUNTS = [("largest_count", bad) for bad in (0, -1, NAN, INF, "many", None, True)]
 OWN = {
-    DPVariationalLogisticRegression: CLASSES + LINEAR,
+    DPVariationalLogisticRegression: CLASSES + LINEAR + INFERENCE,
+    DPVariationalPoissonRegression: LINEAR + INFERENCE + COUNTS,
+    DPVariationalLinearRegression: LINEAR + BOUNDS,
     DPSGDClassifier: CLASSES + NETWORK + DESCENT,
     DPSGDRegressor: NETWORK + DESCENT + BOUNDS,
     DPSGLDClassifier: CLASSES + NETWORK + CHAIN,
@@ -93,7 +103,13 @@ BAD_PARAMETERS = [
     if name in kind().get_params() and not (kind in SAMPLERS and (name, bad) == ("delta", 0))
 ]
 ESTIMATORS = list(OWN)
-REGRESSORS = [DPSGDRegressor, DPSGLDRegressor, OPSRegressor]
+REGRESSORS = [
+    DPVariationalPoissonRegression,
+    DPVariationalLinearRegression,
+    DPSGDRegressor,
+    DPSGLDRegressor,
+    OPSRegressor,
+]
 CLASSIFIERS = [
     DPVariationalLogisticRegression,
     DPSGDClassifier,
@@ -128,7 +144,7 @@ def test_alternatives_may_not_both_be_given(kind, two_blobs):
     name = INSTEAD[kind]
     with pytest.raises(ValueError, match=rf"epsilon=1\.0.*None when {name}"):
         kind(1.0, **{name: 2.0}).fit(*two_blobs)
-    if kind in SAMPLERS:
+    if "sampling_rate" not in kind().get_params():
         return
     with pytest.raises(ValueError, match="batch_size=10"):
         kind(batch_size=10, sampling_rate=0.1).fit(*two_blobs)

@@ -117,7 +117,12 @@ class TestUtility:
     def test_without_privacy_it_is_the_mean_field_optimum(self, breast_cancer, prior_scale):
         rows, y = breast_cancer
         classifier = DPVariationalLogisticRegression(
-            math.inf, data_norm=1.0, fit_intercept=False, prior_scale=prior_scale, random_state=0
+            math.inf,
+            inference="dpvi",
+            data_norm=1.0,
+            fit_intercept=False,
+            prior_scale=prior_scale,
+            random_state=0,
         ).fit(rows, y)
         mean, scale = mean_field_optimum(rows, y, classifier.prior_scale_)
         found = classifier.coef_.ravel()
@@ -127,7 +132,12 @@ class TestUtility:
     def test_poisson_batches_learn_too(self, breast_cancer):
         rows, y = breast_cancer
         classifier = DPVariationalLogisticRegression(
-            3.0, data_norm=1.0, fit_intercept=False, batch_size=100, random_state=0
+            3.0,
+            inference="dpvi",
+            data_norm=1.0,
+            fit_intercept=False,
+            batch_size=100,
+            random_state=0,
         )
         fit_quietly(classifier, rows, y)
         assert classifier.sampling_rate_ == pytest.approx(100 / 569)
@@ -155,7 +165,12 @@ class TestPrivacyStatement:
     @pytest.mark.parametrize("rate", [1.0, 0.25])
     def test_the_budget_is_met_and_the_noise_is_what_it_needs(self, two_blobs, relation, rate):
         classifier = DPVariationalLogisticRegression(
-            0.7, 1e-6, neighboring_relation=relation, sampling_rate=rate, n_samples=120
+            0.7,
+            1e-6,
+            inference="dpvi",
+            neighboring_relation=relation,
+            sampling_rate=rate,
+            n_samples=120,
         ).fit(*two_blobs)
         assert 0.69 < classifier.privacy_.epsilon <= 0.7
         assert classifier.privacy_.delta == 1e-6
@@ -167,8 +182,48 @@ class TestPrivacyStatement:
             neighboring_relation=relation,
         )
 
-    def test_a_given_noise_multiplier_is_accounted(self, two_blobs):
+    @pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
+    @pytest.mark.parametrize("accountant", ["auto", "rdp"])
+    def test_the_noise_aware_budget_is_met(self, two_blobs, relation, accountant):
+        report = (
+            DPVariationalLogisticRegression(
+                0.7, 1e-6, neighboring_relation=relation, accountant=accountant, n_samples=120
+            )
+            .fit(*two_blobs)
+            .privacy_
+        )
+        assert 0.69 < report.epsilon <= 0.7
+
+    def test_a_noise_multiplier_fixes_the_gradients_and_the_report_counts_all_releases(
+        self, two_blobs
+    ):
         classifier = DPVariationalLogisticRegression(None, noise_multiplier=4.0, max_iter=16)
+        report = classifier.fit(*two_blobs).privacy_
+        assert classifier.noise_multiplier_ == 4.0
+        gradients_alone = epsilon_of(noise_multiplier=4.0, n_steps=16, delta=1e-5)
+        assert gradients_alone < report.epsilon < 1.2 * gradients_alone
+
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            {"batch_size": 20},
+            {"sampling_rate": 0.5},
+            {"learning_rate": 0.1},
+            {"gradient": "vanilla"},
+        ],
+    )
+    def test_what_the_noise_aware_inference_has_no_use_for_is_refused(self, two_blobs, setting):
+        with (
+            PrivacyLedger() as ledger,
+            pytest.raises(ValueError, match=f"{next(iter(setting))}.*inference='dpvi'"),
+        ):
+            DPVariationalLogisticRegression(**setting).fit(*two_blobs)
+        assert not ledger.entries
+
+    def test_a_given_noise_multiplier_is_accounted(self, two_blobs):
+        classifier = DPVariationalLogisticRegression(
+            None, noise_multiplier=4.0, max_iter=16, inference="dpvi"
+        )
         report = classifier.fit(*two_blobs).privacy_
         assert report.epsilon == pytest.approx(4.377178, abs=1e-6)
 
@@ -209,7 +264,10 @@ class TestPrivacyStatement:
     def test_defaults_under_add_or_remove_do_not_depend_on_the_rows_at_hand(self, two_blobs):
         X, y = two_blobs
         made = DPVariationalLogisticRegression(
-            neighboring_relation="add_or_remove_one", n_samples=100, batch_size=20
+            inference="dpvi",
+            neighboring_relation="add_or_remove_one",
+            n_samples=100,
+            batch_size=20,
         )
         found = []
         for rows in (slice(0, 120), slice(0, 119), slice(0, 30)):

@@ -19,10 +19,23 @@ X = BASE.uniform(-1, 1, (N, 3))
 Y = (X[:, 0] > 0).astype(int)
 PLANS = [
     {"max_iter": 5},
-    {"max_iter": 5, "sampling_rate": 0.2},
+    {"max_iter": 4, "epsilon": 200.0},  # second moments in full, and the slope
+    {"max_iter": 1, "epsilon": 200.0, "fit_intercept": False},
     {"max_iter": 4, "neighboring_relation": "replace_one", "clip_norm": 0.1},
-    {"max_iter": 3, "neighboring_relation": "add_or_remove_one", "sampling_rate": 0.5},
-    {"max_iter": 3, "classes": [0, 1, 2]},
+    {"max_iter": 3, "neighboring_relation": "add_or_remove_one", "epsilon": 200.0},
+    {"max_iter": 3, "classes": [0, 1, 2], "epsilon": 200.0},
+    {"max_iter": 2, "classes": range(6)},
+    {"inference": "dpvi", "max_iter": 5, "sampling_rate": 0.2},
+    {"inference": "dpvi", "max_iter": 4, "covariance": "full"},
+    {"inference": "dpvi", "max_iter": 4, "gradient": "vanilla"},
+    {"inference": "dpvi", "max_iter": 4, "neighboring_relation": "replace_one", "clip_norm": 0.1},
+    {
+        "inference": "dpvi",
+        "max_iter": 3,
+        "neighboring_relation": "add_or_remove_one",
+        "sampling_rate": 0.5,
+    },
+    {"inference": "dpvi", "max_iter": 3, "classes": [0, 1, 2]},
 ]
 
 
@@ -76,13 +89,13 @@ def test_the_event_in_the_ledger_is_the_trace(plan):
         estimator = make(plan).fit(X, Y)
     (entry,) = ledger.entries
     assert entry.event == estimator.privacy_.event
-    (term,) = terms_of(entry.event)
-    assert [r.call.step for r in tape] == list(range(term.count))
-    for release in tape:
-        noise_multiplier = release.call.scale / release.call.sensitivity
-        noise_multiplier *= sensitivity_factor(relation)  # events state σ over one record's bound
-        assert noise_multiplier == pytest.approx(term.noise_multiplier, rel=1e-14)
-        assert release.call.rate == term.sampling_rate
+    stated = [term for term in terms_of(entry.event) for _ in range(term.count)]
+    assert [r.call.step for r in tape] == list(range(len(stated)))
+    # Events state σ over one record's bound, and not in the order of the releases.
+    found = sorted(r.call.scale / r.call.sensitivity * sensitivity_factor(relation) for r in tape)
+    expected = sorted(term.noise_multiplier for term in stated)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    assert {r.call.rate for r in tape} == {term.sampling_rate for term in stated}
 
 
 def test_the_training_rows_are_not_in_the_pickle():
@@ -94,7 +107,7 @@ def test_the_training_rows_are_not_in_the_pickle():
 
 
 def test_an_empty_poisson_batch_still_releases_noise():
-    plan = {"max_iter": 50, "sampling_rate": 1e-4}
+    plan = {"max_iter": 50, "sampling_rate": 1e-4, "inference": "dpvi"}
     with _trace.record() as tape:
         make(plan).fit(X, Y)
     assert len(tape) == 50

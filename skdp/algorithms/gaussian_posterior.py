@@ -1,0 +1,65 @@
+"""A normal posterior of the parameters of a linear model, and what it says of logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+_CHUNK_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class GaussianPosterior:
+    """N(mean, covariance) over θ.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (K, D)
+        Mean of θ.
+    spread : ndarray of shape (KD,) or (KD, KD)
+        Standard deviations of independent coordinates, or a covariance matrix.
+    """
+
+    mean: np.ndarray
+    spread: np.ndarray
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether coordinates are independent."""
+        return self.spread.ndim == 1
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance of the coordinates, (KD, KD)."""
+        return np.diag(self.spread**2) if self.is_diagonal else self.spread
+
+    def sample(self, n_samples: int, generator: np.random.RandomState) -> np.ndarray:
+        """Draw θ, (n_samples, KD)."""
+        normals = generator.standard_normal((n_samples, self.mean.size))
+        if self.is_diagonal:
+            return self.mean.ravel() + self.spread * normals
+        return self.mean.ravel() + normals @ _root(self.spread).T
+
+    def logits(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (n, K) and covariance (n, K, K) of the logits of rows (n, D)."""
+        K, D = self.mean.shape
+        if self.is_diagonal:
+            variance = rows**2 @ (self.spread.reshape(K, D) ** 2).T
+            return rows @ self.mean.T, variance[:, :, None] * np.eye(K)
+        blocks = self.spread.reshape(K, D, K, D)
+        covariance = np.empty((len(rows), K, K))
+        for start in range(0, len(rows), _CHUNK_ROWS):
+            chunk = rows[start : start + _CHUNK_ROWS]
+            for i in range(K):
+                for j in range(i + 1):
+                    between = np.einsum("nd,nd->n", chunk @ blocks[i, :, j], chunk)
+                    covariance[start : start + len(chunk), i, j] = between
+                    covariance[start : start + len(chunk), j, i] = between
+        return rows @ self.mean.T, covariance
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    """A matrix B with B Bᵀ = covariance, also where rounding leaves an eigenvalue below 0."""
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))

@@ -1,0 +1,408 @@
+"""A posterior that knows of the noise it was learned from, for linear models of classes.
+
+Plain variational inference reports the posterior of data that it has not seen: its private
+gradients are noisy, and the posterior does not say so. Here everything released is *data with a
+known likelihood*, and the posterior is the one given these releases. It returns to the prior where
+they say nothing and to the ordinary posterior where ε is large.
+
+With rows scaled to norm ≤ 1, a run releases (a GDP budget of μ is divided over them)
+
+    Ã   = Σ x_i x_iᵀ + noise                 once: the second moments of the rows
+    g̃_t = Σ w_i(θ_t)(y_i − μ(θ_t x_i)) x_i + ν N(0, I)      T times, at the posterior mean θ_t
+    H̃   = Σ w_i(θ_t) μ'(θ_t x_i) x_i x_iᵀ + noise           once, half way, at θ_t
+
+The weights w_i bound each term by C and do not look at y_i, so a g̃ has mean zero at the truth
+whatever C is. Noise is taken out of Ã and H̃ by shrinking their eigenvalues, and F(θ), the expected
+score of normal rows with these second moments and that slope (`normal_rows`), turns every g̃_t into
+
+    s_t = g̃_t + F(θ_t)   with   s_t | θ ~ N(F(θ), V(θ) + ν² I),
+
+the noise independent from step to step. Their mean, in which a step counts for less the farther
+F(θ_t) is from where the run stands now, gives the posterior under the prior N(0, τ² I) by Laplace's
+approximation: the next θ_t and, at the end, the start of short Metropolis–Hastings chains, one for
+each of several draws of the second moments, whose pooled mean and covariance are the posterior.
+Nothing but the releases is touched on the way: all of it is post-processing.
+
+Related: Bernstein & Sheldon (2019) and Kulkarni, Jälkö, Koskela, Kaski & Honkela (2021) take noisy
+sufficient statistics for the data; Alrawajfeh, Jälkö & Honkela (2024) the path of a noisy descent.
+
+References
+----------
+G. Bernstein, D. Sheldon, *Differentially Private Bayesian Linear Regression*, NeurIPS 2019.
+T. Kulkarni, J. Jälkö, A. Koskela, S. Kaski, A. Honkela, *Differentially Private Bayesian Inference
+for Generalized Linear Models*, ICML 2021.
+T. Alrawajfeh, J. Jälkö, A. Honkela, *Noise-Aware Differentially Private Variational Inference*,
+2024. H. R. Künsch, L. A. Stefanski, R. J. Carroll, *Conditionally Unbiased Bounded-Influence
+Estimation in General Regression Models*, JASA 1989.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from dp_accounting.dp_event import DpEvent
+from torch import Tensor
+
+from skdp._random import SecureStream, Streams
+from skdp._validate import in_range, integer, one_of, positive
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.noisy_statistic import Given, chains, laplace
+from skdp.algorithms.normal_rows import (
+    FEW_OUTPUTS,
+    NormalRows,
+    believed,
+    bounded_correction,
+    floored,
+    shrunk,
+)
+from skdp.engine.clipping import LinearClippedSum
+from skdp.engine.gram import GramSum, unpacked
+from skdp.engine.loop import ClippedSum, Plan, run
+from skdp.engine.rows import LinearRows, PassingRows, row_bound
+from skdp.engine.sampling import FullBatch
+from skdp.models.likelihoods import BoundedScores
+from skdp.privacy.events import dp_sgd_event
+from skdp.relations import check_relation
+
+# Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the
+# study behind them.
+STEPS = 20
+CURVATURE_SHARE = 0.05  # of the squared GDP budget, on Ã (or its trace) and again on H̃
+DROWNED = 0.08  # edge of the spectrum of the noise in Ã over n, beyond which its trace is released
+LEAST_CLIP = 0.25  # C over the bound that the rows put on a gradient anyway
+DOUBT = 0.1  # about eigenvalues of the second moments that drown, relative
+MODEL_ERROR = 0.3  # error of a difference of F, over that difference
+N_CHAINS = 64
+MANY_PARAMETERS = 40  # beyond which Laplace's approximation stands alone
+
+KEPT_ENTRIES = 10**8  # n·d beyond which no copy of the rows is kept between passes
+
+GRAM, TRACE = "gram", "trace"
+
+
+@dataclass(frozen=True)
+class NoiseAwareConfig:
+    """Public facts of a run: all that its event depends on.
+
+    Parameters
+    ----------
+    likelihood : BoundedScores
+        Of the linear model.
+    n_rows : int
+        Public number of rows, n ≥ 1.
+    n_features : int
+        Features of a row.
+    fit_intercept : bool
+        Whether each row gets a 1 appended.
+    data_norm : float
+        Norm > 0 to which the features of each row are clipped.
+    n_steps : int
+        T ≥ 1: number of noisy gradients.
+    clip_norm : float
+        C > 0: bound on the norm of one record's score.
+    prior_scale : float
+        τ > 0 of the prior N(0, τ² I).
+    noise_multiplier : float
+        σ > 0 of a gradient's noise.
+    curvature : {"gram", "trace"}
+        Whether second moments are released in full or their trace alone.
+    neighboring_relation : str
+        Who is a neighbour.
+    """
+
+    likelihood: BoundedScores
+    n_rows: int
+    n_features: int
+    fit_intercept: bool
+    data_norm: float
+    n_steps: int
+    clip_norm: float
+    prior_scale: float
+    noise_multiplier: float
+    curvature: str = GRAM
+    neighboring_relation: str = "zero_out"
+
+    def __post_init__(self) -> None:
+        integer(1, n_rows=self.n_rows)
+        integer(1, n_features=self.n_features)
+        positive(data_norm=self.data_norm)
+        integer(1, n_steps=self.n_steps)
+        positive(clip_norm=self.clip_norm)
+        positive(prior_scale=self.prior_scale)
+        in_range(0.0, math.inf, noise_multiplier=self.noise_multiplier, closed="neither")
+        one_of((GRAM, TRACE), curvature=self.curvature)
+        check_relation(self.neighboring_relation)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (K, D) of θ."""
+        return self.likelihood.n_outputs, self.n_features + bool(self.fit_intercept)
+
+    @property
+    def row_bound(self) -> float:
+        """R: norm bound of a row with its intercept."""
+        return row_bound(self.data_norm, self.fit_intercept)
+
+    @property
+    def slope_step(self) -> int | None:
+        """Position of H̃ among the releases; None for none."""
+        if self.curvature == TRACE or self.likelihood.n_outputs > 1:
+            return None
+        return 1 + max(1, self.n_steps // 2)
+
+    @property
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """Noise over the bound on one record, of each release in turn."""
+        return tuple(self.noise_multiplier * u for u in _units(self))
+
+    @property
+    def sampling(self) -> FullBatch:
+        """Every record takes part in every release."""
+        return FullBatch(len(self.noise_multipliers))
+
+    def event(self) -> DpEvent:
+        """What the run releases."""
+        return dp_sgd_event(self.noise_multipliers, 1.0)
+
+    def plan(self) -> Plan:
+        """What the engine executes: built from the very fields of `event`."""
+        R, C = self.row_bound, self.clip_norm
+        score = self.likelihood.score(C / R)
+        gradient = LinearClippedSum(score.residual, C, score.largest_residual)
+        sums: list[ClippedSum] = [gradient] * self.sampling.n_steps
+        sums[0] = GramSum(R**2, trace_only=self.curvature == TRACE)
+        if self.slope_step is not None:
+
+            def weight(logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
+                return score.slope_of_records(logits, C / np.maximum(norms, 1e-300))
+
+            sums[self.slope_step] = GramSum(self.slope_bound, weight)
+        return Plan(self.sampling, sums, self.noise_multipliers, self.neighboring_relation)
+
+    @property
+    def slope_bound(self) -> float:
+        """Bound on a record's share of H̃, whose weight grows as 1/‖x‖ where C cuts: R² or C R."""
+        return (
+            self.likelihood.score(self.clip_norm / self.row_bound).slope_bound * self.row_bound**2
+        )
+
+
+def _units(config: NoiseAwareConfig) -> list[float]:
+    """Noise multipliers of the releases over that of a gradient."""
+    curvatures = 1 if config.slope_step is None else 2
+    of_one_gradient = (1.0 - curvatures * CURVATURE_SHARE) / config.n_steps
+    of_curvature = math.sqrt(of_one_gradient / CURVATURE_SHARE)
+    units = [of_curvature] + [1.0] * config.n_steps
+    if config.slope_step is not None:
+        units.insert(config.slope_step, of_curvature)
+    return units
+
+
+def default_curvature(n_rows: int, n_columns: int, mu: float) -> str:
+    """The second moments in full, unless their noise would drown them.
+
+    The spectrum of the noise ends at √(2D)/(√share μ), that of Σ x xᵀ at n.
+    """
+    edge = math.sqrt(2.0 * n_columns / CURVATURE_SHARE) / mu
+    return GRAM if edge <= DROWNED * n_rows else TRACE
+
+
+def default_clip_share(n_rows: int, n_columns: int, mu: float) -> float:
+    """C over the bound that the rows put on a gradient anyway, from the two noises in a gradient.
+
+    A smaller C takes noise out and, because the weights leave the score unbiased, costs only some
+    efficiency; where the DP noise is below that of the data itself, there is nothing to gain.
+    """
+    of_data = math.sqrt(0.15 * n_rows / n_columns)
+    return min(1.0, max(LEAST_CLIP, 0.15 * mu * of_data))
+
+
+def default_prior_scale(bound: float, n_outputs: int) -> float:
+    """Prior standard deviation of the logits of a row at the norm bound: 3, 5 for softmax."""
+    return (3.0 if n_outputs == 1 else 5.0) / bound
+
+
+class NoiseAwareState(NamedTuple):
+    """All of it is a function of what has been released."""
+
+    mean: np.ndarray  # θ_t, scaled to rows of norm ≤ 1, (1, KD)
+    rows: NormalRows | None  # what Ã and H̃ say, their noise taken out
+    gradients: tuple[np.ndarray, ...]  # g̃_t
+    queries: tuple[np.ndarray, ...]  # θ_t at which they were asked for
+    moments: np.ndarray | None  # Ã, (D, D), or its trace, (1,)
+    slope: tuple[np.ndarray, np.ndarray] | None  # H̃ and the θ at which it was asked for
+
+
+class NoiseAwareUpdate:
+    """From releases to posteriors: pure functions of what has been released.
+
+    Everything is in units in which rows have norm ≤ 1: θ times R, scores over R.
+    """
+
+    def __init__(self, config: NoiseAwareConfig) -> None:
+        self.config = config
+        self.R = config.row_bound
+        self.size = math.prod(config.shape)
+        self.prior_scale = config.prior_scale * self.R
+        self.noise_variance = (config.noise_multiplier * config.clip_norm / self.R) ** 2  # ν²
+
+    def init(self) -> NoiseAwareState:
+        """Start at the prior's mean."""
+        return NoiseAwareState(np.zeros((1, self.size)), None, (), (), None, None)
+
+    def query(self, state: NoiseAwareState) -> Tensor:
+        """θ_t, the posterior mean so far."""
+        return torch.from_numpy(state.mean.reshape(self.config.shape) / self.R)
+
+    def update(self, state: NoiseAwareState, noisy: Tensor, step: int) -> NoiseAwareState:
+        """Take in one release."""
+        released = noisy.numpy()
+        if step == 0:
+            moments = released / self.R**2
+            if self.config.curvature == GRAM:
+                moments = unpacked(moments, self.config.shape[1])
+            return state._replace(moments=moments, rows=self.believed_rows(moments))
+        assert state.rows is not None
+        if step == self.config.slope_step:
+            slope = unpacked(released / self.R**2, self.size), state.mean
+            return state._replace(slope=slope, rows=self.corrected(state.rows, *slope))
+        state = state._replace(
+            gradients=(*state.gradients, released.ravel()[None] / self.R),
+            queries=(*state.queries, state.mean),
+        )
+        assert state.rows is not None
+        given = self._given(state.rows, *self.statistic(state, state.rows))
+        mean, _ = laplace(given, state.mean)
+        return state._replace(mean=mean)
+
+    def moments_scale(self) -> float:
+        """Scale of the noise in Ã, or in its trace."""
+        return self.config.noise_multipliers[0]
+
+    def believed_rows(self, moments: np.ndarray, noise: SecureStream | None = None) -> NormalRows:
+        """Mean and covariance of the rows: the likeliest, or a draw from what Ã leaves possible."""
+        config, n = self.config, self.config.n_rows
+        D, d = config.shape[1], config.n_features
+        normal = (lambda *shape: noise.normal(shape)) if noise else (lambda *shape: np.zeros(shape))
+        mean, covariance = np.zeros(D), np.zeros((D, D))
+        if config.fit_intercept:
+            mean[d] = 1.0 / self.R
+        scale = self.moments_scale() / n
+        largest = (1.0 - mean[d:].sum() ** 2) / d  # of the mean eigenvalue
+        smallest = 0.02 * largest
+        if config.curvature == TRACE:
+            average = (float(moments[0]) / n - mean @ mean + scale * float(normal())) / d
+            covariance[:d, :d] = np.clip(average, smallest, largest) * np.eye(d)
+            return self._rows(mean, covariance)
+
+        second_moments = moments / n
+        if config.fit_intercept:
+            found, spread = second_moments[d, :d] * self.R, scale * self.R / math.sqrt(2.0)
+            kept = max(0.0, 1.0 - d * spread**2 / max(float(found @ found), 1e-300))
+            mean[:d] = kept * found
+            moved = math.sqrt(kept) * spread * normal(d)
+        else:
+            moved = np.zeros(d)
+        centred = second_moments[:d, :d] - np.outer(mean[:d], mean[:d])
+        average = float(np.trace(centred)) / d + scale / math.sqrt(d) * float(normal())
+        average = float(np.clip(average, smallest, largest))
+        block = believed(centred, average, scale, noise, DOUBT)
+        covariance[:d, :d] = floored(block, max(1e-3 * average, smallest / d))
+        mean[:d] += moved
+        return self._rows(mean, covariance)
+
+    def _rows(self, mean: np.ndarray, covariance: np.ndarray) -> NormalRows:
+        typical_norm = math.sqrt(min(1.0, float(np.trace(covariance) + mean @ mean)))
+        score = self.config.likelihood.score(self.config.clip_norm / self.R / typical_norm)
+        return NormalRows(self.config.n_rows, mean[None], covariance[None], score)
+
+    def corrected(self, rows: NormalRows, slope: np.ndarray, where: np.ndarray) -> NormalRows:
+        """Beliefs whose slope at one θ is the released one, as far as that is not noise."""
+        where = np.broadcast_to(where, (len(rows), self.size))
+        step = self.config.slope_step
+        assert step is not None
+        scale = self.config.noise_multipliers[step] * self.config.slope_bound / self.R**2
+        corrections = []
+        for expected in rows.slope(where, corrected=False):
+            correction, _, _ = shrunk(slope - expected, scale)
+            corrections.append(bounded_correction(expected, correction))
+        return replace(rows, correction=np.array(corrections), reference=where)
+
+    def statistic(self, state: NoiseAwareState, rows: NormalRows) -> tuple[np.ndarray, float]:
+        """Weighted mean of s_t = g̃_t + F(θ_t), (B, KD), and the variance of its DP noise."""
+        assert state.rows is not None
+        here = state.rows.expected(state.mean)
+        far = [np.sum((state.rows.expected(q) - here) ** 2) / self.size for q in state.queries]
+        weights = 1.0 / (self.noise_variance + MODEL_ERROR**2 * np.array(far))
+        weights /= weights.sum()
+        spread = [np.broadcast_to(query, (len(rows), self.size)) for query in state.queries]
+        terms = [g + rows.expected(q) for g, q in zip(state.gradients, spread, strict=True)]
+        mean = np.einsum("t,tbi->bi", weights, np.array(terms))
+        return mean, float(self.noise_variance * np.sum(weights**2))
+
+    def _given(self, rows: NormalRows, statistic: np.ndarray, variance: float) -> Given:
+        """Add to the DP noise a little for what the model of the score misses."""
+        missed = 1e-4 * self.config.n_rows / self.size
+        return Given(rows, statistic, variance + missed, self.prior_scale)
+
+    def posterior(self, state: NoiseAwareState, stream: SecureStream) -> GaussianPosterior:
+        """Posterior given all releases, in the units of the rows as they are."""
+        assert state.rows is not None
+        assert state.moments is not None
+        if self.size > MANY_PARAMETERS or self.config.shape[0] > FEW_OUTPUTS:
+            given = self._given(state.rows, *self.statistic(state, state.rows))
+            mean, covariance = laplace(given, state.mean)
+            return self._in_units(mean[0], covariance[0])
+        drawn = [self.believed_rows(state.moments, stream) for _ in range(N_CHAINS)]
+        rows = replace(
+            state.rows,
+            mean=np.concatenate([r.mean for r in drawn]),
+            covariance=np.concatenate([r.covariance for r in drawn]),
+            correction=None,
+            reference=None,
+        )
+        if state.slope is not None:
+            rows = self.corrected(rows, *state.slope)
+        start = np.broadcast_to(state.mean, (len(rows), self.size))
+        draws = chains(self._given(rows, *self.statistic(state, rows)), start, stream)
+        return self._in_units(draws.mean(axis=0), np.cov(draws.T).reshape(2 * (self.size,)))
+
+    def _in_units(self, mean: np.ndarray, covariance: np.ndarray) -> GaussianPosterior:
+        covariance = (covariance + covariance.T) / (2.0 * self.R**2)
+        return GaussianPosterior(mean.reshape(self.config.shape) / self.R, covariance)
+
+
+def fit(
+    config: NoiseAwareConfig,
+    X: np.ndarray,
+    targets: np.ndarray,
+    streams: Streams,
+    progress: Callable[[Iterable[NoiseAwareState]], Iterable[NoiseAwareState]] = iter,
+) -> GaussianPosterior:
+    """Run the algorithm on private rows and return the posterior.
+
+    Parameters
+    ----------
+    config : NoiseAwareConfig
+        Public facts, whose event has been charged.
+    X : ndarray of shape (n, n_features)
+        Private rows, clipped on the way in.
+    targets : ndarray of shape (n, K)
+        As ``likelihood.targets`` encodes them.
+    streams : Streams
+        Random streams of this fit.
+    progress : callable, default=iter
+        Wraps the iteration over releases, e.g. in a progress bar.
+    """
+    rows = LinearRows(X, targets, data_norm=config.data_norm, fit_intercept=config.fit_intercept)
+    data = PassingRows(rows) if X.size > KEPT_ENTRIES else rows
+    algorithm = NoiseAwareUpdate(config)
+    steps = run(config.plan(), data, algorithm.init(), algorithm.query, algorithm.update, streams)
+    last = deque(progress(steps), maxlen=1).pop()
+    return algorithm.posterior(last, streams("inference"))

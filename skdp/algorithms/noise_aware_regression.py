@@ -1,0 +1,592 @@
+"""Private linear regression whose posterior knows of the noise it was learned from.
+
+The model is y = θ·x + σ e with e ~ N(0, 1), θ ~ N(0, τ² I) and ln σ ~ N(ln σ₀, ω²). With rows of
+norm ≤ 1 and ψ(r) = max(−1, min(1, r/c)), a run releases (a GDP budget of μ is divided over them)
+
+    Ã   = Σ x_i x_iᵀ + noise                       once
+    g̃_t = Σ ψ_t(r_i) x_i       + ν N(0, I)         T times, r_i = y_i − θ_t·x_i, in one vector with
+    h̃_t = Σ a (ψ_t(r_i)² − ½)  + ν N(0, 1)         and
+    k̃_t = Σ b (‖x_i‖² − ½)     + ν N(0, 1)
+
+at the posterior mean θ_t, with a clip c_t that follows the residual scale *as released so far*. The
+residuals shrink while the run learns, and the noise, which is proportional to c_t in the unit of y,
+shrinks with them: where targets spread much wider than their residuals, this is what one release
+of Σ x_i y_i cannot do. Symmetric residuals clipped symmetrically have mean zero at the truth,
+whatever c is; so nothing is biased by a small one. A record moves (g̃, h̃, k̃) by at most
+√(1 + a²/4 + b²/4), whatever c is: clips chosen on the way cost nothing more.
+
+All releases are data with a known likelihood. If residuals at θ_t are N(0, v_t), then by Stein's
+identity, with κ_t = P(|r| ≤ c_t) and A = Σ x_i x_iᵀ,
+
+    E g̃_t = (κ_t/c_t) A (θ − θ_t),   Cov(g̃_t, g̃_s) = Q_ts A + 1{t=s} ν² I,   Q = σ² h hᵀ + q qᵀ,
+
+h_t = κ_t/c_t and q_t² = E ψ_t² − h_t² v_t, and E h̃_t = n a (E ψ_t² − ½), v_t = σ² + E(θ − θ_t)ᵀ
+(A/n)(θ − θ_t). Given A, σ and v, θ is normal with independent coordinates along A's eigenvectors:
+closed forms throughout, a grid over σ and a fixed point for v. Pooled over several draws of the A
+that Ã leaves possible, this is the posterior. It returns to the prior where releases say nothing,
+and to the ordinary posterior where ε is large.
+
+Related: Bernstein & Sheldon (2019) take one noisy release of second moments, clipped at fixed
+bounds, and marginalise the true ones; here only Σ x xᵀ is released that way.
+
+References
+----------
+G. Bernstein, D. Sheldon, *Differentially Private Bayesian Linear Regression*, NeurIPS 2019.
+P. J. Huber, *Robust Estimation of a Location Parameter*, Ann. Math. Stat. 1964 (ψ, and ψ² for the
+scale, "Proposal 2"). J. J. Bussgang, *Crosscorrelation functions of amplitude-distorted Gaussian
+signals*, 1952 (κ).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from dp_accounting.dp_event import DpEvent
+from scipy.special import logsumexp, ndtr, ndtri
+from torch import Tensor
+
+from skdp._random import SecureStream, Streams
+from skdp._validate import in_range, integer, positive
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.normal_rows import believed, floored
+from skdp.engine.clipping import CHUNK_ROWS, MAX_ROWS, ROUNDING
+from skdp.engine.gram import GramSum, unpacked
+from skdp.engine.loop import ClippedSum, Plan, run
+from skdp.engine.rows import LinearBatch, LinearRows, clipped_rows, row_bound
+from skdp.engine.sampling import FullBatch
+from skdp.privacy.events import dp_sgd_event
+from skdp.relations import check_relation, sensitivity_factor
+
+__all__ = ["MAX_ROWS", "NoiseAwareRegressionConfig", "clipped_rows", "fit", "row_bound"]
+
+# Constants, the same for every data set, ε, n and d, chosen by coverage and error in simulations
+# like those of benchmarks/linear_regression.py.
+STEPS = 12
+GRAM_SHARE = 0.2  # of the squared GDP budget, on Ã
+DOUBT = 0.1  # about eigenvalues of Ã that drowned, over their mean
+SCALE_WEIGHT = 0.5  # a: 3 % more noise on g̃, and σ known better than θ
+TRACE_WEIGHT = 0.5  # b: another 3 %, and tr A known better than anything
+NOISE_SCALE, NOISE_SPREAD = 0.2, 1.0  # σ₀ and ω, for targets in [-1, 1]
+CLIPS = np.array([1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0])  # c over the residual scale, to choose from
+MODEL_ERROR = 0.15  # relative error of a scale √v_t, for rows that are not normal, far from θ
+UNSHARED = 0.2  # of what ψ makes of the data's noise, not in common to two clips
+N_BELIEFS, N_SCALES = 64, 25
+FIXED_POINT_STEPS, ZOOMS = 4, 4
+
+
+@dataclass(frozen=True)
+class ResidualSum:
+    """Sum over records of (ψ(r) u, a(ψ(r)² − ½), b(‖u‖² − ½)) with u = x/R.
+
+    It is bounded whatever the clip and the target are.
+    It is called with (θ, c) in one row: a clip may follow what has been released.
+
+    Parameters
+    ----------
+    row_bound : float
+        R: rows are scaled by 1/R, and down to norm 1 where they exceed it.
+    bounded : bool, default=True
+        False is Σ (r u, r², 0), for a run without privacy.
+    """
+
+    row_bound: float
+    bounded: bool = True
+
+    @property
+    def norm_bound(self) -> float:
+        """Bound on one record's share of the *computed* sum.
+
+        ψ²‖u‖² + a²(ψ² − ½)² + b²(‖u‖² − ½)² is convex in ψ² and in ‖u‖², both in [0, 1], so its
+        maximum is at a corner: where both are 1.
+        """
+        if not self.bounded:
+            return math.inf
+        return math.hypot(1.0, SCALE_WEIGHT / 2, TRACE_WEIGHT / 2) * (1 + ROUNDING)
+
+    def sensitivity(self, neighboring_relation: str) -> float:
+        """How far neighbours can move the computed sum, in Euclidean norm."""
+        return sensitivity_factor(neighboring_relation) * self.norm_bound
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One number for each column, one for the residuals' scale and one for the rows'."""
+        return (theta_shape[-1] + 1,)
+
+    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+        """Return the sum for (θ, c) of shape (1, D + 1)."""
+        weights, clip = theta.numpy()[0, :-1], float(theta[0, -1])
+        total, scalars = np.zeros(len(weights)), np.zeros(2)
+        with np.errstate(all="ignore"):
+            for start in range(0, len(batch.rows), CHUNK_ROWS):
+                chunk = slice(start, start + CHUNK_ROWS)
+                rows = batch.rows[chunk]
+                r = batch.targets[chunk, 0] - rows @ weights
+                if not self.bounded:
+                    total += r @ rows / self.row_bound
+                    scalars[0] += r @ r
+                    continue
+                psi = np.clip(r / clip, -1.0, 1.0)
+                shrink = 1.0 / np.maximum(batch.norms[chunk], self.row_bound)
+                # A record without a residual contributes nothing to the sums of residuals.
+                scalars[0] += SCALE_WEIGHT * np.nansum(psi**2 - 0.5)
+                scalars[1] += TRACE_WEIGHT * np.sum((shrink * batch.norms[chunk]) ** 2 - 0.5)
+                total += (np.nan_to_num(psi, nan=0.0) * shrink) @ rows
+        return torch.from_numpy(np.append(total, scalars))
+
+
+@dataclass(frozen=True)
+class NoiseAwareRegressionConfig:
+    """Public facts of a run: all that its event depends on. Targets are in [-1, 1], or about 1.
+
+    Parameters
+    ----------
+    n_rows, n_features : int
+        Public number of rows n ≥ 1, and of features.
+    fit_intercept : bool
+        Whether each row gets a 1 appended.
+    data_norm : float
+        Norm > 0 to which the features of each row are clipped.
+    n_steps : int
+        T ≥ 1: number of noisy residual sums.
+    clip_norm : float or None
+        Clip c > 0 of residuals in every step; None follows their scale.
+    prior_scale : float
+        τ > 0 of the prior N(0, τ² I).
+    noise_multiplier : float
+        Noise of a residual sum over its bound; 0 is the ordinary posterior, without privacy.
+    neighboring_relation : str
+        Who is a neighbour.
+    """
+
+    n_rows: int
+    n_features: int
+    fit_intercept: bool
+    data_norm: float
+    n_steps: int
+    clip_norm: float | None
+    prior_scale: float
+    noise_multiplier: float
+    neighboring_relation: str = "zero_out"
+
+    def __post_init__(self) -> None:
+        integer(1, n_rows=self.n_rows)
+        integer(1, n_features=self.n_features)
+        positive(data_norm=self.data_norm)
+        integer(1, n_steps=self.n_steps)
+        if self.clip_norm is not None:
+            positive(clip_norm=self.clip_norm)
+        positive(prior_scale=self.prior_scale)
+        in_range(0.0, math.inf, noise_multiplier=self.noise_multiplier, closed="left")
+        check_relation(self.neighboring_relation)
+
+    @property
+    def private(self) -> bool:
+        """Whether there is any noise."""
+        return self.noise_multiplier > 0.0
+
+    @property
+    def n_columns(self) -> int:
+        """D: features, and the intercept."""
+        return self.n_features + bool(self.fit_intercept)
+
+    @property
+    def row_bound(self) -> float:
+        """R: norm bound of a row with its intercept."""
+        return row_bound(self.data_norm, self.fit_intercept)
+
+    @property
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """Noise over the bound on one record, of each release in turn."""
+        return tuple(self.noise_multiplier * unit for unit in units(self.n_steps))
+
+    @property
+    def sampling(self) -> FullBatch:
+        """Every record takes part in every release."""
+        return FullBatch(self.n_steps + 1)
+
+    def event(self) -> DpEvent:
+        """What the run releases."""
+        return dp_sgd_event(self.noise_multipliers, 1.0)
+
+    def plan(self) -> Plan:
+        """What the engine executes: built from the very fields of `event`."""
+        residual = ResidualSum(self.row_bound, bounded=self.private)
+        sums: list[ClippedSum] = [GramSum(self.row_bound**2), *[residual] * self.n_steps]
+        return Plan(self.sampling, sums, self.noise_multipliers, self.neighboring_relation)
+
+
+def units(n_steps: int) -> list[float]:
+    """Noise multipliers of the releases, over that of a residual sum."""
+    return [math.sqrt((1.0 - GRAM_SHARE) / (n_steps * GRAM_SHARE)), *[1.0] * n_steps]
+
+
+def default_prior_scale(bound: float) -> float:
+    """A row at the norm bound has a mean anywhere among targets in [-1, 1]."""
+    return 1.0 / bound
+
+
+class Beliefs(NamedTuple):
+    """Several possible A = Σ x xᵀ, by their eigenvalues (B, D) and eigenvectors (B, D, D)."""
+
+    values: np.ndarray
+    vectors: np.ndarray
+
+
+class State(NamedTuple):
+    """All of it is a function of what has been released. Rows have norm ≤ 1 here."""
+
+    mean: np.ndarray  # θ_t, (D,)
+    clip: float  # c_t
+    excess: np.ndarray  # v_t − σ² of the steps so far, (t,)
+    gram: np.ndarray | None = None  # Ã, (D, D)
+    sums: np.ndarray = np.empty((0, 0))  # (g̃_t, h̃_t, k̃_t), (t, D + 2)
+    queries: np.ndarray = np.empty((0, 0))  # θ_t, (t, D)
+    clips: np.ndarray = np.empty(0)  # c_t, (t,)
+
+
+class GivenScale(NamedTuple):
+    """What is known of θ given σ, along the eigenvectors of A."""
+
+    mean: np.ndarray  # (B, K, D)
+    variance: np.ndarray  # (B, K, D)
+    log_evidence: np.ndarray  # (B, K)
+
+
+class NoiseAwareRegression:
+    """From releases to posteriors: pure functions of what has been released.
+
+    Everything is in units in which rows have norm ≤ 1: θ times R.
+    """
+
+    def __init__(self, config: NoiseAwareRegressionConfig) -> None:
+        self.config, self.n, self.D = config, config.n_rows, config.n_columns
+        self.R = config.row_bound
+        self.prior_variance = (config.prior_scale * self.R) ** 2
+        self.noise = 0.0
+        if config.private:  # ν
+            self.noise = config.noise_multiplier * ResidualSum(self.R).norm_bound
+
+    def init(self) -> State:
+        """Start at the prior's mean, with the clip that targets in [-1, 1] need there."""
+        empty = np.empty((0, self.D))
+        sums = np.empty((0, self.D + 2))
+        return State(np.zeros(self.D), self.config.clip_norm or 1.0, np.empty(0), None, sums, empty)
+
+    def query(self, state: State) -> Tensor:
+        """(θ_t, c_t), or θ alone for the second moments."""
+        theta = state.mean / self.R
+        if state.gram is not None:
+            theta = np.append(theta, state.clip)
+        return torch.from_numpy(theta[None])
+
+    def update(self, state: State, noisy: Tensor, step: int) -> State:
+        """Take in one release."""
+        if step == 0:
+            return state._replace(gram=unpacked(noisy.numpy() / self.R**2, self.D))
+        excess = state.excess[-1] if step > 1 else self._prior_excess(state)
+        state = state._replace(
+            sums=np.vstack([state.sums, noisy.numpy()]),
+            queries=np.vstack([state.queries, state.mean]),
+            clips=np.append(state.clips, state.clip),
+            excess=np.append(state.excess, excess),
+        )
+        if not self.config.private:
+            return state
+        point = self.beliefs(state)
+        log_scales, excess, given, weights = self.inferred(point, point, state)
+        mean = weights[0] @ given.mean[0]
+        # The scale of the residuals at the next θ_t: of the noise, and what θ_t misses.
+        missed = given.variance[0] + (given.mean[0] - mean) ** 2
+        v = float(weights[0] @ (np.exp(2 * log_scales) + missed @ point.values[0] / self.n))
+        return state._replace(
+            mean=point.vectors[0] @ mean,
+            clip=self.config.clip_norm or self.best_clip(float(point.values.mean())) * math.sqrt(v),
+            excess=weights[0] @ excess,
+        )
+
+    def _prior_excess(self, state: State) -> float:
+        return self.prior_variance * float(self.beliefs(state).values.sum()) / self.n
+
+    def best_clip(self, curvature: float) -> float:
+        """Clip, over the residual scale, that tells most about one direction of θ."""
+        slope, second, *_ = _moments(CLIPS, 1.0)
+        information = (slope / CLIPS) ** 2 / (curvature * second + self.noise**2)
+        return float(CLIPS[information.argmax()])
+
+    def beliefs(self, state: State, stream: SecureStream | None = None, size: int = 1) -> Beliefs:
+        """A: the likeliest, or draws from what Ã leaves possible."""
+        assert state.gram is not None
+        matrices = [
+            self._second_moments(state.gram / self.n, state.sums[:, -1], stream)
+            for _ in range(size)
+        ]
+        values, vectors = np.linalg.eigh(np.array(matrices))
+        return Beliefs(self.n * values, vectors)
+
+    def _second_moments(
+        self, found: np.ndarray, traces: np.ndarray, stream: SecureStream | None
+    ) -> np.ndarray:
+        """Take the noise out of Ã/n by shrinking, and put what is unknown back in.
+
+        Eigenvalues that drown in the noise are believed to have the mean that the trace leaves
+        them, give or take `DOUBT`. The intercept's square, 1/R², is known.
+        """
+
+        def normal(*shape: int) -> np.ndarray:
+            return stream.normal(shape) if stream else np.zeros(shape)
+
+        d, scale = self.config.n_features, self.config.noise_multipliers[0] / self.n
+        of_one = 1.0 / self.R**2 if self.config.fit_intercept else 0.0
+        whole = np.zeros((self.D, self.D))
+        if self.config.fit_intercept:
+            column, spread = found[d, :d], scale / math.sqrt(2.0)
+            kept = max(0.0, 1.0 - d * spread**2 / max(float(column @ column), 1e-300))
+            whole[d, :d] = whole[:d, d] = kept * column + math.sqrt(kept) * spread * normal(d)
+            whole[d, d] = of_one
+        block = found[:d, :d]
+        chance = float(stream.generator.random()) if stream else 0.5
+        average = self._average(float(np.trace(block)), traces, of_one, chance)
+        whole[:d, :d] = believed(block, average, scale, stream, DOUBT)
+        return floored(whole, 0.02 * average)
+
+    def _average(self, of_gram: float, traces: np.ndarray, of_one: float, chance: float) -> float:
+        """Mean eigenvalue of the features: a quantile of a normal between public bounds."""
+        d, found = self.config.n_features, of_gram
+        sd = self.config.noise_multipliers[0] * math.sqrt(d) / self.n
+        if len(traces) and sd > 0.0:
+            other = float(traces.mean()) / (self.n * TRACE_WEIGHT) + 0.5 - of_one
+            sd_of_other = self.noise / (self.n * TRACE_WEIGHT * math.sqrt(len(traces)))
+            share = sd**2 / (sd**2 + sd_of_other**2)
+            found, sd = found + share * (other - found), sd * math.sqrt(1.0 - share)
+        largest = 1.0 - of_one
+        smallest = 0.02 * largest
+        if sd > 0.0:
+            low, high = ndtr((smallest - found) / sd), ndtr((largest - found) / sd)
+            found += sd * float(ndtri(low + chance * (high - low)))
+        return float(np.clip(found, smallest, largest)) / d
+
+    def inferred(
+        self, point: Beliefs, beliefs: Beliefs, state: State
+    ) -> tuple[np.ndarray, np.ndarray, GivenScale, np.ndarray]:
+        """Grid over ln σ (K,), excess (K, T), θ given both, and weights (B, K) of the grid.
+
+        The grid closes in on where the weight is.
+        """
+        centre, spread = math.log(NOISE_SCALE), 4.0 * NOISE_SPREAD
+        for zoom in range(ZOOMS):
+            log_scales = centre + spread * np.linspace(-1.0, 1.0, N_SCALES)
+            excess, given = self.fixed_point(point, state, log_scales)
+            if zoom == ZOOMS - 1:
+                given = self.given_scale(beliefs, state, log_scales, excess)
+            prior = -0.5 * ((log_scales - math.log(NOISE_SCALE)) / NOISE_SPREAD) ** 2
+            log_weights = given.log_evidence + prior
+            log_weights = log_weights + self.scale_evidence(point, state, log_scales, excess, given)
+            weights = np.exp(log_weights - logsumexp(log_weights, axis=1, keepdims=True))
+            weights /= len(weights)
+            if zoom < ZOOMS - 1:
+                centre = float(weights[0] @ log_scales)
+                sd = math.sqrt(float(weights[0] @ (log_scales - centre) ** 2))
+                spread = min(spread, max(5.0 * sd, 1.5 * (log_scales[1] - log_scales[0])))
+        return log_scales, excess, given, weights
+
+    def fixed_point(
+        self, point: Beliefs, state: State, log_scales: np.ndarray
+    ) -> tuple[np.ndarray, GivenScale]:
+        """v_t − σ², which depends on θ, and θ, which depends on v_t."""
+        excess = np.broadcast_to(state.excess, (len(log_scales), len(state.clips)))
+        for _ in range(FIXED_POINT_STEPS):
+            given = self.given_scale(point, state, log_scales, excess)
+            excess = self._excess(point, state, given)[0]
+        return excess, self.given_scale(point, state, log_scales, excess)
+
+    def _excess(
+        self, point: Beliefs, state: State, given: GivenScale
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of (θ − θ_t)ᵀ(A/n)(θ − θ_t), (K, T)."""
+        a = point.values[0] / self.n
+        squares = (given.mean[0][:, None] - state.queries @ point.vectors[0]) ** 2
+        variances = given.variance[0][:, None]
+        return (squares + variances) @ a, (2 * variances**2 + 4 * variances * squares) @ a**2
+
+    def given_scale(
+        self, beliefs: Beliefs, state: State, log_scales: np.ndarray, excess: np.ndarray
+    ) -> GivenScale:
+        """θ given σ and v, in closed form, and what the g̃_t say about σ.
+
+        With N the DP noise, N^-½ Q N^-½ = W Λ Wᵀ turns the T releases into independent ones; along
+        an eigenvector of A with value a their variances are aΛ + 1.
+        """
+        clips, a = state.clips, beliefs.values[:, None, None]
+        s2 = np.exp(2 * log_scales)[:, None]
+        v = s2 + excess
+        slope, second, _, of_inside = _moments(clips, v)
+        h = slope / clips
+        q = np.sqrt(np.maximum(second - h**2 * v, 0.0))
+        typical = float(beliefs.values.mean())
+        far = (self.n * excess) * typical / self.D  # mean square of A(θ − θ_t), one coordinate
+        shared = s2 / v  # of what is random in ψ: at θ_t far from θ rows are, not residuals
+        alone = typical * q**2 * (1.0 - (1.0 - UNSHARED) * shared**2)
+        unsure = slope - of_inside * clips**2 / v  # ∂κ/∂ln √v, up to its sign
+        N = self.noise**2 + (MODEL_ERROR * unsure / clips) ** 2 * far + alone
+        q = q * shared
+        N = np.broadcast_to(N[len(N) // 2], N.shape)  # what the model lacks must not speak of σ
+        h, q = h / np.sqrt(N), q / np.sqrt(N)
+        Q = s2[:, :, None] * h[:, :, None] * h[:, None] + q[:, :, None] * q[:, None]
+        spectrum, W = np.linalg.eigh(Q)
+        W = W.transpose(0, 2, 1)[None]
+        g = (W * N[:, None] ** -0.5) @ (state.sums[:, : self.D] @ beliefs.vectors)[:, None]
+        there = (W * h[:, None]) @ (state.queries @ beliefs.vectors)[:, None]
+        p = W @ h[:, :, None]
+        variance = np.maximum(spectrum, 0.0)[None, :, :, None] * a + 1.0
+        y = g + a * there
+        precision = 1.0 / self.prior_variance + np.sum((a * p) ** 2 / variance, axis=2)
+        linear = np.sum(a * p * y / variance, axis=2)
+        fit = np.sum(np.log(variance) + y**2 / variance, axis=(2, 3))
+        fit = fit + self.D * np.log(N).sum(axis=1)
+        gain = np.sum(linear**2 / precision - np.log(precision * self.prior_variance), axis=2)
+        return GivenScale(linear / precision, 1.0 / precision, 0.5 * (gain - fit))
+
+    def scale_evidence(
+        self,
+        point: Beliefs,
+        state: State,
+        log_scales: np.ndarray,
+        excess: np.ndarray,
+        given: GivenScale,
+    ) -> np.ndarray:
+        """Log-likelihood (K,) of the h̃_t, whose data noise and whose v_t they share."""
+        _, unsure = self._excess(point, state, given)
+        s2 = np.exp(2 * log_scales)[:, None]
+        # θ has followed the residuals, n − D degrees of freedom are left of them.
+        followed = np.sum(1.0 - given.variance[0] / self.prior_variance, axis=1)[:, None]
+        v = s2 + np.maximum(excess - 2 * s2 * followed / self.n, -0.8 * s2)
+        _, second, fourth, slope = _moments(state.clips, v)
+        off = state.sums[:, self.D] - self.n * SCALE_WEIGHT * (second - 0.5)
+        data = SCALE_WEIGHT * np.sqrt(self.n * np.maximum(fourth - second**2, 0.0))
+        model = SCALE_WEIGHT * self.n * slope * np.sqrt(unsure) / v
+        shared = data * s2 / v  # Corr(r_t², r_s²) of two residuals of one record
+        far = MODEL_ERROR * SCALE_WEIGHT * self.n * slope * np.maximum(excess, 0.0) / v
+        alone = self.noise**2 + far**2 + data**2 - (1.0 - UNSHARED) * shared**2
+        cov = np.diag(alone[len(alone) // 2])
+        cov = cov + shared[:, :, None] * shared[:, None]
+        cov = cov + model[:, :, None] * model[:, None]
+        fit = np.einsum("kt,kt->k", off, np.linalg.solve(cov, off[:, :, None])[:, :, 0])
+        return -0.5 * (fit + np.linalg.slogdet(cov)[1])
+
+    def posterior(self, state: State, stream: SecureStream) -> GaussianPosterior:
+        """Normal of (θ, ln σ) given all releases, in the units of the rows as they are."""
+        drawn = self.beliefs(state, stream, max(4, min(N_BELIEFS, 2000 // self.D)))
+        log_scales, _, given, weights = self.inferred(self.beliefs(state), drawn, state)
+        means = np.einsum("bij,bkj->bki", drawn.vectors, given.mean)
+        variances = np.einsum("bk,bkj->bj", weights, given.variance)
+        within = np.einsum("bij,bj,blj->il", drawn.vectors, variances, drawn.vectors, optimize=True)
+        points = np.concatenate(
+            [means, np.broadcast_to(log_scales[:, None], (*weights.shape, 1))], axis=2
+        ).reshape(-1, self.D + 1)
+        return self._in_units(*_pooled(points, weights.ravel(), within))
+
+    def plain_posterior(self, state: State, q: GaussianPosterior) -> GaussianPosterior:
+        """The same means with the spread they would have, had the releases been exact."""
+        A = self.beliefs(state)
+        s2 = math.exp(2 * q.mean[0, -1])
+        within = (A.vectors[0] / (A.values[0] / s2 + 1 / self.prior_variance)) @ A.vectors[0].T
+        covariance = np.zeros((self.D + 1, self.D + 1))
+        covariance[:-1, :-1] = within / self.R**2
+        covariance[-1, -1] = 1.0 / (2 * self.n + NOISE_SPREAD**-2)
+        return GaussianPosterior(q.mean, covariance)
+
+    def ordinary_posterior(self, state: State) -> GaussianPosterior:
+        """The posterior from exact moments: conjugate given σ, and a grid over σ."""
+        assert state.gram is not None
+        a, U = np.linalg.eigh(state.gram)
+        b, squares = U.T @ state.sums[0, : self.D], float(state.sums[0, self.D])
+        centre, spread = math.log(NOISE_SCALE), 12.0 * NOISE_SPREAD
+
+        def given(log_scales: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            s2 = np.exp(2 * log_scales)[:, None]
+            precision = a / s2 + 1 / self.prior_variance
+            mean = b / s2 / precision
+            log_weights = -0.5 * (
+                2 * self.n * log_scales
+                + (squares - np.sum(b * mean, axis=1)) / s2[:, 0]
+                + np.log(precision).sum(axis=1)
+                + ((log_scales - math.log(NOISE_SCALE)) / NOISE_SPREAD) ** 2
+            )
+            return mean, precision, np.exp(log_weights - logsumexp(log_weights))
+
+        for _ in range(2 * ZOOMS):
+            log_scales = centre + spread * np.linspace(-1.0, 1.0, 4 * N_SCALES)
+            weights = given(log_scales)[2]
+            centre = float(weights @ log_scales)
+            sd = math.sqrt(float(weights @ (log_scales - centre) ** 2))
+            spread = min(spread, max(7.0 * sd, 2.0 * (log_scales[1] - log_scales[0])))
+        log_scales = centre + spread * np.linspace(-1.0, 1.0, 4 * N_SCALES)
+        mean, precision, weights = given(log_scales)
+        within = (U * (weights @ (1 / precision))) @ U.T
+        points = np.column_stack([mean @ U.T, log_scales])
+        return self._in_units(*_pooled(points, weights, within))
+
+    def _in_units(self, mean: np.ndarray, covariance: np.ndarray) -> GaussianPosterior:
+        units = np.append(np.full(self.D, self.R), 1.0)
+        return GaussianPosterior((mean / units)[None], covariance / np.outer(units, units))
+
+
+def _moments(clips: np.ndarray, v: np.ndarray | float) -> tuple[np.ndarray, ...]:
+    """κ, E ψ², E ψ⁴ and ∂E ψ²/∂ln v for residuals N(0, v)."""
+    t = np.clip(clips / np.sqrt(v), 1e-3, 1e3)
+    density = 2 * t * np.exp(-0.5 * t**2) / math.sqrt(2 * math.pi)
+    inside = 2 * ndtr(t) - 1
+    second = (inside - density) / t**2  # E[ψ²; |r| ≤ c]
+    fourth = (3 * (inside - density) - t**2 * density) / t**4
+    return inside, second + 1 - inside, fourth + 1 - inside, second
+
+
+def _pooled(
+    points: np.ndarray, weights: np.ndarray, within: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of a mixture of normals at points; ``within`` is of all but the last."""
+    mean = weights @ points
+    covariance = (weights[:, None] * (points - mean)).T @ (points - mean)
+    covariance[:-1, :-1] += within
+    return mean, (covariance + covariance.T) / 2
+
+
+def fit(
+    config: NoiseAwareRegressionConfig,
+    X: np.ndarray,
+    targets: np.ndarray,
+    streams: Streams,
+    progress: Callable[[Iterable[State]], Iterable[State]] = iter,
+    *,
+    noise_aware: bool = True,
+) -> GaussianPosterior:
+    """Run the algorithm on private rows and return the posterior of (θ, ln σ).
+
+    Parameters
+    ----------
+    config : NoiseAwareRegressionConfig
+        Public facts, whose event has been charged.
+    X : ndarray of shape (n, n_features)
+        Private rows, clipped on the way in.
+    targets : ndarray of shape (n, 1)
+        Targets, in [-1, 1] or of the order of 1.
+    streams : Streams
+        Random streams of this fit.
+    progress : callable, default=iter
+        Wraps the iteration over releases, e.g. in a progress bar.
+    noise_aware : bool, default=True
+        False reports the spread as if the releases were exact.
+    """
+    rows = LinearRows(X, targets, data_norm=config.data_norm, fit_intercept=config.fit_intercept)
+    algorithm = NoiseAwareRegression(config)
+    steps = run(config.plan(), rows, algorithm.init(), algorithm.query, algorithm.update, streams)
+    last = deque(progress(steps), maxlen=1).pop()
+    if not config.private:
+        return algorithm.ordinary_posterior(last)
+    q = algorithm.posterior(last, streams("inference"))
+    return q if noise_aware else algorithm.plain_posterior(last, q)

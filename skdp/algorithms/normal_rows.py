@@ -1,0 +1,211 @@
+"""What the score of a linear model is expected to be, if the rows were normal.
+
+A private fit must not look at the rows again for every question that an inference has about their
+curvature. If rows are N(m, S), all of its answers follow from m and S: the logits Θx of a row are
+normal, so the expected score and its derivatives are integrals over K numbers (Stein's identity),
+
+    E[x Ψ(Θx)]          = m E[Ψ] + U E[zΨ]
+    E[Ψ'(Θx) ⊗ x xᵀ]    = E[Ψ'] ⊗ (S + m mᵀ) + E[z Ψ'] ⊗ (m uᵀ + u mᵀ) + E[(z zᵀ − I) Ψ'] ⊗ u uᵀ
+
+with Θx = Θm + Lz, z ~ N(0, I), L Lᵀ = Θ S Θᵀ and U = S Θᵀ L⁻ᵀ. What rows that are not normal change
+about the derivative is released once and added as a ``correction``.
+
+All arrays have a leading axis B: several beliefs about the rows, side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm, qmc
+
+from skdp._random import SecureStream
+from skdp.models.scores import Score
+
+_NODES = 40
+_QUASI_RANDOM_NODES = 256
+FEW_OUTPUTS = 4  # beyond, slopes are taken to be Kronecker products
+
+
+@dataclass(frozen=True)
+class NormalRows:
+    """Beliefs about the rows, and the score that is summed over them.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number n of rows.
+    mean : ndarray of shape (B, D)
+        m.
+    covariance : ndarray of shape (B, D, D)
+        S.
+    score : Score
+        Of one record.
+    correction : ndarray of shape (B, KD, KD) or None
+        Added to the slope of the expected score, everywhere.
+    reference : ndarray of shape (B, KD) or None
+        Where the correction adds nothing to the score itself.
+    """
+
+    n_rows: int
+    mean: np.ndarray
+    covariance: np.ndarray
+    score: Score
+    correction: np.ndarray | None = None
+    reference: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def expected(self, theta: np.ndarray) -> np.ndarray:
+        """F(θ), (B, KD), up to a constant: expected scores are differences of it."""
+        _, U, logits, z, weights = self._integral(theta)
+        psi = self.score.value(logits)
+        of_mean = np.einsum("q,bqi->bi", weights, psi)
+        of_z = np.einsum("q,qa,bqi->bai", weights, z, psi, optimize=True)
+        F = of_mean[:, :, None] * self.mean[:, None, :] + np.einsum("bai,bad->bid", of_z, U)
+        F = self.n_rows * F.reshape(len(theta), -1)
+        if self.correction is not None and self.reference is not None:
+            F = F + np.einsum("bij,bj->bi", self.correction, theta - self.reference)
+        return F
+
+    def slope(self, theta: np.ndarray, *, corrected: bool = True) -> np.ndarray:
+        """H(θ) = ∂F/∂θ, (B, KD, KD)."""
+        H = self._curvature(theta, self.score.slope)
+        return H + self.correction if corrected and self.correction is not None else H
+
+    def variance(self, theta: np.ndarray) -> np.ndarray:
+        """Covariance of the sum of scores at the truth θ, (B, KD, KD)."""
+        V = self._curvature(theta, self.score.variance)
+        if self.correction is None:
+            return V
+        ratio = np.trace(V, axis1=1, axis2=2) / np.trace(
+            self.slope(theta, corrected=False), axis1=1, axis2=2
+        )
+        return V + ratio[:, None, None] * self.correction
+
+    def factors(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """Matrices with slope ≈ n E[Ψ'] ⊗ (S + m mᵀ), for one belief, and variance over slope."""
+        _, _, logits, _, weights = self._integral(theta)
+        slope = np.einsum("q,bqij->ij", weights, self.score.slope(logits))
+        variance = np.einsum("q,bqij->ij", weights, self.score.variance(logits))
+        m = self.mean[0]
+        ratio = float(np.trace(variance) / np.trace(slope))
+        return self.n_rows * slope, self.covariance[0] + np.outer(m, m), ratio
+
+    def _integral(self, theta: np.ndarray):
+        K = self.score.n_outputs
+        z, weights = _nodes(K)
+        Theta = theta.reshape(len(theta), K, -1)
+        ThetaS = Theta @ self.covariance
+        L = np.linalg.cholesky(ThetaS @ Theta.transpose(0, 2, 1) + 1e-9 * np.eye(K))
+        U = np.linalg.solve(L, ThetaS)
+        logits = (Theta @ self.mean[:, :, None]).transpose(0, 2, 1) + z @ L.transpose(0, 2, 1)
+        return Theta, U, logits, z, weights
+
+    def _curvature(self, theta: np.ndarray, of_record) -> np.ndarray:
+        Theta, U, logits, z, weights = self._integral(theta)
+        m, size = self.mean, theta.shape[1]
+        W = of_record(logits)
+        second_moment = self.covariance + m[:, :, None] * m[:, None, :]
+        H = np.einsum("q,bqij,bde->bidje", weights, W, second_moment, optimize=True)
+        if Theta.shape[1] <= FEW_OUTPUTS:
+            first = np.einsum("q,qa,bqij->baij", weights, z, W, optimize=True)
+            cross = np.einsum("baij,bd,bae->bidje", first, m, U, optimize=True)
+            pairs = np.einsum("qa,qc->qac", z, z) - np.eye(z.shape[1])
+            second = np.einsum("q,qac,bqij->bacij", weights, pairs, W, optimize=True)
+            H = H + cross + cross.transpose(0, 3, 4, 1, 2)
+            H = H + np.einsum("bacij,bad,bce->bidje", second, U, U, optimize=True)
+        H = self.n_rows * H.reshape(-1, size, size)
+        return (H + H.transpose(0, 2, 1)) / 2
+
+
+@lru_cache(maxsize=8)
+def _nodes(n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of integrals over N(0, I): Gauss–Hermite, or whitened Sobol points."""
+    if n_outputs == 1:
+        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+        return nodes[:, None], weights / weights.sum()
+    sobol: Any = qmc.Sobol  # whose seed has another name from one SciPy to the next
+    half = norm.ppf(sobol(n_outputs, scramble=True, seed=0).random(_QUASI_RANDOM_NODES // 2))
+    z = np.concatenate([half, -half])
+    z = z @ np.linalg.inv(np.linalg.cholesky(z.T @ z / len(z))).T
+    return z, np.full(len(z), 1.0 / len(z))
+
+
+def shrunk(matrix: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Take Gaussian-orthogonal-ensemble noise out of a symmetric matrix, eigenvalue by eigenvalue.
+
+    The noise has scale s on the diagonal and s/√2 beside it; its spectrum ends at ±s√(2D).
+    Eigenvalues λ within are noise and become 0, those beyond become √(λ² − 2 s² D), which is the
+    best in Frobenius norm (Gavish & Donoho, *Optimal shrinkage of singular values*, 2017).
+
+    Returns
+    -------
+    matrix, eigenvectors, shares
+        The shares say how much of each eigenvalue was kept, in [0, 1].
+    """
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    kept = np.sqrt(
+        np.maximum(1.0 - 2.0 * scale**2 * len(values) / np.maximum(values**2, 1e-300), 0.0)
+    )
+    return (vectors * (kept * values)) @ vectors.T, vectors, kept
+
+
+def believed(
+    block: np.ndarray, average: float, scale: float, stream: SecureStream | None, doubt: float
+) -> np.ndarray:
+    """Take noise out of second moments, and put what is unknown back in where a stream is given.
+
+    Eigenvalues that drown in the noise are believed to have the mean that the trace leaves them,
+    give or take a share ``doubt``.
+
+    Parameters
+    ----------
+    block : ndarray of shape (d, d)
+        Second moments and noise.
+    average : float
+        Mean eigenvalue, which the trace tells better than any other.
+    scale : float
+        Of the noise; see `shrunk`.
+    stream : SecureStream or None
+        Of a draw from what is possible; None gives the likeliest.
+    doubt : float
+        Where the spectrum of the least that is unknown ends, over the drowned eigenvalues.
+    """
+    d = len(block)
+    eigenvalues, bulk = np.linalg.eigvalsh(block), average
+    for _ in range(3):  # the mean of those that drown depends on which do
+        _, vectors, shares = shrunk(block - bulk * np.eye(d), scale)
+        drowned = max(1.0, float(np.sum(1.0 - shares)))
+        bulk = max((d * average - float(shares @ eigenvalues)) / drowned, 0.1 * average)
+    values = bulk + shares * (eigenvalues - bulk)
+    if stream is None:
+        return (vectors * values) @ vectors.T
+    least = (doubt * float(values.min())) ** 2 / (2 * d)
+    roots = np.maximum(shares, least / max(least + scale**2, 1e-300)) ** 0.25
+    normals = stream.normal((d, d))
+    upper = np.triu(normals, 1) / np.sqrt(2.0)
+    wobble = (upper + upper.T + np.diag(np.diag(normals))) * scale * np.outer(roots, roots)
+    wobble -= np.trace(wobble) / d * np.eye(d)
+    return vectors @ (np.diag(values) + wobble) @ vectors.T
+
+
+def floored(matrix: np.ndarray, least: float) -> np.ndarray:
+    """Raise eigenvalues of a symmetric matrix to a least one."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * np.maximum(values, least)) @ vectors.T
+
+
+def bounded_correction(
+    slope: np.ndarray, correction: np.ndarray, least: float = 0.2, most: float = 5.0
+) -> np.ndarray:
+    """Cut a correction D so that least·H ⪯ H + D ⪯ most·H for the slope H ≻ 0."""
+    values, vectors = np.linalg.eigh(slope)
+    root = np.sqrt(np.maximum(values, 1e-9 * values.max()))
+    half, inverse = (vectors * root) @ vectors.T, (vectors / root) @ vectors.T
+    relative, U = np.linalg.eigh(inverse @ correction @ inverse)
+    return half @ ((U * (np.clip(1.0 + relative, least, most) - 1.0)) @ U.T) @ half

@@ -1,0 +1,86 @@
+"""Sums of outer products of rows: the curvature of a linear model, in one release.
+
+A symmetric matrix A is released as the vector of its upper triangle with the entries beside the
+diagonal times √2. The vector of w x xᵀ then has the norm w‖x‖², exactly, and Gaussian noise of
+scale s on it is the Gaussian orthogonal ensemble on A: scale s on the diagonal, s/√2 beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from skdp._validate import positive
+from skdp.engine.clipping import CHUNK_ROWS, ROUNDING
+from skdp.engine.rows import Chunks
+from skdp.relations import sensitivity_factor
+
+Weight = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class GramSum:
+    """Sum over records of w_i x_i x_iᵀ, each of Frobenius norm at most a bound.
+
+    Parameters
+    ----------
+    bound : float
+        B > 0: a record's w_i is cut to B/‖x_i‖² where it exceeds that.
+    weight : callable or None, default=None
+        Maps logits (m, K) and row norms (m,) to weights w ≥ 0, (m,), each a function of its own
+        row; None is w = 1.
+    trace_only : bool, default=False
+        Sum w_i‖x_i‖² alone, one number.
+    """
+
+    bound: float
+    weight: Weight | None = None
+    trace_only: bool = False
+
+    def __post_init__(self) -> None:
+        positive(bound=self.bound)
+
+    @property
+    def norm_bound(self) -> float:
+        """Bound on one record's share of the *computed* sum: B and the rounding of the sum."""
+        return self.bound * (1 + ROUNDING)
+
+    def sensitivity(self, neighboring_relation: str) -> float:
+        """How far neighbours can move the computed sum, in Euclidean norm."""
+        return sensitivity_factor(neighboring_relation) * self.norm_bound
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One number, or one for each of the D(D + 1)/2 pairs of columns."""
+        d = theta_shape[-1]
+        return (1,) if self.trace_only else (d * (d + 1) // 2,)
+
+    def __call__(self, theta: Tensor, batch: Chunks) -> Tensor:
+        """Return the sum for parameters of shape (K, D)."""
+        weights, d = theta.numpy().T, theta.shape[-1]
+        total = np.zeros(1 if self.trace_only else (d, d))
+        with np.errstate(all="ignore"):
+            for rows, norms, _ in batch.chunks(CHUNK_ROWS):
+                w = np.ones(len(rows))
+                if self.weight is not None:
+                    w = np.nan_to_num(self.weight(rows @ weights, norms), nan=0.0, posinf=0.0)
+                w = np.minimum(w, self.bound / np.maximum(norms**2, 1e-300))
+                total += w @ norms**2 if self.trace_only else rows.T @ (w[:, None] * rows)
+        return torch.from_numpy(total if self.trace_only else packed(total))
+
+
+def packed(matrix: np.ndarray) -> np.ndarray:
+    """Write a symmetric matrix as a vector of the same norm."""
+    rows, columns = np.triu_indices(len(matrix))
+    return matrix[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
+
+
+def unpacked(vector: np.ndarray, d: int) -> np.ndarray:
+    """Read a symmetric (d, d) matrix back from `packed`."""
+    rows, columns = np.triu_indices(d)
+    matrix = np.zeros((d, d))
+    matrix[rows, columns] = vector / np.where(rows == columns, 1.0, np.sqrt(2.0))
+    return matrix + np.triu(matrix, 1).T

@@ -1,0 +1,434 @@
+"""`DPVariationalModel`: private variational inference for a model that the user writes.
+
+>>> import numpy as np
+>>> import torch
+>>> from skdp import DPVariationalModel
+>>> def log_likelihood(theta, x):  # a normal with unknown mean and scale
+...     z = (x[:, 0] - theta[0]) / theta[1].exp()
+...     return -0.5 * z**2 - theta[1]
+>>> X = np.random.default_rng(0).normal(1.0, 2.0, (2000, 1))
+>>> model = DPVariationalModel(
+...     log_likelihood, 2, prior=3.0, n_samples=2000, parameter_names=["mean", "log scale"]
+... ).fit(X)
+>>> bool(abs(model.mean_[0] - 1.0) < 0.5)
+True
+>>> print(f"{model.privacy_.epsilon:.3f}")
+1.000
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from skdp._input import check_features, check_features_and_targets
+from skdp._validate import expected, integer, one_of, positive
+from skdp.algorithms import dp_vi, dp_vi_model
+from skdp.algorithms.dp_vi_model import Prior, UserModel
+from skdp.estimators import _fitting
+from skdp.estimators._fitting import CallbackSupportMixin, with_callbacks
+from skdp.estimators._posterior_sampler import bounded_or_auto
+from skdp.models.user_models import N_MADE_UP, made_up_records, takes_targets
+
+_N_PREDICTIVE_DRAWS = 200
+
+
+class DPVariationalModel(CallbackSupportMixin, BaseEstimator):
+    """Bayesian inference for any log-likelihood, by differentially private variational inference.
+
+    Approximates the posterior of the parameters of a model by a Gaussian, from noisy sums of
+    clipped per-record gradients that torch takes of the user's function (DPVI with aligned
+    gradients). The prior's gradient is exact and never clipped.
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    the posterior, every posterior sample and every score of public rows together. The unit is a
+    row. The guarantee covers one fit; each further fit on the same rows is a further release. It is
+    conditional on the public facts listed in ``privacy_.inferred_public_facts``, on
+    ``log_likelihood`` being a function of its arguments alone that keeps nothing, is *not* one for
+    a seeded fit, and treats floating-point Gaussian noise as exact.
+
+    Parameters
+    ----------
+    log_likelihood : callable
+        ``log_likelihood(theta, x)``, or ``log_likelihood(theta, x, y)`` for `fit` with y:
+        maps parameters (n_parameters,) and rows (n, n_features), float64 torch tensors, to
+        log-densities (n,). Written in torch, differentiable in theta, without ``.item()``, changes
+        in place, branches on values and random numbers. The log-density of a record must not depend
+        on the others: a mixture over records' hidden classes sums them out. Integer y are int64.
+        Parameters live on all of R^n: exponentiate those that must be positive, take the softmax of
+        weights, and scale them to be of the order of 1.
+    n_parameters : int
+        Length of theta.
+    prior : float, torch.distributions.Distribution or callable, default=1.0
+        A float s is N(0, s² I). A distribution is over R^n_parameters, or over numbers that are
+        then independent. A callable maps theta to its log-density.
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
+    delta : float, default=1e-5
+        δ in (0, 1); should be well below 1/n.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    inference : {"noise_aware", "dpvi"}, default="noise_aware"
+        ``"noise_aware"`` spends 8 % of the releases on the curvature of the log-likelihood, and is
+        the posterior given the noisy releases. ``"dpvi"`` is the variational posterior, which does
+        not know of the noise. Without privacy both are the same.
+    covariance : {"full", "diag"}, default="full"
+        Of the posterior.
+    data_norm : float or None, default=None
+        Euclidean norm > 0 to which rows are clipped, in `fit` and in scoring. None leaves them as
+        they are: the gradients are clipped anyway.
+    max_iter : int or "auto", default="auto"
+        Number of noisy releases. ``"auto"`` is 150; without privacy 1000.
+    batch_size : int or "auto", default="auto"
+        Expected number of rows in a Poisson batch. ``"auto"`` reads all rows in each step while
+        rows x parameters is at most 2e6.
+    sampling_rate : float or None, default=None
+        Poisson sampling rate in (0, 1], instead of ``batch_size``; 1 is the full batch.
+    clip_norm : float or "auto", default="auto"
+        Norm > 0 to which each record's gradient is clipped. ``"auto"`` is √n_parameters, and none
+        without privacy.
+    learning_rate : float or "auto", default="auto"
+        Step size > 0 of the posterior mean, in the units of theta. ``"auto"`` is at most 0.1.
+    initial_mean : array-like of shape (n_parameters,) or None, default=None
+        Where to start; not from the private rows. None is the prior's mean, or zero. Parameters
+        that could be exchanged, as the components of a mixture, must not start equal.
+    initial_scale : float or "auto", default="auto"
+        Posterior standard deviation > 0 to start with. ``"auto"`` is min(.3, √(5 n_parameters /
+        n_samples)).
+    noise_multiplier : float or None, default=None
+        Standard deviation > 0 of the noise over the clipping norm, instead of ``epsilon`` (pass
+        ``epsilon=None``); the report then accounts for what was spent.
+    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
+        See `skdp.privacy.epsilon`.
+    parameter_names : list of str or None, default=None
+        Names of theta; None is theta0, theta1, …
+    example_rows : array-like, (X, y) or None, default=None
+        A few public or made-up records on which ``log_likelihood`` is tried before anything is
+        spent. None makes up standard normal rows, with standard normal or 0-1 targets.
+    n_samples : int or None, default=None
+        Public number of rows, from which rates and step sizes are computed. None reads it from X
+        and says so in the report.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm).
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_parameters,)
+        Posterior mean.
+    covariance_ : ndarray of shape (n_parameters, n_parameters)
+        Posterior covariance.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Number of noisy releases.
+    noise_multiplier_ : float
+        Standard deviation of the noise over the clipping norm.
+    clip_norm_, learning_rate_, sampling_rate_ : float
+        The values used.
+    privacy_ : PrivacyReport
+        The privacy statement of this fit.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+
+    See Also
+    --------
+    DPVariationalLogisticRegression : Faster and sharper for classes.
+
+    Notes
+    -----
+    A record at which the function fails, or whose gradient is not finite, contributes nothing.
+
+    References
+    ----------
+    J. Jälkö, A. Honkela, O. Dikmen, *Differentially Private Variational Inference for
+    Non-conjugate Models*, UAI 2017. J. Jälkö, L. Prediger, A. Honkela, S. Kaski, *DPVIm:
+    Differentially Private Variational Inference Improved*, TMLR 2023.
+
+    Examples
+    --------
+    Robust regression, with Student's t in place of the normal:
+
+    >>> import numpy as np
+    >>> import torch
+    >>> from torch.distributions import StudentT
+    >>> from skdp import DPVariationalModel
+    >>> def log_likelihood(theta, x, y):
+    ...     return StudentT(3.0, x @ theta[:2], theta[2].exp()).log_prob(y)
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (2000, 2))
+    >>> y = X @ [1.0, -1.0] + 0.5 * rng.standard_t(3, 2000)
+    >>> model = DPVariationalModel(log_likelihood, 3, prior=3.0, n_samples=2000).fit(X, y)
+    >>> bool(np.abs(model.mean_ - [1.0, -1.0, np.log(0.5)]).max() < 0.5)
+    True
+    >>> model.sample_posterior(100).shape
+    (100, 3)
+    """
+
+    n_features_in_: int
+
+    def __init__(
+        self,
+        log_likelihood: Any,
+        n_parameters: int,
+        prior: Any = 1.0,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-5,
+        *,
+        neighboring_relation: str = "zero_out",
+        inference: str = "noise_aware",
+        covariance: str = "full",
+        data_norm: float | None = None,
+        max_iter: int | str = "auto",
+        batch_size: int | str = "auto",
+        sampling_rate: float | None = None,
+        clip_norm: float | str = "auto",
+        learning_rate: float | str = "auto",
+        initial_mean: Any = None,
+        initial_scale: float | str = "auto",
+        noise_multiplier: float | None = None,
+        accountant: str = "auto",
+        parameter_names: Any = None,
+        example_rows: Any = None,
+        n_samples: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.log_likelihood = log_likelihood
+        self.n_parameters = n_parameters
+        self.prior = prior
+        self.epsilon = epsilon
+        self.delta = delta
+        self.neighboring_relation = neighboring_relation
+        self.inference = inference
+        self.covariance = covariance
+        self.data_norm = data_norm
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.sampling_rate = sampling_rate
+        self.clip_norm = clip_norm
+        self.learning_rate = learning_rate
+        self.initial_mean = initial_mean
+        self.initial_scale = initial_scale
+        self.noise_multiplier = noise_multiplier
+        self.accountant = accountant
+        self.parameter_names = parameter_names
+        self.example_rows = example_rows
+        self.n_samples = n_samples
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @with_callbacks
+    def fit(self, X, y=None) -> DPVariationalModel:
+        """Fit the posterior, privately.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers; dense.
+        y : array-like of shape (n_samples,) or None, default=None
+            Numbers, for a ``log_likelihood`` that takes them; ignored for one that does not.
+
+        Returns
+        -------
+        DPVariationalModel
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, the function or the input is invalid; nothing has been spent then.
+        BudgetExceededError
+            If an open `PrivacyLedger` refuses the fit; no row has been used then.
+        """
+        _fitting.start_callbacks(self)
+        with _fitting.all_or_nothing(self):
+            _fitting.check_budget(self)
+            y = y if self._takes_targets() else None
+            X, targets = self._records(X, y, reset=True)
+            _fitting.check_n_rows(X, dp_vi_model.MAX_ROWS)
+            config = self._configure(_fitting.public_n_rows(self, X), supervised=y is not None)
+            self.parameter_names_ = self._names(config.n_parameters)
+            self._try(config, X.shape[1], integers=targets.dtype.kind == "i")
+            progress = _fitting.progress(self, config.n_releases)
+
+            self.privacy_ = _fitting.spend(self, config.event(), str(config.sampling))
+            streams = _fitting.streams(self, X, targets)
+            self._posterior = dp_vi_model.fit(config, self._rows(X), targets, streams, progress)
+            self._model, self.mean_ = config.model, self._posterior.mean
+            self.n_iter_ = config.n_releases
+            self.noise_multiplier_ = config.noise_multiplier
+            self.clip_norm_ = config.clip_norm
+            self.learning_rate_ = config.learning_rate
+            self.sampling_rate_ = config.sampling_rate
+        return self
+
+    def _takes_targets(self) -> bool:
+        function: Any = self.log_likelihood
+        if not callable(function):
+            raise expected("a function of (theta, x) or (theta, x, y)", log_likelihood=function)
+        return takes_targets(function)
+
+    def _records(self, X: Any, y: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Check rows and targets; zeros stand for targets that the function does not take."""
+        if y is None:
+            X = check_features(self, X, reset=reset)
+            return X, np.zeros(len(X))
+        X, targets = check_features_and_targets(self, X, y, multi_output=False, reset=reset)
+        integers = np.asarray(y).dtype.kind in "biu"
+        return X, targets.astype(np.int64 if integers else np.float64)
+
+    def _rows(self, X: np.ndarray) -> np.ndarray:
+        if self.data_norm is None:
+            return X
+        return dp_vi.clipped_rows(X, positive(data_norm=self.data_norm), fit_intercept=False)
+
+    def _configure(self, n_rows: int, *, supervised: bool) -> dp_vi_model.ModelConfig:
+        """Check the parameters and fill in the defaults, from public facts alone."""
+        one_of(("noise_aware", "dpvi"), inference=self.inference)
+        private = self.epsilon != float("inf")
+        P = integer(1, n_parameters=self.n_parameters)
+        prior = Prior.of(self.prior, P)
+        rate = _fitting.sampling_rate(self, n_rows, dp_vi_model.default_sampling_rate(n_rows, P))
+        n_releases = dp_vi_model.STEPS if private else dp_vi_model.STEPS_WITHOUT_NOISE
+        least = 2 if private and self.inference == "noise_aware" else 1
+        if self.max_iter != "auto":
+            n_releases = integer(least, "or 'auto'", max_iter=self.max_iter)
+        n_curvature = 0
+        if least == 2:
+            n_curvature = max(1, round(dp_vi_model.CURVATURE_SHARE * n_releases))
+        sigma = _fitting.noise_multiplier(self, rate, n_releases)
+        return dp_vi_model.ModelConfig(
+            model=UserModel(self.log_likelihood, P, supervised),
+            prior=prior,
+            n_rows=n_rows,
+            initial_mean=self._initial_mean(prior),
+            initial_scale=bounded_or_auto(
+                dp_vi_model.default_initial_scale(n_rows, P), initial_scale=self.initial_scale
+            ),
+            n_steps=n_releases - n_curvature,
+            n_curvature_steps=n_curvature,
+            sampling_rate=rate,
+            clip_norm=bounded_or_auto(
+                dp_vi_model.default_clip_norm(P, private=private), clip_norm=self.clip_norm
+            ),
+            learning_rate=bounded_or_auto(
+                dp_vi_model.default_learning_rate(n_rows, P, sigma, rate),
+                learning_rate=self.learning_rate,
+            ),
+            noise_multiplier=sigma,
+            covariance=self.covariance,
+            neighboring_relation=self.neighboring_relation,
+        )
+
+    def _initial_mean(self, prior: Prior) -> np.ndarray:
+        if self.initial_mean is None:
+            return prior.start.numpy()
+        mean = _array(self.initial_mean)
+        if mean is None or mean.shape != prior.start.shape or not np.isfinite(mean).all():
+            raise expected(
+                f"None or {len(prior.start)} finite numbers", initial_mean=self.initial_mean
+            )
+        return mean
+
+    def _names(self, n_parameters: int) -> list[str]:
+        if self.parameter_names is None:
+            return [f"theta{i}" for i in range(n_parameters)]
+        names = [str(name) for name in self.parameter_names]
+        if len(names) != n_parameters:
+            raise expected(f"None or {n_parameters} names", parameter_names=self.parameter_names)
+        return names
+
+    def _try(self, config: dp_vi_model.ModelConfig, n_features: int, *, integers: bool) -> None:
+        """Try the function before anything is spent, on records that are nobody's."""
+        x, y = made_up_records(N_MADE_UP, n_features, integers=integers)
+        if self.example_rows is not None:
+            pair = isinstance(self.example_rows, tuple)
+            rows = _array(self.example_rows[0] if pair else self.example_rows)
+            if rows is None or rows.ndim != 2 or rows.shape[1] != n_features or len(rows) < 2:
+                raise expected(
+                    f"None, at least 2 rows of {n_features} features, or such rows and targets",
+                    example_rows=self.example_rows,
+                )
+            targets = _array(self.example_rows[1]) if pair else np.arange(len(rows)) % 2
+            if targets is None or targets.shape != (len(rows),):
+                raise expected("rows and one target for each", example_rows=self.example_rows)
+            x, y = torch.from_numpy(rows), torch.from_numpy(targets).to(y.dtype)
+        rows = self._rows(x.numpy())
+        config.model.check(torch.from_numpy(config.initial_mean), torch.from_numpy(rows), y)
+
+    @property
+    def covariance_(self) -> np.ndarray:
+        """Posterior covariance, in the order of ``parameter_names_``."""
+        return self._posterior.covariance
+
+    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Draw parameters from the released posterior; this costs no privacy.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of draws ≥ 1.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the draws. Seeding here is harmless: the posterior has been released.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_parameters)
+            Columns as in ``parameter_names_``.
+        """
+        check_is_fitted(self)
+        integer(1, n_samples=n_samples)
+        return self._posterior.sample(n_samples, check_random_state(random_state))
+
+    def score_samples(self, X, y=None) -> np.ndarray:
+        """Log of the likelihood of each row, averaged over the posterior.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows.
+        y : array-like of shape (n,) or None, default=None
+            Targets, if `fit` had any.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Over 200 fixed posterior draws. Of private rows it is itself private: do not release it.
+        """
+        check_is_fitted(self)
+        if self._model.supervised and y is None:
+            raise ValueError("Expected y, because fit was given one; pass the targets of the rows.")
+        X, targets = self._records(X, y if self._model.supervised else None, reset=False)
+        x = torch.tensor(self._rows(X), dtype=torch.float64)
+        draws = self._posterior.sample(_N_PREDICTIVE_DRAWS, check_random_state(0))
+        with torch.no_grad():
+            values = [
+                self._model.values(torch.from_numpy(theta), x, torch.from_numpy(targets)).numpy()
+                for theta in draws
+            ]
+        values = np.nan_to_num(np.array(values), nan=-np.inf, neginf=-np.inf)
+        return logsumexp(values, axis=0) - np.log(len(draws))
+
+    def score(self, X, y=None) -> float:
+        """Mean of `score_samples`."""
+        return float(np.mean(self.score_samples(X, y)))
+
+
+def _array(value: Any) -> np.ndarray | None:
+    """Copy numbers into an array; None if they are none."""
+    try:
+        return np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None

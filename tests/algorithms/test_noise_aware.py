@@ -1,0 +1,199 @@
+"""The noise-aware posterior: its limits, its coverage, and what a record can do."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from scipy.special import expit
+from scipy.stats import norm
+
+from skdp._random import Streams
+from skdp.algorithms import noise_aware
+from skdp.engine.clipping import LinearClippedSum
+from skdp.engine.rows import LinearRows
+from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
+from skdp.privacy.calibration import calibrate_schedule
+from skdp.relations import RELATIONS
+
+
+def simulated(n, d, seed, prior_scale=3.0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) / math.sqrt(d)
+    X *= np.minimum(1.0, 1.0 / np.linalg.norm(X, axis=1))[:, None]
+    theta = prior_scale * rng.normal(size=d)
+    return X, (rng.random(n) < expit(X @ theta)).astype(float)[:, None], theta
+
+
+def config_of(n, d, sigma=1.0, **more):
+    return noise_aware.NoiseAwareConfig(
+        **{
+            "likelihood": Bernoulli(),
+            "n_rows": n,
+            "n_features": d,
+            "fit_intercept": False,
+            "data_norm": 1.0,
+            "n_steps": 20,
+            "clip_norm": 0.5,
+            "prior_scale": 3.0,
+            "noise_multiplier": sigma,
+            **more,
+        }
+    )
+
+
+class TestLimits:
+    @pytest.mark.parametrize("clip_norm", [1.0, 0.5])
+    def test_without_noise_it_is_laplaces_posterior(self, clip_norm):
+        X, y, _ = simulated(2000, 4, seed=0)
+
+        def negative(theta):
+            z = X @ theta
+            return np.sum(np.logaddexp(0, z) - y[:, 0] * z) + theta @ theta / 18
+
+        mode = minimize(negative, np.zeros(4)).x
+        p = expit(X @ mode)
+        deviation = np.sqrt(np.diag(np.linalg.inv((X.T * (p * (1 - p))) @ X + np.eye(4) / 9)))
+        config = config_of(2000, 4, sigma=1e-4, clip_norm=clip_norm)
+        q = noise_aware.fit(config, X, y, Streams())
+        found = np.sqrt(np.diag(q.covariance))
+        # A weight that bounds influence costs a little efficiency.
+        np.testing.assert_allclose(found, deviation, rtol=0.1 if clip_norm == 1.0 else 0.25)
+        assert np.abs((q.mean[0] - mode) / deviation).max() < (0.5 if clip_norm == 1.0 else 1.0)
+
+    @pytest.mark.parametrize("likelihood", [Bernoulli(), Poisson(5.0), Categorical(3)])
+    def test_where_the_noise_drowns_the_data_it_is_the_prior(self, likelihood):
+        X, y, _ = simulated(100, 3, seed=0)
+        targets = np.repeat(y, likelihood.n_outputs, axis=1)
+        config = config_of(100, 3, sigma=1e6, likelihood=likelihood, curvature="trace")
+        q = noise_aware.fit(config, X, targets, Streams())
+        assert np.abs(q.mean).max() < 1.0
+        np.testing.assert_allclose(np.sqrt(np.diag(q.covariance)), 3.0, rtol=0.15)
+
+    def test_the_units_of_the_rows_do_not_matter(self):
+        X, y, _ = simulated(500, 3, seed=0)
+        once = noise_aware.fit(config_of(500, 3), X, y, Streams(b"units"))
+        scaled = config_of(500, 3, data_norm=50.0, clip_norm=25.0, prior_scale=0.06)
+        again = noise_aware.fit(scaled, 50 * X, y, Streams(b"units"))
+        np.testing.assert_allclose(once.mean, 50 * again.mean, rtol=1e-6)
+        np.testing.assert_allclose(once.covariance, 2500 * again.covariance, rtol=1e-6)
+
+
+class TestCoverage:
+    @pytest.mark.parametrize("epsilon", [0.3, 3.0])
+    def test_intervals_cover_about_as_often_as_they_say(self, epsilon):
+        n, d, repetitions, hits = 1000, 3, 60, []
+        config = config_of(n, d)
+        sigma = calibrate_schedule(config.noise_multipliers, epsilon=epsilon, delta=1e-5)
+        config = replace(config, noise_multiplier=sigma)
+        for seed in range(repetitions):
+            X, y, theta = simulated(n, d, seed)
+            q = noise_aware.fit(config, X, y, Streams(b"coverage %d" % seed))
+            off = np.abs(theta - q.mean[0]) / np.sqrt(np.diag(q.covariance))
+            hits.append(off < norm.ppf(0.95))
+        # 180 coordinates: standard error .022 at most, so ± .08 is past 3.5 of them.
+        assert 0.82 < np.mean(hits) < 0.98
+
+    @pytest.mark.slow
+    def test_poisson_intervals_cover(self):
+        n, d, hits = 2000, 3, []
+        config = config_of(n, d, likelihood=Poisson(20.0), clip_norm=5.0, prior_scale=1.0)
+        sigma = calibrate_schedule(config.noise_multipliers, epsilon=1.0, delta=1e-5)
+        config = replace(config, noise_multiplier=sigma)
+        for seed in range(60):
+            rng = np.random.default_rng(seed)
+            X, _, theta = simulated(n, d, seed, prior_scale=1.0)
+            y = np.minimum(rng.poisson(np.exp(X @ theta)), 20.0)[:, None]
+            q = noise_aware.fit(config, X, y, Streams(b"coverage %d" % seed))
+            hits.append(np.abs(theta - q.mean[0]) / np.sqrt(np.diag(q.covariance)) < norm.ppf(0.95))
+        assert 0.82 < np.mean(hits) < 0.98
+
+
+class TestReleases:
+    def test_a_weighted_sum_has_mean_zero_at_the_truth_and_a_clipped_one_has_not(self):
+        X, _, theta = simulated(200, 3, seed=1)
+        score = Bernoulli().score(0.3)
+        rows = LinearRows(X, expit(X @ theta)[:, None], data_norm=1.0, fit_intercept=False)
+        parameters = torch.from_numpy(theta[None])
+
+        def mean(clipped_sum):
+            # The mean over y: the weight does not look at it, so that of the target will do.
+            return clipped_sum(parameters, rows.take(slice(None))).numpy()
+
+        weighted = LinearClippedSum(score.residual, 0.3, score.largest_residual)
+        np.testing.assert_allclose(mean(weighted), 0, atol=1e-12)
+        p = expit(X @ theta)
+        clipped = sum(
+            p[i] * np.clip(1 - p[i], -0.3, 0.3) * X[i]
+            + (1 - p[i]) * np.clip(-p[i], -0.3, 0.3) * X[i]
+            for i in range(200)
+        )
+        assert np.abs(clipped).max() > 1
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    @pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(3), Poisson(8.0)])
+    @pytest.mark.parametrize("curvature", ["gram", "trace"])
+    def test_no_record_moves_a_release_by_more_than_it_declares(
+        self, relation, likelihood, curvature
+    ):
+        rng = np.random.default_rng(0)
+        K = likelihood.n_outputs
+        config = config_of(
+            30, 2, likelihood=likelihood, curvature=curvature, neighboring_relation=relation,
+            fit_intercept=True, clip_norm=0.4,
+        )  # fmt: skip
+        plan = config.plan()
+        steps = {0, 1, *([config.slope_step] if config.slope_step else [])}
+        targets = {1: [0.0, 1.0], 3: np.eye(3)}[K] if K == 3 or likelihood == Bernoulli() else None
+        targets = [0.0, 8.0] if targets is None else targets
+        X, y = (
+            rng.normal(size=(30, 2)),
+            np.array([targets[i % 2] for i in range(30)]).reshape(30, K),
+        )
+        for trial in range(40):
+            theta = torch.from_numpy(10.0 ** rng.integers(-2, 3) * rng.normal(size=(K, 3)))
+            extreme = rng.choice([0.0, 1e-3, 1.0, -1e10, 1e160], size=2)
+            X2, y2 = X.copy(), y.copy()
+            X2[trial % 30], y2[trial % 30] = extreme, targets[trial % len(targets)]
+            if relation == "add_or_remove_one":
+                X2, y2 = np.vstack([X, extreme]), np.vstack([y, np.reshape(y2[trial % 30], (1, K))])
+            if relation == "zero_out":
+                X2, y2 = np.delete(X, trial % 30, axis=0), np.delete(y, trial % 30, axis=0)
+            for step in steps:
+                released = [
+                    plan.clipped_sum_of(step)(
+                        theta,
+                        LinearRows(a, b, data_norm=1.0, fit_intercept=True).take(slice(None)),
+                    ).numpy()
+                    for a, b in ((X, y), (X2, y2))
+                ]
+                moved = np.linalg.norm(released[0] - released[1])
+                call = plan.call((K, 3), step)
+                assert call.shape == released[0].shape
+                assert moved <= call.sensitivity
+
+    def test_shares_of_the_budget_add_up(self):
+        config = config_of(1000, 3)
+        squares = [sigma**-2 for sigma in config.noise_multipliers]
+        assert len(squares) == 22
+        total = sum(squares)
+        assert squares[0] == pytest.approx(0.05 * total)
+        assert squares[config.slope_step] == pytest.approx(0.05 * total)
+        gradients = [s for i, s in enumerate(squares) if i not in (0, config.slope_step)]
+        assert sum(gradients) == pytest.approx(0.9 * total)
+
+    def test_defaults_follow_public_facts_alone(self):
+        assert noise_aware.default_curvature(10_000, 10, mu=1.0) == "gram"
+        assert noise_aware.default_curvature(100, 50, mu=0.1) == "trace"
+        shares = [noise_aware.default_clip_share(10_000, 10, mu) for mu in (1e-3, 0.3, 10.0)]
+        assert shares == sorted(shares)
+        assert (shares[0], shares[-1]) == (0.25, 1.0)
+
+    def test_a_large_data_set_is_read_in_passing(self, monkeypatch):
+        X, y, _ = simulated(20_000, 3, seed=0)
+        kept = noise_aware.fit(config_of(20_000, 3), X, y, Streams(b"same"))
+        monkeypatch.setattr(noise_aware, "KEPT_ENTRIES", 10)
+        passing = noise_aware.fit(config_of(20_000, 3), X, y, Streams(b"same"))
+        np.testing.assert_array_equal(kept.mean, passing.mean)

@@ -1,0 +1,184 @@
+"""The releases of private regression, and the limits of its posterior."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from reference.adassp import adassp
+
+from skdp._random import Streams
+from skdp.algorithms import noise_aware_regression as nar
+from skdp.engine.gram import GramSum
+from skdp.engine.rows import LinearRows
+
+EXTREME = [0.0, 1.0, -1.0, 0.3, 1e154, -1e300, 5e-324]
+
+
+def config(**changes):
+    facts = {
+        "n_rows": 500,
+        "n_features": 3,
+        "fit_intercept": True,
+        "data_norm": 1.5,
+        "n_steps": 12,
+        "clip_norm": None,
+        "prior_scale": 0.5,
+        "noise_multiplier": 1.0,
+    }
+    return nar.NoiseAwareRegressionConfig(**{**facts, **changes})
+
+
+def simulated(seed=0, n=500):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-0.8, 0.8, (n, 3))
+    y = X @ [0.4, -0.2, 0.1] + 0.1 + 0.15 * rng.standard_normal(n)
+    return X, y[:, None]
+
+
+class TestSensitivity:
+    @pytest.mark.parametrize("clip", [1e-3, 0.1, 1.0, 50.0])
+    @pytest.mark.parametrize("fit_intercept", [True, False])
+    def test_no_record_moves_the_sum_farther_than_the_bound(self, clip, fit_intercept):
+        coin = np.random.default_rng(0)
+        bound = nar.row_bound(1.5, fit_intercept)
+        residual = nar.ResidualSum(bound)
+        X, y = simulated(n=20)
+        farthest = 0.0
+        for _ in range(300):
+            theta = torch.from_numpy(
+                np.append(3 * coin.standard_normal(3 + fit_intercept), clip)[None]
+            )
+            row = np.where(coin.random(3) < 0.5, coin.normal(0, 3, 3), coin.choice(EXTREME, 3))
+            target = coin.choice(EXTREME) if coin.random() < 0.5 else coin.normal()
+            sums = [
+                residual(
+                    theta,
+                    LinearRows(A, b, data_norm=1.5, fit_intercept=fit_intercept).take(slice(None)),
+                ).numpy()
+                for A, b in ((X, y), (np.vstack([X, row]), np.vstack([y, [target]])))
+            ]
+            assert sums[0].shape == residual.shape((1, 3 + fit_intercept + 1))[:1]
+            farthest = max(farthest, float(np.linalg.norm(sums[1] - sums[0])))
+        assert farthest <= residual.norm_bound
+        assert farthest >= 0.9 * residual.norm_bound  # and the bound is no larger than needed
+
+    def test_replacing_a_record_counts_twice(self):
+        residual = nar.ResidualSum(1.0)
+        assert residual.sensitivity("replace_one") == 2 * residual.sensitivity("zero_out")
+
+    def test_the_sum_is_the_textbook_one_by_one(self):
+        X, y = simulated(n=30)
+        rows = LinearRows(X, y, data_norm=1.5, fit_intercept=True).take(slice(None))
+        R, theta, clip = nar.row_bound(1.5, True), np.array([0.3, 0.1, -0.2, 0.5]), 0.2
+        expected = np.zeros(6)
+        for x, target in zip(rows.rows, y[:, 0], strict=True):
+            u, psi = x / R, max(-1.0, min(1.0, (target - x @ theta) / clip))
+            expected[:4] += psi * u
+            expected[4] += nar.SCALE_WEIGHT * (psi**2 - 0.5)
+            expected[5] += nar.TRACE_WEIGHT * (u @ u - 0.5)
+        found = nar.ResidualSum(R)(torch.from_numpy(np.append(theta, clip)[None]), rows)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+
+    def test_the_first_release_is_the_second_moments(self):
+        assert isinstance(config().plan().clipped_sum_of(0), GramSum)
+        assert config().plan().clipped_sum_of(0).norm_bound >= config().row_bound ** 2
+
+
+class TestMoments:
+    def test_against_numerical_integrals(self):
+        z = np.linspace(-12, 12, 200_001)
+        density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
+        for clip, v in ((0.5, 1.0), (2.0, 0.7), (0.1, 0.3)):
+            psi = np.clip(math.sqrt(v) * z / clip, -1, 1)
+            inside, second, fourth, slope = nar._moments(np.array([clip]), v)
+            assert inside[0] == pytest.approx(density @ (np.abs(psi) < 1), abs=2e-4)
+            assert second[0] == pytest.approx(density @ psi**2, rel=1e-6)
+            assert fourth[0] == pytest.approx(density @ psi**4, rel=1e-6)
+            more = nar._moments(np.array([clip]), v * 1.0001)[1] - second
+            assert slope[0] == pytest.approx(more[0] / 1e-4, rel=1e-3)
+
+
+class TestLimits:
+    def test_without_noise_it_is_the_conjugate_posterior(self):
+        X, y = simulated()
+        q = nar.fit(config(noise_multiplier=0.0, n_steps=1), X, y, Streams(b"a"))
+        rows = np.column_stack([X, np.ones(len(X))])
+        # Given σ the posterior is the textbook's; σ is known to 3 %, which moves it by much less.
+        s2 = math.exp(2 * q.mean[0, -1])
+        covariance = np.linalg.inv(rows.T @ rows / s2 + np.eye(4) / 0.5**2)
+        mean = covariance @ rows.T @ y[:, 0] / s2
+        np.testing.assert_allclose(q.mean[0, :-1], mean, atol=1e-3 * np.sqrt(covariance[0, 0]))
+        np.testing.assert_allclose(q.covariance[:-1, :-1], covariance, rtol=0.01, atol=1e-9)
+        residuals = y[:, 0] - rows @ mean
+        assert math.exp(q.mean[0, -1]) == pytest.approx(
+            math.sqrt(residuals @ residuals / (len(X) - 4)), rel=0.01
+        )
+        assert math.sqrt(q.covariance[-1, -1]) == pytest.approx(1 / math.sqrt(2 * 496), rel=0.02)
+
+    def test_with_little_noise_it_is_close_to_that(self):
+        X, y = simulated()
+        ordinary = nar.fit(config(noise_multiplier=0.0, n_steps=1), X, y, Streams(b"a"))
+        q = nar.fit(config(noise_multiplier=1e-3), X, y, Streams(b"b"))
+        sd = np.sqrt(np.diag(ordinary.covariance))
+        # θ is close to it; of σ, the first steps, far from θ, still say a little of their own.
+        off = np.abs((q.mean - ordinary.mean) / sd)[0]
+        assert off[:-1].max() < 0.05
+        assert off[-1] < 0.7
+        np.testing.assert_allclose(np.sqrt(np.diag(q.covariance)), sd, rtol=0.1)
+
+    def test_with_much_noise_it_is_the_prior(self):
+        X, y = simulated()
+        q = nar.fit(config(noise_multiplier=1e5), X, y, Streams(b"c"))
+        prior_sd = np.append(np.full(4, 0.5), nar.NOISE_SPREAD)
+        prior_mean = np.append(np.zeros(4), math.log(nar.NOISE_SCALE))
+        assert np.abs((q.mean[0] - prior_mean) / prior_sd).max() < 0.02
+        np.testing.assert_allclose(np.sqrt(np.diag(q.covariance)), prior_sd, rtol=0.03)
+
+    def test_the_plain_posterior_is_too_sure(self):
+        X, y = simulated()
+        honest = nar.fit(config(noise_multiplier=50.0), X, y, Streams(b"d"))
+        plain = nar.fit(config(noise_multiplier=50.0), X, y, Streams(b"d"), noise_aware=False)
+        np.testing.assert_array_equal(honest.mean, plain.mean)
+        assert (np.diag(plain.covariance) < 0.5 * np.diag(honest.covariance)).all()
+
+    def test_posteriors_are_proper_whatever_is_released(self):
+        coin = np.random.default_rng(0)
+        for size in (1.0, 1e3, 1e9):
+            algorithm = nar.NoiseAwareRegression(config(n_steps=3))
+            state = algorithm.init()
+            for step, length in enumerate((10, 6, 6, 6)):
+                released = torch.from_numpy(size * coin.standard_normal(length))
+                state = algorithm.update(state, released, step)
+                assert np.isfinite(state.mean).all()
+                assert 0 < state.clip < np.inf
+            q = algorithm.posterior(state, Streams(b"e")("inference"))
+            assert np.isfinite(q.mean).all()
+            spectrum = np.linalg.eigvalsh(q.covariance)
+            assert spectrum[0] > -1e-12 * spectrum[-1]
+
+
+def test_clips_follow_the_residuals():
+    X, y = simulated(n=2000)
+    algorithm = nar.NoiseAwareRegression(config(n_rows=2000, noise_multiplier=5.0))
+    rows = LinearRows(X, y, data_norm=1.5, fit_intercept=True)
+    steps = (algorithm.init(), algorithm.query, algorithm.update)
+    *_, last = nar.run(algorithm.config.plan(), rows, *steps, Streams(b"f"))
+    assert last.clips[0] == 1.0
+    assert 1.1 * 0.15 < last.clip < 4.5 * 0.15
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"n_rows": 0}, {"n_steps": 0}, {"noise_multiplier": -1.0}, {"clip_norm": 0.0}],
+)
+def test_an_invalid_config_cannot_exist(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        config(**wrong)
+
+
+def test_the_reference_is_ridge_where_epsilon_is_large():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.5, 0.5, (400, 3))
+    y = X @ [0.5, -0.5, 0.2]
+    np.testing.assert_allclose(adassp(X, y, 1e6, 1e-5, rng), [0.5, -0.5, 0.2], atol=1e-3)

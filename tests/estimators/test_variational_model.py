@@ -1,0 +1,356 @@
+import math
+import pickle
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch.distributions import MultivariateNormal, Normal
+
+from skdp import PrivacyLedger, PrivacyWarning
+from skdp.algorithms.dp_vi_model import ModelClippedSum
+from skdp.engine.records import NetworkRecords
+from skdp.estimators.variational_model import DPVariationalModel
+from skdp.models.user_models import UserModel
+
+INF = float("inf")
+
+
+def normal_mean(theta, x):
+    return -0.5 * ((x - theta) ** 2).sum(1)
+
+
+def scaled(theta, x):
+    return -0.5 * ((x - theta[0]) ** 2).sum(1) * torch.exp(theta[1])
+
+
+def logistic(theta, x, y):
+    z = x @ theta
+    return y * z - torch.nn.functional.softplus(z)
+
+
+def make(log_likelihood=normal_mean, n_parameters=2, **parameters):
+    return DPVariationalModel(log_likelihood, n_parameters, **{"n_samples": 400, **parameters})
+
+
+@pytest.fixture
+def rows():
+    return np.random.default_rng(0).normal([1.0, -0.5], 1.0, (400, 2))
+
+
+class TestAgainstTheExactPosterior:
+    @pytest.mark.parametrize("covariance", ["full", "diag"])
+    def test_conjugate_normal_without_privacy(self, rows, covariance):
+        model = make(epsilon=INF, prior=0.1, covariance=covariance).fit(rows)
+        precision = len(rows) + 0.1**-2
+        deviation = precision**-0.5
+        np.testing.assert_allclose(model.mean_, rows.sum(0) / precision, atol=0.05 * deviation)
+        np.testing.assert_allclose(model.covariance_, np.eye(2) / precision, atol=0.1 / precision)
+        assert model.privacy_.epsilon == INF
+
+    def test_priors_of_all_kinds_agree(self, rows):
+        covariance = torch.tensor([[0.02, 0.01], [0.01, 0.02]], dtype=torch.float64)
+        normal = MultivariateNormal(torch.ones(2, dtype=torch.float64), covariance)
+        # The posterior by hand.
+        P0 = np.linalg.inv(covariance.numpy())
+        exact = np.linalg.inv(P0 + 400 * np.eye(2))
+        mean = exact @ (P0 @ np.ones(2) + rows.sum(0))
+        for prior in (normal, normal.log_prob):
+            model = make(epsilon=INF, prior=prior).fit(rows)
+            np.testing.assert_allclose(model.mean_, mean, atol=0.003)
+            np.testing.assert_allclose(model.covariance_, exact, atol=0.1 / 400)
+
+    def test_returns_to_the_prior_where_noise_drowns_the_data(self, rows):
+        model = make(epsilon=1e-3, prior=Normal(torch.full((2,), 3.0), 0.5)).fit(rows)
+        np.testing.assert_allclose(np.sqrt(np.diag(model.covariance_)), 0.5, rtol=0.1)
+        assert np.abs(model.mean_ - 3.0).max() < 4 * 0.5
+
+    @pytest.mark.slow
+    def test_noise_aware_intervals_cover_and_plain_ones_do_not(self):
+        # θ from the prior; 3·60 intervals: the standard error of a 90 % coverage is .022 if the
+        # three were independent, .04 if they were one.
+        covered = {"noise_aware": [], "dpvi": []}
+        rng = np.random.default_rng(0)
+        for _ in range(60):
+            theta = 2 * rng.standard_normal(3)
+            X = rng.uniform(-1, 1, (1000, 3))
+            y = (rng.random(1000) < 1 / (1 + np.exp(-X @ theta))).astype(int)
+            for inference, found in covered.items():
+                model = make(logistic, 3, prior=2.0, n_samples=1000, inference=inference).fit(X, y)
+                z = np.abs(theta - model.mean_) / np.sqrt(np.diag(model.covariance_))
+                found.extend(z < stats.norm.ppf(0.95))
+        assert 0.80 < np.mean(covered["noise_aware"]) < 0.98
+        assert np.mean(covered["dpvi"]) < 0.80
+
+
+class TestMixture:
+    """Five spherical components in the plane, as in Jälkö, Dikmen & Honkela (2017)."""
+
+    CENTRES = np.array([[-2, -2], [-2, 2], [2, -2], [2, 2], [0, 0]], dtype=float)
+    WEIGHTS = np.array([0.15, 0.2, 0.2, 0.2, 0.25])
+    SCALE = 0.5
+
+    @staticmethod
+    def log_likelihood(theta, x):
+        means, log_scales = theta[:10].reshape(5, 2), theta[10:15]
+        squares = ((x[:, None] - means) ** 2).sum(2)
+        log_densities = -0.5 * squares * torch.exp(-2 * log_scales) - 2 * log_scales
+        return torch.logsumexp(torch.log_softmax(theta[15:], 0) + log_densities, dim=1)
+
+    def test_components_are_found_at_epsilon_1(self):
+        rng = np.random.default_rng(0)
+        component = rng.choice(5, 4000, p=self.WEIGHTS)
+        X = self.CENTRES[component] + self.SCALE * rng.standard_normal((4000, 2))
+        # A public guess: half as far out as the components are, each of scale 1.
+        start = np.concatenate([self.CENTRES.ravel() / 2, np.zeros(10)])
+        prior = Normal(torch.zeros(20), torch.tensor([3.0] * 10 + [1.0] * 10))
+        model = make(self.log_likelihood, 20, prior=prior, initial_mean=start, n_samples=4000)
+        model.fit(X)
+        assert model.privacy_.epsilon <= 1.0
+        means = model.mean_[:10].reshape(5, 2)
+        order = min(
+            map(list, permutations(range(5))),
+            key=lambda p: np.linalg.norm(means[p] - self.CENTRES, axis=1).sum(),
+        )
+        weights = np.exp(model.mean_[15:])[order]
+        # In twelve such fits means were within .08, scales within .04, weights within .03.
+        assert np.linalg.norm(means[order] - self.CENTRES, axis=1).max() < 0.2
+        assert np.abs(np.exp(model.mean_[10:15])[order] - self.SCALE).max() < 0.12
+        assert np.abs(weights / weights.sum() - self.WEIGHTS).max() < 0.06
+
+
+class TestClippedSum:
+    @pytest.mark.parametrize("clip_norm", [0.3, 1e3, INF])
+    @pytest.mark.parametrize("kind", ["gradient", "outer", "squares"])
+    def test_is_that_of_a_loop(self, clip_norm, kind, monkeypatch):
+        monkeypatch.setattr("skdp.algorithms.dp_vi_model._CHUNK_NUMBERS", 20)  # several chunks
+        rng = np.random.default_rng(0)
+        X, y = rng.standard_normal((23, 3)), rng.integers(0, 2, 23)
+        theta = torch.from_numpy(rng.standard_normal(3))
+        total = np.zeros((3, 3) if kind == "outer" else 3)
+        for x, target in zip(X, y, strict=True):
+            parameters = theta.clone().requires_grad_()
+            logistic(parameters, torch.from_numpy(x[None]), torch.tensor([target])).sum().backward()
+            g = parameters.grad.numpy()
+            g = g * min(1, clip_norm / np.linalg.norm(g))
+            total += {"gradient": g, "outer": np.outer(g, g), "squares": g**2}[kind]
+        if kind == "outer":
+            upper = np.triu_indices(3)
+            total = total[upper] * np.where(upper[0] == upper[1], 1, np.sqrt(2))
+        batch = NetworkRecords(X, y, theta).take(slice(0, 23))
+        found = ModelClippedSum(UserModel(logistic, 3, True), clip_norm, kind)(theta, batch)
+        np.testing.assert_allclose(found, total, rtol=1e-9, atol=1e-12)
+
+    def test_a_record_without_a_finite_gradient_adds_nothing(self):
+        def fails(theta, x):
+            return theta.sum() * torch.log(x[:, 0])
+
+        theta = torch.ones(1, dtype=torch.float64)
+        clipped_sum = ModelClippedSum(UserModel(fails, 1, False), 1.0)
+        sums = []
+        for value in (-1.0, 0.0, 1.0):
+            X = np.array([[2.0], [value], [3.0]])
+            sums.append(clipped_sum(theta, NetworkRecords(X, X[:, 0], theta).take(slice(0, 3))))
+        # log 1 = 0 adds nothing either; log 2 is below the clip, log 3 is not.
+        assert [float(s) for s in sums] == pytest.approx([math.log(2) + 1] * 3)
+
+    def test_a_record_at_which_the_function_raises_adds_nothing(self, rows):
+        def raises(theta, x):
+            if len(x) != 1:  # a stand-in for a failure that depends on a value
+                raise RuntimeError("no")
+            return normal_mean(theta, x)
+
+        theta = torch.zeros(2, dtype=torch.float64)
+        batch = NetworkRecords(rows, rows[:, 0], theta).take(slice(0, 5))
+        found = ModelClippedSum(UserModel(raises, 2, False), INF)(theta, batch)
+        np.testing.assert_allclose(found, rows[:5].sum(0))
+
+        class Never(UserModel):
+            def gradients(self, theta, x, y):
+                raise RuntimeError("no")
+
+        assert not ModelClippedSum(Never(raises, 2, False), INF)(theta, batch).any()
+
+
+class TestErrors:
+    """Each names the parameter, spends nothing, and quotes no data."""
+
+    @pytest.fixture
+    def refused(self, rows):
+        marked = rows.copy()
+        marked[0, 0] = 123.456789
+
+        def check(match, y=None, **parameters):
+            with PrivacyLedger() as ledger, pytest.raises(ValueError, match=match) as caught:
+                make(**parameters).fit(marked, y)
+            assert not ledger.entries
+            assert "123.45" not in str(caught.value)
+
+        return check
+
+    @pytest.mark.parametrize(
+        ("log_likelihood", "match"),
+        [
+            (3.0, "Expected log_likelihood=3.0 .* to be a function"),
+            (lambda theta, x: x.numpy().sum(1), "log_likelihood to return a torch tensor"),
+            (lambda theta, x: normal_mean(theta, x).sum(), r"shape \(n,\), but got shape \(\)"),
+            (lambda theta, x: (x - theta) ** 2, r"one log-density a record.*got shape \(5, 2\)"),
+            (lambda theta, x: normal_mean(theta, x).float(), "double precision.*float32"),
+            (lambda theta, x: torch.log(x[:, 0]) * theta[0], "finite on ordinary.*example_rows"),
+            (lambda theta, x: x @ torch.ones(7), "it raised RuntimeError on made-up records"),
+            (lambda theta, x: normal_mean(theta.detach(), x), "differentiable in theta"),
+            (lambda theta, x: normal_mean(theta, x - x.mean(0)), "each record by itself"),
+            (lambda theta, x: normal_mean(theta, x) + torch.rand(len(x)), "or by chance"),
+            (lambda theta, x: normal_mean(theta, x) * x[0, 0].item(), "each record by itself"),
+            (
+                lambda theta, x: normal_mean(theta, x) if x[0, 0] < 9 else x[:, 0],
+                r"differentiable record by record.*\.item\(\)",
+            ),
+            (
+                lambda theta, x: torch.sqrt(0 * x[:, 0] * theta[0]),
+                "finite gradients",
+            ),
+            (lambda theta, x, y: logistic(theta, x, y), "missing 1 required.*give y to fit"),
+        ],
+    )
+    def test_of_the_log_likelihood(self, refused, log_likelihood, match):
+        refused(match, log_likelihood=log_likelihood)
+
+    @pytest.mark.parametrize(
+        ("parameters", "match"),
+        [
+            ({"n_parameters": 0}, "n_parameters=0"),
+            ({"prior": -1.0}, "prior=-1.0"),
+            ({"prior": "flat"}, "prior='flat'"),
+            ({"prior": lambda theta: theta}, "finite log-density"),
+            ({"prior": lambda theta: theta.sum().log()}, "finite log-density"),
+            ({"prior": lambda theta: 1.0}, "torch can differentiate"),
+            ({"prior": Normal(torch.zeros(3), 1.0)}, "log-density of 2 numbers"),
+            ({"initial_mean": [0.0]}, "initial_mean=.*2 finite numbers"),
+            ({"initial_mean": [0.0, np.nan]}, "initial_mean="),
+            ({"initial_mean": "zero"}, "initial_mean='zero'"),
+            ({"initial_scale": 0.0}, "initial_scale=0.0"),
+            ({"inference": "exact"}, "inference='exact'"),
+            ({"covariance": "block"}, "covariance='block'"),
+            ({"parameter_names": ["a"]}, "parameter_names=.*2 names"),
+            ({"example_rows": [[1.0]]}, "example_rows=.*2 rows of 2 features"),
+            ({"example_rows": (np.ones((3, 2)), [1.0])}, "one target for each"),
+            ({"max_iter": 1}, "max_iter=1.*>= 2"),
+            ({"data_norm": 0.0}, "data_norm=0.0"),
+            ({"clip_norm": 0.0}, "clip_norm=0.0"),
+            ({"learning_rate": -1.0}, "learning_rate=-1.0"),
+            ({"batch_size": 10, "sampling_rate": 0.1}, "batch_size"),
+            ({"neighboring_relation": "add_or_remove_one", "n_samples": None}, "n_samples"),
+        ],
+    )
+    def test_of_parameters(self, refused, parameters, match):
+        refused(match, **parameters)
+
+    def test_a_failed_fit_leaves_the_old_one(self, rows):
+        model = make(max_iter=3).fit(rows)
+        before = model.mean_
+        with pytest.raises(ValueError, match="clip_norm"):
+            model.set_params(clip_norm=-1.0).fit(rows)
+        assert model.mean_ is before
+
+    def test_score_needs_the_targets_that_fit_had(self, rows):
+        model = make(logistic, max_iter=3).fit(rows, rows[:, 0] > 0)
+        with pytest.raises(ValueError, match="Expected y"):
+            model.score_samples(rows)
+
+
+class TestFit:
+    def test_example_rows_stand_in_for_made_up_ones(self):
+        def exponential(theta, x):
+            return torch.log(x[:, 0]) * 0 + theta[0] - theta[0].exp() * x[:, 0]
+
+        X = np.random.default_rng(0).exponential(0.5, (400, 1))
+        model = make(exponential, 1, prior=3.0, example_rows=[[1.0], [2.0]]).fit(X)
+        assert abs(model.mean_[0] - math.log(2)) < 1.0
+
+    @pytest.mark.parametrize("dtype", [int, bool, np.float32])
+    def test_targets_keep_their_kind(self, rows, dtype):
+        seen = set()
+
+        def noting(theta, x, y):
+            seen.add(y.dtype)
+            return logistic(theta, x, y)
+
+        make(noting, max_iter=3).fit(rows, (rows[:, 0] > 0).astype(dtype))
+        assert seen == {torch.float64 if dtype is np.float32 else torch.int64}
+
+    def test_distributions_that_check_arguments_work(self, rows):
+        def log_likelihood(theta, x):
+            return Normal(theta, 1.0, validate_args=None).log_prob(x).sum(1)
+
+        checks = torch.distributions.Distribution._validate_args
+        make(log_likelihood, max_iter=3).fit(rows)
+        assert torch.distributions.Distribution._validate_args is checks
+
+    def test_a_function_cannot_write_into_the_rows(self, rows):
+        def greedy(theta, x):
+            x = x.clone() if torch._C._functorch.maybe_current_level() is not None else x.zero_()
+            return normal_mean(theta, x)
+
+        kept = rows.copy()
+        make(greedy, max_iter=3).fit(rows)
+        np.testing.assert_array_equal(rows, kept)
+
+    def test_a_function_that_takes_no_y_gets_none(self, rows):
+        model = make(max_iter=3).fit(rows, np.full(400, "a"))
+        np.testing.assert_array_equal(model.score_samples(rows, "b"), model.score_samples(rows))
+
+    def test_public_interface(self, rows):
+        model = make(parameter_names=["a", "b"], max_iter=20, data_norm=1.0).fit(rows)
+        assert model.parameter_names_ == ["a", "b"]
+        assert model.n_iter_ == 20
+        assert model.clip_norm_ == pytest.approx(math.sqrt(2))
+        assert model.sampling_rate_ == 1.0
+        draws = model.sample_posterior(50_000, random_state=0)
+        np.testing.assert_allclose(draws.mean(0), model.mean_, atol=0.02)
+        np.testing.assert_allclose(np.cov(draws.T), model.covariance_, rtol=0.1, atol=1e-4)
+        again = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(again.mean_, model.mean_)
+        assert clone(model).get_params() == model.get_params()
+
+    def test_score_is_the_predictive_density(self, rows):
+        model = make(epsilon=INF, prior=10.0).fit(rows)
+        # The predictive is N(mean, 1 + variance) in each coordinate, up to the constant.
+        variance = 1 + np.diag(model.covariance_)
+        exact = stats.norm(model.mean_, np.sqrt(variance)).logpdf(rows).sum(1) + math.log(
+            2 * math.pi
+        )
+        np.testing.assert_allclose(model.score_samples(rows), exact, atol=0.1)
+        assert model.score(rows) == pytest.approx(exact.mean(), abs=0.02)
+        # A row's score does not depend on its neighbours.
+        np.testing.assert_allclose(model.score_samples(rows[:3]), model.score_samples(rows)[:3])
+
+    def test_a_seed_repeats_the_fit_and_voids_the_guarantee(self, rows):
+        with pytest.warns(PrivacyWarning, match="random_state"):
+            first, second = (make(random_state=0, max_iter=5).fit(rows) for _ in range(2))
+        np.testing.assert_array_equal(first.mean_, second.mean_)
+        assert not first.privacy_.valid
+        assert make(max_iter=5).fit(rows).privacy_.valid
+
+    @pytest.mark.parametrize("noise_multiplier", [0.5, 1e4])
+    def test_poisson_batches(self, rows, noise_multiplier):
+        given = {"epsilon": None, "noise_multiplier": noise_multiplier, "batch_size": 40}
+        model = make(**given, max_iter=30).fit(rows)
+        assert model.sampling_rate_ == 0.1
+        assert np.isfinite(model.mean_).all()
+        assert (np.linalg.eigvalsh(model.covariance_) > 0).all()
+
+    @pytest.mark.parametrize("max_iter", [2, 3, 4, 7])
+    @pytest.mark.parametrize("n", [1, 2])
+    def test_shortest_runs(self, max_iter, n):
+        model = make(max_iter=max_iter, n_samples=n).fit(np.ones((n, 2)))
+        assert np.isfinite(model.covariance_).all()
+
+
+@pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+@parametrize_with_checks([DPVariationalModel(scaled, 2, max_iter=20)])
+def test_sklearn_compatible(estimator, check):
+    check(estimator)

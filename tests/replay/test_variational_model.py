@@ -1,0 +1,117 @@
+"""What leaves a fit of a user's model is the trace and nothing else (record and replay)."""
+
+import pickle
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skdp import PrivacyLedger, _trace
+from skdp._random import Streams
+from skdp.estimators.variational_model import DPVariationalModel
+from skdp.privacy.events import terms_of
+from skdp.relations import sensitivity_factor
+
+N = 40
+X = np.random.default_rng(0).uniform(-1, 1, (N, 2))
+Y = (X[:, 0] > 0).astype(int)
+PLANS = [
+    {"max_iter": 5},
+    {"max_iter": 5, "covariance": "diag"},
+    {"max_iter": 5, "sampling_rate": 0.2, "inference": "dpvi"},
+    {"max_iter": 4, "neighboring_relation": "replace_one", "clip_norm": 0.1},
+    {"max_iter": 4, "neighboring_relation": "add_or_remove_one", "sampling_rate": 0.5},
+    {"max_iter": 3, "data_norm": 1.0},
+]
+
+
+def log_likelihood(theta, x, y):
+    # Not finite at some rows, and beyond any range at others.
+    z = x @ theta[:2] + theta[2] * torch.log(x[:, 0] + 1.5)
+    return y * z - torch.nn.functional.softplus(z)
+
+
+def make(plan):
+    return DPVariationalModel(
+        log_likelihood, 3, **{"n_samples": N, "example_rows": np.zeros((3, 2)), **plan}
+    )
+
+
+def neighbours():
+    """Data sets that differ from (X, Y) in one record, some of them violently."""
+    values = st.sampled_from([0.0, 1.0, -1e300, 1e154, 5e-324, 0.3])
+    record = st.lists(values, min_size=2, max_size=2)
+
+    def changed(row_values, label, kind):
+        X2, y2 = X.copy(), Y.copy()
+        if kind == "replace":
+            X2[3], y2[3] = row_values, label
+            return X2, y2
+        if kind == "remove":
+            return X2[1:], y2[1:]
+        return np.vstack([X2, [row_values]]), np.append(y2, label)
+
+    kinds = st.sampled_from(["replace", "remove", "add"])
+    return st.builds(changed, record, st.integers(0, 1), kinds)
+
+
+def public_state(estimator):
+    """Return everything that a user, a pickle or a repr can see of a fitted estimator."""
+    return pickle.dumps(vars(estimator)), repr(estimator.privacy_)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@given(neighbour=neighbours())
+def test_with_the_releases_frozen_nothing_depends_on_the_data(plan, neighbour):
+    # The draws η are no function of the data; both runs get the same.
+    with mock.patch("skdp.estimators._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+        with _trace.record() as tape:
+            first = make(plan).fit(X, Y)
+        with _trace.replay([release.output for release in tape]) as again:
+            second = make(plan).fit(*neighbour)
+    assert [r.call for r in again] == [r.call for r in tape]
+    assert public_state(first) == public_state(second)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_event_in_the_ledger_is_the_trace(plan):
+    relation = plan.get("neighboring_relation", "zero_out")
+    with PrivacyLedger(neighboring_relation=relation) as ledger, _trace.record() as tape:
+        estimator = make(plan).fit(X, Y)
+    (entry,) = ledger.entries
+    assert entry.event == estimator.privacy_.event
+    (term,) = terms_of(entry.event)
+    assert [r.call.step for r in tape] == list(range(term.count))
+    for release in tape:
+        noise_multiplier = release.call.scale / release.call.sensitivity
+        noise_multiplier *= sensitivity_factor(relation)  # events state σ over one record's bound
+        assert noise_multiplier == pytest.approx(term.noise_multiplier, rel=1e-14)
+        assert release.call.rate == term.sampling_rate
+
+
+@pytest.mark.parametrize("covariance", ["full", "diag"])
+def test_no_record_moves_a_sum_beyond_its_sensitivity(covariance):
+    values = {}
+    for name, rows, labels in [("all", X, Y), ("fewer", X[1:], Y[1:])]:
+        parameters = {"covariance": covariance, "clip_norm": 0.2, "epsilon": None, "max_iter": 6}
+        model = make({**parameters, "noise_multiplier": 1e-9})
+        streams = mock.patch("skdp.estimators._fitting.streams", return_value=Streams(b"x"))
+        with streams, _trace.record() as tape:
+            model.fit(rows, labels)
+        values[name] = tape
+    # The first sums are at the same θ; noise is 1e-9 of the bound.
+    first, second = values["all"][0], values["fewer"][0]
+    assert float((first.output - second.output).norm()) <= first.call.sensitivity * (1 + 1e-6)
+    # A sum of outer products is among the releases, at its own sensitivity.
+    sensitivities = sorted({r.call.sensitivity for r in values["all"]})
+    assert sensitivities == pytest.approx([0.2**2, 0.2], rel=1e-3)
+
+
+def test_the_training_rows_are_not_in_the_pickle():
+    marker = np.float64(0.123456789123)
+    X2 = X.copy()
+    X2[5] = marker
+    assert marker.tobytes() not in pickle.dumps(make({"max_iter": 3}).fit(X2, Y))

@@ -1,0 +1,93 @@
+"""What leaves a private regression is the trace and nothing else (record and replay)."""
+
+import pickle
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdp import PrivacyLedger, _trace
+from skdp._random import Streams
+from skdp.estimators.variational_regression import DPVariationalLinearRegression
+from skdp.privacy.events import dp_sgd_event, terms_of
+from skdp.relations import sensitivity_factor
+
+N = 40
+BASE = np.random.default_rng(0)
+X = BASE.uniform(-1, 1, (N, 3))
+Y = X[:, 0] + 0.1 * BASE.standard_normal(N)
+PLANS = [
+    {"max_iter": 3},
+    {"max_iter": 3, "target_bounds": (-2.0, 1.0), "inference": "dpvi"},
+    {"max_iter": 2, "neighboring_relation": "replace_one", "clip_norm": 0.1},
+    {"max_iter": 2, "neighboring_relation": "add_or_remove_one", "fit_intercept": False},
+    {"max_iter": 2, "epsilon": None, "noise_multiplier": 3.0},
+]
+
+
+def make(plan):
+    return DPVariationalLinearRegression(**{"n_samples": N, **plan})
+
+
+def neighbours():
+    """Data sets that differ from (X, Y) in one record, some of them violently."""
+    values = st.sampled_from([0.0, 1.0, -1e300, 1e154, 5e-324, 0.3])
+    record = st.lists(values, min_size=3, max_size=3)
+
+    def changed(row_values, target, kind):
+        X2, y2 = X.copy(), Y.copy()
+        if kind == "replace":
+            X2[3], y2[3] = row_values, target
+            return X2, y2
+        if kind == "remove":
+            return X2[1:], y2[1:]
+        return np.vstack([X2, [row_values]]), np.append(y2, target)
+
+    return st.builds(changed, record, values, st.sampled_from(["replace", "remove", "add"]))
+
+
+def public_state(estimator):
+    """Return everything that a user, a pickle or a repr can see of a fitted estimator."""
+    return pickle.dumps(vars(estimator)), repr(estimator), repr(estimator.privacy_)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@settings(max_examples=15)
+@given(neighbour=neighbours())
+def test_with_the_releases_frozen_nothing_depends_on_the_data(plan, neighbour):
+    with mock.patch("skdp.estimators._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+        with _trace.record() as tape:
+            first = make(plan).fit(X, Y)
+        with _trace.replay([release.output for release in tape]) as again:
+            second = make(plan).fit(*neighbour)
+    assert [r.call for r in again] == [r.call for r in tape]
+    assert public_state(first) == public_state(second)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_event_in_the_ledger_is_the_trace(plan):
+    relation = plan.get("neighboring_relation", "zero_out")
+    with PrivacyLedger(neighboring_relation=relation) as ledger, _trace.record() as tape:
+        estimator = make(plan).fit(X, Y)
+    (entry,) = ledger.entries
+    assert entry.event == estimator.privacy_.event
+    assert [r.call.step for r in tape] == list(range(plan["max_iter"] + 1))
+    assert all(r.call.rate == 1.0 for r in tape)
+    # Events state the noise over one record's bound, calls over what neighbours can move.
+    factor = sensitivity_factor(relation)
+    sigmas = [factor * r.call.scale / r.call.sensitivity for r in tape]
+    for in_ledger, in_trace in zip(
+        terms_of(entry.event), terms_of(dp_sgd_event(sigmas, 1.0)), strict=True
+    ):
+        assert in_ledger.noise_multiplier == pytest.approx(in_trace.noise_multiplier, rel=1e-12)
+        assert in_ledger.count == in_trace.count
+
+
+def test_the_training_rows_are_not_in_the_pickle():
+    marker = np.float64(0.123456789123)
+    X2, y2 = X.copy(), Y.copy()
+    X2[5], y2[6] = marker, marker
+    pickled = pickle.dumps(make({"max_iter": 2}).fit(X2, y2))
+    assert marker.tobytes() not in pickled
