@@ -139,7 +139,7 @@ def tasks(arguments):
         with open(arguments.oracle) as oracle, open(arguments.peer) as peer:
             others = {"oracle": json.load(oracle)["tasks"], "peer": json.load(peer)["tasks"]}
     good = cells = 0
-    for task in arguments.tasks or [t for t in TASKS if t != "breast cancer"]:
+    for task in arguments.tasks or [t for t in TASKS if t != "breast_cancer"]:
         X, y = load(task)
         R = 1.0 / X[0, 0]
         features, data_norm = X[:, 1:] * R, math.sqrt(R**2 - 1)

@@ -55,7 +55,10 @@ def _plain(X: Any) -> np.ndarray:
     """Return X itself, or as float64 where its type is one that torch does not know."""
     X = np.asarray(X)
     known = X.dtype.kind in "biuf" and X.dtype.itemsize <= 8 and X.dtype.isnative
-    return X if known else X.astype(np.float64)
+    if known:
+        return X
+    with np.errstate(over="ignore"):  # a warning would tell of a value
+        return X.astype(np.float64)
 
 
 def _without_data(error: ValueError) -> ValueError:

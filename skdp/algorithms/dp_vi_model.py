@@ -370,9 +370,8 @@ class ModelUpdate:
         """The posterior given the releases, pooled over what H may be."""
         config, tail, k = self._config, state.sums, self._config.n_curvature_steps
         theta, gradient = (tail.theta / tail.count).numpy(), (tail.gradient / tail.count).numpy()
-        at = torch.from_numpy(theta)
-        of_prior = _finite(config.prior.gradient(at)).numpy()
-        P0 = positive_part(_finite(config.prior.precision(at)).numpy())
+        assert config.prior.covariance is not None
+        P0 = np.linalg.inv(config.prior.covariance.numpy())
         variance = config.noise_scale**2 / tail.count  # of ḡ
         J = (state.curvature / k).numpy()
         scale = config.noise_scale * config.clip_norm / math.sqrt(k)
@@ -380,10 +379,11 @@ class ModelUpdate:
         diagonal = config.covariance == "diag"
         values, vectors = (J, np.eye(len(J))) if diagonal else np.linalg.eigh(J)
         if diagonal:
-            P0 = np.diag(np.diag(P0))
+            P0 = np.diag(1.0 / np.diag(config.prior.covariance.numpy()))
         else:
             scale *= math.sqrt((len(J) + 1) / 2)
         # A Poisson batch adds its own variance, (1 − q)/q of that of the data, to each gradient.
+        of_prior = P0 @ (config.prior.start.numpy() - theta)
         excess = 1.0 + (1.0 / config.sampling_rate - 1.0) / tail.count
         means, covariances = [], []
         n, P = config.n_rows, config.n_parameters
@@ -431,12 +431,6 @@ def _lognormal_given(
     cumulated = np.cumsum(np.exp(log_weights - log_weights.max(axis=1, keepdims=True)), axis=1)
     cumulated /= cumulated[:, -1:]
     return np.stack([np.interp(u[:, i], c, grid) for i, c in enumerate(cumulated)], axis=1)
-
-
-def positive_part(matrix: np.ndarray) -> np.ndarray:
-    """Cut the eigenvalues of a symmetric matrix at 0: a prior that curves upwards says nothing."""
-    values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.maximum(values, _LEAST_PRECISION)) @ vectors.T
 
 
 def _finite(numbers: Tensor) -> Tensor:

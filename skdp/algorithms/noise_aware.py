@@ -81,6 +81,7 @@ MODEL_ERROR = 0.3  # error of a difference of F, over that difference
 N_CHAINS = 64
 MANY_PARAMETERS = 40  # beyond which Laplace's approximation stands alone
 
+MAX_LOGIT = 1e4  # of a row at the norm bound, where a gradient is asked for
 KEPT_ENTRIES = 10**8  # n·d beyond which no copy of the rows is kept between passes
 
 GRAM, TRACE = "gram", "trace"
@@ -279,7 +280,10 @@ class NoiseAwareUpdate:
         assert state.rows is not None
         given = self._given(state.rows, *self.statistic(state, state.rows))
         mean, _ = laplace(given, state.mean)
-        return state._replace(mean=mean)
+        # The logits of huge parameters would lose all digits to rounding, which may differ with the
+        # position of a row.
+        largest = max(1.0, float(np.linalg.norm(mean)) / MAX_LOGIT)
+        return state._replace(mean=mean / largest)
 
     def moments_scale(self) -> float:
         """Scale of the noise in Ã, or in its trace."""

@@ -55,13 +55,14 @@ from skdp._random import SecureStream, Streams
 from skdp._validate import in_range, integer, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.normal_rows import believed, floored
-from skdp.engine.clipping import CHUNK_ROWS, MAX_ROWS, ROUNDING
+from skdp.engine.clipping import MAX_ROWS
 from skdp.engine.gram import GramSum, unpacked
 from skdp.engine.loop import ClippedSum, Plan, run
-from skdp.engine.rows import LinearBatch, LinearRows, clipped_rows, row_bound
+from skdp.engine.residual_sum import ResidualSum
+from skdp.engine.rows import LinearRows, clipped_rows, row_bound
 from skdp.engine.sampling import FullBatch
 from skdp.privacy.events import dp_sgd_event
-from skdp.relations import check_relation, sensitivity_factor
+from skdp.relations import check_relation
 
 __all__ = ["MAX_ROWS", "NoiseAwareRegressionConfig", "clipped_rows", "fit", "row_bound"]
 
@@ -78,65 +79,6 @@ MODEL_ERROR = 0.15  # relative error of a scale √v_t, for rows that are not no
 UNSHARED = 0.2  # of what ψ makes of the data's noise, not in common to two clips
 N_BELIEFS, N_SCALES = 64, 25
 FIXED_POINT_STEPS, ZOOMS = 4, 4
-
-
-@dataclass(frozen=True)
-class ResidualSum:
-    """Sum over records of (ψ(r) u, a(ψ(r)² − ½), b(‖u‖² − ½)) with u = x/R.
-
-    It is bounded whatever the clip and the target are.
-    It is called with (θ, c) in one row: a clip may follow what has been released.
-
-    Parameters
-    ----------
-    row_bound : float
-        R: rows are scaled by 1/R, and down to norm 1 where they exceed it.
-    bounded : bool, default=True
-        False is Σ (r u, r², 0), for a run without privacy.
-    """
-
-    row_bound: float
-    bounded: bool = True
-
-    @property
-    def norm_bound(self) -> float:
-        """Bound on one record's share of the *computed* sum.
-
-        ψ²‖u‖² + a²(ψ² − ½)² + b²(‖u‖² − ½)² is convex in ψ² and in ‖u‖², both in [0, 1], so its
-        maximum is at a corner: where both are 1.
-        """
-        if not self.bounded:
-            return math.inf
-        return math.hypot(1.0, SCALE_WEIGHT / 2, TRACE_WEIGHT / 2) * (1 + ROUNDING)
-
-    def sensitivity(self, neighboring_relation: str) -> float:
-        """How far neighbours can move the computed sum, in Euclidean norm."""
-        return sensitivity_factor(neighboring_relation) * self.norm_bound
-
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """One number for each column, one for the residuals' scale and one for the rows'."""
-        return (theta_shape[-1] + 1,)
-
-    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
-        """Return the sum for (θ, c) of shape (1, D + 1)."""
-        weights, clip = theta.numpy()[0, :-1], float(theta[0, -1])
-        total, scalars = np.zeros(len(weights)), np.zeros(2)
-        with np.errstate(all="ignore"):
-            for start in range(0, len(batch.rows), CHUNK_ROWS):
-                chunk = slice(start, start + CHUNK_ROWS)
-                rows = batch.rows[chunk]
-                r = batch.targets[chunk, 0] - rows @ weights
-                if not self.bounded:
-                    total += r @ rows / self.row_bound
-                    scalars[0] += r @ r
-                    continue
-                psi = np.clip(r / clip, -1.0, 1.0)
-                shrink = 1.0 / np.maximum(batch.norms[chunk], self.row_bound)
-                # A record without a residual contributes nothing to the sums of residuals.
-                scalars[0] += SCALE_WEIGHT * np.nansum(psi**2 - 0.5)
-                scalars[1] += TRACE_WEIGHT * np.sum((shrink * batch.norms[chunk]) ** 2 - 0.5)
-                total += (np.nan_to_num(psi, nan=0.0) * shrink) @ rows
-        return torch.from_numpy(np.append(total, scalars))
 
 
 @dataclass(frozen=True)
@@ -215,7 +157,7 @@ class NoiseAwareRegressionConfig:
 
     def plan(self) -> Plan:
         """What the engine executes: built from the very fields of `event`."""
-        residual = ResidualSum(self.row_bound, bounded=self.private)
+        residual = ResidualSum(self.row_bound, SCALE_WEIGHT, TRACE_WEIGHT, bounded=self.private)
         sums: list[ClippedSum] = [GramSum(self.row_bound**2), *[residual] * self.n_steps]
         return Plan(self.sampling, sums, self.noise_multipliers, self.neighboring_relation)
 
@@ -269,7 +211,9 @@ class NoiseAwareRegression:
         self.prior_variance = (config.prior_scale * self.R) ** 2
         self.noise = 0.0
         if config.private:  # ν
-            self.noise = config.noise_multiplier * ResidualSum(self.R).norm_bound
+            self.noise = (
+                config.noise_multiplier * ResidualSum(self.R, SCALE_WEIGHT, TRACE_WEIGHT).norm_bound
+            )
 
     def init(self) -> State:
         """Start at the prior's mean, with the clip that targets in [-1, 1] need there."""

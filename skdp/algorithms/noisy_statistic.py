@@ -16,6 +16,7 @@ from skdp._random import SecureStream
 from skdp.algorithms.normal_rows import FEW_OUTPUTS, NormalRows
 
 _NEWTON_STEPS = 8
+_LONGEST_STEP = 3.0  # in the logit of a record of norm 1
 _CHAIN_STEPS = 200
 
 
@@ -41,13 +42,16 @@ class Given:
     prior_scale: float
 
     def noise(self, theta: np.ndarray) -> np.ndarray:
-        """V(θ) + ν² I, (B, P, P)."""
-        return self.rows.variance(theta) + self.variance * np.eye(theta.shape[1])
+        """V(θ) + ν² I, (B, P, P); a released correction must not make V negative."""
+        V, vectors = np.linalg.eigh(self.rows.variance(theta))
+        values = np.maximum(V, 0.0) + self.variance
+        return (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
 
 
 def laplace(given: Given, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mode (B, P) and covariance (B, P, P) of θ, by Gauss–Newton steps no longer than τ."""
-    theta, longest = start, given.prior_scale
+    """Mode (B, P) and covariance (B, P, P) of θ, by Gauss–Newton steps."""
+    # A step past logits of a few units would land where all records are saturated and tell nothing.
+    theta, longest = start, min(given.prior_scale, _LONGEST_STEP)
     information = _Dense if given.rows.score.n_outputs <= FEW_OUTPUTS else _Kronecker
     for _ in range(_NEWTON_STEPS):
         here = information(given, theta)
@@ -63,7 +67,8 @@ def chains(given: Given, start: np.ndarray, stream: SecureStream) -> np.ndarray:
     """Draw θ, (n_draws, P): random-walk chains, one a belief, from Laplace's approximation."""
     theta, covariance = laplace(given, start)
     precision = np.linalg.inv(given.noise(theta))
-    root = np.linalg.cholesky((covariance + covariance.transpose(0, 2, 1)) / 2.0)
+    spread, vectors = np.linalg.eigh((covariance + covariance.transpose(0, 2, 1)) / 2.0)
+    root = vectors * np.sqrt(np.maximum(spread, 0.0))[:, None, :]
 
     def log_density(theta: np.ndarray) -> np.ndarray:
         off = given.statistic - given.rows.expected(theta)

@@ -27,6 +27,7 @@ from skdp.models.scores import Score
 
 _NODES = 40
 _QUASI_RANDOM_NODES = 256
+LEAST = 1e-12  # of a slope, in records of norm 1: less is none
 FEW_OUTPUTS = 4  # beyond, slopes are taken to be Kronecker products
 
 
@@ -82,9 +83,8 @@ class NormalRows:
         V = self._curvature(theta, self.score.variance)
         if self.correction is None:
             return V
-        ratio = np.trace(V, axis1=1, axis2=2) / np.trace(
-            self.slope(theta, corrected=False), axis1=1, axis2=2
-        )
+        slopes = np.trace(self.slope(theta, corrected=False), axis1=1, axis2=2)
+        ratio = np.trace(V, axis1=1, axis2=2) / np.maximum(slopes, LEAST)
         return V + ratio[:, None, None] * self.correction
 
     def factors(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -93,7 +93,7 @@ class NormalRows:
         slope = np.einsum("q,bqij->ij", weights, self.score.slope(logits))
         variance = np.einsum("q,bqij->ij", weights, self.score.variance(logits))
         m = self.mean[0]
-        ratio = float(np.trace(variance) / np.trace(slope))
+        ratio = float(np.trace(variance) / max(float(np.trace(slope)), LEAST))
         return self.n_rows * slope, self.covariance[0] + np.outer(m, m), ratio
 
     def _integral(self, theta: np.ndarray):
@@ -101,7 +101,9 @@ class NormalRows:
         z, weights = _nodes(K)
         Theta = theta.reshape(len(theta), K, -1)
         ThetaS = Theta @ self.covariance
-        L = np.linalg.cholesky(ThetaS @ Theta.transpose(0, 2, 1) + 1e-9 * np.eye(K))
+        V = ThetaS @ Theta.transpose(0, 2, 1)
+        jitter = 1e-9 * (1.0 + np.trace(V, axis1=1, axis2=2))  # V is 0 where θ is
+        L = np.linalg.cholesky(V + jitter[:, None, None] * np.eye(K))
         U = np.linalg.solve(L, ThetaS)
         logits = (Theta @ self.mean[:, :, None]).transpose(0, 2, 1) + z @ L.transpose(0, 2, 1)
         return Theta, U, logits, z, weights
@@ -205,7 +207,7 @@ def bounded_correction(
 ) -> np.ndarray:
     """Cut a correction D so that least·H ⪯ H + D ⪯ most·H for the slope H ≻ 0."""
     values, vectors = np.linalg.eigh(slope)
-    root = np.sqrt(np.maximum(values, 1e-9 * values.max()))
+    root = np.sqrt(np.maximum(values, max(1e-9 * float(values.max()), LEAST)))
     half, inverse = (vectors * root) @ vectors.T, (vectors / root) @ vectors.T
     relative, U = np.linalg.eigh(inverse @ correction @ inverse)
     return half @ ((U * (np.clip(1.0 + relative, least, most) - 1.0)) @ U.T) @ half

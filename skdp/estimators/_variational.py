@@ -15,6 +15,7 @@ from skdp._validate import expected, flag, integer, one_of
 from skdp.algorithms import dp_vi, noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators import _fitting, _paragraphs
+from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._fitting import CallbackSupportMixin
 from skdp.estimators._posterior_sampler import bounded_or_auto
 from skdp.models.likelihoods import BoundedScores
@@ -123,7 +124,7 @@ def documentation(*, summary: str, own: str, clip: str, fitted: str, shape: str,
     return summary + _PRIVACY + parameters + rest
 
 
-class VariationalLinearModel(CallbackSupportMixin, BaseEstimator):
+class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
     """A linear model whose posterior of the coefficients is normal."""
 
     n_features_in_: int
@@ -324,7 +325,8 @@ class VariationalLinearModel(CallbackSupportMixin, BaseEstimator):
     @property
     def covariance_(self) -> np.ndarray:
         """Posterior covariance, in the order of ``parameter_names_``."""
-        return self._posterior.covariance
+        check_is_fitted(self)
+        return self._posterior.covariance.copy()
 
     def _labels(self) -> list[Any]:
         """Names of the outputs where there is more than one."""
@@ -360,36 +362,6 @@ class VariationalLinearModel(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         integer(1, n_samples=n_samples)
         return self._posterior.sample(n_samples, check_random_state(random_state))
-
-    def to_arviz(self, n_samples: int = 1000, random_state: Any = None) -> Any:
-        """Posterior draws in the form that ArviZ plots and summarises; this costs no privacy.
-
-        Parameters
-        ----------
-        n_samples : int, default=1000
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws.
-
-        Returns
-        -------
-        arviz.InferenceData
-            Its group ``posterior`` holds ``theta`` with the coordinate ``parameter``, in one chain:
-            the draws are independent, so there is no convergence to diagnose.
-
-        Raises
-        ------
-        ImportError
-            If ArviZ is not installed.
-        """
-        import arviz
-
-        draws = self.sample_posterior(n_samples, random_state)
-        return arviz.from_dict(
-            posterior={"theta": draws[None]},
-            coords={"parameter": self.parameter_names_},
-            dims={"theta": ["parameter"]},
-        )
 
     def _rows(self, X) -> np.ndarray:
         check_is_fitted(self)

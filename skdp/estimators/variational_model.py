@@ -32,6 +32,7 @@ from skdp._validate import expected, integer, one_of, positive
 from skdp.algorithms import dp_vi, dp_vi_model
 from skdp.algorithms.dp_vi_model import Prior, UserModel
 from skdp.estimators import _fitting
+from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._fitting import CallbackSupportMixin, with_callbacks
 from skdp.estimators._posterior_sampler import bounded_or_auto
 from skdp.models.user_models import N_MADE_UP, made_up_records, takes_targets
@@ -39,7 +40,7 @@ from skdp.models.user_models import N_MADE_UP, made_up_records, takes_targets
 _N_PREDICTIVE_DRAWS = 200
 
 
-class DPVariationalModel(CallbackSupportMixin, BaseEstimator):
+class DPVariationalModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
     """Bayesian inference for any log-likelihood, by differentially private variational inference.
 
     Approximates the posterior of the parameters of a model by a Gaussian, from noisy sums of
@@ -67,7 +68,8 @@ class DPVariationalModel(CallbackSupportMixin, BaseEstimator):
         Length of theta.
     prior : float, torch.distributions.Distribution or callable, default=1.0
         A float s is N(0, s² I). A distribution is over R^n_parameters, or over numbers that are
-        then independent. A callable maps theta to its log-density.
+        then independent; the noise-aware posterior takes its mean and covariance for a normal's. A
+        callable maps theta to its log-density, and needs ``inference="dpvi"``.
     epsilon : float or None, default=1.0
         ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
     delta : float, default=1e-5
@@ -286,8 +288,10 @@ class DPVariationalModel(CallbackSupportMixin, BaseEstimator):
             X = check_features(self, X, reset=reset)
             return X, np.zeros(len(X))
         X, targets = check_features_and_targets(self, X, y, multi_output=False, reset=reset)
-        integers = np.asarray(y).dtype.kind in "biu"
-        return X, targets.astype(np.int64 if integers else np.float64)
+        # The type of an array is declared; that of a list would depend on each of its values.
+        integers = getattr(getattr(y, "dtype", None), "kind", "f") in "biu"
+        with np.errstate(invalid="ignore"):
+            return X, targets.astype(np.int64 if integers else np.float64)
 
     def _rows(self, X: np.ndarray) -> np.ndarray:
         if self.data_norm is None:
@@ -300,6 +304,13 @@ class DPVariationalModel(CallbackSupportMixin, BaseEstimator):
         private = self.epsilon != float("inf")
         P = integer(1, n_parameters=self.n_parameters)
         prior = Prior.of(self.prior, P)
+        if private and self.inference == "noise_aware" and prior.covariance is None:
+            raise expected(
+                "a scale, or a torch distribution with mean and variance",
+                "the noise-aware posterior returns to them as epsilon falls; use inference='dpvi' "
+                "for a function",
+                prior=self.prior,
+            )
         rate = _fitting.sampling_rate(self, n_rows, dp_vi_model.default_sampling_rate(n_rows, P))
         n_releases = dp_vi_model.STEPS if private else dp_vi_model.STEPS_WITHOUT_NOISE
         least = 2 if private and self.inference == "noise_aware" else 1
@@ -345,7 +356,8 @@ class DPVariationalModel(CallbackSupportMixin, BaseEstimator):
     def _names(self, n_parameters: int) -> list[str]:
         if self.parameter_names is None:
             return [f"theta{i}" for i in range(n_parameters)]
-        names = [str(name) for name in self.parameter_names]
+        listed = isinstance(self.parameter_names, list | tuple | np.ndarray)
+        names = [str(name) for name in self.parameter_names] if listed else []
         if len(names) != n_parameters:
             raise expected(f"None or {n_parameters} names", parameter_names=self.parameter_names)
         return names
@@ -371,7 +383,8 @@ class DPVariationalModel(CallbackSupportMixin, BaseEstimator):
     @property
     def covariance_(self) -> np.ndarray:
         """Posterior covariance, in the order of ``parameter_names_``."""
-        return self._posterior.covariance
+        check_is_fitted(self)
+        return self._posterior.covariance.copy()
 
     def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw parameters from the released posterior; this costs no privacy.

@@ -31,12 +31,15 @@ from skdp._validate import flag, in_range, integer, one_of, positive
 from skdp.algorithms import noise_aware_regression as algorithm
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators import _fitting
+from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._fitting import CallbackSupportMixin, with_callbacks
 from skdp.privacy.accounting import ACCOUNTANTS
 from skdp.privacy.calibration import calibrate_schedule
 
 
-class DPVariationalLinearRegression(CallbackSupportMixin, RegressorMixin, BaseEstimator):
+class DPVariationalLinearRegression(
+    ArvizMixin, CallbackSupportMixin, RegressorMixin, BaseEstimator
+):
     """Bayesian linear regression from private releases, with intervals that know of the noise.
 
     Approximates the posterior of the coefficients and of the residual scale σ by a Gaussian of
@@ -297,6 +300,7 @@ class DPVariationalLinearRegression(CallbackSupportMixin, RegressorMixin, BaseEs
     @property
     def covariance_(self) -> np.ndarray:
         """Posterior covariance, in the order of ``parameter_names_``."""
+        check_is_fitted(self)
         q = self._posterior.covariance
         # (θ, ln σ) is normal, so Cov(θ, σ) = E σ Cov(θ, ln σ) and Var σ = (E σ)² (e^Var(ln σ) − 1).
         covariance = self._half_width**2 * q

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from functools import lru_cache
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import expit, huber, log_softmax, softmax
+from scipy.stats import norm, qmc
 
 from skdp.models.scores import BernoulliScore, CategoricalScore, PoissonScore, Score
 
@@ -208,17 +210,16 @@ class Categorical:
         return softmax(logits, axis=-1)
 
     def predictive(self, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-        """E softmax(N(mean, covariance)) over 64 antithetic pairs of fixed normal draws.
+        """E softmax(N(mean, covariance)) over 256 antithetic pairs of quasi-random normal points.
 
-        The draws are the same for every row, so a prediction does not depend on its neighbours.
+        The points are the same for every row, so a prediction does not depend on its neighbours.
         """
         values, vectors = np.linalg.eigh(covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-        half = np.random.default_rng(0).standard_normal((64, self.n_outputs))
-        total = np.zeros_like(mean)
-        for draw in np.concatenate([half, -half]):
-            total += self.probabilities(mean + root @ draw)
-        return total / (2 * len(half))
+        total, points = np.zeros_like(mean), _normal_points(self.n_outputs)
+        for point in points:
+            total += self.probabilities(mean + root @ point)
+        return total / len(points)
 
 
 @dataclass(frozen=True)
@@ -323,6 +324,15 @@ class Poisson:
 def classification_likelihood(n_classes: int) -> Likelihood:
     """Return one logit for two classes, K logits for more."""
     return Bernoulli() if n_classes == 2 else Categorical(n_classes)
+
+
+@lru_cache(maxsize=8)
+def _normal_points(size: int) -> np.ndarray:
+    """Quasi-random points of N(0, I), as many as their negatives, whose covariance is exact."""
+    sobol: Any = qmc.Sobol  # whose seed has another name from one SciPy to the next
+    half = norm.ppf(sobol(size, scramble=True, seed=0).random(256))
+    points = np.concatenate([half, -half])
+    return points @ np.linalg.inv(np.linalg.cholesky(points.T @ points / len(points))).T
 
 
 _nodes, _weights = np.polynomial.hermite_e.hermegauss(32)

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, constraints
 
 from skdp._validate import expected, is_real, positive
 
@@ -207,10 +207,13 @@ class Prior:
         Maps θ (n_parameters,) to a number.
     start : Tensor of shape (n_parameters,)
         Its mean where it is known, else zeros.
+    covariance : Tensor of shape (n_parameters, n_parameters) or None
+        Its covariance; None where it is not known.
     """
 
     log_density: Callable[[Tensor], Tensor]
     start: Tensor
+    covariance: Tensor | None = None
 
     @classmethod
     def of(cls, prior: Any, n_parameters: int) -> Prior:
@@ -218,13 +221,16 @@ class Prior:
         zero = torch.zeros(n_parameters, dtype=torch.float64)
         if is_real(prior):
             precision = positive(prior=prior) ** -2.0
-            return cls(lambda theta: -0.5 * precision * theta.square().sum(), zero)
+            covariance = torch.eye(n_parameters, dtype=torch.float64) / precision
+            return cls(lambda theta: -0.5 * precision * theta.square().sum(), zero, covariance)
         if isinstance(prior, Distribution):
 
             def log_density(theta: Tensor) -> Tensor:
                 return torch.as_tensor(prior.log_prob(theta)).sum()
 
-            found = cls(log_density, _mean_of(prior, zero))
+            if not _has_real_support(prior):
+                raise expected("a distribution over all of R^n, without bounds", prior=prior)
+            found = cls(log_density, _mean_of(prior, zero), _covariance_of(prior, zero))
         elif callable(prior):
             function: Any = prior
             found = cls(function, zero)
@@ -267,3 +273,26 @@ def _mean_of(prior: Distribution, zero: Tensor) -> Tensor:
         return zero
     usable = mean.shape in (zero.shape, ()) and bool(torch.isfinite(mean).all())
     return zero + mean if usable else zero
+
+
+def _has_real_support(prior: Distribution) -> bool:
+    try:
+        support: Any = prior.support
+    except NotImplementedError:
+        return True
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    return support is constraints.real
+
+
+def _covariance_of(prior: Distribution, zero: Tensor) -> Tensor | None:
+    known: Any = prior
+    try:
+        found = getattr(known, "covariance_matrix", None)
+        if found is None:
+            found = torch.diag((zero + known.variance.detach()).to(torch.float64))
+        found = found.detach().to(torch.float64)
+    except (NotImplementedError, AttributeError, RuntimeError):
+        return None
+    usable = found.shape == (len(zero), len(zero)) and bool(torch.isfinite(found).all())
+    return found if usable else None

@@ -42,7 +42,7 @@ class TestSensitivity:
     def test_no_record_moves_the_sum_farther_than_the_bound(self, clip, fit_intercept):
         coin = np.random.default_rng(0)
         bound = nar.row_bound(1.5, fit_intercept)
-        residual = nar.ResidualSum(bound)
+        residual = nar.ResidualSum(bound, nar.SCALE_WEIGHT, nar.TRACE_WEIGHT)
         X, y = simulated(n=20)
         farthest = 0.0
         for _ in range(300):
@@ -64,7 +64,7 @@ class TestSensitivity:
         assert farthest >= 0.9 * residual.norm_bound  # and the bound is no larger than needed
 
     def test_replacing_a_record_counts_twice(self):
-        residual = nar.ResidualSum(1.0)
+        residual = nar.ResidualSum(1.0, nar.SCALE_WEIGHT, nar.TRACE_WEIGHT)
         assert residual.sensitivity("replace_one") == 2 * residual.sensitivity("zero_out")
 
     def test_the_sum_is_the_textbook_one_by_one(self):
@@ -77,7 +77,9 @@ class TestSensitivity:
             expected[:4] += psi * u
             expected[4] += nar.SCALE_WEIGHT * (psi**2 - 0.5)
             expected[5] += nar.TRACE_WEIGHT * (u @ u - 0.5)
-        found = nar.ResidualSum(R)(torch.from_numpy(np.append(theta, clip)[None]), rows)
+        found = nar.ResidualSum(R, nar.SCALE_WEIGHT, nar.TRACE_WEIGHT)(
+            torch.from_numpy(np.append(theta, clip)[None]), rows
+        )
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
 
     def test_the_first_release_is_the_second_moments(self):

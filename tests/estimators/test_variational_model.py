@@ -23,8 +23,17 @@ def normal_mean(theta, x):
     return -0.5 * ((x - theta) ** 2).sum(1)
 
 
-def scaled(theta, x):
-    return -0.5 * ((x - theta[0]) ** 2).sum(1) * torch.exp(theta[1])
+class Scaled:
+    """A log-likelihood whose repr is no address, which test identifiers must not hold."""
+
+    def __call__(self, theta, x):
+        return -0.5 * ((x - theta[0]) ** 2).sum(1) * torch.exp(theta[1])
+
+    def __repr__(self):
+        return "scaled"
+
+
+scaled = Scaled()
 
 
 def logistic(theta, x, y):

@@ -63,7 +63,7 @@ MUTANTS = [
     (
         "noise not times the clipping norm",
         "engine/loop.py",
-        "scale = sigma and sigma * self.clipped_sum.norm_bound",
+        "scale = sigma and sigma * clipped_sum.norm_bound",
         "scale = sigma",
         "tests/laws tests/replay",
     ),
@@ -100,9 +100,10 @@ MUTANTS = [
     (
         "an empty batch is skipped",
         "engine/loop.py",
-        "        theta = query(state)\n",
+        "        theta, clipped_sum = query(state), plan.clipped_sum_of(step)\n",
         "        if not isinstance(selection, slice) and len(selection) == 0:\n"
-        "            continue\n        theta = query(state)\n",
+        "            continue\n"
+        "        theta, clipped_sum = query(state), plan.clipped_sum_of(step)\n",
         "tests/replay",
     ),
     (
@@ -371,6 +372,69 @@ MUTANTS = [
         "if wanted > paid:",
         "if False:",
         "tests/estimators/test_ops.py",
+    ),
+    (
+        "second moments are not bounded record by record",
+        "engine/gram.py",
+        "w = np.minimum(w, self.bound / np.maximum(norms**2, 1e-300))",
+        "pass",
+        "tests/engine/test_gram.py",
+    ),
+    (
+        "second moments count entries beside the diagonal once",
+        "engine/gram.py",
+        "return matrix[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))",
+        "return matrix[rows, columns]",
+        "tests/engine/test_gram.py",
+    ),
+    (
+        "a weight follows the record's own residual",
+        "engine/clipping.py",
+        "norms = np.maximum(norms, self.largest_residual(logits))",
+        "pass",
+        "tests/algorithms/test_noise_aware.py",
+    ),
+    (
+        "the noise-aware event leaves the curvature out",
+        "algorithms/noise_aware.py",
+        "return dp_sgd_event(self.noise_multipliers, 1.0)",
+        "return dp_sgd_event(self.noise_multiplier, 1.0, self.n_steps)",
+        "tests/replay/test_variational.py tests/estimators/test_variational.py",
+    ),
+    (
+        "the slope of the score has too small a bound",
+        "algorithms/noise_aware.py",
+        "sums[0] = GramSum(R**2, trace_only=self.curvature == TRACE)",
+        "sums[0] = GramSum(R, trace_only=self.curvature == TRACE)",
+        "tests/algorithms/test_noise_aware.py tests/estimators/test_variational.py",
+    ),
+    (
+        "a sequence of sums is all declared as the first",
+        "engine/loop.py",
+        "return clipped_sum[step] if isinstance(clipped_sum, Sequence) else clipped_sum",
+        "return clipped_sum[0] if isinstance(clipped_sum, Sequence) else clipped_sum",
+        "tests/replay/test_variational.py tests/algorithms/test_noise_aware.py",
+    ),
+    (
+        "the posterior forgets the DP noise",
+        "algorithms/noisy_statistic.py",
+        "values = np.maximum(V, 0.0) + self.variance",
+        "values = np.maximum(V, 0.0) + 1e-6 * self.variance",
+        "tests/algorithms/test_noise_aware.py",
+    ),
+    (
+        "residual sums of a regression have too small a bound",
+        "engine/residual_sum.py",
+        "return math.hypot(1.0, self.scale_weight / 2, self.trace_weight / 2) * (1 + ROUNDING)",
+        "return 0.5",
+        "tests/algorithms/test_noise_aware_regression.py",
+    ),
+    (
+        "gradients of a user's model are not clipped",
+        "algorithms/dp_vi_model.py",
+        "gradients = gradients * (self.clip_norm / norms.clamp(min=self.clip_norm))[:, None]",
+        "pass",
+        "tests/estimators/test_variational_model.py tests/replay/test_variational_model.py",
     ),
 ]
 

@@ -1,0 +1,77 @@
+"""Sums of clipped residuals: what a linear regression releases of its targets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from skdp.engine.clipping import CHUNK_ROWS, ROUNDING
+from skdp.engine.rows import LinearBatch
+from skdp.relations import sensitivity_factor
+
+
+@dataclass(frozen=True)
+class ResidualSum:
+    """Sum over records of (ψ(r) u, a(ψ(r)² − ½), b(‖u‖² − ½)) with u = x/R.
+
+    It is bounded whatever the clip and the target are.
+    It is called with (θ, c) in one row: a clip may follow what has been released.
+
+    Parameters
+    ----------
+    row_bound : float
+        R: rows are scaled by 1/R, and down to norm 1 where they exceed it.
+    scale_weight, trace_weight : float
+        a and b > 0.
+    bounded : bool, default=True
+        False is Σ (r u, r², 0), for a run without privacy.
+    """
+
+    row_bound: float
+    scale_weight: float
+    trace_weight: float
+    bounded: bool = True
+
+    @property
+    def norm_bound(self) -> float:
+        """Bound on one record's share of the *computed* sum.
+
+        ψ²‖u‖² + a²(ψ² − ½)² + b²(‖u‖² − ½)² is convex in ψ² and in ‖u‖², both in [0, 1], so its
+        maximum is at a corner: where both are 1.
+        """
+        if not self.bounded:
+            return math.inf
+        return math.hypot(1.0, self.scale_weight / 2, self.trace_weight / 2) * (1 + ROUNDING)
+
+    def sensitivity(self, neighboring_relation: str) -> float:
+        """How far neighbours can move the computed sum, in Euclidean norm."""
+        return sensitivity_factor(neighboring_relation) * self.norm_bound
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One number for each column, one for the residuals' scale and one for the rows'."""
+        return (theta_shape[-1] + 1,)
+
+    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+        """Return the sum for (θ, c) of shape (1, D + 1)."""
+        weights, clip = theta.numpy()[0, :-1], float(theta[0, -1])
+        total, scalars = np.zeros(len(weights)), np.zeros(2)
+        with np.errstate(all="ignore"):
+            for start in range(0, len(batch.rows), CHUNK_ROWS):
+                chunk = slice(start, start + CHUNK_ROWS)
+                rows = batch.rows[chunk]
+                r = batch.targets[chunk, 0] - rows @ weights
+                if not self.bounded:
+                    total += r @ rows / self.row_bound
+                    scalars[0] += r @ r
+                    continue
+                psi = np.clip(r / clip, -1.0, 1.0)
+                shrink = 1.0 / np.maximum(batch.norms[chunk], self.row_bound)
+                # A record without a residual contributes nothing to the sums of residuals.
+                scalars[0] += self.scale_weight * np.nansum(psi**2 - 0.5)
+                scalars[1] += self.trace_weight * np.sum((shrink * batch.norms[chunk]) ** 2 - 0.5)
+                total += (np.nan_to_num(psi, nan=0.0) * shrink) @ rows
+        return torch.from_numpy(np.append(total, scalars))
