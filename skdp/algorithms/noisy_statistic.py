@@ -72,11 +72,11 @@ def chains(given: Given, start: np.ndarray, stream: SecureStream) -> np.ndarray:
 
     def log_density(theta: np.ndarray) -> np.ndarray:
         off = given.statistic - given.rows.expected(theta)
-        fit = np.einsum("bi,bij,bj->b", off, precision, off, optimize=True)
+        fit = np.sum((off[:, None, :] @ precision)[:, 0] * off, axis=1)
         return -0.5 * (fit + np.sum(theta**2, axis=1) / given.prior_scale**2)
 
     def normals() -> np.ndarray:
-        return np.einsum("bij,bj->bi", root, stream.normal(theta.shape))
+        return (root @ stream.normal((*theta.shape, 1)))[:, :, 0]
 
     theta = theta + normals()
     density, kept = log_density(theta), []

@@ -65,9 +65,8 @@ class NormalRows:
         """F(θ), (B, KD), up to a constant: expected scores are differences of it."""
         _, U, logits, z, weights = self._integral(theta)
         psi = self.score.value(logits)
-        of_mean = np.einsum("q,bqi->bi", weights, psi)
-        of_z = np.einsum("q,qa,bqi->bai", weights, z, psi, optimize=True)
-        F = of_mean[:, :, None] * self.mean[:, None, :] + np.einsum("bai,bad->bid", of_z, U)
+        of_mean, of_z = weights @ psi, (weights[:, None] * z).T @ psi
+        F = of_mean[:, :, None] * self.mean[:, None, :] + of_z.transpose(0, 2, 1) @ U
         F = self.n_rows * F.reshape(len(theta), -1)
         if self.correction is not None and self.reference is not None:
             F = F + np.einsum("bij,bj->bi", self.correction, theta - self.reference)
@@ -113,14 +112,17 @@ class NormalRows:
         m, size = self.mean, theta.shape[1]
         W = of_record(logits)
         second_moment = self.covariance + m[:, :, None] * m[:, None, :]
-        H = np.einsum("q,bqij,bde->bidje", weights, W, second_moment, optimize=True)
-        if Theta.shape[1] <= FEW_OUTPUTS:
-            first = np.einsum("q,qa,bqij->baij", weights, z, W, optimize=True)
-            cross = np.einsum("baij,bd,bae->bidje", first, m, U, optimize=True)
-            pairs = np.einsum("qa,qc->qac", z, z) - np.eye(z.shape[1])
-            second = np.einsum("q,qac,bqij->bacij", weights, pairs, W, optimize=True)
+        K, flat = Theta.shape[1], W.reshape(*W.shape[:2], -1)
+        zeroth = (weights @ flat).reshape(-1, K, K)
+        H = np.einsum("bij,bde->bidje", zeroth, second_moment)
+        if K <= FEW_OUTPUTS:
+            first = ((weights[:, None] * z).T @ flat).reshape(-1, K, K, K)
+            cross = np.einsum("bije,bd->bidje", np.einsum("baij,bae->bije", first, U), m)
+            pairs = weights[:, None, None] * (z[:, :, None] * z[:, None, :] - np.eye(K))
+            second = (pairs.reshape(len(z), -1).T @ flat).reshape(-1, K, K, K, K)
+            half = np.einsum("bacij,bad->bcijd", second, U)
             H = H + cross + cross.transpose(0, 3, 4, 1, 2)
-            H = H + np.einsum("bacij,bad,bce->bidje", second, U, U, optimize=True)
+            H = H + np.einsum("bcijd,bce->bidje", half, U)
         H = self.n_rows * H.reshape(-1, size, size)
         return (H + H.transpose(0, 2, 1)) / 2
 

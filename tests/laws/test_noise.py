@@ -16,6 +16,7 @@ D, STEPS, CLIP, SIGMA = 2000, 12, 0.5, 3.0
 def releases():
     """Noisy sums over rows that are all zero: pure noise, without the intercept."""
     estimator = DPVariationalLogisticRegression(
+        inference="dpvi",
         epsilon=None,
         noise_multiplier=SIGMA,
         clip_norm=CLIP,
@@ -56,6 +57,7 @@ def test_steps_share_no_noise(releases):
 
 def test_poisson_noise_does_not_depend_on_the_batch():
     estimator = DPVariationalLogisticRegression(
+        inference="dpvi",
         epsilon=None,
         noise_multiplier=SIGMA,
         clip_norm=CLIP,
@@ -76,7 +78,9 @@ def fits(X, y, seed, count=1, **parameters):
     for _ in range(count):
         with _trace.record() as tape, warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
-            DPVariationalLogisticRegression(max_iter=5, random_state=seed, **parameters).fit(X, y)
+            DPVariationalLogisticRegression(
+                inference="dpvi", max_iter=5, random_state=seed, **parameters
+            ).fit(X, y)
         found.append(np.array([release.output.numpy() for release in tape]))
     return found
 
