@@ -1,4 +1,4 @@
-"""How the defaults of `DPVariationalLogisticRegression` were chosen.
+"""How the defaults of `DPVariationalLogisticRegression(inference="dpvi")` were chosen.
 
     SKDP_DATA=... python benchmarks/dpvi_defaults.py [--tasks ...] [--splits 6]
 
@@ -38,7 +38,7 @@ def held_out_log_loss(X, y, epsilon, splits, factor=dp_vi.LEARNING_RATE, **param
         A, B, a, b = train_test_split(X, y, test_size=0.3, random_state=seed, stratify=y)
         with mock.patch.object(dp_vi, "LEARNING_RATE", factor):
             model = DPVariationalLogisticRegression(
-                epsilon, data_norm=1.0, fit_intercept=False, **parameters
+                epsilon, inference="dpvi", data_norm=1.0, fit_intercept=False, **parameters
             ).fit(A, a)
         losses.append(log_loss(b, model.predict_proba(B)))
     return np.mean(losses)
