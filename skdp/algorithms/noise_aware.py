@@ -277,7 +277,7 @@ class NoiseAwareUpdate:
             gradients=(*state.gradients, released.ravel()[None] / self.R),
             queries=(*state.queries, state.mean),
         )
-        assert state.rows is not None
+        assert state.rows is not None  # for the type checker: _replace keeps it
         given = self._given(state.rows, *self.statistic(state, state.rows))
         mean, _ = laplace(given, state.mean)
         # The logits of huge parameters would lose all digits to rounding, which may differ with the

@@ -1,4 +1,4 @@
-"""`DPVariationalLinearRegression`: private Bayesian linear regression with honest intervals.
+"""`DPVariationalLinearRegression`: private Bayesian linear regression that knows of its noise.
 
 >>> import numpy as np
 >>> from skdp import DPVariationalLinearRegression
