@@ -37,8 +37,8 @@ class DPVariationalLogisticRegression(ClassifierMixin, VariationalLinearModel): 
     Approximates the posterior of the coefficients under a Gaussian prior N(0, prior_scale² I) by a
     Gaussian. By default that posterior is *noise-aware*: it is the posterior given what was
     released, and on data that the model and the prior describe its intervals cover the truth about
-    as often as they say, at every ε. As ε falls it widens and returns to the prior; as ε grows it becomes the ordinary posterior. Two classes
-    take one logit, more take softmax.
+    as often as they say. As ε falls it widens and returns to the prior; as ε grows it becomes the
+    ordinary posterior. Two classes take one logit, more take softmax.
 """,
         own=_paragraphs.CLASSES,
         clip="""``"auto"`` is R/4 to R, by the public
