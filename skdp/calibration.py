@@ -25,10 +25,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from skdp import _fitting
 from skdp._input import check_features_and_labels
 from skdp._validate import expected, integer, one_of
 from skdp.algorithms import temperature_scaling
-from skdp.estimators import _fitting
 from skdp.privacy.ledger import BudgetExceededError
 from skdp.privacy.report import PrivacyReport
 

@@ -16,12 +16,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skdp import _fitting
+from skdp._fitting import CallbackSupportMixin, with_callbacks
 from skdp._input import check_features
 from skdp._validate import expected, integer, one_of, positive
 from skdp._warnings import PrivacyWarning
 from skdp.algorithms import dp_sgd, network_models, training
-from skdp.estimators import _fitting
-from skdp.estimators._fitting import CallbackSupportMixin, with_callbacks
 from skdp.models import networks
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from skdp import _fitting
 from skdp._input import check_features_and_labels, check_features_and_targets
-from skdp.estimators import _fitting
 from skdp.estimators._network import NetworkEstimator
 from skdp.models import networks
 from skdp.models.likelihoods import Categorical

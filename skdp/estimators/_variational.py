@@ -10,13 +10,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skdp import _fitting
+from skdp._fitting import CallbackSupportMixin
 from skdp._input import check_features
 from skdp._validate import expected, flag, integer, one_of
 from skdp.algorithms import dp_vi, noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.estimators import _fitting, _paragraphs
+from skdp.estimators import _paragraphs
 from skdp.estimators._arviz import ArvizMixin
-from skdp.estimators._fitting import CallbackSupportMixin
 from skdp.estimators._posterior_sampler import bounded_or_auto
 from skdp.models.likelihoods import BoundedScores
 from skdp.privacy.calibration import calibrate_schedule

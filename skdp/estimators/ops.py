@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from skdp import _fitting
+from skdp._fitting import with_callbacks
 from skdp._input import check_features_and_labels, check_features_and_targets
 from skdp.algorithms.tempered import MAX_ROWS
-from skdp.estimators import _fitting, _paragraphs
-from skdp.estimators._fitting import with_callbacks
+from skdp.estimators import _paragraphs
 from skdp.estimators._posterior_sampler import PosteriorSampler, bounded_or_auto
 from skdp.models.likelihoods import HuberRegression, classification_likelihood
 

@@ -17,9 +17,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from skdp import _fitting
 from skdp._validate import positive
 from skdp.algorithms import dp_sgd
-from skdp.estimators import _fitting, _paragraphs
+from skdp.estimators import _paragraphs
 from skdp.estimators._network import NetworkEstimator
 from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
 

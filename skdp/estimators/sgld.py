@@ -20,9 +20,10 @@ from typing import Any, cast
 import numpy as np
 from scipy.special import softmax
 
+from skdp import _fitting
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms import dp_sgd, dp_sgld
-from skdp.estimators import _fitting, _paragraphs
+from skdp.estimators import _paragraphs
 from skdp.estimators._network import NetworkEstimator
 from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
 from skdp.privacy.accounting import ACCOUNTANTS

@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 
+from skdp import _fitting
+from skdp._fitting import with_callbacks
 from skdp._input import check_features_and_labels
-from skdp.estimators import _fitting, _paragraphs
-from skdp.estimators._fitting import with_callbacks
+from skdp.estimators import _paragraphs
 from skdp.estimators._variational import VariationalLinearModel, documentation
 from skdp.models.likelihoods import Likelihood, classification_likelihood
 

@@ -27,13 +27,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skdp import _fitting
+from skdp._fitting import CallbackSupportMixin, with_callbacks
 from skdp._input import check_features, check_features_and_targets
 from skdp._validate import expected, integer, one_of, positive
 from skdp.algorithms import dp_vi, dp_vi_model
 from skdp.algorithms.dp_vi_model import Prior, UserModel
-from skdp.estimators import _fitting
 from skdp.estimators._arviz import ArvizMixin
-from skdp.estimators._fitting import CallbackSupportMixin, with_callbacks
 from skdp.estimators._posterior_sampler import bounded_or_auto
 from skdp.models.user_models import N_MADE_UP, made_up_records, takes_targets
 

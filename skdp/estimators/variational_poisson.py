@@ -23,10 +23,10 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d
 
+from skdp import _fitting
+from skdp._fitting import with_callbacks
 from skdp._input import check_features_and_targets
 from skdp._validate import in_range
-from skdp.estimators import _fitting
-from skdp.estimators._fitting import with_callbacks
 from skdp.estimators._variational import VariationalLinearModel, documentation
 from skdp.models.likelihoods import Poisson
 

@@ -26,13 +26,13 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from skdp import _fitting
+from skdp._fitting import CallbackSupportMixin, with_callbacks
 from skdp._input import check_features, check_features_and_targets
 from skdp._validate import flag, in_range, integer, one_of, positive
 from skdp.algorithms import noise_aware_regression as algorithm
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.estimators import _fitting
 from skdp.estimators._arviz import ArvizMixin
-from skdp.estimators._fitting import CallbackSupportMixin, with_callbacks
 from skdp.privacy.accounting import ACCOUNTANTS
 from skdp.privacy.calibration import calibrate_schedule
 

@@ -27,6 +27,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -236,8 +237,27 @@ _open: list[PrivacyLedger] = []
 _lock = RLock()
 
 
+# Whether what this thread releases is part of a release that has been charged as a whole.
+_covered: ContextVar[bool] = ContextVar("skdp_covered", default=False)
+
+
+@contextmanager
+def covered() -> Iterator[None]:
+    """Charge nothing inside the block: an event that covers all of it has been charged before.
+
+    A private selection is one event; its trials are parts of it.
+    """
+    token = _covered.set(True)
+    try:
+        yield
+    finally:
+        _covered.reset(token)
+
+
 def charge(event: DpEvent, *, label: str, neighboring_relation: str, nominal: bool = False) -> None:
     """Write an event to every open ledger of this process: to all of them, or to none."""
+    if _covered.get():
+        return
     with _lock:
         entry = LedgerEntry(label, event, nominal)
         _spend(list(dict.fromkeys(_open)), entry, neighboring_relation)

@@ -58,9 +58,13 @@ class PrivacyReport:
     seeded : bool
         Whether the noise came from a ``random_state`` that someone could know or guess.
     valid : bool
-        Whether (ε, δ) is a guarantee: false for a seeded fit, and for one without privacy.
+        Whether (ε, δ) is a guarantee: false for a seeded fit, for one without privacy, and where
+        something is unaccounted.
     tuning : str
         What of the choice of hyperparameters is accounted.
+    unaccounted : tuple of str
+        Parts of a workflow that read private rows, or may have, and are in no event, with what to
+        use instead; see `privacy_of`.
     skdp_version : str
         Version that wrote the report.
 
@@ -83,6 +87,7 @@ class PrivacyReport:
     seeded: bool = False
     valid: bool = True
     tuning: str = _NO_TUNING
+    unaccounted: tuple[str, ...] = ()
     skdp_version: str = __version__
 
     @classmethod
@@ -135,11 +140,12 @@ class PrivacyReport:
             values = json.loads(text)
             values["event"] = event_from_dict(values["event"])
             values["epsilon"] = float(values["epsilon"])
-            values["inferred_public_facts"] = tuple(values["inferred_public_facts"])
+            for name in ("inferred_public_facts", "unaccounted"):
+                values[name] = tuple(values.get(name, ()))
             report = cls(**values)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("Expected the JSON of a PrivacyReport.") from error
-        holds = math.isfinite(report.epsilon) and not report.seeded
+        holds = math.isfinite(report.epsilon) and not report.seeded and not report.unaccounted
         if report.valid and (not holds or report.accountant == NOT_A_BOUND):
             raise ValueError("The report claims a guarantee that it cannot have: it was changed.")
         if report.accountant != NOT_A_BOUND:
@@ -177,8 +183,12 @@ class PrivacyReport:
             ),
             seeded=self.seeded or other.seeded,
         )
-        tuning = "; ".join(dict.fromkeys([self.tuning, other.tuning]))
-        return replace(both, valid=both.valid and self.valid and other.valid, tuning=tuning)
+        return replace(
+            both,
+            valid=both.valid and self.valid and other.valid,
+            tuning="; ".join(dict.fromkeys([self.tuning, other.tuning])),
+            unaccounted=tuple(dict.fromkeys(self.unaccounted + other.unaccounted)),
+        )
 
     def epsilon_at(self, delta: float) -> float:
         """Least known ε at another δ: one release has a whole curve of (ε, δ).
@@ -205,6 +215,7 @@ class PrivacyReport:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values["event"] = event_to_dict(self.event)
         values["inferred_public_facts"] = list(self.inferred_public_facts)
+        values["unaccounted"] = list(self.unaccounted)
         return values
 
     def to_json(self) -> str:
@@ -222,6 +233,8 @@ class PrivacyReport:
             return f"nominal {statement}, NOT a guarantee: the noise was seeded"
         if self.accountant == NOT_A_BOUND:
             return f"approximately {statement}, NOT a bound: a central-limit value"
+        if self.unaccounted:
+            return f"at least {statement}, NOT a guarantee: not everything is accounted"
         if not self.valid:
             return f"nominal {statement}, NOT a guarantee"
         return f"{statement}-DP"
@@ -239,6 +252,7 @@ class PrivacyReport:
                 else "nothing: every public fact was declared",
             ),
             ("tuning", self.tuning),
+            *(("NOT accounted", part) for part in self.unaccounted),
             ("skdp version", self.skdp_version),
         ]
 

@@ -149,7 +149,7 @@ class TestChain:
 
     def test_without_privacy_automatic_clipping_does_not_clip_either(self, two_blobs):
         plan = {"max_iter": 20, "hidden_layer_sizes": (3,), "sampling_rate": 1.0, **FACTS}
-        with mock.patch("skdp.estimators._fitting.initial_seed", return_value=1):
+        with mock.patch("skdp._fitting.initial_seed", return_value=1):
             flat, automatic = (
                 DPSGLDClassifier(INF, temperature=0.0, clipping=clipping, **plan).fit(*two_blobs)
                 for clipping in ("flat", "automatic")
@@ -169,7 +169,7 @@ class TestChain:
             prior_scale=scale, learning_rate=eta, decay_exponent=0.0, max_iter=n_steps,
             burn_in=1000, thinning=1, random_state=0,
         )  # fmt: skip
-        with mock.patch("skdp.estimators._fitting.warnings"):
+        with mock.patch("skdp._fitting.warnings"):
             samples = model.fit(x, y).posterior_samples_
         A = np.column_stack([x, np.ones(30)])
         precision = A.T @ A + np.eye(2) / scale**2
@@ -250,7 +250,7 @@ class TestIterates:
             return wrap
 
         with (
-            mock.patch("skdp.estimators._fitting.progress", side_effect=interrupted),
+            mock.patch("skdp._fitting.progress", side_effect=interrupted),
             pytest.warns(PrivacyWarning, match="after 2 of 20 steps"),
         ):
             model = DPSGLDClassifier(1.0, max_iter=20, **FACTS).fit(*two_blobs)

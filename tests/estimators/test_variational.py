@@ -149,8 +149,8 @@ class TestUtility:
         [("dpvi", 1e-4), ("dpvi", 1e4), ("noise_aware", 2.0**-12), ("noise_aware", 2.0**12)],
     )
     def test_the_units_of_the_features_do_not_matter(self, two_blobs, inference, unit, monkeypatch):
+        from skdp import _fitting
         from skdp._random import Streams
-        from skdp.estimators import _fitting
 
         monkeypatch.setattr(_fitting, "streams", lambda *_: Streams(b"units"))
         X, y = two_blobs
@@ -232,7 +232,7 @@ class TestPrivacyStatement:
         assert report.epsilon == pytest.approx(4.377178, abs=1e-6)
 
     def test_facts_that_were_read_are_listed_and_warned_about_once(self, two_blobs):
-        from skdp.estimators import _fitting
+        from skdp import _fitting
 
         _fitting._said.clear()
         with pytest.warns(PrivacyWarning, match="classes, n_samples"):

@@ -7,7 +7,7 @@ import pytest
 from skdp import DPVariationalLogisticRegression, PrivacyLedger
 from skdp.engine.clipping import LinearClippedSum
 
-FIT = "skdp.estimators._fitting"
+FIT = "skdp._fitting"
 VARIATIONAL = "skdp.estimators.variational"
 POINTS = [
     f"{FIT}.check_budget",

@@ -61,7 +61,7 @@ def public_state(estimator):
 @given(data=st.data())
 def test_with_the_release_frozen_nothing_depends_on_the_data(plan, data):
     neighbour = data.draw(neighbours(plan.get("neighboring_relation")))
-    with mock.patch("skdp.estimators._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
         with _trace.record() as tape:
             first = make(plan).fit(X, Y)
         with _trace.replay([release.output for release in tape]) as again:

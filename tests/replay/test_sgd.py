@@ -94,8 +94,8 @@ def public_state(estimator):
 def test_with_the_releases_frozen_nothing_depends_on_the_data(kind, plan, neighbour):
     # Initial weights are no function of the data; both runs get the same.
     with (
-        mock.patch("skdp.estimators._fitting.streams", side_effect=lambda *_: Streams(b"replay")),
-        mock.patch("skdp.estimators._fitting.initial_seed", return_value=1),
+        mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")),
+        mock.patch("skdp._fitting.initial_seed", return_value=1),
     ):
         with _trace.record() as tape:
             first = make(kind, plan).fit(X, Y)

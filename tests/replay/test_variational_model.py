@@ -67,7 +67,7 @@ def public_state(estimator):
 @given(neighbour=neighbours())
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan, neighbour):
     # The draws η are no function of the data; both runs get the same.
-    with mock.patch("skdp.estimators._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
         with _trace.record() as tape:
             first = make(plan).fit(X, Y)
         with _trace.replay([release.output for release in tape]) as again:
@@ -98,7 +98,7 @@ def test_no_record_moves_a_sum_beyond_its_sensitivity(covariance):
     for name, rows, labels in [("all", X, Y), ("fewer", X[1:], Y[1:])]:
         parameters = {"covariance": covariance, "clip_norm": 0.2, "epsilon": None, "max_iter": 6}
         model = make({**parameters, "noise_multiplier": 1e-9})
-        streams = mock.patch("skdp.estimators._fitting.streams", return_value=Streams(b"x"))
+        streams = mock.patch("skdp._fitting.streams", return_value=Streams(b"x"))
         with streams, _trace.record() as tape:
             model.fit(rows, labels)
         values[name] = tape

@@ -57,7 +57,7 @@ def public_state(estimator):
 @settings(max_examples=15)
 @given(neighbour=neighbours())
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan, neighbour):
-    with mock.patch("skdp.estimators._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
         with _trace.record() as tape:
             first = make(plan).fit(X, Y)
         with _trace.replay([release.output for release in tape]) as again:

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
 
@@ -151,6 +152,9 @@ def spend(
     The report is of this event and of what was spent ``before``; ``declared`` names public facts
     that were given otherwise than as parameters.
     """
+    planning = _planning.get()
+    if planning == type(estimator).__name__:
+        raise _Planned(event)
     parameters = estimator.get_params(deep=False)
     inferred_public_facts = tuple(
         fact
@@ -167,6 +171,8 @@ def spend(
         seeded=estimator.random_state is not None,
     )
     total = report if before is None else before + report
+    if planning is not None:  # a part of what is being planned
+        return total
     warn_if_inferred(estimator, inferred_public_facts)
     if report.seeded:
         warnings.warn(
@@ -183,6 +189,43 @@ def spend(
         nominal=report.seeded,
     )
     return total
+
+
+def planned_event(estimator: Any, X: Any, y: Any) -> Any:
+    """Event that a fit to data like this would be charged. Nothing is spent and no row is used.
+
+    The fit runs up to where it would spend: parameters and input are checked on the way, and the
+    plan is made from public facts, as ever.
+
+    Returns
+    -------
+    DpEvent
+
+    Raises
+    ------
+    ValueError
+        If a parameter or the input is invalid.
+    """
+    token = _planning.set(type(estimator).__name__)
+    try:
+        estimator.fit(X, y)
+    except _Planned as planned:
+        return planned.event
+    finally:
+        _planning.reset(token)
+    raise expected("an estimator that is charged for its fit", estimator=estimator)
+
+
+class _Planned(BaseException):
+    """Ends a fit that is only being planned; no `except Exception` on the way may stop it."""
+
+    def __init__(self, event: Any) -> None:
+        super().__init__()
+        self.event = event
+
+
+# The class whose fit is being planned.
+_planning: ContextVar[str | None] = ContextVar("skdp_planning", default=None)
 
 
 def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
