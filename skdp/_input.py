@@ -11,6 +11,45 @@ from sklearn.utils.validation import column_or_1d, validate_data
 _FLOATS = (np.float64, np.float32)
 
 
+class BoundedRows(np.ndarray):
+    """Rows that know a public bound on their Euclidean norm.
+
+    Transformers with a declared output norm return them, so that ``data_norm="auto"`` of the next
+    step is that norm. Any operation, a slice too, gives an ordinary array: the bound may no longer
+    hold, and a plain array is clipped to √n_features as always. Nothing rests on the bound being
+    true: estimators clip to it.
+    """
+
+    row_norm: float
+
+    def __new__(cls, rows: np.ndarray, row_norm: float) -> BoundedRows:
+        """View the rows."""
+        self = np.asarray(rows).view(cls)
+        self.row_norm = float(row_norm)
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        """Give an ordinary array, or a number."""
+        return np.asarray(self)[key]
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """Give an ordinary array, or a number."""
+        return np.asarray(array)[()] if return_scalar else np.asarray(array)
+
+    def __repr__(self) -> str:
+        """Look like the ordinary array."""
+        return repr(np.asarray(self))
+
+    def __reduce__(self) -> Any:
+        """Keep the bound in a pickle: a pipeline's cache must not change what a fit does."""
+        return BoundedRows, (np.asarray(self), self.row_norm)
+
+
+def row_norm(X: Any) -> float | None:
+    """Return the declared bound on the norm of the rows, if they carry one."""
+    return getattr(X, "row_norm", None) if isinstance(X, BoundedRows) else None
+
+
 def check_features(estimator: Any, X: Any, *, dtype: Any = _FLOATS, **checks: Any) -> np.ndarray:
     """Validate X as `sklearn.utils.validation.validate_data` does.
 
