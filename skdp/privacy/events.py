@@ -139,6 +139,18 @@ def gdp_event(mu: float, neighboring_relation: str = "zero_out") -> DpEvent:
     return GaussianDpEvent(sensitivity_factor(neighboring_relation) / positive(mu=mu))
 
 
+def gaussian_mu(event: DpEvent) -> float | None:
+    """μ² = Σ T/σ² of a composition of full-batch Gaussian mechanisms, rooted; None of any other.
+
+    Noise multipliers are over the bound on one record, so under ``replace_one`` μ is twice that.
+    """
+    terms = terms_of(event)
+    if not all(isinstance(t, GaussianTerm) and t.sampling_rate == 1.0 for t in terms):
+        return None
+    squares = (t.count / t.noise_multiplier**2 for t in terms if isinstance(t, GaussianTerm))
+    return math.sqrt(math.fsum(squares)) if all(t.noise_multiplier for t in terms) else math.inf
+
+
 @dataclass(frozen=True)
 class GaussianTerm:
     """``count`` Poisson-sampled Gaussian mechanisms; ``sampling_rate=1`` is the plain mechanism."""

@@ -1,0 +1,355 @@
+"""`split_budget`: one (ε, δ) for a whole pipeline, divided among its private steps.
+
+The ε of two steps do not add up: half of ε = 1 each would waste a fifth of it. Each step gets a
+share of μ², the square of the Gaussian privacy parameter, which does add up for full-batch Gaussian
+mechanisms (Dong, Roth & Su 2022). Where a step is of another kind, the accountant composes what the
+steps would be charged, and the shares grow or shrink until that is the target.
+
+>>> from sklearn.pipeline import make_pipeline
+>>> from skdp import DPVariationalLogisticRegression
+>>> from skdp.model_selection import split_budget
+>>> from skdp.preprocessing import DPStandardScaler
+>>> pipeline = make_pipeline(DPStandardScaler(0, 100), DPVariationalLogisticRegression())
+>>> pipeline = split_budget(pipeline, epsilon=1.0, delta=1e-5)
+>>> [round(step.epsilon, 3) for _, step in pipeline.steps]
+[0.285, 0.947]
+
+References
+----------
+J. Dong, A. Roth, W. J. Su, *Gaussian Differential Privacy*, JRSS B 84, 2022.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import astuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from dp_accounting.dp_event import ComposedDpEvent, DpEvent, NoOpDpEvent
+from scipy.optimize import brentq
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import VotingClassifier, VotingRegressor
+from sklearn.pipeline import FeatureUnion, Pipeline
+
+from skdp._fitting import planned_event
+from skdp._validate import expected, in_range, integer, positive
+from skdp.privacy import PrivacyReport, epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
+from skdp.privacy.events import gaussian_mu, terms_of
+
+# Those that fit each of their parts exactly once. Others, a one-vs-rest classifier for instance,
+# would spend a part's budget several times.
+ONCE = (
+    Pipeline, ColumnTransformer, FeatureUnion, TransformedTargetRegressor,
+    VotingClassifier, VotingRegressor,
+)  # fmt: skip
+
+# Share of μ² of what surrounds a model, scalers or a temperature: it learns a few coarse numbers.
+HELPERS_SHARE = 0.1
+
+_SMALL, _LARGE = (100, 2), (200_000, 600)  # made-up data: rows and features
+_TOLERANCE = 1e-3  # of ε, relative, where steps are not all Gaussian
+
+
+def split_budget(
+    pipeline: Any,
+    epsilon: float,
+    delta: float,
+    weights: Mapping[str, float] | None = None,
+    *,
+    n_samples: int | None = None,
+    n_features: int | None = None,
+) -> Any:
+    """Set the budgets of all private steps so that together they are (ε, δ)-DP.
+
+    **Privacy.** Reads no data: the plan is made from parameters and public sizes. What holds after
+    the fit is what `skdp.privacy.privacy_of` says of the fitted pipeline, which also names steps
+    that are in no budget.
+
+    Parameters
+    ----------
+    pipeline : estimator
+        A pipeline, or any nesting of `Pipeline`, `ColumnTransformer`, `FeatureUnion`, voting and
+        `DPTemperatureScaler`, which fit each part once. Every part with parameters ``epsilon`` and
+        ``delta`` is given a budget.
+    epsilon : float
+        ε > 0 of the whole. ``float("inf")`` is no privacy for any step.
+    delta : float
+        δ in (0, 1) of the whole.
+    weights : mapping or None, default=None
+        Share of each private step, by its name as in `get_params` (nested ones with ``__``), each
+        > 0; only ratios count. A share is one of μ², so a weight 4 is about double the ε of a
+        weight 1. None gives a tenth to transformers and
+        a temperature together.
+    n_samples, n_features : int or None, default=None
+        Public size of the data. Needed only where what a step is charged depends on it, as it does
+        with Poisson batches; ``n_samples`` of a step itself comes first.
+
+    Returns
+    -------
+    estimator
+        A new, unfitted copy with budgets set.
+
+    Raises
+    ------
+    ValueError
+        If there is no private step, a part would be fitted several times or its budget is fixed by
+        its noise, the steps have different neighbouring relations, or a size is needed.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skdp import DPSGDClassifier
+    >>> from skdp.model_selection import split_budget
+    >>> from skdp.preprocessing import DPStandardScaler
+    >>> network = DPSGDClassifier(n_samples=1000)
+    >>> pipeline = make_pipeline(DPStandardScaler(0, 100), network)
+    >>> pipeline = split_budget(pipeline, 2.0, 1e-5, {"dpstandardscaler": 1, "dpsgdclassifier": 4})
+    >>> bool(pipeline[0].epsilon + pipeline[1].epsilon > 2.0)
+    True
+    """
+    epsilon = positive(epsilon=epsilon, allow_inf=True)
+    delta = in_range(0.0, 1.0, delta=delta)
+    sizes = Sizes.checked(n_samples, n_features)
+    copy = clone(pipeline)
+    shares = _shares(private_parts(copy), weights)
+    if math.isinf(epsilon):
+        return _with_budgets(copy, dict.fromkeys(shares, epsilon), delta)
+    mu = epsilon_to_gdp(epsilon, delta)
+
+    def excess(log_factor: float) -> float:
+        _with_budgets(copy, _epsilons(shares, mu * math.exp(log_factor), delta), delta)
+        return math.log(composed_epsilon(planned_events(copy, sizes), delta, copy) / epsilon)
+
+    solve(excess)
+    return copy
+
+
+def solve(excess: Callable[[float], float]) -> float:
+    """Largest x, to a tolerance, with excess(x) ≤ 0; 0, which is exact for Gaussians, comes first.
+
+    What ``excess`` was last called with is what is returned.
+    """
+    for nudge in (0.0, -1e-9, -1e-6):  # a composition of Gaussians may round to above the target
+        e = excess(nudge)
+        if -_TOLERANCE <= e <= 0:
+            return nudge
+    low, high = -0.1, 0.1
+    while excess(low) > 0 and low > -8:
+        low *= 2
+    while excess(high) < 0 and high < 8:
+        high *= 2
+    try:
+        aim = -_TOLERANCE / 2
+        x = float(brentq(lambda x: excess(x) - aim, low, high, xtol=1e-5, rtol=1e-5))
+    except ValueError as error:
+        raise ValueError(
+            "The budget cannot be met: the steps spend more, or less, than their shares ask for."
+        ) from error
+    while excess(x) > 0:
+        x -= _TOLERANCE / 2
+    return x
+
+
+class Sizes(NamedTuple):
+    """Public size of the data, as far as it was given."""
+
+    n_samples: int | None = None
+    n_features: int | None = None
+
+    @classmethod
+    def checked(cls, n_samples: Any, n_features: Any) -> Sizes:
+        """Check what a user gave."""
+        return cls(
+            None if n_samples is None else integer(1, n_samples=n_samples),
+            None if n_features is None else integer(1, n_features=n_features),
+        )
+
+
+def private_parts(workflow: Any) -> dict[str, Any]:
+    """Names, as in `get_params`, of the parts that spend a budget of their own.
+
+    ``""`` is the workflow itself.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or what is around one may fit it more than once.
+    """
+    every = {"": workflow, **workflow.get_params(deep=True)}
+    found = {name: part for name, part in every.items() if _has_budget(part)}
+    if not found:
+        raise expected(
+            "a workflow with a private step", "one with epsilon and delta", pipeline=workflow
+        )
+    for name in found:
+        _check_path(name, every, found)
+    return found
+
+
+def _has_budget(part: Any) -> bool:
+    if isinstance(part, type) or not hasattr(part, "fit") or not hasattr(part, "get_params"):
+        return False
+    return {"epsilon", "delta"} <= part.get_params(deep=False).keys()
+
+
+def _check_path(name: str, every: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    words = name.split("__") if name else []
+    for length in range(len(words)):
+        around = every["__".join(words[:length])]
+        if isinstance(around, ONCE) or any(around is part for part in found.values()):
+            continue
+        raise ValueError(
+            f"Expected each private step to be fitted once, but {name!r} is inside a "
+            f"{type(around).__name__}, which may fit it more often, or has fitted it already. "
+            "Split the budget of what is inside it by hand, and see skdp.privacy.privacy_of."
+        )
+
+
+def _shares(parts: Mapping[str, Any], weights: Mapping[str, float] | None) -> dict[str, float]:
+    """Share of μ² of each part; they sum to 1."""
+    if weights is None:
+        weights = _default_weights(parts)
+    if not isinstance(weights, Mapping) or set(weights) != set(parts):
+        raise expected(f"None or a mapping of {sorted(parts)} to numbers > 0", weights=weights)
+    checked = {name: positive(**{f"weight of {name!r}": w}) for name, w in weights.items()}
+    total = math.fsum(checked.values())
+    return {name: weight / total for name, weight in checked.items()}
+
+
+def _default_weights(parts: Mapping[str, Any]) -> dict[str, float]:
+    helpers = {
+        name
+        for name, part in parts.items()
+        if hasattr(part, "transform") or _has_budget(getattr(part, "estimator", None))
+    }
+    models = parts.keys() - helpers
+    if not helpers or not models:
+        return dict.fromkeys(parts, 1.0)
+    share = {True: HELPERS_SHARE / len(helpers), False: (1 - HELPERS_SHARE) / len(models)}
+    return {name: share[name in helpers] for name in parts}
+
+
+def _epsilons(shares: Mapping[str, float], mu: float, delta: float) -> dict[str, float]:
+    return {name: gdp_to_epsilon(math.sqrt(w) * mu, delta) for name, w in shares.items()}
+
+
+def _with_budgets(workflow: Any, epsilons: Mapping[str, float], delta: float) -> Any:
+    parts = private_parts(workflow)
+    for name, epsilon in epsilons.items():
+        if parts[name].epsilon is None:
+            remedy = "its budget is fixed by its noise; give epsilon instead"
+            raise expected("a number", remedy, **{f"epsilon of {name!r}": None})
+        # A pure step stays pure.
+        parts[name].set_params(epsilon=epsilon, delta=delta if parts[name].delta else 0)
+    return workflow
+
+
+def composed_epsilon(events: Mapping[str, DpEvent], delta: float, workflow: Any) -> float:
+    """ε of the parts together, by the accountant."""
+    relation = relation_of(workflow)
+    return epsilon_of_event(ComposedDpEvent(list(events.values())), delta, relation)
+
+
+def relation_of(workflow: Any) -> str:
+    """The one neighbouring relation of all private parts."""
+    relations = {part.neighboring_relation for part in private_parts(workflow).values()}
+    if len(relations) > 1:
+        raise expected(
+            "the same in every step",
+            "statements about different neighbours do not add up",
+            neighboring_relation=sorted(relations),
+        )
+    return relations.pop()
+
+
+def planned_events(workflow: Any, sizes: Sizes) -> dict[str, DpEvent]:
+    """What each private part would be charged, by its name, from parameters and public sizes."""
+    parts = private_parts(workflow)
+    return {name: _planned(name, part, sizes) for name, part in parts.items()}
+
+
+def _planned(name: str, part: Any, sizes: Sizes) -> DpEvent:
+    """Plan on made-up data of the given sizes, or on a small and a large set where none is given.
+
+    What estimators decide by size, they decide by thresholds: the same at both ends, the same
+    between.
+    """
+    declared = getattr(part, "n_samples", None) or sizes.n_samples
+    width = _declared_width(part) or sizes.n_features
+    corners = [(declared or n, width or d) for n, d in (_SMALL, _LARGE)]
+    first, last = (_plan_on(name, part, *corner) for corner in corners)
+    worse = _worse(first, last)
+    if worse is not None:
+        return worse
+    missing = [n for n, v in (("n_samples", declared), ("n_features", width)) if v is None]
+    raise ValueError(
+        f"What {type(part).__name__} (step {name!r}) is charged depends on the size of the data: "
+        f"give {' and '.join(missing)}, the public size of what reaches it."
+    )
+
+
+def _declared_width(part: Any) -> int | None:
+    """Number of features that a step's own parameters are for."""
+    for value in (getattr(part, "lower", None), getattr(part, "upper", None)):
+        if np.ndim(value) == 1:
+            return len(value)  # type: ignore[arg-type]
+    return None
+
+
+def _plan_on(name: str, part: Any, n_samples: int, n_features: int) -> DpEvent:
+    X = np.broadcast_to(np.zeros(1), (n_samples, n_features))  # takes no memory
+    y = np.zeros(n_samples)
+    copy = clone(part)
+    inner = getattr(part, "estimator", None)
+    if is_classifier(part):
+        labels = getattr(part if inner is None else inner, "classes", None)
+        y = np.resize([0, 1] if labels is None else np.asarray(labels), n_samples)
+        if inner is not None:
+            copy.set_params(estimator=_Stated(part.neighboring_relation, labels))
+    try:
+        return planned_event(copy, X, y)
+    except ValueError as error:
+        raise ValueError(
+            f"The budget of {type(part).__name__} (step {name!r}) could not be planned on made-up "
+            f"rows of {n_features} features: {error} Give n_samples and n_features if it is made "
+            "for data of one size."
+        ) from None
+
+
+def _worse(first: DpEvent, last: DpEvent) -> DpEvent | None:
+    """Return the one that costs more, where both are of one kind; None where they are not.
+
+    Of Gaussian mechanisms the budget alone bounds μ, whatever the size of the data.
+    """
+    if first == last:
+        return last
+    one, other = gaussian_mu(first), gaussian_mu(last)
+    if one is not None and other is not None:
+        return first if one > other else last
+    pairs = list(zip(terms_of(first), terms_of(last), strict=False))
+    alike = all(type(a) is type(b) and np.allclose(astuple(a), astuple(b), 1e-9) for a, b in pairs)
+    return last if alike and len(pairs) == len(terms_of(first)) == len(terms_of(last)) else None
+
+
+class _Stated(ClassifierMixin, BaseEstimator):
+    """Stands in for a private classifier in a plan: what it spends is planned by itself."""
+
+    def __init__(self, neighboring_relation: str = "zero_out", classes: Any = None) -> None:
+        self.neighboring_relation = neighboring_relation
+        self.classes = classes
+
+    def fit(self, X: Any, y: Any) -> _Stated:
+        self.classes_ = np.unique(y)
+        self.privacy_ = PrivacyReport.of(
+            NoOpDpEvent(),
+            delta=0.5,
+            sampling="nothing",
+            neighboring_relation=self.neighboring_relation,
+        )
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
