@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils import check_random_state
 
+from skdp._input import row_norm
 from skdp._random import Streams, seed_material
 from skdp._validate import expected, in_range, integer, is_real, one_of, positive
 from skdp._version import __version__
@@ -114,6 +115,12 @@ def public_n_rows(estimator: Any, X: np.ndarray) -> int:
             n_samples=None,
         )
     return len(X)
+
+
+def auto_norm(X: np.ndarray) -> float:
+    """``data_norm="auto"``: the norm that an earlier step declared, else √n_features."""
+    declared = row_norm(X)
+    return X.shape[1] ** 0.5 if declared is None else declared
 
 
 def check_n_rows(X: np.ndarray, most: float) -> None:
@@ -237,6 +244,7 @@ def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
         return Streams()
     seed = check_random_state(estimator.random_state).randint(2**31 - 1)
     parameters = {k: _named(v) for k, v in estimator.get_params().items() if k != "random_state"}
+    parameters["declared norms"] = [row_norm(array) for array in arrays]
     name = f"{type(estimator).__qualname__} {__version__}"
     return Streams(seed_material(int(seed), name, parameters, *arrays))
 

@@ -56,7 +56,7 @@ def check_features(estimator: Any, X: Any, *, dtype: Any = _FLOATS, **checks: An
     With ``dtype="numeric"`` numbers of any type stay as they are, in a memory map for instance.
     """
     try:
-        return _plain(validate_data(estimator, X, dtype=dtype, **checks))
+        return _plain(validate_data(estimator, X, dtype=dtype, **checks), X)
     except ValueError as error:
         raise _without_data(error) from None
 
@@ -69,10 +69,10 @@ def check_features_and_labels(
     With ``declared`` classes, labels are looked up among them, and nothing else is asked of y.
     """
     try:
-        X, y = validate_data(estimator, X, y, dtype=dtype, **checks)
+        rows, y = validate_data(estimator, X, y, dtype=dtype, **checks)
         if not declared:
             check_classification_targets(y)
-        return _plain(X), column_or_1d(y)
+        return _plain(rows, X), column_or_1d(y)
     except ValueError as error:
         raise _without_data(error) from None
 
@@ -82,22 +82,26 @@ def check_features_and_targets(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Validate X and real targets y, (n,) or (n, n_targets), of a fit; see `check_features`."""
     try:
-        X, y = validate_data(
+        rows, y = validate_data(
             estimator, X, y, dtype="numeric", multi_output=multi_output, y_numeric=True, **checks
         )
-        return _plain(X), np.asarray(y, dtype=np.float64)
+        return _plain(rows, X), np.asarray(y, dtype=np.float64)
     except ValueError as error:
         raise _without_data(error) from None
 
 
-def _plain(X: Any) -> np.ndarray:
-    """Return X itself, or as float64 where its type is one that torch does not know."""
+def _plain(X: Any, given: Any) -> np.ndarray:
+    """Return X itself, or as float64 where its type is one that torch does not know.
+
+    A norm that was declared with the rows as they were ``given`` stays with them.
+    """
     X = np.asarray(X)
     known = X.dtype.kind in "biuf" and X.dtype.itemsize <= 8 and X.dtype.isnative
-    if known:
-        return X
-    with np.errstate(over="ignore"):  # a warning would tell of a value
-        return X.astype(np.float64)
+    if not known:
+        with np.errstate(over="ignore"):  # a warning would tell of a value
+            X = X.astype(np.float64)
+    declared = row_norm(given)
+    return X if declared is None else BoundedRows(X, declared)
 
 
 def _without_data(error: ValueError) -> ValueError:

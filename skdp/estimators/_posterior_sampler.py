@@ -75,7 +75,7 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
 
     def _draw(self, X: np.ndarray, targets: np.ndarray, likelihood: LogConcave) -> None:
         """Plan from public facts, spend, draw."""
-        config = self._configure(_fitting.public_n_rows(self, X), X.shape[1], likelihood)
+        config = self._configure(X, likelihood)
         is_chain = isinstance(config, langevin.LangevinConfig)
         _check_duration(config.seconds, is_chain)
         if is_chain and len(X) > config.n_rows:
@@ -129,7 +129,7 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
 
         other: Any = clone(self)
         X, targets, likelihood = other._prepare(X, y)
-        config = other._configure(_fitting.public_n_rows(other, X), X.shape[1], likelihood)
+        config = other._configure(X, likelihood)
         if not isinstance(config, langevin.LangevinConfig):
             raise expected("'langevin'", "exact draws need no diagnosis", sampler=self.sampler)
         n_chains = integer(2, n_chains=n_chains)
@@ -150,13 +150,14 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         """Check parameters and data; return rows, targets and their likelihood."""
         raise NotImplementedError
 
-    def _configure(self, n_rows: int, n_features: int, likelihood: LogConcave) -> Any:
-        """Check the parameters and fill in the defaults, from public facts alone."""
+    def _configure(self, X: np.ndarray, likelihood: LogConcave) -> Any:
+        """Check the parameters and fill in the defaults, from the shape of X and public facts."""
+        n_rows, n_features = _fitting.public_n_rows(self, X), X.shape[1]
         k = integer(1, n_posterior_samples=self.n_posterior_samples)
         if n_rows > MAX_ROWS:
             raise expected(f"at most {MAX_ROWS}", n_samples=self.n_samples)
         flag(fit_intercept=self.fit_intercept)
-        data_norm = bounded_or_auto(n_features**0.5, data_norm=self.data_norm)
+        data_norm = bounded_or_auto(_fitting.auto_norm(X), data_norm=self.data_norm)
         R = row_bound(data_norm, self.fit_intercept)
         n_parameters = likelihood.n_outputs * (n_features + bool(self.fit_intercept))
         exact = self._is_exact()

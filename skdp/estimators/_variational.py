@@ -53,8 +53,9 @@ _PARAMETERS = """
         as first published; ``"aligned"`` derives the second from the first.
     data_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
-        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features: right
-        for features in [-1, 1], as `BoundedScaler` gives.
+        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
+        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
+        before declares, as `NormClipper` does.
     fit_intercept : bool, default=True
         Append a 1 to each row.
     max_iter : int or "auto", default="auto"
@@ -177,7 +178,8 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
     def _run(self, X: np.ndarray, targets: np.ndarray, likelihood: BoundedScores) -> None:
         """Plan from public facts, spend, then touch the rows and keep the posterior."""
         _fitting.check_n_rows(X, dp_vi.MAX_ROWS)
-        config = self._configure(_fitting.public_n_rows(self, X), X.shape[1], likelihood)
+        n_rows, auto_norm = _fitting.public_n_rows(self, X), _fitting.auto_norm(X)
+        config = self._configure(n_rows, X.shape[1], auto_norm, likelihood)
         progress = _fitting.progress(self, config.sampling.n_steps)
 
         self.privacy_ = _fitting.spend(self, config.event(), str(config.sampling))
@@ -190,7 +192,9 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
             q = dp_vi.fit(config, likelihood, X, targets, streams, progress)
         self._store(q, config, likelihood)
 
-    def _configure(self, n_rows: int, n_features: int, likelihood: BoundedScores) -> Config:
+    def _configure(
+        self, n_rows: int, n_features: int, auto_norm: float, likelihood: BoundedScores
+    ) -> Config:
         """Check the parameters and fill in the defaults, from public facts alone."""
         one_of((NOISE_AWARE, DPVI), inference=self.inference)
         one_of(COVARIANCES, covariance=self.covariance)
@@ -199,8 +203,8 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
             self._check_unused()
         flag(fit_intercept=self.fit_intercept)
         if self.inference == DPVI or self.epsilon == float("inf"):
-            return self._dpvi(n_rows, n_features, likelihood)
-        return self._noise_aware(n_rows, n_features, likelihood)
+            return self._dpvi(n_rows, n_features, auto_norm, likelihood)
+        return self._noise_aware(n_rows, n_features, auto_norm, likelihood)
 
     def _check_unused(self) -> None:
         """Refuse settings of the other inference: what is ignored in silence is believed in."""
@@ -216,7 +220,7 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
                 raise expected(repr(default), remedy, **{name: getattr(self, name)})
 
     def _noise_aware(
-        self, n_rows: int, n_features: int, likelihood: BoundedScores
+        self, n_rows: int, n_features: int, auto_norm: float, likelihood: BoundedScores
     ) -> noise_aware.NoiseAwareConfig:
         n_columns = n_features + self.fit_intercept
         n_parameters = likelihood.n_outputs * n_columns
@@ -226,7 +230,7 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
                 "covariance of a noise-aware posterior would take minutes and more. Use "
                 "inference='dpvi', or fewer features."
             )
-        data_norm = bounded_or_auto(n_features**0.5, data_norm=self.data_norm)
+        data_norm = bounded_or_auto(auto_norm, data_norm=self.data_norm)
         R = dp_vi.row_bound(data_norm, self.fit_intercept)
         n_steps = noise_aware.STEPS
         if self.max_iter != "auto":
@@ -268,11 +272,13 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
         )
         return replace(config, noise_multiplier=factor)
 
-    def _dpvi(self, n_rows: int, n_features: int, likelihood: BoundedScores) -> dp_vi.DPVIConfig:
+    def _dpvi(
+        self, n_rows: int, n_features: int, auto_norm: float, likelihood: BoundedScores
+    ) -> dp_vi.DPVIConfig:
         private = self.epsilon != float("inf")
         n_columns = n_features + self.fit_intercept
         n_parameters = likelihood.n_outputs * n_columns
-        data_norm = bounded_or_auto(n_features**0.5, data_norm=self.data_norm)
+        data_norm = bounded_or_auto(auto_norm, data_norm=self.data_norm)
         bound = dp_vi.row_bound(data_norm, self.fit_intercept)
         gradient_bound = likelihood.residual_bound * bound
         rate = _fitting.sampling_rate(self, n_rows, dp_vi.default_sampling_rate(n_rows, n_columns))

@@ -61,8 +61,9 @@ _SAMPLER = """    n_posterior_samples : int, default=1
         by trying values on the data. ``"auto"`` follows the number of columns.
     data_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
-        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features: right
-        for features in [-1, 1], as `BoundedScaler` gives.
+        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
+        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
+        before declares, as `NormClipper` does.
     theta_norm : float or "auto", default="auto"
         Norm > 0 of all parameters jointly at which the domain ends. The exact samplers pay for a
         wide domain with a flat posterior; ``"auto"`` grows slowly with the budget and with n.

@@ -75,8 +75,9 @@ class DPVariationalLinearRegression(
         without intercept.
     data_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
-        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features: right
-        for features in [-1, 1], as `BoundedScaler` gives.
+        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
+        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
+        before declares, as `NormClipper` does.
     fit_intercept : bool, default=True
         Append a 1 to each row.
     max_iter : int or "auto", default="auto"
@@ -225,7 +226,7 @@ class DPVariationalLinearRegression(
             self._center, self._half_width = 0.0, 1.0
             if self.target_bounds is not None:
                 self._center, self._half_width = (low + high) / 2, (high - low) / 2
-            config = self._configure(_fitting.public_n_rows(self, X), X.shape[1])
+            config = self._configure(X)
             progress = _fitting.progress(self, config.n_steps + 1)
             y = column_or_1d(y, warn=True)
             targets = ((np.clip(y, low, high) - self._center) / self._half_width)[:, None]
@@ -238,10 +239,10 @@ class DPVariationalLinearRegression(
             self._store(q, config)
         return self
 
-    def _configure(self, n_rows: int, n_features: int) -> algorithm.NoiseAwareRegressionConfig:
-        """Check the parameters and fill in the defaults, from public facts alone."""
+    def _configure(self, X: np.ndarray) -> algorithm.NoiseAwareRegressionConfig:
+        """Check the parameters and fill in the defaults, from the shape of X and public facts."""
         flag(fit_intercept=self.fit_intercept)
-        data_norm = _or_auto(n_features**0.5, data_norm=self.data_norm)
+        data_norm = _or_auto(_fitting.auto_norm(X), data_norm=self.data_norm)
         bound = algorithm.row_bound(data_norm, self.fit_intercept)
         n_steps = algorithm.STEPS
         if self.max_iter != "auto":
@@ -251,8 +252,8 @@ class DPVariationalLinearRegression(
             clip = _or_auto(1.0, clip_norm=self.clip_norm) / self._half_width
         sigma = self._noise(n_steps)
         return algorithm.NoiseAwareRegressionConfig(
-            n_rows=n_rows,
-            n_features=n_features,
+            n_rows=_fitting.public_n_rows(self, X),
+            n_features=X.shape[1],
             fit_intercept=self.fit_intercept,
             data_norm=data_norm,
             n_steps=n_steps if sigma > 0 else 1,

@@ -1,5 +1,6 @@
 """Whole workflows: one budget for a pipeline, every fit counted, and a search that is private."""
 
 from skdp.model_selection.budgets import split_budget
+from skdp.model_selection.callback import PrivacyLedgerCallback
 
-__all__ = ["split_budget"]
+__all__ = ["PrivacyLedgerCallback", "split_budget"]

@@ -23,17 +23,21 @@ class LedgerFile:
     ----------
     path : str or path-like
         The file; made if it is not there.
+    passing : bool, default=False
+        Whether the file is only there for as long as the process that made it, and so need not
+        reach the disk.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, passing: bool = False) -> None:
         self.path = Path(path)
+        self.passing = passing
         if fcntl is None:
             raise ValueError("A ledger file needs file locks, which this system does not have.")
 
     @contextmanager
-    def locked(self) -> Iterator[IO[bytes]]:
-        """Hold the file against other processes, and yield it."""
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+    def locked(self, *, make: bool = True) -> Iterator[IO[bytes]]:
+        """Hold the file against other processes, and yield it; ``make`` it if it is not there."""
+        descriptor = os.open(self.path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600)
         with os.fdopen(descriptor, "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # released when the file closes, by a crash too
             yield file
@@ -73,7 +77,8 @@ class LedgerFile:
             file.truncate()
         file.write(json.dumps(entry).encode() + b"\n")
         file.flush()
-        os.fsync(file.fileno())
+        if not self.passing:
+            os.fsync(file.fileno())
 
 
 def _is_entry(line: bytes) -> bool:

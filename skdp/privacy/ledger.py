@@ -2,8 +2,8 @@
 
 Every fit inside the block first writes its event. A fit that would break the ceiling is refused
 before it has read a row, and one that fails half way stays charged: its noisy steps happened. Fits
-in all threads of the process are seen; fits in *other* processes (``n_jobs`` with the loky backend)
-are not.
+in all threads of the process are seen, and fits in all processes below it on the same machine:
+``n_jobs`` with loky, `multiprocessing`, a local Dask cluster. Processes elsewhere are not.
 
 >>> from skdp import DPVariationalLogisticRegression
 >>> from skdp.privacy import BudgetExceededError, PrivacyLedger
@@ -25,17 +25,21 @@ from __future__ import annotations
 
 import math
 import os
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import IO, Any
 
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from skdp._validate import expected, in_range, positive
-from skdp.privacy._ledger_file import LedgerFile
+from skdp.privacy import _process_tree
+from skdp.privacy._ledger_file import LedgerFile, fcntl
 from skdp.privacy.accounting import epsilon_of_event
 from skdp.privacy.events import event_from_dict, event_to_dict, terms_of
 from skdp.relations import check_relation
@@ -70,8 +74,9 @@ class PrivacyLedger:
         The relation every entry must be stated in: statements about different neighbours do not
         add up.
     path : str or path-like or None, default=None
-        A file that keeps the entries, one JSON line each, for later sessions and for other
-        processes; entries it already holds count. None keeps them in memory.
+        A file that keeps the entries, one JSON line each, for later sessions and for processes
+        that are not below this one; entries it already holds count. None keeps them for as long as
+        the ledger lives.
 
     Attributes
     ----------
@@ -108,13 +113,22 @@ class PrivacyLedger:
         self.neighboring_relation = check_relation(neighboring_relation)
         self._entries: list[LedgerEntry] = []
         self._file = None if path is None else LedgerFile(path)
+        self._announcement: IO[str] | None = None
+        self._owner: int | None = None  # the process whose memory also holds what a file holds
         with self._locked():  # reads what the file holds
             pass
 
     @property
     def path(self) -> str | None:
         """The ledger's file, or None."""
-        return None if self._file is None else str(self._file.path.resolve())
+        if self._file is None or self._file.passing:
+            return None
+        return str(self._file.path.resolve())
+
+    @property
+    def _place(self) -> str:
+        """What is one ledger has one place."""
+        return f"memory {id(self)}" if self._file is None else str(self._file.path.resolve())
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -164,7 +178,9 @@ class PrivacyLedger:
             if self._file is None:
                 yield self._entries.append
                 return
-            with self._file.locked() as file:
+            owned = self._owner == os.getpid()
+            with self._file.locked(make=owned or not self._file.passing) as file:
+                known = self._entries if owned else []
                 self._entries = [self._from_line(line) for line in self._file.read(file)]
 
                 def append(entry: LedgerEntry) -> None:
@@ -179,6 +195,8 @@ class PrivacyLedger:
                     self._file.append(file, line)
                     self._entries.append(entry)
 
+                for entry in known[len(self._entries) :]:  # new, or swept from the temporary files
+                    append(entry)
                 yield append
 
     def _from_line(self, line: dict) -> LedgerEntry:
@@ -213,28 +231,84 @@ class PrivacyLedger:
 
     def __enter__(self) -> PrivacyLedger:
         with _lock:
-            if self._file and any(other.path == self.path for other in _open):
-                raise ValueError(f"A ledger on the file {self._file.path.name!r} is already open.")
+            if self.path and any(other.path == self.path for other in _open):
+                raise ValueError(f"A ledger on the file {Path(self.path).name!r} is already open.")
+            if fcntl is not None and self._announcement is None:
+                self._share()
+                self._announcement = _process_tree.announce(self._described())
             _open.append(self)
         return self
 
     def __exit__(self, *exception: object) -> None:
         with _lock:
             _open.remove(self)
+            if self._announcement is not None and self not in _open:
+                _process_tree.withdraw(self._announcement)
+                self._announcement = None
+
+    def _share(self) -> None:
+        """Put the entries where other processes can write to them."""
+        if self._file is not None:
+            return
+        descriptor, name = tempfile.mkstemp(prefix="ledger-", dir=_process_tree.folder())
+        os.close(descriptor)
+        weakref.finalize(self, _remove, name, os.getpid())
+        self._file = LedgerFile(name, passing=True)
+        self._owner = os.getpid()
+        with self._locked():  # writes what there is
+            pass
+
+    def _described(self) -> dict[str, Any]:
+        assert self._file is not None
+        return {
+            "epsilon": None if math.isinf(self.epsilon) else self.epsilon,
+            "delta": self.delta,
+            "neighboring_relation": self.neighboring_relation,
+            "path": str(self._file.path.resolve()),
+            "passing": self._file.passing,
+        }
+
+    @classmethod
+    def _from_description(cls, description: dict[str, Any]) -> PrivacyLedger:
+        """Another view of a ledger that is open elsewhere."""
+        path, passing = description["path"], description["passing"]
+        ledger = cls(**{k: v for k, v in description.items() if k not in ("path", "passing")})
+        ledger._file = LedgerFile(path, passing=passing)
+        return ledger
+
+    def __reduce__(self) -> Any:
+        """Go to another process as the same ledger: what is charged there is charged here."""
+        self._share()
+        return PrivacyLedger._from_description, (self._described(),)
 
     def __repr__(self) -> str:
         ceiling = "no ceiling"
         if self.delta is not None:
             ceiling = f"ceiling epsilon={self.epsilon:g} at delta={self.delta:g}"
-        nominal = sum(entry.nominal for entry in self._entries)
-        count = f"{len(self._entries)} entries" + (f", {nominal} only nominal" if nominal else "")
+        entries = self.entries
+        nominal = sum(entry.nominal for entry in entries)
+        count = f"{len(entries)} entries" + (f", {nominal} only nominal" if nominal else "")
         return f"PrivacyLedger({count}, {ceiling}, {self.neighboring_relation})"
+
+
+def _remove(name: str, pid: int) -> None:
+    if os.getpid() == pid:  # a forked child is not the one who made it
+        Path(name).unlink(missing_ok=True)
 
 
 # Open ledgers belong to the process, not to a thread or a context: a fit that another thread
 # starts meanwhile is charged too. Charging too much annoys, missing a release breaks the promise.
 _open: list[PrivacyLedger] = []
 _lock = RLock()
+
+
+def _new_lock() -> None:
+    global _lock
+    _lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread of the parent may have held it
+    os.register_at_fork(after_in_child=_new_lock)
 
 
 # Whether what this thread releases is part of a release that has been charged as a whole.
@@ -259,16 +333,23 @@ def charge(event: DpEvent, *, label: str, neighboring_relation: str, nominal: bo
     if _covered.get():
         return
     with _lock:
-        entry = LedgerEntry(label, event, nominal)
-        _spend(list(dict.fromkeys(_open)), entry, neighboring_relation)
+        above = map(PrivacyLedger._from_description, _process_tree.announced_above())
+        ledgers = list(dict.fromkeys([*_open, *above]))
+        _spend(ledgers, LedgerEntry(label, event, nominal), neighboring_relation)
 
 
 def _spend(ledgers: list[PrivacyLedger], entry: LedgerEntry, neighboring_relation: str) -> None:
-    # Ledger files are locked in the order of their paths, so that two processes cannot wait for
-    # each other.
-    ledgers = sorted(ledgers, key=lambda ledger: ledger.path or "")
+    # A ledger can be open here and above; it is locked, and charged, once. Files are locked in the
+    # order of their paths, so that two processes cannot wait for each other.
+    places: dict[str, list[PrivacyLedger]] = {}
+    for ledger in sorted(ledgers, key=lambda ledger: ledger._place):
+        places.setdefault(ledger._place, []).append(ledger)
     with ExitStack() as locks:
-        appends = [locks.enter_context(ledger._locked()) for ledger in ledgers]
+        appends = []
+        for first, *others in places.values():
+            appends.append(locks.enter_context(first._locked()))
+            for other in others:
+                other._entries = first._entries
         for ledger in ledgers:
             ledger._check(entry, neighboring_relation)
         for append in appends:

@@ -1,0 +1,143 @@
+"""`PrivacyLedgerCallback`: a ledger that opens when a search is fitted, and closes when it is done.
+
+For scikit-learn 1.9 and newer, whose searches and pipelines take callbacks. Before, and for
+`cross_val_score`, which has nothing to set a callback on, the ledger itself does the same::
+
+    with PrivacyLedger(epsilon=3.0, delta=1e-5) as ledger:
+        search.fit(X, y)
+
+>>> from sklearn.model_selection import GridSearchCV
+>>> from skdp import DPVariationalLogisticRegression
+>>> from skdp.model_selection import PrivacyLedgerCallback
+>>> X, y = [[-1.0], [-0.9], [-0.8], [0.8], [0.9], [1.0]], [0, 0, 0, 1, 1, 1]
+>>> classifier = DPVariationalLogisticRegression(epsilon=0.1, classes=[0, 1], n_samples=4)
+>>> search = GridSearchCV(classifier, {"prior_scale": [1.0, 2.0]}, cv=3)
+>>> ledger = PrivacyLedgerCallback()
+>>> if hasattr(search, "set_callbacks"):
+...     _ = search.set_callbacks(ledger).fit(X, y)
+... else:  # scikit-learn before 1.9
+...     with ledger:
+...         _ = search.fit(X, y)
+>>> len(ledger.records), round(ledger.total(delta=1e-5), 3)
+(7, 0.289)
+"""
+
+from __future__ import annotations
+
+import os
+from threading import RLock
+from typing import Any
+
+from skdp.privacy import PrivacyLedger
+from skdp.privacy.ledger import LedgerEntry
+
+
+class PrivacyLedgerCallback:
+    """Count every private fit of whatever it is set on, and stop before a ceiling is broken.
+
+    While the estimator that it is set on is being fitted, a `PrivacyLedger` is open: every fit in
+    the process and in the processes below it is written down before it touches a row, those of
+    pipelines, folds, meta-estimators and workers (``n_jobs``) included. A fit that would break the
+    ceiling gets a `BudgetExceededError` instead; scikit-learn's searches count that as a failed
+    fit, score it ``error_score``, and go on, to be refused again.
+
+    **What the total says.** It is the sequential composition of all fits, by the accountant. Folds
+    with disjoint test parts still share training rows: of k folds, a row is in the training part of
+    k - 1, so composing all k overstates a little. It does *not* cover the scores: those of a plain
+    search are exact functions of the test rows, and the parameters it picks with them are no
+    private release; see `DPRandomizedSearch`.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=None
+        Ceiling on the total ε at ``delta``; None only counts.
+    delta : float or None, default=None
+        δ in (0, 1) of the ceiling; needed with ``epsilon``.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
+        The relation every fit must be stated in.
+    path : str or path-like or None, default=None
+        A file that keeps the records, see `PrivacyLedger`.
+
+    Attributes
+    ----------
+    records : tuple of LedgerEntry
+        What has been charged, one entry a fit: ``label`` and ``event``. Further fits add to it.
+
+    Raises
+    ------
+    ValueError
+        If the ceiling is out of range or has no δ.
+
+    Examples
+    --------
+    >>> from skdp.model_selection import PrivacyLedgerCallback
+    >>> PrivacyLedgerCallback(epsilon=1.0, delta=1e-5)
+    PrivacyLedgerCallback(0 entries, ceiling epsilon=1 at delta=1e-05, zero_out)
+    """
+
+    def __init__(
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        *,
+        neighboring_relation: str = "zero_out",
+        path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._ledger = PrivacyLedger(
+            epsilon, delta, neighboring_relation=neighboring_relation, path=path
+        )
+        self._renew()
+
+    def _renew(self) -> None:
+        self._depth, self._lock = 0, RLock()
+
+    @property
+    def records(self) -> tuple[LedgerEntry, ...]:
+        """What has been charged, one entry a fit."""
+        return self._ledger.entries
+
+    @property
+    def valid(self) -> bool:
+        """Whether the total is a guarantee: false once a seeded fit has been charged."""
+        return self._ledger.valid
+
+    def total(self, delta: float) -> float:
+        """ε of all fits together, composed by the accountant, at the given δ."""
+        return self._ledger.total(delta)
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        """Open the ledger; called by scikit-learn at the start of a fit."""
+        self.__enter__()
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        """Close the ledger; called by scikit-learn at the end of a fit, whatever its end."""
+        self.__exit__()
+
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+        """Do nothing: the fits themselves write to the ledger."""
+
+    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> PrivacyLedgerCallback:
+        with self._lock:  # clones share a callback, and may be fitted in several threads
+            if self._depth == 0:
+                self._ledger.__enter__()
+            self._depth += 1
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                self._ledger.__exit__()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_ledger": self._ledger}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._renew()
+
+    def __repr__(self) -> str:
+        return repr(self._ledger).replace("PrivacyLedger", type(self).__name__, 1)

@@ -1,0 +1,333 @@
+"""Every fit is counted, wherever it runs, and a ceiling stops the one that would break it."""
+
+import copy
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
+from sklearn.exceptions import FitFailedWarning
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    HalvingRandomSearchCV,
+    RandomizedSearchCV,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+    learning_curve,
+    permutation_test_score,
+    validation_curve,
+)
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.pipeline import make_pipeline
+
+from skdp import BoundedScaler, DPSGDClassifier, DPVariationalLogisticRegression
+from skdp.model_selection import PrivacyLedgerCallback
+from skdp.privacy import BudgetExceededError, PrivacyLedger, _process_tree
+from skdp.privacy.ledger import _open
+
+GRID = {"prior_scale": [1.0, 2.0, 3.0]}
+HAS_CALLBACKS = hasattr(GridSearchCV, "set_callbacks")
+X = np.random.default_rng(0).uniform(-1, 1, (60, 3))
+Y = (X[:, 0] > 0).astype(int)
+
+
+def classifier(epsilon=0.3, **parameters):
+    return DPVariationalLogisticRegression(
+        epsilon, **{"classes": [0, 1], "n_samples": 40, "max_iter": 1, **parameters}
+    )
+
+
+def search(n_jobs=None, estimator=None, **parameters):
+    grid = (
+        GRID
+        if estimator is None
+        else {f"{list(estimator.named_steps)[-1]}__prior_scale": [1, 2, 3]}
+    )
+    return GridSearchCV(estimator or classifier(), grid, cv=3, n_jobs=n_jobs, **parameters)
+
+
+@pytest.fixture(params=["callback", "ledger"])
+def counted(request):
+    """Fit with a callback where scikit-learn has them, or inside a ledger; return the ledger."""
+
+    def fit(estimator, *arguments):
+        if request.param == "callback":
+            callback = PrivacyLedgerCallback(*arguments)
+            estimator.set_callbacks(callback).fit(X, Y)
+            return callback.records
+        with PrivacyLedger(*arguments) as ledger:
+            estimator.fit(X, Y)
+        return ledger.entries
+
+    if request.param == "callback" and not HAS_CALLBACKS:
+        pytest.skip("this scikit-learn has no callbacks")
+    return fit
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_nine_fits_and_a_refit_are_ten(counted, n_jobs):
+    assert len(counted(search(n_jobs))) == 10
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_under_a_pipeline_too(counted, n_jobs):
+    assert len(counted(search(n_jobs, make_pipeline(BoundedScaler(), classifier())))) == 10
+
+
+@pytest.mark.parametrize("backend", ["threading", "multiprocessing", "loky"])
+def test_under_every_backend(counted, backend):
+    with joblib.parallel_backend(backend):
+        assert len(counted(search(2))) == 10
+
+
+def test_the_total_is_that_of_ten_fits():
+    with PrivacyLedger() as ledger:
+        search(2).fit(X, Y)
+    with PrivacyLedger() as alone:
+        for _ in range(10):
+            classifier().fit(X, Y)
+    assert ledger.total(1e-5) == alone.total(1e-5)
+
+
+def test_workers_that_are_older_than_the_ledger_are_seen():
+    search(2).fit(X, Y)  # joblib keeps its workers
+    with PrivacyLedger() as ledger:
+        search(2).fit(X, Y)
+    search(2).fit(X, Y)  # and they forget it
+    assert len(ledger.entries) == 10
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
+@pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
+def test_a_ceiling_of_one_lets_one_of_five_through(n_jobs):
+    with PrivacyLedger(epsilon=1.0, delta=1e-5) as ledger:
+        scores = cross_val_score(classifier(1.0), X, Y, cv=5, n_jobs=n_jobs)
+    assert np.isfinite(scores).sum() == 1
+    assert len(ledger.entries) == 1
+    assert ledger.total(1e-5) <= 1.0
+
+
+@pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
+def test_a_search_meets_the_ceiling_and_its_refit_is_refused(counted):
+    one = GridSearchCV(classifier(1.0), {"prior_scale": [1.0]}, cv=4)
+    with pytest.warns(FitFailedWarning, match="3 fits failed"), pytest.raises(BudgetExceededError):
+        counted(one, 1.0, 1e-5)
+    assert not hasattr(one.best_estimator_, "coef_")
+    assert _open == []
+
+
+MANY = {
+    "cross_val_score": (lambda c: cross_val_score(c, X, Y, cv=3, n_jobs=2), 3),
+    "cross_validate": (lambda c: cross_validate(c, X, Y, cv=4), 4),
+    "cross_val_predict": (lambda c: cross_val_predict(c, X, Y, cv=3), 3),
+    "learning_curve": (lambda c: learning_curve(c, X, Y, cv=2, train_sizes=[0.5, 1.0]), 4),
+    "permutation_test": (lambda c: permutation_test_score(c, X, Y, cv=2, n_permutations=3), 8),
+    "validation_curve": (
+        lambda c: validation_curve(c, X, Y, param_name="prior_scale", param_range=[1, 2], cv=2),
+        4,
+    ),
+    "randomized": (lambda c: RandomizedSearchCV(c, GRID, n_iter=2, cv=2).fit(X, Y), 5),
+    "halving": (lambda c: HalvingGridSearchCV(c, GRID, cv=2, min_resources=20).fit(X, Y), 9),
+    "halving random": (
+        lambda c: HalvingRandomSearchCV(
+            c, GRID, n_candidates=3, cv=2, min_resources=20, random_state=0
+        ).fit(X, Y),
+        9,
+    ),
+    "calibrated": (lambda c: CalibratedClassifierCV(c, cv=3).fit(X, Y), 3),
+    "one vs rest": (lambda c: OneVsRestClassifier(c, n_jobs=2).fit(X, np.arange(60) % 3), 3),
+    "one vs one": (lambda c: OneVsOneClassifier(c, n_jobs=2).fit(X, np.arange(60) % 3), 3),
+    "multi-output": (lambda c: MultiOutputClassifier(c).fit(X, np.column_stack([Y, Y])), 2),
+    "bagging": (lambda c: BaggingClassifier(c, n_estimators=4).fit(X, Y), 4),
+    "voting": (lambda c: VotingClassifier([("a", c), ("b", c)], n_jobs=2).fit(X, Y), 2),
+    "stacking": (
+        lambda c: StackingClassifier([("a", c)], final_estimator=classifier(), cv=3).fit(X, Y),
+        5,
+    ),
+    "columns": (
+        lambda c: make_pipeline(ColumnTransformer([("all", BoundedScaler(), [0, 1])]), c).fit(X, Y),
+        1,
+    ),
+}
+
+
+# A bagging classifier seeds its parts.
+@pytest.mark.filterwarnings("ignore:.*random_state:skdp.PrivacyWarning")
+@pytest.mark.parametrize("name", MANY)
+def test_every_way_to_fit_is_counted(name):
+    run, expected = MANY[name]
+    with PrivacyLedger() as ledger:
+        run(classifier(classes=None, n_samples=None))
+    assert len(ledger.entries) == expected
+
+
+@pytest.mark.skipif(not HAS_CALLBACKS, reason="this scikit-learn has no callbacks")
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_a_callback_on_the_classifier_itself_goes_with_its_clones(backend):
+    callback = PrivacyLedgerCallback()
+    with joblib.parallel_backend(backend):
+        search(2).set_params(estimator=classifier().set_callbacks(callback)).fit(X, Y)
+    assert len(callback.records) == 10
+
+
+@pytest.mark.skipif(not HAS_CALLBACKS, reason="this scikit-learn has no callbacks")
+def test_a_callback_and_a_ledger_around_it_count_each_fit_once_each():
+    callback = PrivacyLedgerCallback()
+    with PrivacyLedger() as around:
+        search(2).set_callbacks(callback).fit(X, Y)
+    assert len(callback.records) == len(around.entries) == 10
+
+
+def test_a_ledger_on_a_file_is_charged_once_by_workers(tmp_path):
+    with PrivacyLedger(path=tmp_path / "ledger") as ledger:
+        search(2).fit(X, Y)
+    assert len(ledger.entries) == 10
+    assert len(PrivacyLedger(path=tmp_path / "ledger").entries) == 10
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_local_dask_cluster_is_counted(counted, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        local_directory=tmp_path,
+        silence_logs=50,
+    )
+    with cluster, distributed.Client(cluster), joblib.parallel_backend("dask"):
+        assert len(counted(search())) == 10
+
+
+def test_forked_children_count_on_a_ledger_in_memory():
+    context = multiprocessing.get_context("fork")
+    with PrivacyLedger() as ledger:
+        children = [context.Process(target=classifier().fit, args=(X, Y)) for _ in range(3)]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join()
+    assert [child.exitcode for child in children] == [0, 0, 0]
+    assert len(ledger.entries) == 3
+
+
+def test_a_child_that_is_forked_while_the_ledger_is_busy_does_not_hang():
+    context = multiprocessing.get_context("fork")
+    from skdp.privacy import ledger as module
+
+    with PrivacyLedger() as ledger:
+        child = context.Process(target=classifier().fit, args=(X, Y))
+        held = threading.Event()
+
+        def hold():
+            with module._lock:
+                held.set()
+                time.sleep(1.0)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        child.start()
+        child.join(60)
+        thread.join()
+    assert child.exitcode == 0
+    assert len(ledger.entries) == 1
+
+
+PARENT = """
+import os, sys, time
+from skdp.privacy import PrivacyLedger
+PrivacyLedger(epsilon=0.1, delta=1e-5).__enter__()
+print("open", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_announcement_of_a_killed_process_is_void_and_swept():
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
+        parent.stdout.readline()
+        assert len(list(_process_tree._of(parent.pid))) == 1
+        parent.kill()
+    with PrivacyLedger():
+        pass
+    assert not list(_process_tree.folder().glob(f"{parent.pid}-*.open"))
+
+
+def test_a_folder_of_someone_else_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(_process_tree.tempfile, "gettempdir", lambda: str(tmp_path))
+    _process_tree.folder().chmod(0o777)
+    with pytest.raises(OSError, match="not this user's own"), PrivacyLedger():
+        pass
+    assert _open == []
+
+
+def test_entries_outlive_a_sweep_of_the_temporary_files():
+    with PrivacyLedger() as ledger:
+        classifier().fit(X, Y)
+        os.unlink(ledger._file.path)
+        classifier().fit(X, Y)
+    assert len(ledger.entries) == 2
+
+
+def test_a_ledger_in_memory_leaves_no_file():
+    ledger = PrivacyLedger()
+    with ledger:
+        classifier().fit(X, Y)
+    path = ledger._file.path
+    assert path.exists()
+    del ledger
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("copy_of", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_copy_is_the_same_ledger(copy_of):
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+    with copy_of(ledger):
+        classifier().fit(X, Y)
+    assert len(ledger.entries) == 1
+    assert repr(copy_of(ledger)) == repr(ledger)
+
+
+def test_clone_and_set_params_spend_nothing_and_refits_spend_again():
+    with PrivacyLedger() as ledger:
+        model = clone(classifier()).set_params(prior_scale=2.0)
+        assert ledger.entries == ()
+        model.fit(X, Y).fit(X, Y)
+        pickle.loads(pickle.dumps(model)).predict(X)
+    assert len(ledger.entries) == 2
+
+
+def test_warm_starts_are_counted_and_reported_alike():
+    model = DPSGDClassifier(
+        epsilon=None, noise_multiplier=5.0, hidden_layer_sizes=(), max_iter=2, warm_start=True,
+        sampling_rate=1.0, classes=[0, 1], n_samples=60,
+    )  # fmt: skip
+    with PrivacyLedger() as ledger:
+        model.fit(X, Y).fit(X, Y)
+    assert len(ledger.entries) == 2
+    assert model.privacy_.epsilon == ledger.total(1e-5)
+
+
+def test_predictions_and_draws_are_free():
+    model = classifier().fit(X, Y)
+    with PrivacyLedger() as ledger:
+        model.predict_proba(X)
+        model.sample_posterior(3)
+        model.score(X, Y)
+    assert ledger.entries == ()
