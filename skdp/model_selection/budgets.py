@@ -12,7 +12,7 @@ steps would be charged, and the shares grow or shrink until that is the target.
 >>> pipeline = make_pipeline(DPStandardScaler(0, 100), DPVariationalLogisticRegression())
 >>> pipeline = split_budget(pipeline, epsilon=1.0, delta=1e-5)
 >>> [round(step.epsilon, 3) for _, step in pipeline.steps]
-[0.285, 0.947]
+[0.285, 0.944]
 
 References
 ----------
@@ -113,7 +113,7 @@ def split_budget(
     epsilon = positive(epsilon=epsilon, allow_inf=True)
     delta = in_range(0.0, 1.0, delta=delta)
     sizes = Sizes.checked(n_samples, n_features)
-    copy = clone(pipeline)
+    copy: Any = clone(pipeline)
     shares = _shares(private_parts(copy), weights)
     if math.isinf(epsilon):
         return _with_budgets(copy, dict.fromkeys(shares, epsilon), delta)
@@ -143,7 +143,7 @@ def solve(excess: Callable[[float], float]) -> float:
         high *= 2
     try:
         aim = -_TOLERANCE / 2
-        x = float(brentq(lambda x: excess(x) - aim, low, high, xtol=1e-5, rtol=1e-5))
+        x: Any = brentq(lambda x: excess(x) - aim, low, high, xtol=1e-5)
     except ValueError as error:
         raise ValueError(
             "The budget cannot be met: the steps spend more, or less, than their shares ask for."
@@ -214,7 +214,8 @@ def _shares(parts: Mapping[str, Any], weights: Mapping[str, float] | None) -> di
         weights = _default_weights(parts)
     if not isinstance(weights, Mapping) or set(weights) != set(parts):
         raise expected(f"None or a mapping of {sorted(parts)} to numbers > 0", weights=weights)
-    checked = {name: positive(**{f"weight of {name!r}": w}) for name, w in weights.items()}
+    named: Any = {name: {f"weight of {name!r}": weight} for name, weight in weights.items()}
+    checked = {name: positive(**weight) for name, weight in named.items()}
     total = math.fsum(checked.values())
     return {name: weight / total for name, weight in checked.items()}
 
@@ -279,12 +280,15 @@ def _planned(name: str, part: Any, sizes: Sizes) -> DpEvent:
     """
     declared = getattr(part, "n_samples", None) or sizes.n_samples
     width = _declared_width(part) or sizes.n_features
-    corners = [(declared or n, width or d) for n, d in (_SMALL, _LARGE)]
-    first, last = (_plan_on(name, part, *corner) for corner in corners)
-    worse = _worse(first, last)
+    (n, d), (N, D) = [(declared or n, width or d) for n, d in (_SMALL, _LARGE)]
+    first = _plan_on(name, part, n, d)
+    worse = _worse(first, _plan_on(name, part, N, D))
     if worse is not None:
         return worse
-    missing = [n for n, v in (("n_samples", declared), ("n_features", width)) if v is None]
+    ends = {"n_samples": (N, d), "n_features": (n, D)}
+    missing = [
+        size for size, end in ends.items() if _worse(first, _plan_on(name, part, *end)) is None
+    ]
     raise ValueError(
         f"What {type(part).__name__} (step {name!r}) is charged depends on the size of the data: "
         f"give {' and '.join(missing)}, the public size of what reaches it."
@@ -293,16 +297,14 @@ def _planned(name: str, part: Any, sizes: Sizes) -> DpEvent:
 
 def _declared_width(part: Any) -> int | None:
     """Number of features that a step's own parameters are for."""
-    for value in (getattr(part, "lower", None), getattr(part, "upper", None)):
-        if np.ndim(value) == 1:
-            return len(value)  # type: ignore[arg-type]
-    return None
+    bounds = (np.asarray(getattr(part, name, 0.0)) for name in ("lower", "upper"))
+    return next((len(bound) for bound in bounds if bound.ndim == 1), None)
 
 
 def _plan_on(name: str, part: Any, n_samples: int, n_features: int) -> DpEvent:
     X = np.broadcast_to(np.zeros(1), (n_samples, n_features))  # takes no memory
     y = np.zeros(n_samples)
-    copy = clone(part)
+    copy: Any = clone(part)
     inner = getattr(part, "estimator", None)
     if is_classifier(part):
         labels = getattr(part if inner is None else inner, "classes", None)
