@@ -258,7 +258,9 @@ class PrivacyReport:
 
     def __repr__(self) -> str:
         lines = [f"PrivacyReport: {self._headline()}"]
-        return "\n".join(lines + [f"  {name:<22}  {value}" for name, value in self._rows()])
+        for name, value in self._rows():  # a composition may be long: a line for each part
+            lines.append(f"  {name:<22}  " + value.replace("; then ", ";\n" + 26 * " " + "then "))
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         rows = "".join(

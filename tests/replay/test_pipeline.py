@@ -1,0 +1,124 @@
+"""A whole private pipeline: what leaves it is the trace and nothing else, from a raw table on."""
+
+import pickle
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from skdp import DPVariationalLogisticRegression, PrivacyLedger, _trace
+from skdp._random import Streams
+from skdp.model_selection import split_budget
+from skdp.preprocessing import DPStandardScaler, NormClipper
+from skdp.privacy import privacy_of
+
+N = 60
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame(
+    {
+        "age": RNG.uniform(20, 80, N),
+        "income": np.where(RNG.random(N) < 0.2, np.nan, RNG.uniform(0, 9e4, N)),
+        "work": RNG.choice(np.array(["farm", "office", None], dtype=object), N),
+    }
+)
+Y = (TABLE["age"] > 50).to_numpy().astype(int)
+
+
+def pipeline(numbers=None):
+    columns = ColumnTransformer(
+        [
+            ("numbers", numbers or DPStandardScaler([0, 0], [100, 1e5]), ["age", "income"]),
+            (
+                "work",
+                OneHotEncoder(
+                    categories=[["farm", "office"]], handle_unknown="ignore", sparse_output=False
+                ),
+                ["work"],
+            ),
+        ]
+    )
+    classifier = DPVariationalLogisticRegression(classes=[0, 1], n_samples=N, max_iter=3)
+    return split_budget(make_pipeline(columns, NormClipper(3**0.5), classifier), 2.0, 1e-5)
+
+
+def neighbours():
+    """Tables that differ from TABLE in one record, some of them violently."""
+    number = st.sampled_from([0.0, -1e300, 1e308, 5e-324, np.nan, 33.0])
+    word = st.sampled_from(["farm", "moon", None, ""])
+
+    def changed(age, income, work, label, kind):
+        table, y = TABLE.copy(), Y.copy()
+        row = pd.DataFrame({"age": [age], "income": [income], "work": [work]})
+        row["work"] = row["work"].astype(table["work"].dtype)
+        if kind == "remove":
+            return table.iloc[1:], y[1:]
+        if kind == "add":
+            return pd.concat([table, row], ignore_index=True), np.append(y, label)
+        return pd.concat([table.iloc[1:], row], ignore_index=True), np.append(y[1:], label)
+
+    kinds = st.sampled_from(["replace", "remove", "add"])
+    return st.builds(changed, number, number, word, st.integers(0, 1), kinds)
+
+
+def public_state(fitted):
+    classifier = {k: v for k, v in vars(fitted[-1]).items() if k != "_likelihood"}
+    numbers = vars(fitted[0].named_transformers_["numbers"])
+    answers = fitted.predict_proba(TABLE)
+    return pickle.dumps((classifier, numbers, answers)), repr(fitted), repr(privacy_of(fitted))
+
+
+@settings(max_examples=40)
+@given(neighbour=neighbours())
+def test_with_the_releases_frozen_nothing_depends_on_the_table(neighbour):
+    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+        with _trace.record() as tape, PrivacyLedger() as ledger:
+            first = pipeline().fit(TABLE, Y)
+        with _trace.replay([release.output for release in tape]) as again, PrivacyLedger() as other:
+            second = pipeline().fit(*neighbour)
+    assert [release.call for release in tape] == [release.call for release in again]
+    assert public_state(first) == public_state(second)
+    assert ledger.entries == other.entries
+
+
+def test_the_same_with_a_leaking_scaler_is_found_out():
+    other = TABLE.copy()
+    other.loc[0, "age"] = 100.0
+    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+        with _trace.record() as tape:
+            first = pipeline(StandardScaler()).fit(TABLE.fillna({"income": 0.0}), Y)
+        with _trace.replay([release.output for release in tape]):
+            second = pipeline(StandardScaler()).fit(other.fillna({"income": 0.0}), Y)
+    assert public_state(first) != public_state(second)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+@pytest.mark.parametrize("output", ["default", "pandas", "polars"])
+def test_frames_in_and_between(frame, output):
+    columns = {name: [None if pd.isna(v) else v for v in TABLE[name]] for name in TABLE}
+    table = frame(columns)
+    model = pipeline().set_output(transform=output).fit(table, Y)
+    probabilities = model.predict_proba(table)
+    assert probabilities.shape == (N, 2)
+    assert np.isfinite(probabilities).all()
+    assert 2.0 - 1e-8 <= privacy_of(model).epsilon <= 2.0
+
+
+def test_a_category_that_nobody_declared_changes_no_width():
+    model = pipeline().fit(TABLE, Y)
+    new = TABLE.assign(work="moon", income=np.nan)
+    rows = model[:-1].transform(new)
+    np.testing.assert_array_equal(rows[:, 1:], 0.0)  # the private mean, and no category
+    assert np.isfinite(model.predict_proba(new)).all()
+
+
+def test_the_norm_reaches_the_classifier():
+    assert pipeline().fit(TABLE, Y)[-1].data_norm_ == pytest.approx(3**0.5)
+    assert clone(pipeline()).fit(TABLE, Y)[-1].data_norm_ == pytest.approx(3**0.5)
