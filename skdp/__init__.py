@@ -21,45 +21,72 @@ if TYPE_CHECKING:
         OPSPosteriorSampler,
         OPSRegressor,
     )
-    from skdp.preprocessing import BoundedScaler
-    from skdp.privacy import BudgetExceededError, PrivacyLedger, PrivacyReport, PrivacyWarning
+    from skdp.model_selection import PrivacyLedgerCallback, split_budget
+    from skdp.preprocessing import (
+        DPPCA,
+        BoundedScaler,
+        DPQuantileScaler,
+        DPStandardScaler,
+        NormClipper,
+    )
+    from skdp.privacy import (
+        BudgetExceededError,
+        PrivacyLedger,
+        PrivacyReport,
+        PrivacyWarning,
+        privacy_of,
+    )
 
 __all__ = [
+    "DPPCA",
     "BoundedScaler",
     "BudgetExceededError",
+    "DPQuantileScaler",
     "DPSGDClassifier",
     "DPSGDRegressor",
     "DPSGLDClassifier",
     "DPSGLDRegressor",
+    "DPStandardScaler",
     "DPVariationalLinearRegression",
     "DPVariationalLogisticRegression",
     "DPVariationalModel",
     "DPVariationalPoissonRegression",
+    "NormClipper",
     "OPSPosteriorSampler",
     "OPSRegressor",
     "PrivacyLedger",
+    "PrivacyLedgerCallback",
     "PrivacyReport",
     "PrivacyWarning",
     "__version__",
+    "privacy_of",
+    "split_budget",
 ]
 
 # Names are fetched when first asked for: `import skdp` must not cost an import of torch.
 _HOMES = {
     "BoundedScaler": "skdp.preprocessing",
     "BudgetExceededError": "skdp.privacy",
+    "DPPCA": "skdp.preprocessing",
+    "DPQuantileScaler": "skdp.preprocessing",
     "DPSGDClassifier": "skdp.estimators",
     "DPSGDRegressor": "skdp.estimators",
     "DPSGLDClassifier": "skdp.estimators",
     "DPSGLDRegressor": "skdp.estimators",
+    "DPStandardScaler": "skdp.preprocessing",
     "DPVariationalLinearRegression": "skdp.estimators",
     "DPVariationalLogisticRegression": "skdp.estimators",
     "DPVariationalModel": "skdp.estimators",
     "DPVariationalPoissonRegression": "skdp.estimators",
+    "NormClipper": "skdp.preprocessing",
     "OPSPosteriorSampler": "skdp.estimators",
     "OPSRegressor": "skdp.estimators",
     "PrivacyLedger": "skdp.privacy",
+    "PrivacyLedgerCallback": "skdp.model_selection",
     "PrivacyReport": "skdp.privacy",
     "PrivacyWarning": "skdp._warnings",
+    "privacy_of": "skdp.privacy",
+    "split_budget": "skdp.model_selection",
 }
 
 

@@ -334,9 +334,14 @@ def noise_multiplier(estimator: Any, rate: float, n_steps: int) -> float:
 def check_budget(estimator: Any, instead: str = "noise_multiplier", *, pure: bool = False) -> None:
     """Check ``epsilon``, ``delta``, the parameter ``instead`` of ε, and the relation.
 
-    With ``pure``, δ may be 0.
+    With ``pure``, δ may be 0. What is no seed is refused here too: later it would be charged for.
     """
     check_relation(estimator.neighboring_relation)
+    try:
+        check_random_state(estimator.random_state)
+    except ValueError:
+        kind = "None, an integer in [0, 2**32 - 1] or a RandomState"
+        raise expected(kind, random_state=estimator.random_state) from None
     delta, alternative = estimator.delta, getattr(estimator, instead)
     if not is_real(delta) or not (0 < delta < 1 or (pure and delta == 0)):
         kind = "a number in [0, 1)" if pure else "a number in (0, 1)"

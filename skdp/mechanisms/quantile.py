@@ -231,8 +231,8 @@ class QuantileMechanism:
         share = (values - self.lower) / (self.upper - self.lower)
         # Integers from here on: what floating point did above, it did to each record by itself.
         records = np.sort(np.rint(share * GRID).astype(np.int64))
-        first = np.unique(np.concatenate([[0], records, records + 1]))
-        first = first[first <= GRID]
+        first = np.sort(np.concatenate([[0], records, records + 1]))
+        first = first[(np.diff(first, prepend=-1) > 0) & (first <= GRID)]
         below = np.searchsorted(records, first, side="left")
         up_to = np.searchsorted(records, first, side="right")
         rank = self.quantile * len(records)

@@ -84,8 +84,8 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             If a bound is not finite, lower is not below upper, or their number is wrong.
         """
         X = check_features(self, X, ensure_all_finite="allow-nan")
-        lower = _bounds(X.shape[1], lower=self.lower)
-        upper = _bounds(X.shape[1], upper=self.upper)
+        lower = declared_bounds(X.shape[1], lower=self.lower)
+        upper = declared_bounds(X.shape[1], upper=self.upper)
         if not (lower < upper).all():
             raise expected("below upper in every feature", "swap or widen them", lower=self.lower)
         self.lower_, self.upper_ = lower, upper
@@ -111,7 +111,8 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.clip((X - middle) / half, -1.0, 1.0).astype(X.dtype, copy=False)
 
 
-def _bounds(n_features: int, **kw: Any) -> np.ndarray:
+def declared_bounds(n_features: int, **kw: Any) -> np.ndarray:
+    """Check declared bounds, and return one a feature."""
     ((_, value),) = kw.items()
     try:
         bounds = np.asarray(value)

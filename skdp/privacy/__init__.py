@@ -11,6 +11,7 @@ from skdp.privacy.hidden_state import langevin_mu, last_iterate_mu
 from skdp.privacy.ledger import BudgetExceededError, PrivacyLedger
 from skdp.privacy.posterior_samples import posterior_samples_epsilon
 from skdp.privacy.report import PrivacyReport
+from skdp.privacy.workflow import privacy_of
 
 __all__ = [
     "BudgetExceededError",
@@ -27,4 +28,5 @@ __all__ = [
     "langevin_mu",
     "last_iterate_mu",
     "posterior_samples_epsilon",
+    "privacy_of",
 ]

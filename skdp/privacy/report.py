@@ -21,6 +21,7 @@ from __future__ import annotations
 import html
 import json
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -165,29 +166,55 @@ class PrivacyReport:
         """
         if not isinstance(other, PrivacyReport):
             return NotImplemented
-        if other.neighboring_relation != self.neighboring_relation:
-            raise expected(
-                f"{self.neighboring_relation!r} in both reports",
-                "statements about different neighbours do not add up",
-                neighboring_relation=other.neighboring_relation,
-            )
-        not_bounds = NOT_A_BOUND in (self.accountant, other.accountant)
-        both = PrivacyReport.of(
-            ComposedDpEvent([*_parts(self.event), *_parts(other.event)]),
-            delta=max(self.delta, other.delta),
-            sampling=f"{self.sampling}; then {other.sampling}",
-            neighboring_relation=self.neighboring_relation,
+        return PrivacyReport.compose([self, other])
+
+    @classmethod
+    def compose(cls, reports: Sequence[PrivacyReport], delta: float | None = None) -> PrivacyReport:
+        """Compose reports on the same data with one accounting.
+
+        Parameters
+        ----------
+        reports : sequence of PrivacyReport
+            One or more, about the same neighbours.
+        delta : float or None, default=None
+            δ at which to state ε; None is the largest of theirs.
+
+        Returns
+        -------
+        PrivacyReport
+            ε of all events together; it is not the sum of theirs.
+
+        Raises
+        ------
+        ValueError
+            If the neighbouring relations differ.
+        """
+        first = reports[0]
+        if len(reports) == 1 and delta in (None, first.delta):
+            return first
+        for report in reports:
+            if report.neighboring_relation != first.neighboring_relation:
+                raise expected(
+                    f"{first.neighboring_relation!r} in all reports",
+                    "statements about different neighbours do not add up",
+                    neighboring_relation=report.neighboring_relation,
+                )
+        not_bounds = any(report.accountant == NOT_A_BOUND for report in reports)
+        events = [part for report in reports for part in _parts(report.event)]
+        total = cls.of(
+            ComposedDpEvent(events) if len(reports) > 1 else first.event,
+            delta=max(report.delta for report in reports) if delta is None else delta,
+            sampling="; then ".join(report.sampling for report in reports),
+            neighboring_relation=first.neighboring_relation,
             accountant=NOT_A_BOUND if not_bounds else "auto",
-            inferred_public_facts=tuple(
-                dict.fromkeys(self.inferred_public_facts + other.inferred_public_facts)
-            ),
-            seeded=self.seeded or other.seeded,
+            inferred_public_facts=_joint(report.inferred_public_facts for report in reports),
+            seeded=any(report.seeded for report in reports),
         )
         return replace(
-            both,
-            valid=both.valid and self.valid and other.valid,
-            tuning="; ".join(dict.fromkeys([self.tuning, other.tuning])),
-            unaccounted=tuple(dict.fromkeys(self.unaccounted + other.unaccounted)),
+            total,
+            valid=total.valid and all(report.valid for report in reports),
+            tuning="; ".join(dict.fromkeys(report.tuning for report in reports)),
+            unaccounted=_joint(report.unaccounted for report in reports),
         )
 
     def epsilon_at(self, delta: float) -> float:
@@ -275,3 +302,7 @@ class PrivacyReport:
 def _parts(event: DpEvent) -> list[DpEvent]:
     """Parts of a composition: a sum of many reports must not nest as deep as it is long."""
     return list(event.events) if isinstance(event, ComposedDpEvent) else [event]
+
+
+def _joint(many: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for names in many for name in names))

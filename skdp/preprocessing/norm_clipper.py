@@ -1,0 +1,112 @@
+"""`NormClipper`: rows beyond a declared Euclidean norm, scaled down to it.
+
+The estimators clip every row to ``data_norm`` themselves. As a step of its own, the clipping is
+seen, and the norm goes with the rows to the next step.
+
+>>> import numpy as np
+>>> from skdp.preprocessing import NormClipper
+>>> NormClipper(norm=1.0).fit_transform(np.array([[3.0, 4.0], [0.3, 0.4]]))
+array([[0.6, 0.8],
+       [0.3, 0.4]])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skdp._input import BoundedRows, check_features
+from skdp.preprocessing._releases import clipped_to_norm, float_tags, norm_or_auto
+
+
+class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Scale rows down to a declared Euclidean norm where they exceed it.
+
+    **Privacy.** Costs none: `fit` reads the number of features and nothing else of X, and each row
+    is transformed by itself. The norm is a public fact, and must not be computed from the data.
+
+    Parameters
+    ----------
+    norm : float or "auto", default="auto"
+        Euclidean norm > 0. ``"auto"`` is √n_features, the largest norm of a row of features in
+        [-1, 1], and the default ``data_norm`` of the estimators.
+
+    Attributes
+    ----------
+    output_norm_ : float
+        The norm: no row of the output exceeds it.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+
+    See Also
+    --------
+    BoundedScaler : Scales features by declared bounds first.
+
+    Notes
+    -----
+    The rows returned know their norm: with ``data_norm="auto"`` the next step of a pipeline clips
+    to ``output_norm_`` and not to √n_features. As a data frame they forget it. Rows within the norm
+    come out as they went in, bit for bit; no square is formed, so that 1e300 is a value like any
+    other.
+
+    Examples
+    --------
+    >>> from skdp.preprocessing import NormClipper
+    >>> NormClipper().fit_transform([[2.0, 0.0], [1e300, 1e300], [0.5, -0.5]])
+    array([[ 1.41421356,  0.        ],
+           [ 1.        ,  1.        ],
+           [ 0.5       , -0.5       ]])
+    """
+
+    def __init__(self, norm: float | str = "auto") -> None:
+        self.norm = norm
+
+    def __sklearn_tags__(self) -> Any:
+        return float_tags(super().__sklearn_tags__(), allow_nan=False)
+
+    def fit(self, X, y=None) -> NormClipper:
+        """Check the declared norm.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers; only its columns are looked at.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        NormClipper
+            The fitted transformer.
+
+        Raises
+        ------
+        ValueError
+            If the norm is no number > 0, or X is invalid.
+        """
+        norm = norm_or_auto(0.0, norm=self.norm)
+        X = check_features(self, X)
+        self.output_norm_ = norm or X.shape[1] ** 0.5
+        return self
+
+    def transform(self, X) -> BoundedRows:
+        """Scale down the rows that exceed the norm.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Rows of norm at most ``output_norm_``.
+        """
+        check_is_fitted(self)
+        X = check_features(self, X, reset=False)
+        rows = clipped_to_norm(X, self.output_norm_).astype(X.dtype, copy=False)
+        return BoundedRows(rows, self.output_norm_)

@@ -1,0 +1,243 @@
+"""`DPPCA`: principal directions by one private release of the second moments.
+
+>>> import numpy as np
+>>> from skdp.preprocessing import DPPCA
+>>> rng = np.random.default_rng(0)
+>>> X = rng.normal(size=(5000, 1)) * [0.5, 0.5, 0.0] + 0.05 * rng.normal(size=(5000, 3))
+>>> pca = DPPCA(n_components=1, epsilon=1.0).fit(X)
+>>> bool(abs(pca.components_[0] @ [0.5**0.5, 0.5**0.5, 0.0]) > 0.99)
+True
+>>> pca.transform(X).shape
+(5000, 1)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skdp import _fitting
+from skdp._fitting import CallbackSupportMixin, with_callbacks
+from skdp._input import BoundedRows, check_features, row_norm
+from skdp._validate import expected, integer
+from skdp.preprocessing._releases import (
+    MAX_ROWS,
+    NoisySum,
+    clipped_to_norm,
+    float_tags,
+    norm_or_auto,
+    summed,
+    told,
+)
+
+
+class DPPCA(ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMixin, BaseEstimator):
+    """Project rows on the leading directions of their private second moments.
+
+    Rows are not centred: scale or standardise them first.
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    all of its attributes together. The unit is a row. The number of rows is never read. The
+    guarantee covers one fit; each further fit on the same rows is a further release. It is *not*
+    one for a seeded fit, and treats floating-point Gaussian noise as exact. `transform` projects
+    each row by itself; what it returns are rows, as private as those that went in.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of directions, from 1 to n_features. Public: not to be chosen by looking at spectra
+        that were not released.
+    epsilon : float or None, default=0.5
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
+    delta : float, default=1e-5
+        δ in (0, 1); should be well below 1/n.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour.
+    data_norm : float or "auto", default="auto"
+        Euclidean norm > 0 to which rows are clipped, in `fit` and in `transform`. A public bound.
+        ``"auto"`` is the norm that rows from a transformer with a declared one carry, else
+        √n_features.
+    noise_multiplier : float or None, default=None
+        Standard deviation > 0 of the noise over the bound on one row's share, instead of
+        ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was spent.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Leading eigenvectors of the noisy second moments, orthonormal, in falling order of their
+        eigenvalues; the largest entry of each is positive.
+    singular_values_ : ndarray of shape (n_components,)
+        Square roots of these eigenvalues, 0 for a negative one: estimates of the singular values of
+        the clipped rows.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        Shares of the noisy trace: of the mean squared norm of the clipped rows.
+    n_components_ : int
+        Number of directions.
+    data_norm_, output_norm_ : float
+        The norm of the clipped rows; a projection never lengthens a row.
+    noise_multiplier_ : float
+        Standard deviation of the noise over the bound on one row's share.
+    privacy_ : PrivacyReport
+        The privacy statement of this fit.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+
+    See Also
+    --------
+    DPStandardScaler : Centres and scales, privately.
+
+    Notes
+    -----
+    *Release.* Rows x are clipped to norm R = ``data_norm_`` and divided by it. The share of a row
+    is the upper triangle of x xᵀ, the entries off the diagonal times √2; its norm is that of the
+    whole matrix, ‖x xᵀ‖_F = ‖x‖² ≤ 1. *Sensitivity.* A null record has a share of 0, so zeroing a
+    record out, adding it or removing it moves the sum by at most 1, replacing it by at most 2. The
+    rounding of the sum is covered too (PRIVACY §8). Dwork et al. (2014) put noise of one scale on
+    all entries of the triangle; with the √2, as much privacy takes less off the diagonal.
+
+    *How much data.* The noise has a spectral norm of about noise_multiplier · √(2d), against
+    eigenvalues of n times the mean of ‖x‖²/R² along a direction.
+
+    References
+    ----------
+    C. Dwork, K. Talwar, A. Thakurta, L. Zhang, *Analyze Gauss: Optimal Bounds for
+    Privacy-Preserving Principal Component Analysis*, STOC 2014.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skdp.preprocessing import BoundedScaler, DPPCA, NormClipper
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> reduce = make_pipeline(BoundedScaler(0, 16), NormClipper(6.0), DPPCA(8, epsilon=1.0))
+    >>> reduce.fit_transform(X).shape, reduce[-1].output_norm_
+    ((1797, 8), 6.0)
+    """
+
+    n_features_in_: int
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        epsilon: float | None = 0.5,
+        delta: float = 1e-5,
+        neighboring_relation: str = "zero_out",
+        data_norm: float | str = "auto",
+        noise_multiplier: float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.neighboring_relation = neighboring_relation
+        self.data_norm = data_norm
+        self.noise_multiplier = noise_multiplier
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        return float_tags(super().__sklearn_tags__(), allow_nan=False)
+
+    @with_callbacks
+    def fit(self, X, y=None) -> DPPCA:
+        """Release the second moments, privately, and take their eigenvectors.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        DPPCA
+            The fitted transformer.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the input is invalid; nothing has been spent then.
+        BudgetExceededError
+            If an open `PrivacyLedger` refuses the fit; no row has been used then.
+        """
+        _fitting.start_callbacks(self)
+        with _fitting.all_or_nothing(self):
+            _fitting.check_budget(self)
+            declared = row_norm(X)
+            X = check_features(self, X)
+            _fitting.check_n_rows(X, MAX_ROWS)
+            n_features = X.shape[1]
+            n_components = integer(1, n_components=self.n_components)
+            if n_components > n_features:
+                raise expected(f"at most n_features={n_features}", n_components=n_components)
+            norm = norm_or_auto(declared or n_features**0.5, data_norm=self.data_norm)
+            plan = NoisySum.planned(self, record_norm=1.0)
+
+            self.privacy_ = _fitting.spend(self, plan.event(), "full batch, 1 release")
+            stream = _fitting.streams(self, X)("noise")
+            with told(self):
+                released = plan.release(_second_moments(X, norm), stream)
+            self.n_components_, self.noise_multiplier_ = n_components, plan.noise_multiplier
+            self.data_norm_ = self.output_norm_ = norm
+            self._store(_matrix(released, n_features))
+        return self
+
+    def _store(self, matrix: np.ndarray) -> None:
+        values, vectors = np.linalg.eigh(matrix)
+        leading = np.maximum(values[::-1][: self.n_components_], 0.0)
+        components = vectors.T[::-1][: self.n_components_]
+        largest = np.take_along_axis(components, np.abs(components).argmax(1)[:, None], axis=1)
+        self.components_ = components * np.where(largest < 0.0, -1.0, 1.0)
+        self.singular_values_ = self.data_norm_ * np.sqrt(leading)
+        whole = max(float(np.trace(matrix)), float(leading.sum()))
+        self.explained_variance_ratio_ = leading / whole if whole > 0.0 else leading
+
+    @property
+    def _n_features_out(self) -> int:
+        """Asked for by scikit-learn, to name the columns of the output."""
+        return self.n_components_
+
+    def transform(self, X) -> BoundedRows:
+        """Clip and project; each row by itself.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Rows of norm at most ``output_norm_``.
+        """
+        check_is_fitted(self)
+        X = check_features(self, X, reset=False)
+        rows = clipped_to_norm(X, self.data_norm_) @ self.components_.T
+        return BoundedRows(rows.astype(X.dtype, copy=False), self.output_norm_)
+
+
+def _second_moments(X: np.ndarray, norm: float) -> np.ndarray:
+    """Sum over rows of the upper triangle of x xᵀ, √2 times off the diagonal, for ‖x‖ ≤ 1."""
+
+    def chunk_sum(rows: np.ndarray) -> np.ndarray:
+        rows = clipped_to_norm(rows, norm) / norm
+        return rows.T @ rows
+
+    total, (i, j) = summed(X, chunk_sum), np.triu_indices(X.shape[1])
+    return total[i, j] * np.where(i == j, 1.0, 2**0.5)
+
+
+def _matrix(triangle: np.ndarray, n_features: int) -> np.ndarray:
+    """Undo what `_second_moments` does to a symmetric matrix."""
+    matrix, (i, j) = np.zeros((n_features, n_features)), np.triu_indices(n_features)
+    matrix[i, j] = matrix[j, i] = triangle / np.where(i == j, 1.0, 2**0.5)
+    return matrix

@@ -1,0 +1,656 @@
+"""What the classes of scikit-learn read in `fit`: the verdicts of `privacy_of`, as data.
+
+A step *passes* if its fit learns nothing from the rows but their columns, and if it maps each row
+by itself, so that one row more or less moves one row of what the next step sees. A step that
+*composes* hands rows to other estimators, and reads none itself. Everything else *leaks*, or does
+where its condition fails; in doubt, it leaks.
+
+Classes are known by name, because accounting imports no scikit-learn.
+
+>>> from skdp.privacy._scikit_learn import RULES
+>>> RULES["sklearn", "StandardScaler"].objections[0].instead
+'use DPStandardScaler or BoundedScaler'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from skdp.privacy.report import PrivacyReport
+from skdp.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE
+
+Parts = Iterable[tuple[str, Any]]
+
+
+def _always(fitted: Any, reports: Sequence[PrivacyReport]) -> bool:
+    return True
+
+
+def _no_parts(fitted: Any) -> Parts:
+    return ()
+
+
+def _no_facts(fitted: Any) -> tuple[str, ...]:
+    return ()
+
+
+class Objection(NamedTuple):
+    """What is in no event, what to use instead, and for which fitted objects this is so.
+
+    ``applies`` is given the fitted object and the reports of its parts.
+    """
+
+    reads: str
+    instead: str
+    applies: Callable[[Any, Sequence[PrivacyReport]], bool] = _always
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Verdict on a class: what speaks against it, its parts, and what it takes to be public."""
+
+    verdict: str
+    objections: tuple[Objection, ...] = ()
+    only_if: str = ""
+    parts: Callable[[Any], Parts] = _no_parts
+    facts: Callable[[Any], tuple[str, ...]] = _no_facts
+    needs_fit: bool = True
+
+    @property
+    def always_leaks(self) -> bool:
+        """Whether the verdict is the same for every fitted object."""
+        return any(objection.applies is _always for objection in self.objections)
+
+    def of_subclass(self, base: str) -> Rule:
+        """Verdict on a subclass: its fit may be another, so nothing is free, and leaks stay."""
+        if self.always_leaks:
+            return self
+        unknown = Objection(
+            f"is a subclass of {base}, and skdp does not know what its own fit reads", DECLARE
+        )
+        return replace(self, objections=(*self.objections, unknown))
+
+
+def _leaks(reads: str, instead: str, parts: Callable[[Any], Parts] = _no_parts) -> Rule:
+    return Rule("leaks", (Objection(reads, instead),), parts=parts)
+
+
+def _passes_if(only_if: str, holds: Callable[[Any], bool], reads: str, instead: str = "") -> Rule:
+    objection = Objection(reads, instead or f"use {only_if}", lambda step, _: not holds(step))
+    return Rule("passes", (objection,), only_if)
+
+
+# Conditions.
+
+
+def _is_elementwise(function: Any) -> bool:
+    """Whether a function is None or maps numbers one by one: a user's may look across rows."""
+    if function is None:
+        return True
+    is_ufunc = isinstance(function, np.ufunc) and (function.nin, function.nout) == (1, 1)
+    return is_ufunc and any(
+        getattr(module, function.__name__, None) is function for module in (np, special)
+    )
+
+
+def _is_elementwise_transformer(step: Any) -> bool:
+    functions = (step.func, step.inverse_func)
+    return all(map(_is_elementwise, functions)) and not (step.kw_args or step.inv_kw_args)
+
+
+def _has_declared_categories(step: Any) -> bool:
+    rare = (step.min_frequency, step.max_categories)
+    return not isinstance(step.categories, str) and rare == (None, None)
+
+
+def _fills_with_a_constant(step: Any) -> bool:
+    # Without keep_empty_features a column is dropped if no row has it, and the indicator's columns
+    # are those that lack in some row.
+    return step.strategy == "constant" and step.keep_empty_features and not step.add_indicator
+
+
+def _splits_text_itself(step: Any) -> bool:
+    return not any(map(callable, (step.analyzer, step.tokenizer, step.preprocessor)))
+
+
+def _has_a_vocabulary(step: Any) -> bool:
+    return step.vocabulary is not None and _splits_text_itself(step)
+
+
+def _ran_folds(fitted: Any, _: Any) -> bool:
+    return fitted.cv is not None
+
+
+def _ran_folds_unless_prefit(fitted: Any, _: Any) -> bool:
+    return not (isinstance(fitted.cv, str) and fitted.cv == "prefit")
+
+
+def _repeats_rows(fitted: Any, _: Any) -> bool:
+    # Weights make some rows likelier to be drawn than an event states, and are kept, row by row.
+    return fitted.bootstrap or getattr(fitted, "_sample_weight", None) is not None
+
+
+def _n_rows_is_private(_: Any, reports: Sequence[PrivacyReport]) -> bool:
+    return any(report.neighboring_relation == ADD_OR_REMOVE_ONE for report in reports)
+
+
+def _sizes_tell(_: Any, reports: Sequence[PrivacyReport]) -> bool:
+    """Whether a row that moves from one part's data to another's is not covered by the reports."""
+    return any(
+        report.neighboring_relation == REPLACE_ONE or "n_samples" in report.inferred_public_facts
+        for report in reports
+    )
+
+
+def _selector(columns: Any) -> bool:
+    kind = type(columns)
+    return (kind.__module__.partition(".")[0], kind.__name__) == ("sklearn", "make_column_selector")
+
+
+def _asks_a_function_for_columns(fitted: Any, _: Any) -> bool:
+    return any(callable(columns) and not _selector(columns) for *_, columns in fitted.transformers)
+
+
+_SPARSE = {"CountVectorizer", "FeatureHasher", "HashingVectorizer", "TfidfVectorizer"}
+
+
+def _may_be_sparse(fitted: Any) -> bool:
+    if getattr(fitted, "sparse_output", False) or type(fitted).__name__ in _SPARSE:
+        return True
+    return any(_may_be_sparse(part) for _, part in rule_of(type(fitted)).parts(fitted))
+
+
+def _counts_zeros(fitted: Any, _: Any) -> bool:
+    """Whether the share of zeros among the rows decided on the type of the output."""
+    parts = (part for _, part in _columns(fitted))
+    return fitted.sparse_threshold > 0 and (
+        getattr(fitted, "sparse_output_", False) or any(map(_may_be_sparse, parts))
+    )
+
+
+# Parts of a fitted object: (name as in get_params, fitted part).
+
+
+def _one(attribute: str, name: str = "estimator") -> Callable[[Any], Parts]:
+    def parts(fitted: Any) -> Parts:
+        part = getattr(fitted, attribute, None)
+        return [] if part is None else [(name, part)]
+
+    return parts
+
+
+def _each(attribute: str = "estimators_") -> Callable[[Any], Parts]:
+    def parts(fitted: Any) -> Iterator[tuple[str, Any]]:
+        for part in getattr(fitted, attribute, ()):
+            # Stands in where a label has one value in all rows: that is in "classes".
+            if type(part).__name__ != "_ConstantPredictor":
+                yield "estimator", part
+
+    return parts
+
+
+def _named(attribute: str) -> Callable[[Any], Parts]:
+    def parts(fitted: Any) -> Iterator[tuple[str, Any]]:
+        for name, part in getattr(fitted, attribute, ()):
+            if part is not None and not isinstance(part, str):  # "passthrough" or "drop"
+                yield name, part
+
+    return parts
+
+
+def _columns(fitted: Any) -> Iterator[tuple[str, Any]]:
+    for name, part, columns in getattr(fitted, "transformers_", ()):
+        # Without a column a step is kept as it came, unfitted.
+        chosen = np.asarray(columns) if isinstance(columns, list | tuple | np.ndarray) else None
+        empty = chosen is not None and (
+            chosen.size == 0 or (chosen.dtype == bool and not chosen.any())
+        )
+        if not isinstance(part, str) and not empty:
+            yield name, part
+
+
+def _votes(fitted: Any) -> Parts:
+    names = [name for name, part in fitted.estimators if not isinstance(part, str)]
+    return zip(names, getattr(fitted, "estimators_", ()), strict=False)
+
+
+def _stack(fitted: Any) -> Parts:
+    return [*_votes(fitted), *_one("final_estimator_", "final_estimator")(fitted)]
+
+
+def _target(fitted: Any) -> Parts:
+    return [
+        *_one("transformer_", "transformer")(fitted),
+        *_one("regressor_", "regressor")(fitted),
+    ]
+
+
+def _calibrated(fitted: Any) -> Parts:
+    return [
+        ("estimator", pair.estimator) for pair in getattr(fitted, "calibrated_classifiers_", ())
+    ]
+
+
+# Facts that are read from the data and taken to be public.
+
+
+def _facts(*names: str) -> Callable[[Any], tuple[str, ...]]:
+    return lambda fitted: names
+
+
+def _column_types(fitted: Any) -> tuple[str, ...]:
+    return ("column types",) if any(_selector(entry[2]) for entry in fitted.transformers) else ()
+
+
+# The table.
+
+DECLARE = "name it in public_steps if it read no private rows and maps each row by itself"
+
+UNKNOWN = Rule("unknown", (Objection("skdp does not know what its fit reads", DECLARE),))
+
+PREDICTOR = _leaks("was fitted without accounting", "use an estimator of skdp")
+
+_PASSES = Rule("passes")
+_COMPOSES = Rule("composes")
+
+_FOLDS = "the fits of its folds are in no event"
+_CLASSES = "declare classes=[...] in the estimator"
+_DIRECTIONS = "use DPPCA or GaussianRandomProjection(n_components=...)"
+_CHOSE = _leaks(
+    "chose features by the rows", "choose them without the rows, or SelectFromModel(a DP estimator)"
+)
+_SEARCH = _leaks(
+    f"its scores are exact functions of the rows, and {_FOLDS}",
+    "use DPRandomizedSearch",
+    _one("best_estimator_"),
+)
+_ADABOOST = _leaks(
+    "weights rows by the errors made on them", "use VotingClassifier or VotingRegressor", _each()
+)
+_ELIMINATES = _leaks(
+    "chose features by fits or scores that are in no event",
+    "use SelectFromModel(a DP estimator)",
+    _one("estimator_"),
+)
+_BAGGING = Rule(
+    "composes",
+    (
+        Objection(
+            "repeats or weights rows, which is not what the event of a fit states",
+            "use bootstrap=False without sample_weight",
+            _repeats_rows,
+        ),
+        Objection(
+            "keeps the number of rows, which is private under add_or_remove_one",
+            "use neighboring_relation='zero_out' or 'replace_one'",
+            _n_rows_is_private,
+        ),
+    ),
+    "bootstrap=False; it seeds its parts, though, and no seeded fit is a guarantee",
+    _each(),
+    _facts("classes", "n_samples"),
+)
+_STACKING = Rule(
+    "composes",
+    (Objection(_FOLDS, "use cv='prefit', or VotingClassifier", _ran_folds_unless_prefit),),
+    "cv='prefit'",
+    _stack,
+)
+_CHAIN = Rule("composes", (Objection(_FOLDS, "use cv=None", _ran_folds),), "cv=None", _each())
+
+_TABLE: list[tuple[str, Rule]] = [
+    # Steps that pass.
+    (
+        "AdditiveChi2Sampler Binarizer Normalizer PolynomialCountSketch PolynomialFeatures "
+        "SkewedChi2Sampler",
+        _PASSES,
+    ),
+    ("FeatureHasher SparseCoder", replace(_PASSES, needs_fit=False)),
+    (
+        "OneHotEncoder OrdinalEncoder",
+        _passes_if(
+            "categories=[[...], ...] without min_frequency and max_categories",
+            _has_declared_categories,
+            "learned the categories, or how frequent they are, from the rows",
+        ),
+    ),
+    (
+        "SimpleImputer",
+        _passes_if(
+            "strategy='constant', keep_empty_features=True, add_indicator=False",
+            _fills_with_a_constant,
+            "learned from the rows what to fill in, or which columns lack values",
+        ),
+    ),
+    (
+        "MissingIndicator",
+        _passes_if(
+            "features='all'",
+            lambda step: step.features == "all",
+            "learned from the rows which columns lack values",
+        ),
+    ),
+    (
+        "FunctionTransformer",
+        _passes_if(
+            "no function, or one of NumPy or SciPy that maps numbers one by one",
+            _is_elementwise_transformer,
+            "applies a function that may compute across rows",
+            DECLARE,
+        ),
+    ),
+    (
+        "RBFSampler",
+        _passes_if(
+            "a number for gamma",
+            lambda step: not isinstance(step.gamma, str),
+            "learned gamma from the variance of the rows",
+        ),
+    ),
+    (
+        "GaussianRandomProjection SparseRandomProjection",
+        _passes_if(
+            "a number for n_components",
+            lambda step: not isinstance(step.n_components, str),
+            "took the number of components from the number of rows",
+        ),
+    ),
+    (
+        "SplineTransformer",
+        _passes_if(
+            "an array of knots",
+            lambda step: not isinstance(step.knots, str),
+            "learned the knots from the rows",
+        ),
+    ),
+    (
+        "HashingVectorizer",
+        replace(
+            _passes_if(
+                "no function of the caller's",
+                _splits_text_itself,
+                "calls a function on texts",
+                DECLARE,
+            ),
+            needs_fit=False,
+        ),
+    ),
+    (
+        "CountVectorizer",
+        _passes_if(
+            "vocabulary=[...], and no function of the caller's",
+            _has_a_vocabulary,
+            "learned the vocabulary from the rows, or calls a function on them",
+        ),
+    ),
+    (
+        "TfidfVectorizer",
+        _passes_if(
+            "vocabulary=[...], use_idf=False, and no function of the caller's",
+            lambda step: _has_a_vocabulary(step) and not step.use_idf,
+            "learned the vocabulary or the frequencies of words from the rows",
+        ),
+    ),
+    (
+        "TfidfTransformer",
+        _passes_if(
+            "use_idf=False",
+            lambda step: not step.use_idf,
+            "learned the frequencies of words from the rows",
+        ),
+    ),
+    (
+        "MultiLabelBinarizer",
+        _passes_if(
+            "classes=[...]",
+            lambda step: step.classes is not None,
+            "learned the labels from the rows",
+        ),
+    ),
+    # Steps that hand rows on.
+    ("Pipeline", replace(_COMPOSES, parts=_named("steps"))),
+    ("FeatureUnion", replace(_COMPOSES, parts=_named("transformer_list"))),
+    (
+        "ColumnTransformer",
+        Rule(
+            "composes",
+            (
+                Objection(
+                    "asked a function of the rows for columns",
+                    "name the columns, or use make_column_selector",
+                    _asks_a_function_for_columns,
+                ),
+                Objection(
+                    "chose a sparse or a dense output by the zeros among the rows",
+                    "use sparse_threshold=0",
+                    _counts_zeros,
+                ),
+            ),
+            "columns named or of make_column_selector; sparse_threshold=0 where a part is sparse",
+            _columns,
+            _column_types,
+        ),
+    ),
+    ("TransformedTargetRegressor", replace(_COMPOSES, parts=_target)),
+    ("FrozenEstimator", replace(_COMPOSES, parts=_one("estimator"))),
+    ("FixedThresholdClassifier", replace(_COMPOSES, parts=_one("estimator_"))),
+    ("MultiOutputClassifier MultiOutputRegressor", replace(_COMPOSES, parts=_each())),
+    (
+        "OneVsRestClassifier OutputCodeClassifier",
+        replace(_COMPOSES, parts=_each(), facts=_facts("classes")),
+    ),
+    (
+        "OneVsOneClassifier",
+        Rule(
+            "composes",
+            (
+                Objection(
+                    "the fit of a pair sees the rows of two classes, and so how many there are",
+                    "declare n_samples in the estimator, and do not use replace_one",
+                    _sizes_tell,
+                ),
+            ),
+            "the estimator declares n_samples, and the relation is not replace_one",
+            _each(),
+            _facts("classes"),
+        ),
+    ),
+    ("VotingClassifier", replace(_COMPOSES, parts=_votes, facts=_facts("classes"))),
+    ("VotingRegressor", replace(_COMPOSES, parts=_votes)),
+    (
+        "SelectFromModel",
+        Rule(
+            "composes",
+            (
+                Objection(
+                    "asked a function of the rows for max_features",
+                    "use a number",
+                    lambda step, _: callable(step.max_features),
+                ),
+            ),
+            "max_features is no function",
+            _one("estimator_"),
+        ),
+    ),
+    ("ClassifierChain RegressorChain", _CHAIN),
+    ("BaggingClassifier", _BAGGING),
+    ("BaggingRegressor", replace(_BAGGING, facts=_facts("n_samples"))),
+    ("StackingClassifier", replace(_STACKING, facts=_facts("classes"))),
+    ("StackingRegressor", _STACKING),
+    # Steps that hand rows on and read them as well.
+    ("GridSearchCV RandomizedSearchCV HalvingGridSearchCV HalvingRandomSearchCV", _SEARCH),
+    (
+        "CalibratedClassifierCV",
+        _leaks(
+            "fitted its calibrators without accounting",
+            "use skdp.calibration.DPTemperatureScaler",
+            _calibrated,
+        ),
+    ),
+    (
+        "TunedThresholdClassifierCV",
+        _leaks(
+            f"chose its threshold by scores of the rows, and {_FOLDS}",
+            "use FixedThresholdClassifier",
+            _one("estimator_"),
+        ),
+    ),
+    ("AdaBoostClassifier AdaBoostRegressor", _ADABOOST),
+    (
+        "SelfTrainingClassifier",
+        _leaks(
+            "chose rows by earlier fits, which are in no event",
+            "fit the labelled rows alone",
+            _one("estimator_"),
+        ),
+    ),
+    (
+        "RANSACRegressor",
+        _leaks(
+            "chose rows by earlier fits, which are in no event",
+            "fit a DP estimator, which clips outliers",
+            _one("estimator_"),
+        ),
+    ),
+    ("RFE RFECV SequentialFeatureSelector", _ELIMINATES),
+    # Steps that leak.
+    (
+        "StandardScaler",
+        _leaks("learned mean and scale from the rows", "use DPStandardScaler or BoundedScaler"),
+    ),
+    (
+        "MinMaxScaler MaxAbsScaler",
+        _leaks("learned ranges from the rows", "use DPQuantileScaler or BoundedScaler"),
+    ),
+    (
+        "RobustScaler QuantileTransformer",
+        _leaks("learned quantiles from the rows", "use DPQuantileScaler or BoundedScaler"),
+    ),
+    (
+        "PowerTransformer",
+        _leaks(
+            "learned exponents from the rows",
+            "use FunctionTransformer(numpy.log1p) and BoundedScaler",
+        ),
+    ),
+    (
+        "KBinsDiscretizer",
+        _leaks("learned the edges of its bins from the rows", "use SplineTransformer(knots=[...])"),
+    ),
+    ("KNNImputer", _leaks("keeps rows", "use SimpleImputer(strategy='constant', ...)")),
+    (
+        "IterativeImputer",
+        _leaks(
+            "fitted models of the columns to the rows",
+            "use SimpleImputer(strategy='constant', ...)",
+        ),
+    ),
+    (
+        "TargetEncoder",
+        _leaks(
+            "learned the mean target of each category", "use OneHotEncoder(categories=[[...], ...])"
+        ),
+    ),
+    ("LabelEncoder LabelBinarizer", _leaks("learned the labels from the rows", _CLASSES)),
+    (
+        "DictVectorizer",
+        _leaks("learned the names of features from the rows", "use FeatureHasher"),
+    ),
+    (
+        "PCA IncrementalPCA KernelPCA TruncatedSVD SparsePCA MiniBatchSparsePCA FastICA NMF "
+        "MiniBatchNMF FactorAnalysis DictionaryLearning MiniBatchDictionaryLearning "
+        "LatentDirichletAllocation BernoulliRBM",
+        _leaks("learned components from the rows", _DIRECTIONS),
+    ),
+    (
+        "LinearDiscriminantAnalysis NeighborhoodComponentsAnalysis PLSRegression PLSCanonical "
+        "PLSSVD CCA",
+        _leaks("learned directions from rows and targets", _DIRECTIONS),
+    ),
+    (
+        "Isomap LocallyLinearEmbedding SpectralEmbedding TSNE MDS ClassicalMDS",
+        _leaks("learned an embedding from the rows", _DIRECTIONS),
+    ),
+    ("Nystroem", _leaks("keeps rows", "use RBFSampler(gamma=...)")),
+    ("KernelCenterer", _leaks("learned a mean from the rows", "use RBFSampler(gamma=...)")),
+    (
+        "NearestNeighbors KNeighborsTransformer RadiusNeighborsTransformer LocalOutlierFactor "
+        "KernelDensity",
+        _leaks("keeps rows", "use a step that passes, such as RBFSampler(gamma=...)"),
+    ),
+    (
+        "KMeans MiniBatchKMeans BisectingKMeans Birch FeatureAgglomeration "
+        "AgglomerativeClustering DBSCAN HDBSCAN OPTICS MeanShift AffinityPropagation "
+        "SpectralClustering SpectralBiclustering SpectralCoclustering GaussianMixture "
+        "BayesianGaussianMixture",
+        _leaks("learned clusters from the rows", "use a step that passes"),
+    ),
+    (
+        "EmpiricalCovariance EllipticEnvelope GraphicalLasso GraphicalLassoCV LedoitWolf "
+        "MinCovDet OAS ShrunkCovariance",
+        _leaks("learned a covariance from the rows", "use a step that passes"),
+    ),
+    ("RandomTreesEmbedding", _leaks("learned trees from the rows", "use RBFSampler(gamma=...)")),
+    (
+        "VarianceThreshold SelectKBest SelectPercentile SelectFpr SelectFdr SelectFwe "
+        "GenericUnivariateSelect",
+        _CHOSE,
+    ),
+    (
+        "PatchExtractor",
+        _leaks("makes many rows of one, which is not what later events state", "cut beforehand"),
+    ),
+]
+
+RULES: dict[tuple[str, str], Rule] = {
+    ("skdp", "BoundedScaler"): _PASSES,
+    ("skdp", "NormClipper"): _PASSES,
+    # Its fit is that of scikit-learn's; samplers among its steps are unknown, as they must be.
+    ("imblearn", "Pipeline"): replace(_COMPOSES, parts=_named("steps")),
+    **{("sklearn", name): rule for names, rule in _TABLE for name in names.split()},
+}
+
+# Bases that say nothing of what a fit reads.
+_NEUTRAL = ("sklearn.base", "sklearn.utils", "sklearn.callback")
+_PREDICTS = ("predict", "fit_predict", "score_samples")
+
+
+def rule_of(kind: type) -> Rule:
+    """Find the verdict on a class: its own, or what its nearest known base leaves of one."""
+    for base in kind.__mro__:
+        package = base.__module__.partition(".")[0]
+        rule = RULES.get((package, base.__name__))
+        if rule is not None:
+            return rule if base is kind else rule.of_subclass(base.__name__)
+        speaks = package == "sklearn" and not base.__module__.startswith(_NEUTRAL)
+        if speaks and any(hasattr(base, name) for name in _PREDICTS):
+            return PREDICTOR
+    return UNKNOWN
+
+
+def needs_fit(kind: type) -> bool:
+    """Whether an object of this class must show that it was fitted: of unknown ones who can say."""
+    packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    rule = rule_of(kind)
+    return "skdp" in packages if rule is UNKNOWN else rule.needs_fit
+
+
+def as_markdown() -> str:
+    """Write the table of verdicts, one class a line."""
+    lines = ["| class | verdict | if, or use instead |", "|---|---|---|"]
+    for (package, name), rule in RULES.items():
+        said = f"leaks: {rule.objections[0].reads}" if rule.always_leaks else rule.verdict
+        instead = rule.objections[0].instead if rule.always_leaks else rule.only_if
+        prefix = "" if package == "sklearn" else f"{package}: "
+        condition = instead if rule.always_leaks or not instead else f"if {instead}"
+        lines.append(f"| {prefix}`{name}` | {said} | {condition} |")
+    reads, instead = PREDICTOR.objections[0][:2]
+    lines.append(f"| any other predictor of scikit-learn | leaks: {reads} | {instead} |")
+    reads, instead = UNKNOWN.objections[0][:2]
+    lines.append(f"| any other class | unknown: {reads} | {instead} |")
+    return "\n".join(lines) + "\n"

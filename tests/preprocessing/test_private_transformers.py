@@ -1,0 +1,373 @@
+"""What holds for every private transformer."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.pipeline import make_pipeline
+
+from skdp import BudgetExceededError, PrivacyLedger, PrivacyWarning, _fitting, _trace
+from skdp._input import BoundedRows, row_norm
+from skdp.preprocessing import DPPCA, DPQuantileScaler, DPStandardScaler, NormClipper
+from skdp.privacy.events import GaussianTerm, PosteriorTerm, terms_of
+from skdp.relations import RELATIONS, sensitivity_factor
+
+PRIVATE = [DPStandardScaler, DPQuantileScaler, DPPCA]
+TAKE_NAN = [DPStandardScaler, DPQuantileScaler]
+ROWS = np.random.default_rng(0).uniform(-1, 1, (200, 3))
+
+each = pytest.mark.parametrize("kind", PRIVATE)
+
+
+class TestCharge:
+    @each
+    @pytest.mark.parametrize("relation", RELATIONS)
+    @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+    def test_the_report_says_the_epsilon_that_was_asked(self, kind, relation, epsilon):
+        report = kind(epsilon=epsilon, neighboring_relation=relation).fit(ROWS).privacy_
+        assert 0.998 * epsilon <= report.epsilon <= epsilon
+        assert report.neighboring_relation == relation
+        assert report.inferred_public_facts == ()
+        assert report.valid
+
+    @each
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_the_event_in_the_ledger_is_the_trace(self, kind, relation):
+        with PrivacyLedger(neighboring_relation=relation) as ledger, _trace.record() as tape:
+            fitted = kind(neighboring_relation=relation).fit(ROWS)
+        (entry,) = ledger.entries
+        assert entry.event == fitted.privacy_.event
+        assert entry.label == kind.__name__
+        (term,) = terms_of(entry.event)
+        assert term.count == len(tape)
+        for release in tape:
+            ratio = release.call.scale / release.call.sensitivity
+            if isinstance(term, GaussianTerm):
+                assert term.noise_multiplier == pytest.approx(
+                    ratio * sensitivity_factor(relation), rel=1e-14
+                )
+            else:
+                assert isinstance(term, PosteriorTerm)
+                assert term.eta == pytest.approx(1 / ratio, rel=1e-14)
+
+    @each
+    def test_a_fit_beyond_the_ceiling_is_refused_before_a_row_is_used(self, kind, monkeypatch):
+        transformer = kind(epsilon=1.0).fit(ROWS)
+        before = pickle.dumps(transformer)
+        used = []
+        monkeypatch.setattr(_fitting, "streams", lambda *_: used.append(1))
+        with (
+            PrivacyLedger(epsilon=0.5, delta=1e-5) as ledger,
+            _trace.record() as tape,
+            pytest.raises(BudgetExceededError),
+        ):
+            transformer.fit(2 * ROWS)
+        assert not used
+        assert not tape
+        assert ledger.entries == ()
+        assert pickle.dumps(transformer) == before
+        fresh = kind(epsilon=1.0)
+        with PrivacyLedger(epsilon=0.5, delta=1e-5), pytest.raises(BudgetExceededError):
+            fresh.fit(ROWS)
+        assert vars(fresh) == vars(kind(epsilon=1.0))
+
+    @each
+    def test_a_fit_that_fails_after_the_charge_stays_charged(self, kind, monkeypatch):
+        def failing(*_):
+            raise MemoryError
+
+        monkeypatch.setattr(_fitting, "streams", failing)
+        transformer = kind()
+        with PrivacyLedger() as ledger, pytest.raises(MemoryError):
+            transformer.fit(ROWS)
+        assert len(ledger.entries) == 1
+        assert vars(transformer) == vars(kind())
+
+    @each
+    def test_a_plan_costs_nothing_and_is_what_the_fit_is_charged(self, kind):
+        transformer = kind()
+        with PrivacyLedger() as ledger:
+            event = _fitting.planned_event(transformer, ROWS, None)
+            assert ledger.entries == ()
+            assert vars(transformer) == vars(kind())
+            assert transformer.fit(ROWS).privacy_.event == event
+
+    @each
+    def test_without_privacy_the_report_says_so(self, kind):
+        with PrivacyLedger() as ledger:
+            report = kind(epsilon=float("inf")).fit(ROWS).privacy_
+        assert "not private" in repr(report)
+        assert not report.valid
+        assert ledger.total(1e-5) == float("inf")
+
+    @pytest.mark.parametrize("kind", [DPStandardScaler, DPPCA])
+    def test_a_given_noise_multiplier_is_accounted(self, kind):
+        fitted = kind(epsilon=None, noise_multiplier=4.0).fit(ROWS)
+        assert fitted.noise_multiplier_ == 4.0
+        (term,) = terms_of(fitted.privacy_.event)
+        assert term == GaussianTerm(4.0, 1.0, 1)
+
+    @each
+    def test_the_noise_is_new_with_every_fit(self, kind):
+        one, two = ([], [])
+        for outputs in (one, two):
+            with _trace.record() as tape:
+                kind().fit(ROWS)
+            outputs.extend(np.ravel(release.output) for release in tape)
+        assert not np.isin(np.concatenate(one), np.concatenate(two)).any()
+
+
+def bad(kind, **parameters):
+    ((name, _),) = parameters.items()
+    label = f"{kind.__name__}-{name}={parameters[name]!r}"
+    return pytest.param(kind, parameters, name, id=label)
+
+
+BAD = [
+    bad(kind, **{name: value})
+    for kind in PRIVATE
+    for name, values in {
+        "epsilon": [0, -1.0, float("nan"), "1", True, 1e10, [1.0]],
+        "delta": [-1e-5, 1, 1.5, float("nan"), None, "0", True],
+        "neighboring_relation": ["neighbours", None, 1],
+        "random_state": ["seed", 1.5, -1, 2**40],
+    }.items()
+    for value in values
+] + [
+    bad(kind, **{name: value})
+    for kind in TAKE_NAN
+    for name, values in {
+        "lower": [float("nan"), "a", None, [0, 0], 2e9, [-1, -1, float("-inf")], -1e200, [[0] * 3]],
+        "upper": [float("inf"), "a", None, [1, 1], [1, 1, "b"], 1e200],
+    }.items()
+    for value in values
+]
+BAD += [bad(DPStandardScaler, output_norm=v) for v in (0, -1, "big", None, float("inf"), 1e200)]
+BAD += [bad(DPPCA, data_norm=v) for v in (0, -1, "big", None, float("inf"), 1e200)]
+BAD += [bad(DPPCA, n_components=v) for v in (0, 4, 1.0, None)]
+BAD += [bad(DPQuantileScaler, unit=v) for v in (0, -1, "auto", None, float("nan"), 1e200)]
+BAD += [bad(DPStandardScaler, delta=0), bad(DPPCA, delta=0), bad(DPQuantileScaler, epsilon=1e-9)]
+
+
+@pytest.mark.parametrize(("kind", "parameters", "name"), BAD)
+def test_a_bad_parameter_is_named_and_nothing_spent(kind, parameters, name):
+    transformer = kind(**parameters)
+    with (
+        PrivacyLedger() as ledger,
+        _trace.record() as tape,
+        pytest.raises(ValueError, match=f"Expected {name}="),
+    ):
+        transformer.fit(ROWS)
+    assert ledger.entries == ()
+    assert not tape
+    assert vars(transformer) == vars(kind(**parameters))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (DPStandardScaler, "noise_multiplier"),
+        (DPPCA, "noise_multiplier"),
+        (DPQuantileScaler, "quantile_epsilon"),
+    ],
+)
+@pytest.mark.parametrize("value", [0, -1.0, float("inf"), float("nan"), "1", None, 1e200])
+def test_a_bad_alternative_to_epsilon_is_named_and_nothing_spent(kind, name, value):
+    with (
+        PrivacyLedger() as ledger,
+        pytest.raises(ValueError, match=rf"Expected (epsilon|{name})="),
+    ):
+        kind(**{"epsilon": None, name: value}).fit(ROWS)
+    with pytest.raises(ValueError, match=r"Expected epsilon=.*alternatives"):
+        kind(**{"epsilon": 1.0, name: 1.0}).fit(ROWS)
+    assert ledger.entries == ()
+
+
+class TestInput:
+    @each
+    @pytest.mark.parametrize("value", [np.inf, -np.inf])
+    def test_infinite_values_are_refused_and_nothing_spent(self, kind, value):
+        X = ROWS.copy()
+        X[3, 1] = value
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="infinity"):
+            kind().fit(X)
+        assert ledger.entries == ()
+        with pytest.raises(ValueError, match="infinity"):
+            kind().fit(ROWS).transform(X)
+
+    @each
+    def test_text_is_refused_without_quoting_it(self, kind):
+        with pytest.raises(ValueError, match="encode text") as error:
+            kind().fit([["secret", "1"]])
+        assert "secret" not in str(error.value)
+
+    @pytest.mark.parametrize("kind", TAKE_NAN)
+    @pytest.mark.parametrize("epsilon", [1.0, float("inf")])
+    def test_missing_values_become_zero(self, kind, epsilon):
+        X = ROWS.copy()
+        X[::4, 1] = np.nan
+        out = np.asarray(kind(epsilon=epsilon).fit_transform(X))
+        assert np.isfinite(out).all()
+        assert (out[::4, 1] == 0).all()
+
+    @each
+    @pytest.mark.parametrize("epsilon", [1.0, float("inf")])
+    def test_each_row_is_transformed_by_itself(self, kind, epsilon):
+        fitted = kind(epsilon=epsilon).fit(ROWS)
+        rows = np.vstack([ROWS[:5], [[1e300, -1e300, 5e-324]]])
+        whole = np.asarray(fitted.transform(rows))
+        for i, row in enumerate(rows):
+            np.testing.assert_allclose(np.asarray(fitted.transform([row]))[0], whole[i], atol=1e-14)
+
+    @each
+    def test_the_number_of_rows_is_in_no_attribute(self, kind):
+        with _trace.record() as tape:
+            first = kind(neighboring_relation="add_or_remove_one").fit(ROWS)
+        with _trace.replay([release.output for release in tape]):
+            second = kind(neighboring_relation="add_or_remove_one").fit(ROWS[:1])
+        assert pickle.dumps(first) == pickle.dumps(second)
+
+    @each
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_float32_stays_float32(self, kind, dtype):
+        assert kind().fit(ROWS).transform(ROWS.astype(dtype)).dtype == dtype
+
+    @each
+    @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+    def test_frames_are_taken_and_their_names_kept(self, kind, frame):
+        data = frame({name: ROWS[:, i] for i, name in enumerate("abc")})
+        fitted = kind(epsilon=float("inf")).fit(data)
+        assert fitted.feature_names_in_.tolist() == ["a", "b", "c"]
+        plain = kind(epsilon=float("inf")).fit(ROWS)
+        # Sums depend on the order of a frame in memory, in the last digit.
+        np.testing.assert_allclose(fitted.transform(data), plain.transform(ROWS), rtol=1e-13)
+
+    @each
+    @pytest.mark.parametrize("container", ["pandas", "polars"])
+    def test_set_output_gives_frames(self, kind, container):
+        out = (
+            kind()
+            .set_output(transform=container)
+            .fit_transform(pd.DataFrame(ROWS, columns=list("abc")))
+        )
+        names = ["dppca0", "dppca1"] if kind is DPPCA else ["a", "b", "c"]
+        assert list(out.columns) == names
+        assert isinstance(out, pd.DataFrame if container == "pandas" else pl.DataFrame)
+
+    @each
+    def test_read_only_and_fortran_ordered_rows(self, kind):
+        X = np.asfortranarray(ROWS)
+        X.flags.writeable = False
+        before = X.copy()
+        kind().fit(X).transform(X)
+        np.testing.assert_array_equal(X, before)
+
+
+class TestSeed:
+    @each
+    def test_a_seed_repeats_the_fit_and_voids_its_guarantee(self, kind):
+        with pytest.warns(PrivacyWarning, match="random_state"):
+            one = kind(random_state=0).fit(ROWS)
+        with pytest.warns(PrivacyWarning):
+            two = kind(random_state=0).fit(ROWS)
+        assert pickle.dumps(one) == pickle.dumps(two)
+        assert one.privacy_.seeded
+        assert not one.privacy_.valid
+        assert "NOT a guarantee" in repr(one.privacy_)
+
+    @each
+    def test_seeded_fits_on_neighbours_share_no_noise(self, kind):
+        neighbour = ROWS.copy()
+        neighbour[0, 0] += 1e-9
+        found = []
+        for X in (ROWS, neighbour):
+            with _trace.record() as tape, pytest.warns(PrivacyWarning):
+                kind(random_state=0).fit(X)
+            found.append(np.concatenate([np.ravel(release.output) for release in tape]))
+        assert not (found[0] == found[1]).any()
+
+
+class TestScikitLearn:
+    @each
+    def test_clones_and_pickles(self, kind):
+        fitted = kind().fit(ROWS)
+        assert not hasattr(clone(fitted), "privacy_")
+        again = pickle.loads(pickle.dumps(fitted))
+        np.testing.assert_array_equal(again.transform(ROWS), fitted.transform(ROWS))
+        assert again.privacy_ == fitted.privacy_
+
+    @each
+    def test_the_training_rows_are_not_in_the_pickle(self, kind):
+        marker = np.float64(0.123456789123)
+        X = ROWS.copy()
+        X[5] = marker
+        assert marker.tobytes() not in pickle.dumps(kind().fit(X))
+
+    @each
+    def test_callbacks_are_told_of_the_fit_and_see_no_data(self, kind):
+        pytest.importorskip("sklearn.callback")
+        told = []
+
+        class Recorder:
+            def setup(self, estimator, context):
+                told.append("setup")
+
+            def teardown(self, estimator, context):
+                told.append("teardown")
+
+            def on_fit_task_begin(self, estimator, context, *, X=None, y=None):
+                told.append((context.task_name, X, y))
+
+            def on_fit_task_end(self, estimator, context, *, X=None, y=None):
+                told.append((context.task_name, X, y))
+
+        transformer = kind().set_callbacks(Recorder()).fit(ROWS)
+        assert told == ["setup", ("fit", None, None), ("fit", None, None), "teardown"]
+        assert "_callback_fit_ctx" not in vars(transformer)
+
+
+class Spy(TransformerMixin, BaseEstimator):
+    """Notes the norm that its rows declare."""
+
+    def fit(self, X, y=None):
+        self.is_bounded_, self.norm_ = isinstance(X, BoundedRows), row_norm(X)
+        return self
+
+    def transform(self, X):
+        return X
+
+
+class TestDeclaredNorm:
+    @pytest.mark.parametrize(
+        ("transformer", "norm"),
+        [
+            (NormClipper(norm=0.7), 0.7),
+            (DPStandardScaler(output_norm=2.5), 2.5),
+            (DPStandardScaler(), 3**0.5),
+            (DPQuantileScaler(), 3**0.5),
+            (DPPCA(data_norm=0.9), 0.9),
+        ],
+        ids=["clipper", "standard", "standard-auto", "quantile", "pca"],
+    )
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_the_next_step_is_told_the_norm_and_it_is_true(self, transformer, norm, dtype):
+        X = (3 * ROWS).astype(dtype)
+        pipeline = make_pipeline(clone(transformer), Spy()).fit(X)
+        assert pipeline[-1].is_bounded_
+        assert pipeline[-1].norm_ == norm
+        rows = np.asarray(pipeline.transform(X), dtype=np.float64)
+        tolerance = 1e-13 if dtype == np.float64 else 1e-6
+        assert np.linalg.norm(rows, axis=1).max() <= norm * (1 + tolerance)
+
+    def test_a_whole_pipeline_of_private_steps(self):
+        X = ROWS.copy()
+        X[::9, 2] = np.nan
+        with PrivacyLedger() as ledger:
+            pipeline = make_pipeline(DPQuantileScaler(), DPStandardScaler(), DPPCA(2)).fit(X)
+        labels = [entry.label for entry in ledger.entries]
+        assert labels == ["DPQuantileScaler", "DPStandardScaler", "DPPCA"]
+        assert pipeline[-1].data_norm_ == 3**0.5
+        assert pipeline.transform(X).shape == (200, 2)
