@@ -25,7 +25,7 @@ from skdp.relations import sensitivity_factor
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (B, K), targets (B, ...) -> one a record, (B,)
 
 # One record's clipped gradient, computed in single precision, may exceed C by the rounding of its
-# norm and factor. The order of a sum's additions is not covered: see docs/privacy.md, §6.
+# norm and factor. The order of a sum's additions is not covered: see docs/privacy.md, §8.
 ROUNDING = 1e-4
 AUTOMATIC_GAMMA = 0.01  # Bu et al., *Automatic Clipping*, NeurIPS 2023
 
