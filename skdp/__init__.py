@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         OPSPosteriorSampler,
         OPSRegressor,
     )
-    from skdp.model_selection import PrivacyLedgerCallback, split_budget
+    from skdp.model_selection import DPRandomizedSearch, PrivacyLedgerCallback, split_budget
     from skdp.preprocessing import (
         DPPCA,
         BoundedScaler,
@@ -42,6 +42,7 @@ __all__ = [
     "BoundedScaler",
     "BudgetExceededError",
     "DPQuantileScaler",
+    "DPRandomizedSearch",
     "DPSGDClassifier",
     "DPSGDRegressor",
     "DPSGLDClassifier",
@@ -69,6 +70,7 @@ _HOMES = {
     "BudgetExceededError": "skdp.privacy",
     "DPPCA": "skdp.preprocessing",
     "DPQuantileScaler": "skdp.preprocessing",
+    "DPRandomizedSearch": "skdp.model_selection",
     "DPSGDClassifier": "skdp.estimators",
     "DPSGDRegressor": "skdp.estimators",
     "DPSGLDClassifier": "skdp.estimators",

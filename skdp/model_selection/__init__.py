@@ -2,5 +2,6 @@
 
 from skdp.model_selection.budgets import split_budget
 from skdp.model_selection.callback import PrivacyLedgerCallback
+from skdp.model_selection.search import DPRandomizedSearch
 
-__all__ = ["PrivacyLedgerCallback", "split_budget"]
+__all__ = ["DPRandomizedSearch", "PrivacyLedgerCallback", "split_budget"]

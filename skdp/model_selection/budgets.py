@@ -72,7 +72,8 @@ def split_budget(
     ----------
     pipeline : estimator
         A pipeline, or any nesting of `Pipeline`, `ColumnTransformer`, `FeatureUnion`, voting and
-        `DPTemperatureScaler`, which fit each part once. Every part with parameters ``epsilon`` and
+        `DPTemperatureScaler`, which fit each part once, and `DPRandomizedSearch`, which
+        divides its own. Every part with parameters ``epsilon`` and
         ``delta`` is given a budget.
     epsilon : float
         ε > 0 of the whole. ``float("inf")`` is no privacy for any step.
@@ -179,7 +180,11 @@ def private_parts(workflow: Any) -> dict[str, Any]:
         If there is none, or what is around one may fit it more than once.
     """
     every = {"": workflow, **workflow.get_params(deep=True)}
-    found = {name: part for name, part in every.items() if _has_budget(part)}
+    found = {
+        name: part
+        for name, part in every.items()
+        if _has_budget(part) and not any(map(_sets_budgets, _around(name, every)))
+    }
     if not found:
         raise expected(
             "a workflow with a private step", "one with epsilon and delta", pipeline=workflow
@@ -189,6 +194,17 @@ def private_parts(workflow: Any) -> dict[str, Any]:
     return found
 
 
+def _around(name: str, every: Mapping[str, Any]) -> list[Any]:
+    """Every part that holds the named one, outermost first."""
+    words = name.split("__") if name else []
+    return [every["__".join(words[:length])] for length in range(len(words))]
+
+
+def _sets_budgets(part: Any) -> bool:
+    """Whether a part divides its own budget among what is inside it, as a private search does."""
+    return getattr(part, "sets_inner_budgets", False)
+
+
 def _has_budget(part: Any) -> bool:
     if isinstance(part, type) or not hasattr(part, "fit") or not hasattr(part, "get_params"):
         return False
@@ -196,9 +212,7 @@ def _has_budget(part: Any) -> bool:
 
 
 def _check_path(name: str, every: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    words = name.split("__") if name else []
-    for length in range(len(words)):
-        around = every["__".join(words[:length])]
+    for around in _around(name, every):
         if isinstance(around, ONCE) or any(around is part for part in found.values()):
             continue
         raise ValueError(
@@ -305,9 +319,9 @@ def _plan_on(name: str, part: Any, n_samples: int, n_features: int) -> DpEvent:
     X = np.broadcast_to(np.zeros(1), (n_samples, n_features))  # takes no memory
     y = np.zeros(n_samples)
     copy: Any = clone(part)
-    inner = getattr(part, "estimator", None)
+    inner = None if _sets_budgets(part) else getattr(part, "estimator", None)
     if is_classifier(part):
-        labels = getattr(part if inner is None else inner, "classes", None)
+        labels = getattr(getattr(part, "estimator", part), "classes", None)
         y = np.resize([0, 1] if labels is None else np.asarray(labels), n_samples)
         if inner is not None:
             copy.set_params(estimator=_Stated(part.neighboring_relation, labels))

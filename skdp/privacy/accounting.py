@@ -6,7 +6,7 @@ accountant   valid for                                          bound
 ``"gdp"``    full-batch Gaussians                               exact
 ``"pld"``    Poisson-sampled Gaussians, Laplace, pure ε         tight, rounded up
 ``"rdp"``    the same, but no Poisson sampling under            loose, fast
-             ``replace_one``
+             ``replace_one``; and selections of them
 ``"auto"``   everything above, and the exact curve of           the least that applies
              posterior samples
 ``"gdp_clt"`` Poisson-sampled Gaussians                         **not a bound**: to repeat
@@ -39,7 +39,14 @@ from skdp._validate import in_range, one_of
 from skdp._warnings import PrivacyWarning
 from skdp.privacy import bounds
 from skdp.privacy.bounds import Curve, NoBoundError, Terms
-from skdp.privacy.events import GaussianTerm, LaplaceTerm, PosteriorTerm, dp_sgd_event, terms_of
+from skdp.privacy.events import (
+    GaussianTerm,
+    LaplaceTerm,
+    PosteriorTerm,
+    dp_sgd_event,
+    noiseless,
+    terms_of,
+)
 from skdp.privacy.posterior_samples import bounded_range_delta, posterior_samples_epsilon
 from skdp.relations import check_relation, sensitivity_factor
 
@@ -59,8 +66,8 @@ def epsilon_of_event(
     Parameters
     ----------
     event : DpEvent
-        A dp-accounting event made of Gaussian, Poisson-sampled Gaussian, Laplace and composed
-        events, or skdp's `PosteriorSamplesDpEvent`.
+        A dp-accounting event made of Gaussian, Poisson-sampled Gaussian, Laplace, selection
+        (`RepeatAndSelectDpEvent`) and composed events, or skdp's `PosteriorSamplesDpEvent`.
     delta : float
         δ in [0, 1); 0 only where all parts are pure ε-DP.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
@@ -124,7 +131,7 @@ def _least(
     terms = terms_of(event)
     if not terms:
         return 0.0, "gdp"
-    if any(not isinstance(t, PosteriorTerm) and t.noise_multiplier == 0.0 for t in terms):
+    if any(map(noiseless, terms)):
         return (math.inf if wanted == "epsilon" else 1.0), "gdp"
     if accountant in ("auto", ROUGH):
         # An exact value cannot be beaten; else the bounds compete.

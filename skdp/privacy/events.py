@@ -15,7 +15,7 @@ relation; the accountant knows that replacing a record moves a sum by twice that
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -31,6 +31,7 @@ from dp_accounting.dp_event import (
     NonPrivateDpEvent,
     NoOpDpEvent,
     PoissonSampledDpEvent,
+    RepeatAndSelectDpEvent,
     SelfComposedDpEvent,
 )
 
@@ -148,7 +149,7 @@ def gaussian_mu(event: DpEvent) -> float | None:
     if not all(isinstance(t, GaussianTerm) and t.sampling_rate == 1.0 for t in terms):
         return None
     squares = (t.count / t.noise_multiplier**2 for t in terms if isinstance(t, GaussianTerm))
-    return math.sqrt(math.fsum(squares)) if all(t.noise_multiplier for t in terms) else math.inf
+    return math.inf if any(map(noiseless, terms)) else math.sqrt(math.fsum(squares))
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,36 @@ class PosteriorTerm:
     count: int
 
 
-Term = GaussianTerm | LaplaceTerm | PosteriorTerm
+@dataclass(frozen=True)
+class SelectionTerm:
+    """``count`` times the best of a random number of runs of ``inner`` (PRIVACY §6).
+
+    The number has the law of `RepeatAndSelectDpEvent`: ``mean`` ≥ 1 runs, ``shape`` infinite for a
+    Poisson law, 0 for a logarithmic one, and in between for a truncated negative binomial.
+    """
+
+    inner: tuple[Term, ...]
+    mean: float
+    shape: float
+    count: int
+
+
+Term = GaussianTerm | LaplaceTerm | PosteriorTerm | SelectionTerm
+
+
+def leaves(terms: Iterable[Term]) -> Iterator[GaussianTerm | LaplaceTerm | PosteriorTerm]:
+    """Every mechanism among the terms, those of selections too."""
+    for term in terms:
+        if isinstance(term, SelectionTerm):
+            yield from leaves(term.inner)
+        else:
+            yield term
+
+
+def noiseless(term: Term) -> bool:
+    """Whether a term is, or selects from, a mechanism without noise: no privacy."""
+    noisy = (t for t in leaves([term]) if not isinstance(t, PosteriorTerm))
+    return any(t.noise_multiplier == 0.0 for t in noisy)
 
 
 def terms_of(event: DpEvent) -> tuple[Term, ...]:
@@ -223,21 +253,32 @@ def _flatten(event: DpEvent, count: int) -> Iterator[Term]:
             eta = in_range(0.0, math.inf, eta=event.eta, closed="left")
             if eta > 0.0:
                 yield PosteriorTerm(eta, integer(1, n_samples=event.n_samples), count)
+        case RepeatAndSelectDpEvent():
+            mean = in_range(1.0, math.inf, mean=event.mean, closed="left")
+            shape = in_range(0.0, math.inf, shape=event.shape, closed="both")
+            inner = terms_of(event.event)
+            if inner:  # the number of runs is drawn without the data
+                yield SelectionTerm(inner, mean, shape, count)
         case _:
             raise expected(
                 "an event made of Gaussian, Poisson-sampled Gaussian, Laplace, posterior-sample, "
-                "composed, no-op or non-private events",
+                "selection, composed, no-op or non-private events",
                 "account other mechanisms with dp-accounting itself",
                 event=event,
             )
 
 
 def event_to_dict(event: DpEvent) -> dict[str, Any]:
-    """Write an event as nested plain objects, with its class under ``"type"``."""
+    """Write an event as nested plain objects, with its class under ``"type"``.
+
+    An infinite number, the shape of a Poisson law, becomes ``"inf"``: JSON has none.
+    """
 
     def plain(value: Any) -> Any:
         if isinstance(value, DpEvent):
             return event_to_dict(value)
+        if isinstance(value, float) and value == math.inf:
+            return "inf"
         return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
     names = [field.name for field in attrs.fields(type(event))]
@@ -262,6 +303,8 @@ def event_from_dict(values: dict[str, Any]) -> DpEvent:
     def rich(value: Any) -> Any:
         if isinstance(value, dict):
             return event_from_dict(value)
+        if isinstance(value, str) and value == "inf":
+            return math.inf
         return [rich(item) for item in value] if isinstance(value, list) else value
 
     return kind(**{field: rich(value) for field, value in values.items() if field != "type"})

@@ -143,7 +143,9 @@ class _Visit:
                 )
             return []
         self.seen[id(fitted)] = (label, frozen)
-        self.reports.append(statement)
+        if not any(statement is report for report in self.reports):
+            # Parts of a private search's winner all hold the one report of the search.
+            self.reports.append(statement)
         self.sampling.append(f"{label}: {statement.sampling}" if path else statement.sampling)
         return [statement]
 

@@ -21,7 +21,7 @@ from skdp import (
     PrivacyLedger,
 )
 from skdp.calibration import DPTemperatureScaler
-from skdp.model_selection import split_budget
+from skdp.model_selection import DPRandomizedSearch, split_budget
 from skdp.preprocessing import DPPCA, DPQuantileScaler, DPStandardScaler
 from skdp.privacy import epsilon_to_gdp, privacy_of
 
@@ -150,6 +150,13 @@ def test_a_size_is_asked_for_where_the_charge_depends_on_it():
         split_budget(pipeline, 1.0, 1e-5)
     model = split_budget(pipeline, 1.0, 1e-5, n_samples=400).fit(X, Y)
     assert 0.999 <= privacy_of(model).epsilon <= 1.0
+
+
+def test_a_search_divides_its_own_share():
+    search = DPRandomizedSearch(classifier(), {"max_iter": [1, 2]}, mean_trials=2, n_samples=400)
+    model = split_budget(make_pipeline(DPStandardScaler(), search), 2.0, 1e-5).fit(X, Y)
+    assert 0.999 * 2.0 <= privacy_of(model).epsilon <= 2.0
+    assert privacy_of(model[-1].best_estimator_).epsilon == model[-1].privacy_.epsilon
 
 
 def test_only_the_size_that_matters_is_asked_for():

@@ -46,6 +46,7 @@ from skdp import (
     PrivacyReport,
 )
 from skdp.calibration import DPTemperatureScaler
+from skdp.model_selection import DPRandomizedSearch
 from skdp.privacy import epsilon_of_event, privacy_of
 from skdp.privacy._scikit_learn import RULES, UNKNOWN, as_markdown, rule_of
 
@@ -971,3 +972,12 @@ def test_every_estimator_that_holds_others_has_a_verdict_of_its_own():
 def test_the_page_has_the_verdicts_of_the_code():
     page = DOCS.read_text(encoding="utf-8")
     assert as_markdown() in page, f"the table in {DOCS.name} should be:\n{as_markdown()}"
+
+
+def test_the_parts_of_a_search_s_winner_state_one_release_and_it_counts_once():
+    model = make_pipeline(skdp.preprocessing.DPStandardScaler(), private())
+    search = DPRandomizedSearch(
+        model, {"dpvariationallogisticregression__max_iter": [1, 2]}, mean_trials=2
+    ).fit(numbers(0), np.arange(N) % 2)
+    winner = search.best_estimator_
+    assert privacy_of(winner).epsilon == privacy_of(search).epsilon == search.privacy_.epsilon

@@ -1,0 +1,318 @@
+"""Candidates of a private search: drawn without the data, and planned before anything is spent.
+
+The price of a selection is that of its *one* trial (Papernot & Steinke 2022), and a trial is the
+draw of parameters, the fit and the score together. Its Rényi curve is at most that of the dearest
+candidate, so one event, the base, has to cover every candidate that may be drawn:
+
+- of full-batch Gaussian mechanisms, whatever their number and noise, the composed μ tells all, and
+  a budget in ε fixes it;
+- of others, on Poisson batches for instance, the event has to be the very same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from dp_accounting.dp_event import (
+    ComposedDpEvent,
+    DpEvent,
+    NonPrivateDpEvent,
+    RepeatAndSelectDpEvent,
+)
+from scipy.optimize import brentq
+from sklearn.base import clone
+
+from skdp._validate import expected
+from skdp.mechanisms import GaussianMechanism
+from skdp.model_selection._scores import RECORD_NORM
+from skdp.model_selection.budgets import (
+    Sizes,
+    planned_events,
+    private_parts,
+    relation_of,
+    solve,
+    split_budget,
+)
+from skdp.model_selection.trials import TrialLaw
+from skdp.privacy import epsilon_of_event, gdp_to_epsilon
+from skdp.privacy.events import gaussian_mu, gdp_event, terms_of
+from skdp.relations import sensitivity_factor
+
+# Set by the search, or facts about the data that trying out values would make private.
+_SET_BY_THE_SEARCH = {
+    "epsilon", "delta", "noise_multiplier", "temperature", "likelihood_power", "accountant",
+    "neighboring_relation", "random_state",
+}  # fmt: skip
+_FACTS = {"n_samples", "classes", "target_bounds"}
+_SHOWS_TRIALS = {"verbose", "n_jobs", "memory"}
+
+_SLACK = 1e-7  # of μ, left between the candidates and the base for rounding
+_LEAST_LOG_MU, _MOST_LOG_MU = -12.0, 12.0
+REHEARSED = 10  # candidates checked beyond those that are tried
+_PLAIN = (int, float, str, bool, type(None))
+
+
+# --- draws --------------------------------------------------------------------------------------
+
+
+def checked_distributions(estimator: Any, given: Any) -> list[dict[str, Any]]:
+    """Check ``param_distributions``: a dictionary, or a list of them, none of it from data."""
+    groups = [given] if isinstance(given, Mapping) else given
+    if not isinstance(groups, list | tuple) or not groups:
+        raise expected("a dictionary, or a list of them", param_distributions=given)
+    known, private = estimator.get_params(deep=True), private_parts(estimator)
+    for group in groups:
+        if not isinstance(group, Mapping):
+            raise expected("a dictionary, or a list of them", param_distributions=given)
+        for name, values in group.items():
+            _check_name(name, known, private)
+            _check_values(name, values)
+    return [dict(group) for group in groups]
+
+
+def _check_name(name: Any, known: Mapping[str, Any], private: Mapping[str, Any]) -> None:
+    if name not in known:
+        raise expected("the name of a parameter, as in get_params", param_distributions=name)
+    around, _, last = name.rpartition("__")
+    if last in _SHOWS_TRIALS:
+        raise expected("no parameter that shows or shares trials", param_distributions=name)
+    if around in private and last in _SET_BY_THE_SEARCH:
+        remedy = "the search divides its own budget and gives every trial the same part"
+        raise expected("no parameter that sets a budget", remedy, param_distributions=name)
+    if around in private and last in _FACTS:
+        remedy = "declare it in the estimator: a fact is known, and not searched for"
+        raise expected("no public fact about the data", remedy, param_distributions=name)
+
+
+def _check_values(name: str, values: Any) -> None:
+    if hasattr(values, "rvs"):
+        return
+    is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
+    if not is_list or len(values) == 0:
+        shown: dict[str, Any] = {f"param_distributions[{name!r}]": values}
+        raise expected("a list of values, or a distribution with rvs", **shown)
+
+
+def draw(groups: list[dict[str, Any]], generator: np.random.Generator) -> dict[str, Any]:
+    """Draw one candidate, with replacement."""
+    group = groups[int(generator.integers(len(groups)))]
+    # What scikit-learn's own search hands a distribution, here over bits that nobody can predict.
+    legacy = np.random.RandomState(generator.bit_generator)
+    return {
+        name: values.rvs(random_state=legacy)
+        if hasattr(values, "rvs")
+        else values[int(generator.integers(len(values)))]
+        for name, values in sorted(group.items())
+    }
+
+
+# --- budgets ------------------------------------------------------------------------------------
+
+
+def selection(base: DpEvent, law: TrialLaw) -> DpEvent:
+    """Event of the best of a random number of trials."""
+    return RepeatAndSelectDpEvent(base, law.mean, law.shape)
+
+
+@lru_cache(maxsize=256)
+def trial_mu(epsilon: float, delta: float, law: TrialLaw) -> float:
+    """Largest μ of a trial of Gaussian mechanisms for which the selection is (ε, δ)-DP."""
+
+    def excess(log_mu: float) -> float:
+        event = selection(gdp_event(math.exp(log_mu)), law)
+        try:
+            return math.log(epsilon_of_event(event, delta) / epsilon)
+        except ValueError:  # so little that the accountant has nothing to say
+            return -50.0
+
+    if excess(_LEAST_LOG_MU) > 0:
+        raise ValueError(
+            f"Expected epsilon={epsilon:g} to pay for the best of {law.mean:g} trials on average, "
+            "but at this delta it does not, however noisy they are; ask for a larger epsilon or "
+            "fewer trials."
+        )
+    log_mu: Any = brentq(excess, _LEAST_LOG_MU, _MOST_LOG_MU, xtol=1e-10)
+    while excess(log_mu) > 0:  # the promise
+        log_mu -= 1e-9
+    return math.exp(log_mu)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One drawn candidate with its budgets, and what its fit is charged."""
+
+    params: dict[str, Any]
+    estimator: Any
+    event: DpEvent
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all trials share: the base event, and the noise of the score."""
+
+    base: DpEvent
+    mu: float
+    mechanism: GaussianMechanism | None  # of the score; None: none is released
+
+    def covers(self, event: DpEvent) -> bool:
+        """Whether the base is as bad as a fit with this event, and its score."""
+        score = [] if self.mechanism is None else [self.mechanism.event()]
+        return _dominated(ComposedDpEvent([event, *score]), self.base)
+
+
+def _dominated(event: DpEvent, base: DpEvent) -> bool:
+    mu, mu_of_base = gaussian_mu(event), gaussian_mu(base)
+    if mu is not None and mu_of_base is not None:
+        return mu <= mu_of_base
+    return terms_of(event) == terms_of(base)
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Gives candidates their budgets, from parameters and public sizes."""
+
+    estimator: Any
+    epsilon: float
+    delta: float
+    neighboring_relation: str
+    law: TrialLaw
+    score_share: float  # of μ² of a trial; 0 where the score costs nothing
+    weights: Any
+    sizes: Sizes
+
+    def plan(self, params: dict[str, Any]) -> Plan:
+        """Find the base event of one trial, for which the selection costs what was asked for."""
+        if math.isinf(self.epsilon):
+            return Plan(NonPrivateDpEvent(), math.inf, None)
+        mu = trial_mu(self.epsilon, self.delta, self.law)
+        base = gdp_event(mu, self.neighboring_relation)
+        draft = Plan(base, mu, self._mechanism(mu))
+        if gaussian_mu(self.candidate(params, draft).event) is not None:
+            return draft
+        return self._plan_of_others(params, mu)
+
+    def _plan_of_others(self, params: dict[str, Any], mu: float) -> Plan:
+        """Move the budget of a trial until the selection costs what was asked for."""
+
+        def tried(log_factor: float) -> Plan:
+            mu_now = mu * math.exp(log_factor)
+            mechanism = self._mechanism(mu_now)
+            event = self.candidate(params, Plan(NonPrivateDpEvent(), mu_now, mechanism)).event
+            score = [] if mechanism is None else [mechanism.event()]
+            return Plan(ComposedDpEvent([event, *score]), mu_now, mechanism)
+
+        def excess(log_factor: float) -> float:
+            event = selection(tried(log_factor).base, self.law)
+            return math.log(
+                epsilon_of_event(event, self.delta, self.neighboring_relation) / self.epsilon
+            )
+
+        return tried(solve(excess))
+
+    def _mechanism(self, mu: float) -> GaussianMechanism | None:
+        if self.score_share == 0.0:
+            return None
+        mu = mu * (1 - _SLACK) * math.sqrt(self.score_share)
+        scale = RECORD_NORM * sensitivity_factor(self.neighboring_relation) / mu
+        return GaussianMechanism(RECORD_NORM, scale, self.neighboring_relation)
+
+    def candidate(self, params: dict[str, Any], plan: Plan) -> Candidate:
+        """Give a candidate its budgets, and plan what its fit is charged."""
+        workflow = prepared(self.estimator, params, self.sizes.n_samples)
+        check_private_parts(workflow, self.neighboring_relation)
+        workflow = split_budget(
+            workflow, self.trial_epsilon(plan), self.delta, self.weights, **self.sizes._asdict()
+        )
+        events = planned_events(workflow, self.sizes)
+        return Candidate(params, workflow, ComposedDpEvent(list(events.values())))
+
+    def trial_epsilon(self, plan: Plan) -> float:
+        """ε of the fit of one trial."""
+        mu = plan.mu * (1 - _SLACK) * math.sqrt(1 - self.score_share)
+        return math.inf if math.isinf(mu) else gdp_to_epsilon(mu, self.delta)
+
+    def candidates(self, drawn: Sequence[dict[str, Any]], plan: Plan) -> list[Candidate]:
+        """Plan all of them, and refuse those that the base does not cover."""
+        planned: dict[Any, Candidate] = {}
+        found = []
+        for params in drawn:
+            key = _key(params)
+            candidate = planned.get(key) or self.candidate(params, plan)
+            if key is not None:
+                planned[key] = candidate
+            if not plan.covers(candidate.event):
+                raise _dearer(params, drawn[0])
+            found.append(candidate)
+        return found
+
+
+def _key(params: dict[str, Any]) -> Any:
+    """Return a key for plain parameters: a candidate that comes again is planned once."""
+    values = [v.item() if isinstance(v, np.generic) else v for v in params.values()]
+    if not all(isinstance(value, _PLAIN) for value in values):
+        return None
+    return tuple((name, type(v), v) for name, v in zip(params, values, strict=True))
+
+
+def _dearer(params: dict[str, Any], first: dict[str, Any]) -> ValueError:
+    differing = [n for n in {**params, **first} if repr(params.get(n)) != repr(first.get(n))]
+    return ValueError(
+        "Expected every candidate to cost the same, because the price of a selection is that of "
+        f"one trial; but {', '.join(sorted(differing)) or 'the parameters'} change what is charged "
+        "on random batches. Leave parameters of batches and steps out of param_distributions, or "
+        "use full batches (sampling_rate=1.0), where the budget alone fixes the price."
+    )
+
+
+# --- workflows ----------------------------------------------------------------------------------
+
+
+def prepared(estimator: Any, params: Mapping[str, Any], n_samples: int | None) -> Any:
+    """Copy the estimator with the parameters of a candidate, silenced."""
+    copy: Any = clone(estimator)
+    values: Any = clone(dict(params), safe=False)
+    copy.set_params(**values)
+    for part in _parts(copy):
+        own = part.get_params(deep=False)
+        # Progress bars, callbacks and worker processes would show how many trials there are.
+        quiet: dict[str, Any] = {"n_jobs": None} if "n_jobs" in own else {}
+        if "verbose" in own:
+            quiet["verbose"] = type(own["verbose"])(0)  # some take a number, some a bool
+        if n_samples is not None and own.get("n_samples", 0) is None:
+            quiet["n_samples"] = n_samples
+        part.set_params(**quiet)
+        if hasattr(part, "set_callbacks"):
+            part.set_callbacks()
+    return copy
+
+
+def _parts(workflow: Any) -> Iterator[Any]:
+    """Every estimator of a workflow, itself first."""
+    yield workflow
+    for value in workflow.get_params(deep=True).values():
+        if hasattr(value, "get_params") and not isinstance(value, type):
+            yield value
+
+
+def check_private_parts(workflow: Any, neighboring_relation: str) -> None:
+    """Check what the search has to be sure of in each private part, whatever the candidate."""
+    relation = relation_of(workflow)
+    if relation != neighboring_relation:
+        raise expected(
+            f"{relation!r} as in the estimator",
+            "statements about different neighbours do not add up",
+            neighboring_relation=neighboring_relation,
+        )
+    for part in _parts(workflow):
+        if getattr(part, "memory", None) is not None:
+            remedy = "a cache would share the noise of one trial with the next"
+            raise expected("None inside a private search", remedy, memory="given")
+    for part in private_parts(workflow).values():
+        if getattr(part, "random_state", None) is not None:
+            remedy = "give random_state to the search, which seeds the trials"
+            raise expected("None in the estimator", remedy, random_state=part.random_state)

@@ -1,0 +1,176 @@
+"""Scores of trials: any scorer on public rows, or a noisy sum of bounded scores of private rows.
+
+With row scores s_i in [0, 1], a trial on private rows releases
+
+    Σ (s_i - 1/2) + N(0, scale²)
+
+A record's share is at most 1/2 whatever it holds, and a null record's is 0, so the number of rows
+is no part of it. Shares are rounded to multiples of 2^-24, so that the sum is exact and one record
+moves it by its share and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from sklearn.base import is_classifier, is_regressor
+from sklearn.metrics import check_scoring
+from sklearn.utils import indexable
+
+from skdp._random import SecureStream
+from skdp._validate import expected
+from skdp.mechanisms import GaussianMechanism
+from skdp.model_selection.budgets import private_parts
+
+RECORD_NORM = 0.5
+MAX_ROWS = 2**29  # up to here the sum is exact
+WORST = -math.inf
+
+# The log-loss is cut at that of a probability of 1/16 (two classes; n_classes^-4): the higher the
+# cut, the more noise; the lower, the less it tells an overconfident model from a wrong one.
+_LOG_LOSS_CUT = 4.0
+_UNIT = 2.0**-24
+
+RowScore = Callable[..., np.ndarray]
+
+
+def shape_of(X: Any) -> tuple[int, ...]:
+    """Shape of what a user may give as rows."""
+    shape = getattr(X, "shape", None)
+    return np.asarray(X).shape if shape is None else tuple(shape)
+
+
+def accuracy(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    """1 where the prediction is right, else 0."""
+    return (np.asarray(estimator.predict(X)) == np.asarray(y).ravel()).astype(float)
+
+
+def neg_log_loss(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    """1 - loss/cut of each row, the loss cut at four times that of a blind guess."""
+    proba = np.asarray(estimator.predict_proba(X))
+    n_classes = proba.shape[1]
+    codes = np.searchsorted(estimator.classes_, np.asarray(y).ravel())
+    of_label = proba[np.arange(len(proba)), np.minimum(codes, n_classes - 1)]
+    cut = _LOG_LOSS_CUT * math.log(n_classes)
+    return 1.0 + np.log(np.clip(of_label, math.exp(-cut), 1.0)) / cut
+
+
+@dataclass(frozen=True)
+class NegSquaredError:
+    """1 - ((y - prediction)/(high - low))² of each row, targets and errors cut to their range."""
+
+    low: float
+    high: float
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> np.ndarray:
+        """Return the mean over targets of each row."""
+        y = np.clip(np.asarray(y, dtype=float), self.low, self.high)
+        error = (y - np.asarray(estimator.predict(X)).reshape(y.shape)) / (self.high - self.low)
+        squares = np.clip(error**2, 0.0, 1.0)
+        return 1.0 - squares.reshape(len(y), -1).mean(axis=1)
+
+
+def row_score(estimator: Any, scoring: Any) -> RowScore:
+    """Return what scores each row in [0, 1], for a search without public rows."""
+    if not isinstance(scoring, str) and callable(scoring):
+        return cast(RowScore, scoring)
+    names = []
+    if is_classifier(estimator):
+        names = ["accuracy"] + ["neg_log_loss"] * hasattr(estimator, "predict_proba")
+    elif is_regressor(estimator):
+        names = ["neg_mean_squared_error"]
+    if names and scoring in (None, names[0]):
+        return accuracy if names[0] == "accuracy" else _squared_error(estimator)
+    if scoring == "neg_log_loss" and scoring in names:
+        return neg_log_loss
+    known = ", ".join(map(repr, names)) or "nothing by name"
+    raise expected(
+        f"{known}, or a function (estimator, X, y) -> scores of the rows in [0, 1]",
+        "other scores have no bound on one row's part; give X_public and y_public for any scorer",
+        scoring=scoring,
+    )
+
+
+def _squared_error(estimator: Any) -> NegSquaredError:
+    for part in private_parts(estimator).values():
+        bounds = getattr(part, "target_bounds", None)
+        if bounds is not None:
+            return NegSquaredError(float(bounds[0]), float(bounds[1]))
+    raise ValueError(
+        "Expected target_bounds to be declared in the estimator: without a public range of the "
+        "targets a squared error has no bound on one row's part. Declare it, give X_public and "
+        "y_public, or a function (estimator, X, y) -> scores of the rows in [0, 1]."
+    )
+
+
+@dataclass(frozen=True)
+class MeanRowScore:
+    """Mean of row scores as a scorer: what a private search hands out as ``scorer_``."""
+
+    row_score: RowScore
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Score a fitted estimator on given rows, without noise."""
+        return float(np.mean(np.clip(self.row_score(estimator, X, y), 0.0, 1.0)))
+
+
+@dataclass(frozen=True)
+class PrivateScore:
+    """Noisy sum of row scores less ½; without a mechanism, the exact one: no privacy."""
+
+    row_score: RowScore
+    mechanism: GaussianMechanism | None
+
+    def __call__(self, fitted: Any, X: Any, y: Any, stream: SecureStream) -> float:
+        """Release the score of one trial."""
+        scores = np.asarray(self.row_score(fitted, X, y), dtype=float)
+        if scores.shape != (shape_of(X)[0],):
+            raise ValueError("Expected scoring to return one number for each row.")
+        exact = centred_sum(scores)
+        return exact if self.mechanism is None else float(self.mechanism.release(exact, stream))
+
+    @property
+    def scorer(self) -> MeanRowScore:
+        """The score without noise."""
+        return MeanRowScore(self.row_score)
+
+    def mean(self, noisy: float, n_rows: int) -> float:
+        """Mean row score, from the released sum and a public number of rows."""
+        return 0.5 + noisy / n_rows
+
+
+def centred_sum(scores: np.ndarray) -> float:
+    """Σ (s_i - ½), exactly; a score that is no number is the worst."""
+    worst_first = np.where(np.isnan(scores), 0.0, scores)
+    shares = np.clip(worst_first, 0.0, 1.0) - 0.5
+    return float(np.rint(shares / _UNIT).sum() * _UNIT)
+
+
+@dataclass(frozen=True)
+class PublicScore:
+    """Any scorer, on rows that are public: post-processing of the fitted model."""
+
+    scorer: Any
+    X: Any
+    y: Any
+
+    def __call__(self, fitted: Any, X: Any, y: Any, stream: SecureStream) -> float:
+        """Score one trial; the private rows are not looked at."""
+        score = float(np.mean(self.scorer(fitted, self.X, self.y)))
+        return score if math.isfinite(score) else WORST
+
+    def mean(self, score: float, n_rows: int) -> float:
+        """Return the score as it is."""
+        return score
+
+
+def public_score(estimator: Any, scoring: Any, X: Any, y: Any) -> PublicScore:
+    """Return a score on public rows by any scorer of scikit-learn."""
+    if X is None or y is None:
+        raise ValueError("Expected both X_public and y_public, or neither.")
+    indexable(X, y)
+    return PublicScore(check_scoring(estimator, scoring=scoring), X, y)

@@ -1,0 +1,130 @@
+"""The law of the number of trials of a private selection (Papernot & Steinke 2022).
+
+Reporting the best of a *fixed* number of private fits costs as much as reporting all of them. If
+the number is random, from a law that makes it hard to guess, and is never shown, the best of many
+costs little more than two or three. Three laws are known to do that, each with its price:
+
+========== =========================== ======================================================
+shape η    law of K, given its mean    price and habit
+========== =========================== ======================================================
+0          logarithmic                 cheapest for many trials; often one, rarely hundreds
+in between truncated negative binomial η = 1 is the geometric law
+infinity   Poisson                     cheapest for two or three, dearest for many; may be 0
+========== =========================== ======================================================
+
+>>> from skdp.model_selection.trials import TrialLaw
+>>> law = TrialLaw(mean=10.0, shape=0.0)
+>>> law.pmf([1, 2, 3]).round(3)
+array([0.269, 0.131, 0.085])
+
+References
+----------
+N. Papernot, T. Steinke, *Hyperparameter Tuning with Renyi Differential Privacy*, ICLR 2022
+(arXiv:2110.03620), Definition 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import gammaln, xlogy
+
+from skdp._validate import expected, in_range
+
+_LEAST_MEAN = 1.001  # closer to 1, almost every draw would be rejected
+_LEAST_SHAPE, _MOST_SHAPE = 1e-2, 1e3  # between 0 and infinity; for the same reason
+_BLOCK = 256  # draws at a time
+
+
+@dataclass(frozen=True)
+class TrialLaw:
+    """Law of a random number of trials.
+
+    Parameters
+    ----------
+    mean : float
+        E[K]: 1, or at least 1.001.
+    shape : float
+        η: 0, a number in [0.01, 1000], or infinity.
+    """
+
+    mean: float
+    shape: float
+
+    def __post_init__(self) -> None:
+        mean = in_range(1.0, math.inf, mean_trials=self.mean, closed="left")
+        if 1.0 < mean < _LEAST_MEAN:
+            raise expected(f"1 or at least {_LEAST_MEAN}", mean_trials=self.mean)
+        shape = in_range(0.0, math.inf, shape=self.shape, closed="both")
+        if shape not in (0.0, math.inf) and not _LEAST_SHAPE <= shape <= _MOST_SHAPE:
+            raise expected(
+                f"0, in [{_LEAST_SHAPE:g}, {_MOST_SHAPE:g}], or float('inf')", shape=self.shape
+            )
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "shape", shape)
+
+    def __str__(self) -> str:
+        names = {0.0: "logarithmic", 1.0: "geometric", math.inf: "Poisson"}
+        name = names.get(self.shape, f"truncated negative binomial, shape {self.shape:g}")
+        return f"{name} with mean {self.mean:g}"
+
+    @property
+    def gamma(self) -> float:
+        """γ of a law that is not Poisson, rounded up: the price falls as γ grows."""
+        if self.mean == 1.0:
+            return 1.0
+        # γ ≤ 2 (η + 1)/mean, and the logarithmic law has the largest mean: ≤ 1/γ.
+        low, high = -math.log(self.mean) - math.log1p(math.log(self.mean)) - 1.0, -1e-12
+
+        def excess(log_gamma: float) -> float:
+            return math.log(_mean(math.exp(log_gamma), self.shape) / self.mean)
+
+        while excess(low) < 0:
+            low *= 2
+        log_gamma: Any = brentq(excess, low, high, xtol=1e-14)
+        return min(1.0, math.exp(log_gamma) * (1 + 1e-12))
+
+    def pmf(self, k: Any) -> np.ndarray:
+        """Return Pr[K = k] for integers k, elementwise."""
+        k = np.asarray(k, dtype=float)
+        least = 0 if self.shape == math.inf else 1
+        safe = np.maximum(k, least)
+        return np.where(k < least, 0.0, np.exp(self._log_pmf(safe)))
+
+    def _log_pmf(self, k: np.ndarray) -> np.ndarray:
+        if self.shape == math.inf:
+            return xlogy(k, self.mean) - self.mean - gammaln(k + 1)
+        gamma, shape = self.gamma, self.shape
+        tail = xlogy(k, 1 - gamma) if gamma < 1 else np.where(k == 1, 0.0, -np.inf)
+        if gamma == 1.0:
+            return tail
+        if shape == 0.0:
+            return tail - np.log(k) - math.log(-math.log(gamma))
+        above_zero = math.log(math.expm1(-shape * math.log(gamma)))
+        return tail + gammaln(k + shape) - gammaln(shape) - gammaln(k + 1) - above_zero
+
+    def draw(self, generator: np.random.Generator) -> int:
+        """Draw K from a generator that nobody can predict. There is no cap."""
+        if self.shape == math.inf:
+            return int(generator.poisson(self.mean))
+        if self.mean == 1.0:
+            return 1
+        gamma = self.gamma
+        if self.shape == 0.0:
+            return int(generator.logseries(1 - gamma))
+        while True:  # the negative binomial law, zeros rejected, is the truncated one
+            drawn = generator.negative_binomial(self.shape, gamma, size=_BLOCK)
+            positive = drawn[drawn > 0]
+            if len(positive):
+                return int(positive[0])
+
+
+def _mean(gamma: float, shape: float) -> float:
+    """E[K] of the truncated negative binomial law; the logarithmic one for η = 0."""
+    if shape == 0.0:
+        return (1 / gamma - 1) / -math.log(gamma)
+    return shape * (1 / gamma - 1) / -math.expm1(shape * math.log(gamma))

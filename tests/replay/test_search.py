@@ -1,0 +1,103 @@
+"""What leaves a private search is the winner's releases and nothing else (record and replay)."""
+
+import math
+import pickle
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import loguniform
+from sklearn.pipeline import make_pipeline
+
+from skdp import DPVariationalLogisticRegression, _trace
+from skdp._random import Streams
+from skdp.model_selection import DPRandomizedSearch
+from skdp.preprocessing import DPStandardScaler
+
+N = 40
+BASE = np.random.default_rng(0)
+X = BASE.uniform(-1, 1, (N, 2))
+Y = (X[:, 0] > 0).astype(int)
+PUBLIC = {"X_public": X[:7] / 2, "y_public": Y[:7]}
+STEP = "dpvariationallogisticregression"
+
+
+def model(**parameters):
+    return DPVariationalLogisticRegression(
+        classes=[0, 1], n_samples=N, inference="dpvi", max_iter=2, **parameters
+    )
+
+
+def piped():
+    return make_pipeline(DPStandardScaler(-1, 1), model())
+
+
+PLANS = {
+    "noisy accuracy": (model, {"prior_scale": loguniform(0.1, 10)}, {}, {}),
+    "noisy log-loss": (
+        model,
+        {"clip_norm": loguniform(0.1, 1)},
+        {"scoring": "neg_log_loss", "shape": math.inf},
+        {},
+    ),
+    "public rows": (model, {"learning_rate": [0.1, 1.0]}, {"scoring": "roc_auc"}, PUBLIC),
+    "pipeline": (piped, {f"{STEP}__prior_scale": [1.0, 3.0]}, {"shape": 1.0}, {}),
+}
+
+
+def neighbours():
+    """Data sets that differ from (X, Y) in one record, some of them violently."""
+    values = st.sampled_from([0.0, 1.0, -1e300, 1e154, 5e-324, 0.3])
+    record = st.lists(values, min_size=2, max_size=2)
+
+    def changed(row_values, label, kind):
+        X2, y2 = X.copy(), Y.copy()
+        if kind == "replace":
+            X2[3], y2[3] = row_values, label
+            return X2, y2
+        if kind == "remove":
+            return X2[1:], y2[1:]
+        return np.vstack([X2, [row_values]]), np.append(y2, label)
+
+    return st.builds(
+        changed, record, st.integers(0, 1), st.sampled_from(["replace", "remove", "add"])
+    )
+
+
+def public_state(search):
+    """Everything that a user, a pickle or a repr can see of a fitted search."""
+    values = {k: v for k, v in vars(search).items() if k != "param_distributions"}
+    return pickle.dumps(values), repr(search.privacy_), search.best_params_, search.best_score_
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@settings(max_examples=8)
+@given(neighbour=neighbours())
+def test_with_the_releases_frozen_nothing_depends_on_the_data(plan, neighbour):
+    make, distributions, parameters, public = PLANS[plan]
+
+    def search():
+        return DPRandomizedSearch(
+            make(), distributions, epsilon=3.0, mean_trials=4, n_samples=N, **parameters
+        )
+
+    with (
+        mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")),
+        mock.patch("skdp.model_selection.search.Streams", side_effect=lambda *_: Streams(b"s")),
+    ):
+        with _trace.record() as tape:
+            first = search().fit(X, Y, **public)
+        with _trace.replay([release.output for release in tape]) as again:
+            second = search().fit(*neighbour, **public)
+    assert [r.call for r in again] == [r.call for r in tape]
+    assert public_state(first) == public_state(second)
+
+
+def test_the_training_rows_are_not_in_the_pickle():
+    marker = np.float64(0.123456789123)
+    X2 = X.copy()
+    X2[5] = marker
+    search = DPRandomizedSearch(model(), {"prior_scale": [1.0]}, mean_trials=3).fit(X2, Y)
+    assert marker.tobytes() not in pickle.dumps(search)
