@@ -29,7 +29,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent, NoOpDpEvent
 from scipy.optimize import brentq
-from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    OneToOneFeatureMixin,
+    clone,
+    is_classifier,
+)
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import VotingClassifier, VotingRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -60,7 +66,7 @@ def split_budget(
     weights: Mapping[str, float] | None = None,
     *,
     n_samples: int | None = None,
-    n_features: int | None = None,
+    n_features: int | Mapping[str, int] | None = None,
 ) -> Any:
     """Set the budgets of all private steps so that together they are (ε, δ)-DP.
 
@@ -84,9 +90,14 @@ def split_budget(
         > 0; only ratios count. A share is one of μ², so a weight 4 is about double the ε of a
         weight 1. None gives a tenth to transformers and
         a temperature together.
-    n_samples, n_features : int or None, default=None
-        Public size of the data. Needed only where what a step is charged depends on it, as it does
-        with Poisson batches; ``n_samples`` of a step itself comes first.
+    n_samples : int or None, default=None
+        Public number of rows; steps that declare none are given it. Needed only where what a step
+        is charged depends on it, as with Poisson batches.
+    n_features : int, mapping or None, default=None
+        Public number of features. Needed only where what a step is charged depends on it, as with
+        quantiles. A number is that of the whole; for steps in a `ColumnTransformer`, or behind one
+        that changes the columns, a mapping gives it by the step's name. Bounds that a step declares
+        one a feature tell it too.
 
     Returns
     -------
@@ -115,6 +126,9 @@ def split_budget(
     delta = in_range(0.0, 1.0, delta=delta)
     sizes = Sizes.checked(n_samples, n_features)
     copy: Any = clone(pipeline)
+    for part in private_parts(copy).values():
+        if n_samples is not None and part.get_params(deep=False).get("n_samples", 0) is None:
+            part.set_params(n_samples=n_samples)
     shares = _shares(private_parts(copy), weights)
     if math.isinf(epsilon):
         return _with_budgets(copy, dict.fromkeys(shares, epsilon), delta)
@@ -137,13 +151,15 @@ def solve(excess: Callable[[float], float]) -> float:
         e = excess(nudge)
         if -_TOLERANCE <= e <= 0:
             return nudge
-    low, high = -0.1, 0.1
-    while excess(low) > 0 and low > -8:
+    low, high, aim = -0.1, 0.1, -_TOLERANCE / 2
+    while excess(low) > aim and low > -8:
         low *= 2
-    while excess(high) < 0 and high < 8:
+    while excess(high) < aim:
         high *= 2
+        if high > 1:  # a step spends less than its share, whatever that is: so be it
+            excess(0.0)
+            return 0.0
     try:
-        aim = -_TOLERANCE / 2
         x: Any = brentq(lambda x: excess(x) - aim, low, high, xtol=1e-5)
     except ValueError as error:
         raise ValueError(
@@ -158,15 +174,43 @@ class Sizes(NamedTuple):
     """Public size of the data, as far as it was given."""
 
     n_samples: int | None = None
-    n_features: int | None = None
+    n_features: int | Mapping[str, int] | None = None
 
     @classmethod
     def checked(cls, n_samples: Any, n_features: Any) -> Sizes:
         """Check what a user gave."""
-        return cls(
-            None if n_samples is None else integer(1, n_samples=n_samples),
-            None if n_features is None else integer(1, n_features=n_features),
-        )
+        if isinstance(n_features, Mapping):
+            for width in n_features.values():
+                integer(1, n_features=width)
+        elif n_features is not None:
+            integer(1, n_features=n_features)
+        return cls(None if n_samples is None else integer(1, n_samples=n_samples), n_features)
+
+    def width_of(self, name: str, every: Mapping[str, Any]) -> int | None:
+        """Return the number of features that reach a part, where that is known.
+
+        One number for the whole is that of a part which no step before has given other columns.
+        """
+        if isinstance(self.n_features, Mapping):
+            return self.n_features.get(name)
+        return self.n_features if _reached_by_all(name, every) else None
+
+
+def _reached_by_all(name: str, every: Mapping[str, Any]) -> bool:
+    words = name.split("__") if name else []
+    for around, word in zip(_around(name, every), words, strict=True):
+        if isinstance(around, ColumnTransformer):
+            return False
+        if isinstance(around, Pipeline):
+            steps = dict(around.steps)
+            before = list(steps)[: list(steps).index(word)]
+            if not all(_keeps_columns(steps[step]) for step in before):
+                return False
+    return True
+
+
+def _keeps_columns(step: Any) -> bool:
+    return step is None or step == "passthrough" or isinstance(step, OneToOneFeatureMixin)
 
 
 def private_parts(workflow: Any) -> dict[str, Any]:
@@ -282,18 +326,21 @@ def relation_of(workflow: Any) -> str:
 
 def planned_events(workflow: Any, sizes: Sizes) -> dict[str, DpEvent]:
     """What each private part would be charged, by its name, from parameters and public sizes."""
-    parts = private_parts(workflow)
-    return {name: _planned(name, part, sizes) for name, part in parts.items()}
+    every = {"": workflow, **workflow.get_params(deep=True)}
+    return {
+        name: _planned(name, part, sizes.n_samples, sizes.width_of(name, every))
+        for name, part in private_parts(workflow).items()
+    }
 
 
-def _planned(name: str, part: Any, sizes: Sizes) -> DpEvent:
+def _planned(name: str, part: Any, n_samples: int | None, n_features: int | None) -> DpEvent:
     """Plan on made-up data of the given sizes, or on a small and a large set where none is given.
 
     What estimators decide by size, they decide by thresholds: the same at both ends, the same
     between.
     """
-    declared = getattr(part, "n_samples", None) or sizes.n_samples
-    width = _declared_width(part) or sizes.n_features
+    declared = getattr(part, "n_samples", None) or n_samples
+    width = _declared_width(part) or n_features
     (n, d), (N, D) = [(declared or n, width or d) for n, d in (_SMALL, _LARGE)]
     first = _plan_on(name, part, n, d)
     worse = _worse(first, _plan_on(name, part, N, D))
@@ -305,7 +352,8 @@ def _planned(name: str, part: Any, sizes: Sizes) -> DpEvent:
     ]
     raise ValueError(
         f"What {type(part).__name__} (step {name!r}) is charged depends on the size of the data: "
-        f"give {' and '.join(missing)}, the public size of what reaches it."
+        f"give {' and '.join(missing)}, the public size of what reaches it"
+        + (f": n_features={{{name!r}: ...}}." if "n_features" in missing and name else ".")
     )
 
 

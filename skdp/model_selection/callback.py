@@ -25,11 +25,10 @@ For scikit-learn 1.9 and newer, whose searches and pipelines take callbacks. Bef
 from __future__ import annotations
 
 import os
-from threading import RLock
 from typing import Any
 
 from skdp.privacy import PrivacyLedger
-from skdp.privacy.ledger import LedgerEntry
+from skdp.privacy.ledger import LedgerEntry, lock
 
 
 class PrivacyLedgerCallback:
@@ -86,10 +85,7 @@ class PrivacyLedgerCallback:
         self._ledger = PrivacyLedger(
             epsilon, delta, neighboring_relation=neighboring_relation, path=path
         )
-        self._renew()
-
-    def _renew(self) -> None:
-        self._depth, self._lock = 0, RLock()
+        self._depth = 0
 
     @property
     def records(self) -> tuple[LedgerEntry, ...]:
@@ -120,14 +116,16 @@ class PrivacyLedgerCallback:
         """Do nothing."""
 
     def __enter__(self) -> PrivacyLedgerCallback:
-        with self._lock:  # clones share a callback, and may be fitted in several threads
+        with lock():  # clones share a callback, and may be fitted in several threads
             if self._depth == 0:
                 self._ledger.__enter__()
             self._depth += 1
         return self
 
     def __exit__(self, *exception: object) -> None:
-        with self._lock:
+        with lock():
+            if self._depth == 0:  # scikit-learn also tears down what it could not set up
+                return
             self._depth -= 1
             if self._depth == 0:
                 self._ledger.__exit__()
@@ -137,7 +135,7 @@ class PrivacyLedgerCallback:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._renew()
+        self._depth = 0
 
     def __repr__(self) -> str:
         return repr(self._ledger).replace("PrivacyLedger", type(self).__name__, 1)

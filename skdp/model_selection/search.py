@@ -161,11 +161,12 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
     is private at a price in Rényi terms that depends on the law of K; M's budget is the largest for
     which the whole is (epsilon, delta), by the accountant.
 
-    *What is not done.* There is no ``cv_results_`` and no refit. A trial that fails counts as the
-    worst, without a word, and no limit of time or number stops the search. Warnings are silenced
-    while trials run, in all threads of the process. Before the charge, all candidates are planned,
-    and X and y are checked as the estimator checks them; of a pipeline, only what reaches its first
-    step is.
+    *What is not done.* There is no ``cv_results_`` and no refit, and no limit of time or number
+    stops the search. A trial that fails ends it, as an error ends a fit: if failed trials were
+    merely the worst, a row that makes some candidates fail would choose among the others. Warnings
+    are silenced while trials run, in all threads of the process. Before the charge, all candidates
+    are planned, and X and y are checked as the estimator checks them; of a pipeline, only what
+    reaches its first step is.
 
     *Planning.* Where all steps read all rows, it takes milliseconds. On random batches the budget
     of a trial is found by trying: seconds, and minutes where the noise changes from step to step,
@@ -273,7 +274,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
         BudgetExceededError
             If an open `PrivacyLedger` refuses the search as a whole; no row has been used then.
         RuntimeError
-            If no trial was drawn (Poisson law), or none gave a model; the search stays charged.
+            If no trial was drawn (Poisson law), or one failed; the search stays charged.
         """
         with _fitting.all_or_nothing(self):
             vars(self).pop("feature_names_in_", None)
@@ -545,7 +546,7 @@ def _trial(
     digest: np.ndarray,
     parent: int,
 ) -> tuple[float, Any]:
-    """Fit and score a candidate; one that fails is the worst, whatever it failed of."""
+    """Fit and score a candidate; no model where that fails, whatever it failed of."""
     fitted: Any = clone(estimator)
     streams = Streams()
     if seed is not None:
@@ -556,7 +557,7 @@ def _trial(
     with covered(), _silence(os.getpid() != parent):
         try:
             fitted.fit(X, y)
-        except Exception:
+        except Exception:  # the search will say that, and no more
             return _scores.WORST, None
         if not plan.covers(privacy_of(fitted).event):
             raise RuntimeError(
@@ -590,13 +591,16 @@ def _best(
             f"No trial was drawn: the number of trials is {law}, and may be 0. The search is "
             "charged all the same. Use a finite shape, whose laws begin at 1."
         )
-    best = max(outcomes, key=lambda outcome: outcome[1])
-    if best[2] is None or best[1] == _scores.WORST:
+    if any(model is None for *_, model in outcomes):
+        # To go on without it would let rows choose the winner by what they make fail.
         raise RuntimeError(
-            "No trial of the search gave a model with a score. Why is not said, because it may "
-            "depend on the rows, and the search stays charged. Fit and score the estimator on "
-            "made-up rows to find out."
+            "A fit or a score of the search failed. Why is not said, because it may depend on the "
+            "rows, and the search stays charged. Fit and score the candidates on made-up rows to "
+            "find out, and clean the rows by rules that look at one row at a time."
         )
+    best = max(outcomes, key=lambda outcome: outcome[1])
+    if best[1] == _scores.WORST:
+        raise RuntimeError("No trial of the search had a finite score on the public rows.")
     return best
 
 

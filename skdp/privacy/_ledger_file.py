@@ -29,7 +29,7 @@ class LedgerFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, passing: bool = False) -> None:
-        self.path = Path(path)
+        self.path = Path(os.path.abspath(path))  # where it is now, wherever the process goes
         self.passing = passing
         if fcntl is None:
             raise ValueError("A ledger file needs file locks, which this system does not have.")
@@ -84,6 +84,6 @@ class LedgerFile:
 def _is_entry(line: bytes) -> bool:
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(entry, dict) and {"label", "neighboring_relation", "event"} <= entry.keys()

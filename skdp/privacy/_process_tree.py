@@ -8,10 +8,12 @@ locked: the system releases the lock when the process ends, whatever way.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +21,8 @@ from typing import IO, Any
 import psutil
 
 from skdp.privacy._ledger_file import fcntl
+
+_A_DAY = 86_400
 
 
 def announce(ledger: dict[str, Any]) -> IO[str]:
@@ -30,23 +34,34 @@ def announce(ledger: dict[str, Any]) -> IO[str]:
         If there is no folder to do so. The ledger would not see what those processes spend.
     """
     _sweep()
-    descriptor, name = tempfile.mkstemp(prefix=f"{os.getpid()}-", suffix=".new", dir=folder())
+    pid = os.getpid()
+    descriptor, name = tempfile.mkstemp(prefix=f"{pid}-", suffix=".new", dir=folder())
     file = os.fdopen(descriptor, "w")
     fcntl.flock(file, fcntl.LOCK_EX)
     json.dump(ledger, file)
     file.flush()
-    _names[file] = name.removesuffix(".new") + ".open"
-    os.rename(name, _names[file])  # nobody sees it before it is whole and locked
+    public = name.removesuffix(".new") + ".open"
+    os.rename(name, public)  # nobody sees it before it is whole and locked
+    _announced[file] = pid, public
     return file
 
 
 def withdraw(file: IO[str]) -> None:
-    """Take an announcement back."""
-    Path(_names.pop(file)).unlink(missing_ok=True)
+    """Take an announcement back; a forked child only lets go of it."""
+    pid, name = _announced.pop(file)
+    if pid == os.getpid():
+        Path(name).unlink(missing_ok=True)
     file.close()
 
 
-_names: dict[IO[str], str] = {}
+_announced: dict[IO[str], tuple[int, str]] = {}
+
+
+def new_ledger_file() -> str:
+    """Make the file of a ledger that lives as long as its process."""
+    descriptor, name = tempfile.mkstemp(prefix=f"ledger-{os.getpid()}-", dir=folder())
+    os.close(descriptor)
+    return name
 
 
 def announced_above() -> list[dict[str, Any]]:
@@ -72,8 +87,14 @@ def _of(pid: int | str) -> Iterator[dict[str, Any]]:
 
 
 def _sweep() -> None:
+    """Remove what processes that were killed left behind."""
     for _ in _of("*"):
         pass
+    for path in folder().glob("ledger-*"):
+        with contextlib.suppress(FileNotFoundError, IndexError, ValueError):
+            gone = not psutil.pid_exists(int(path.name.split("-")[1]))
+            if gone and time.time() - path.stat().st_mtime > _A_DAY:  # no child goes on with it
+                path.unlink()
 
 
 def folder() -> Path:
@@ -84,10 +105,12 @@ def folder() -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise OSError(
             f"The folder {path.name!r} among the temporary files is not this user's own, so "
-            "ledgers cannot be kept there; remove it, or set TMPDIR."
+            "ledgers cannot be kept there; remove it."
         )
     return path
 
 
 def _folder_name() -> str:
-    return os.path.join(tempfile.gettempdir(), f"skdp-ledgers-{os.getuid()}")
+    # Not that of TMPDIR, which a child may have changed.
+    shared = "/tmp" if os.access("/tmp", os.W_OK) else tempfile.gettempdir()
+    return os.path.join(shared, f"skdp-ledgers-{os.getuid()}")

@@ -156,11 +156,14 @@ def _asks_a_function_for_columns(fitted: Any, _: Any) -> bool:
     return any(callable(columns) and not _selector(columns) for *_, columns in fitted.transformers)
 
 
-_SPARSE = {"CountVectorizer", "FeatureHasher", "HashingVectorizer", "TfidfVectorizer"}
+_SPARSE = {
+    "CountVectorizer", "FeatureHasher", "HashingVectorizer", "TfidfTransformer", "TfidfVectorizer",
+}  # fmt: skip
 
 
 def _may_be_sparse(fitted: Any) -> bool:
-    if getattr(fitted, "sparse_output", False) or type(fitted).__name__ in _SPARSE:
+    asked = getattr(fitted, "sparse_output", False) or getattr(fitted, "sparse", False) is True
+    if asked or type(fitted).__name__ in _SPARSE:
         return True
     return any(_may_be_sparse(part) for _, part in rule_of(type(fitted)).parts(fitted))
 

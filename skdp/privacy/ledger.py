@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -127,8 +126,14 @@ class PrivacyLedger:
 
     @property
     def _place(self) -> str:
-        """What is one ledger has one place."""
-        return f"memory {id(self)}" if self._file is None else str(self._file.path.resolve())
+        """What is one ledger has one place, under whatever names."""
+        if self._file is None:
+            return f"memory {id(self)}"
+        try:
+            found = os.stat(self._file.path)
+        except FileNotFoundError:
+            return str(self._file.path)
+        return f"{found.st_dev} {found.st_ino}"
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -180,7 +185,7 @@ class PrivacyLedger:
                 return
             owned = self._owner == os.getpid()
             with self._file.locked(make=owned or not self._file.passing) as file:
-                known = self._entries if owned else []
+                known = self._entries
                 self._entries = [self._from_line(line) for line in self._file.read(file)]
 
                 def append(entry: LedgerEntry) -> None:
@@ -195,13 +200,20 @@ class PrivacyLedger:
                     self._file.append(file, line)
                     self._entries.append(entry)
 
-                for entry in known[len(self._entries) :]:  # new, or swept from the temporary files
+                for entry in known[len(self._entries) :]:  # the file is new, or has been removed
                     append(entry)
                 yield append
 
     def _from_line(self, line: dict) -> LedgerEntry:
         self._check_relation(line["neighboring_relation"])
-        event = event_from_dict(line["event"])
+        try:
+            event = event_from_dict(line["event"])
+            terms_of(event)  # what nobody can price is no entry
+        except (AttributeError, TypeError, RecursionError, ValueError) as error:
+            raise ValueError(
+                "The ledger file has been damaged, or is none: an entry's event cannot be read. "
+                "What was spent is unknown; restore the file before spending more."
+            ) from error
         return LedgerEntry(line["label"], event, line.get("nominal", False))
 
     def _check_relation(self, neighboring_relation: str) -> None:
@@ -250,8 +262,7 @@ class PrivacyLedger:
         """Put the entries where other processes can write to them."""
         if self._file is not None:
             return
-        descriptor, name = tempfile.mkstemp(prefix="ledger-", dir=_process_tree.folder())
-        os.close(descriptor)
+        name = _process_tree.new_ledger_file()
         weakref.finalize(self, _remove, name, os.getpid())
         self._file = LedgerFile(name, passing=True)
         self._owner = os.getpid()
@@ -302,13 +313,23 @@ _open: list[PrivacyLedger] = []
 _lock = RLock()
 
 
+def lock() -> Any:
+    """Return the lock that all ledgers of the process share."""
+    return _lock
+
+
 def _new_lock() -> None:
     global _lock
     _lock = RLock()
 
 
-if hasattr(os, "register_at_fork"):  # a thread of the parent may have held it
-    os.register_at_fork(after_in_child=_new_lock)
+if hasattr(os, "register_at_fork"):
+    # No fork while a thread is at a ledger: the child would inherit a locked file, and wait for it.
+    os.register_at_fork(
+        before=lambda: _lock.acquire(),
+        after_in_parent=lambda: _lock.release(),
+        after_in_child=_new_lock,
+    )
 
 
 # Whether what this thread releases is part of a release that has been charged as a whole.
@@ -342,7 +363,7 @@ def _spend(ledgers: list[PrivacyLedger], entry: LedgerEntry, neighboring_relatio
     # A ledger can be open here and above; it is locked, and charged, once. Files are locked in the
     # order of their paths, so that two processes cannot wait for each other.
     places: dict[str, list[PrivacyLedger]] = {}
-    for ledger in sorted(ledgers, key=lambda ledger: ledger._place):
+    for ledger in sorted(ledgers, key=lambda ledger: str(ledger._file and ledger._file.path)):
         places.setdefault(ledger._place, []).append(ledger)
     with ExitStack() as locks:
         appends = []

@@ -56,7 +56,8 @@ def privacy_of(
     fitted : estimator
         A fitted estimator or workflow.
     strict : bool, default=False
-        Raise if anything is unaccounted, instead of reporting it.
+        Raise where there is no guarantee, because something is unaccounted or seeded for instance,
+        instead of reporting it.
     public_steps : sequence of str, default=()
         Names of steps, as in `get_params` (``"columns__num"``), that the caller vouches for: they
         learned nothing from private rows, and they map each row by itself. What is inside of them
@@ -75,7 +76,7 @@ def privacy_of(
     ------
     ValueError
         If a part is not fitted, the parts are about different neighbours, ``public_steps`` names
-        no step, or, with ``strict``, something is unaccounted.
+        no step, or, with ``strict``, there is no guarantee.
 
     Examples
     --------
@@ -101,7 +102,10 @@ def privacy_of(
     if strict and visit.unaccounted:
         listed = "\n".join(f"- {line}" for line in visit.unaccounted)
         raise ValueError(f"Expected everything to be accounted, but:\n{listed}")
-    return visit.report(delta)
+    report = visit.report(delta)
+    if strict and not report.valid:
+        raise ValueError(f"Expected a guarantee, but got:\n{report}")
+    return report
 
 
 @dataclass

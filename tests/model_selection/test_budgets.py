@@ -11,6 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
 
 from skdp import (
     BoundedScaler,
@@ -157,6 +158,37 @@ def test_a_search_divides_its_own_share():
     model = split_budget(make_pipeline(DPStandardScaler(), search), 2.0, 1e-5).fit(X, Y)
     assert 0.999 * 2.0 <= privacy_of(model).epsilon <= 2.0
     assert privacy_of(model[-1].best_estimator_).epsilon == model[-1].privacy_.epsilon
+
+
+def test_the_width_of_a_step_is_not_guessed():
+    columns = ColumnTransformer([("q", DPQuantileScaler(), [0])], remainder="passthrough")
+    pipeline = make_pipeline(columns, classifier())
+    with pytest.raises(ValueError, match=r"n_features={'columntransformer__q': ...}"):
+        split_budget(pipeline, 1.0, 1e-5, n_features=3)
+    model = split_budget(pipeline, 1.0, 1e-5, n_features={"columntransformer__q": 1}).fit(X, Y)
+    assert 0.999 <= privacy_of(model).epsilon <= 1.0
+
+
+def test_a_width_reaches_a_step_behind_ones_that_keep_it():
+    pipeline = make_pipeline(BoundedScaler(), DPQuantileScaler(), classifier())
+    model = split_budget(pipeline, 1.0, 1e-5, n_features=3).fit(X, Y)
+    assert 0.999 <= privacy_of(model).epsilon <= 1.0
+    behind = make_pipeline(PolynomialFeatures(), DPQuantileScaler(), classifier())
+    with pytest.raises(ValueError, match="give n_features"):
+        split_budget(behind, 1.0, 1e-5, n_features=3)
+
+
+def test_a_given_number_of_rows_is_the_one_that_is_used():
+    pipeline = split_budget(
+        make_pipeline(DPStandardScaler(), network(n_samples=None)), 2.0, 1e-5, n_samples=10_000
+    )
+    assert privacy_of(pipeline.fit(X, Y)).epsilon <= 2.0  # not 10 000 rows
+
+
+def test_a_step_that_cannot_spend_its_share_leaves_it():
+    sampler = OPSPosteriorSampler(delta=0, theta_norm=1.0, n_samples=400, classes=[0, 1])
+    model = split_budget(make_pipeline(BoundedScaler(), sampler), 300.0, 1e-5, n_features=3)
+    assert privacy_of(model.fit(X, Y), delta=1e-5).epsilon <= 300.0
 
 
 def test_only_the_size_that_matters_is_asked_for():

@@ -37,6 +37,7 @@ from sklearn.pipeline import make_pipeline
 from skdp import BoundedScaler, DPSGDClassifier, DPVariationalLogisticRegression
 from skdp.model_selection import PrivacyLedgerCallback
 from skdp.privacy import BudgetExceededError, PrivacyLedger, _process_tree
+from skdp.privacy.events import dp_sgd_event
 from skdp.privacy.ledger import _open
 
 GRID = {"prior_scale": [1.0, 2.0, 3.0]}
@@ -270,7 +271,7 @@ def test_the_announcement_of_a_killed_process_is_void_and_swept():
 
 
 def test_a_folder_of_someone_else_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(_process_tree.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(_process_tree, "_folder_name", lambda: str(tmp_path / "ledgers"))
     _process_tree.folder().chmod(0o777)
     with pytest.raises(OSError, match="not this user's own"), PrivacyLedger():
         pass
@@ -331,3 +332,94 @@ def test_predictions_and_draws_are_free():
         model.sample_posterior(3)
         model.score(X, Y)
     assert ledger.entries == ()
+
+
+@pytest.mark.skipif(not HAS_CALLBACKS, reason="this scikit-learn has no callbacks")
+def test_a_callback_that_could_not_be_set_up_still_counts_the_next_time(tmp_path):
+    callback = PrivacyLedgerCallback(epsilon=0.4, delta=1e-5, path=tmp_path / "ledger")
+    model = make_pipeline(BoundedScaler(), classifier()).set_callbacks(callback)
+    with PrivacyLedger(path=tmp_path / "ledger"), pytest.raises(ValueError, match="already open"):
+        model.fit(X, Y)
+    model.fit(X, Y)
+    assert len(callback.records) == 1
+    with pytest.raises(BudgetExceededError):
+        model.fit(X, Y)
+
+
+def test_a_ledger_stays_where_it_is_when_the_process_moves(tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    ledger = PrivacyLedger(epsilon=0.5, delta=1e-5, path="ledger")
+    with ledger:
+        classifier().fit(X, Y)
+        monkeypatch.chdir(tmp_path / "other")
+        with pytest.raises(BudgetExceededError):
+            classifier(0.4).fit(X, Y)
+    assert not (tmp_path / "other" / "ledger").exists()
+
+
+def test_a_ledger_remembers_what_was_on_a_file_that_is_removed(tmp_path):
+    with PrivacyLedger(epsilon=0.5, delta=1e-5, path=tmp_path / "ledger") as ledger:
+        classifier().fit(X, Y)
+        (tmp_path / "ledger").unlink()
+        with pytest.raises(BudgetExceededError):
+            classifier(0.4).fit(X, Y)
+    assert len(ledger.entries) == 1
+
+
+def test_one_file_under_two_names_is_one_ledger(tmp_path):
+    first = PrivacyLedger(path=tmp_path / "a")
+    os.link(tmp_path / "a", tmp_path / "b")
+    with first, PrivacyLedger(path=tmp_path / "b") as second:
+        classifier().fit(X, Y)
+    assert len(first.entries) == len(second.entries) == 1
+
+
+def leave(ledger):
+    ledger.__exit__()
+
+
+def test_a_forked_child_that_leaves_the_block_takes_nothing_with_it():
+    context = multiprocessing.get_context("fork")
+    with PrivacyLedger() as ledger:
+        child = context.Process(target=leave, args=(ledger,))
+        child.start()
+        child.join()
+        search(2).fit(X, Y)
+    assert child.exitcode == 0
+    assert len(ledger.entries) == 10
+
+
+def test_threads_and_forks_do_not_wait_for_each_other(tmp_path):
+    context = multiprocessing.get_context("fork")
+    done = threading.Event()
+
+    def charge():
+        while not done.is_set():
+            with PrivacyLedger(path=tmp_path / "other") as other:
+                other.spend(dp_sgd_event(4.0, 1.0, 1), label="thread")
+
+    with PrivacyLedger(path=tmp_path / "ledger") as ledger:
+        thread = threading.Thread(target=charge)
+        thread.start()
+        children = [context.Process(target=classifier().fit, args=(X, Y)) for _ in range(6)]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join(60)
+        done.set()
+        thread.join(60)
+    assert [child.exitcode for child in children] == [0] * 6
+    assert not thread.is_alive()
+    assert len(ledger.entries) == 6
+
+
+def test_a_child_with_another_folder_for_temporary_files_is_seen(tmp_path):
+    code = (
+        "import numpy as np; from skdp import DPVariationalLogisticRegression as C;"
+        "C(classes=[0, 1], n_samples=4, max_iter=1).fit(np.eye(4), [0, 1, 0, 1])"
+    )
+    with PrivacyLedger() as ledger:
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    assert len(ledger.entries) == 1

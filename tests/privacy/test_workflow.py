@@ -981,3 +981,27 @@ def test_the_parts_of_a_search_s_winner_state_one_release_and_it_counts_once():
     ).fit(numbers(0), np.arange(N) % 2)
     winner = search.best_estimator_
     assert privacy_of(winner).epsilon == privacy_of(search).epsilon == search.privacy_.epsilon
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        impute.MissingIndicator(features="all", sparse=True),
+        text.TfidfTransformer(use_idf=False),
+    ],
+    ids=lambda part: type(part).__name__,
+)
+def test_a_part_that_may_be_sparse_lets_the_rows_choose_the_form(part):
+    columns = compose.ColumnTransformer([("part", part, [0, 1])])
+    assert "sparse" in privacy_of(columns.fit(numbers(0))).unaccounted[0]
+    assert privacy_of(columns.set_params(sparse_threshold=0).fit(numbers(0))).valid
+
+
+@quiet
+def test_strict_is_about_the_guarantee():
+    seeded = private(random_state=0).fit(numbers(0), np.arange(N) % 2)
+    with pytest.raises(ValueError, match="seeded"):
+        privacy_of(seeded, strict=True)
+    without = private(epsilon=float("inf")).fit(numbers(0), np.arange(N) % 2)
+    with pytest.raises(ValueError, match="not private"):
+        privacy_of(without, strict=True)
