@@ -5,10 +5,12 @@ import pytest
 import torch
 from hypothesis import settings
 from sklearn.datasets import load_breast_cancer
+from threadpoolctl import threadpool_limits
 
-# The networks of the tests are small, and threads that wait for each other on a busy machine cost
-# a hundred times what they save.
+# The tests are small and run side by side, and threads that wait for each other on a busy machine
+# cost a hundred times what they save.
 torch.set_num_threads(1)
+threadpool_limits(1)
 
 settings.register_profile("skdp", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("skdp")
