@@ -313,7 +313,7 @@ def sampling_rate(estimator: Any, n_rows: int, default: float) -> float:
             "the two are alternatives",
             batch_size=estimator.batch_size,
         )
-    return in_range(0.0, 1.0, closed="right", sampling_rate=estimator.sampling_rate)
+    return in_range(1e-12, 1.0, closed="both", sampling_rate=estimator.sampling_rate)
 
 
 def noise_multiplier(estimator: Any, rate: float, n_steps: int) -> float:
@@ -329,6 +329,9 @@ def noise_multiplier(estimator: Any, rate: float, n_steps: int) -> float:
         neighboring_relation=estimator.neighboring_relation,
         accountant=estimator.accountant,
     )
+
+
+_MOST_EPSILON = 1e9  # of a finite one
 
 
 def check_budget(estimator: Any, instead: str = "noise_multiplier", *, pure: bool = False) -> None:
@@ -348,9 +351,12 @@ def check_budget(estimator: Any, instead: str = "noise_multiplier", *, pure: boo
         raise expected(kind, "well below 1/n, e.g. 1e-5", delta=delta)
     if alternative is None:
         remedy = f"use float('inf') for a fit without privacy, or give {instead} instead"
-        positive(remedy, epsilon=estimator.epsilon, allow_inf=True)
+        if _MOST_EPSILON < positive(remedy, epsilon=estimator.epsilon, allow_inf=True) < np.inf:
+            raise expected(f"at most {_MOST_EPSILON:g}, or float('inf')", epsilon=estimator.epsilon)
         return
     positive(**{instead: alternative})
+    if instead == "noise_multiplier":
+        in_range(1e-30, 1e30, noise_multiplier=alternative)  # its square is a double too
     if estimator.epsilon is not None:
         raise expected(
             f"None when {instead} is given",

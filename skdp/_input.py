@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -46,8 +48,9 @@ class BoundedRows(np.ndarray):
 
 
 def row_norm(X: Any) -> float | None:
-    """Return the declared bound on the norm of the rows, if they carry one."""
-    return getattr(X, "row_norm", None) if isinstance(X, BoundedRows) else None
+    """Return the declared bound on the norm of the rows, if they carry one that is a bound."""
+    norm = getattr(X, "row_norm", None) if isinstance(X, BoundedRows) else None
+    return norm if norm is not None and 1e-100 < norm < 1e100 else None
 
 
 def check_features(estimator: Any, X: Any, *, dtype: Any = _FLOATS, **checks: Any) -> np.ndarray:
@@ -55,10 +58,8 @@ def check_features(estimator: Any, X: Any, *, dtype: Any = _FLOATS, **checks: An
 
     With ``dtype="numeric"`` numbers of any type stay as they are, in a memory map for instance.
     """
-    try:
+    with _without_data():
         return _plain(validate_data(estimator, X, dtype=dtype, **checks), X)
-    except ValueError as error:
-        raise _without_data(error) from None
 
 
 def check_features_and_labels(
@@ -68,26 +69,25 @@ def check_features_and_labels(
 
     With ``declared`` classes, labels are looked up among them, and nothing else is asked of y.
     """
-    try:
+    with _without_data():
         rows, y = validate_data(estimator, X, y, dtype=dtype, **checks)
         if not declared:
             check_classification_targets(y)
         return _plain(rows, X), column_or_1d(y)
-    except ValueError as error:
-        raise _without_data(error) from None
 
 
 def check_features_and_targets(
     estimator: Any, X: Any, y: Any, *, multi_output: bool = True, **checks: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Validate X and real targets y, (n,) or (n, n_targets), of a fit; see `check_features`."""
-    try:
+    with _without_data():
         rows, y = validate_data(
             estimator, X, y, dtype="numeric", multi_output=multi_output, y_numeric=True, **checks
         )
-        return _plain(rows, X), np.asarray(y, dtype=np.float64)
-    except ValueError as error:
-        raise _without_data(error) from None
+        targets = np.asarray(y, dtype=np.float64)
+        if not np.isfinite(targets).all():  # None, which scikit-learn lets pass, is NaN now
+            raise ValueError("Input y contains NaN or infinity; drop those rows.")
+        return _plain(rows, X), targets
 
 
 def _plain(X: Any, given: Any) -> np.ndarray:
@@ -100,16 +100,51 @@ def _plain(X: Any, given: Any) -> np.ndarray:
     if not known:
         with np.errstate(over="ignore"):  # a warning would tell of a value
             X = X.astype(np.float64)
+        if np.isinf(X).any():  # it was finite as a longer float
+            raise ValueError("Input X contains infinity or a value too large for dtype('float64').")
     declared = row_norm(given)
     return X if declared is None else BoundedRows(X, declared)
 
 
-def _without_data(error: ValueError) -> ValueError:
-    """Numpy quotes the text that it cannot read as a number, scikit-learn a complex array."""
-    first, *rest = str(error).split("\n")
+@contextmanager
+def _without_data() -> Iterator[None]:
+    """Let no error and no warning of scikit-learn, numpy or pandas quote a value of the data."""
+    try:
+        with np.errstate(all="ignore"):  # a warning would tell of a value
+            yield
+    except (ValueError, TypeError) as error:
+        raise type(error)(_safe(str(error))) if _known(error) else _unreadable() from None
+    except (ArithmeticError, RuntimeError):  # integers beyond a double, tensors with gradients
+        raise _unreadable() from None
+
+
+def _known(error: Exception) -> bool:
+    return type(error) in (ValueError, TypeError)
+
+
+def _unreadable() -> ValueError:
+    return ValueError(
+        "Expected X, and y where it is asked for, to be arrays of numbers that a double can hold; "
+        "convert them first, e.g. a tensor with X.detach().numpy()."
+    )
+
+
+def _safe(text: str) -> str:
+    """The message without what it quotes: text that is no number, arrays, objects."""
+    first, *rest = text.split("\n")
+    if "argument must be" in first:
+        return f"{first}. X and y must hold numbers and nothing else."
     if "string" in first and "'" in first:
-        return ValueError(
+        return (
             "Expected X to hold numbers, got text; encode text columns first, with categories "
             "that are public: OneHotEncoder(categories=[...])."
         )
-    return ValueError(first) if rest and first.startswith("Complex") else error
+    if first.startswith("Expected 2D array, got"):
+        return (
+            f"{first.partition(' instead')[0]} instead: X must have rows and columns. Reshape your "
+            "data either using array.reshape(-1, 1) if your data has a single feature or "
+            "array.reshape(1, -1) if it contains a single sample."
+        )
+    if first.startswith("Input should have at least 1 dimension"):
+        return "Expected y to hold one value a row, got a single value."
+    return first if rest and first.startswith("Complex") else text

@@ -59,6 +59,8 @@ def integer(low: int, remedy: str = "", **kw: Any) -> int:
     ((_, value),) = kw.items()
     if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
         raise expected(f"an integer >= {low}", remedy, **kw)
+    if not is_real(value):
+        raise expected("an integer that a double can hold", remedy, **kw)
     return int(value)
 
 

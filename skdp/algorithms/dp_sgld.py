@@ -43,7 +43,7 @@ import torch
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 from torch import Tensor
 
-from skdp._validate import expected, in_range, integer, one_of, positive
+from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms.network_models import Model
 from skdp.engine.loop import ClippedSum, Plan
 from skdp.engine.sampling import Sampling, sampling
@@ -111,7 +111,8 @@ class DPSGLDConfig:
         if self.clip_norm != math.inf:
             in_range(1e-10, _NEVER_REACHED, clip_norm=self.clip_norm)
         in_range(0.0, 1e30, temperature=self.temperature, closed="left")
-        positive(prior_scale=self.prior_scale, allow_inf=True)
+        if self.prior_scale != math.inf:
+            in_range(1e-100, 1e100, prior_scale=self.prior_scale)
         integer(0, burn_in=self.burn_in)
         if self.burn_in >= self.n_steps:
             raise expected(

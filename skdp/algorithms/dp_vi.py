@@ -54,11 +54,20 @@ from skdp.algorithms.gaussian_families import (
 )
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.engine.clipping import CHUNK_ROWS, MAX_ROWS, ROUNDING, LinearClippedSum, Residual
+from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Plan, run
-from skdp.engine.rows import LinearBatch, LinearRows, clipped_rows, row_bound
+from skdp.engine.rows import (
+    LinearBatch,
+    LinearRows,
+    clipped_rows,
+    row_bound,
+    row_products,
+    row_sums,
+)
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam
 from skdp.models.likelihoods import BoundedScores
+from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation, sensitivity_factor
 
@@ -109,6 +118,8 @@ class DPVIConfig:
         Whether L is diagonal or lower triangular.
     gradient : {"aligned", "vanilla"}
         What is clipped and released; vanilla is for diagonal L alone.
+    secure : bool
+        Integer sums and discrete Gaussian noise, for full batches alone.
     """
 
     n_outputs: int
@@ -125,11 +136,12 @@ class DPVIConfig:
     neighboring_relation: str = "zero_out"
     covariance: str = "diag"
     gradient: str = "aligned"
+    secure: bool = False
 
     def __post_init__(self) -> None:
         integer(1, n_outputs=self.n_outputs)
         integer(1, n_features=self.n_features)
-        positive(data_norm=self.data_norm)
+        in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
         integer(1, n_steps=self.n_steps)
         in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
         positive(clip_norm=self.clip_norm)
@@ -145,6 +157,12 @@ class DPVIConfig:
                 "'aligned' when covariance is 'full'",
                 "vanilla gradients would release a number for every entry of the covariance",
                 gradient=self.gradient,
+            )
+        if self.secure and self.sampling_rate < 1.0:
+            raise expected(
+                "1 with secure=True",
+                "the coins of a Poisson batch are not exact: use sampling_rate=1.0",
+                sampling_rate=self.sampling_rate,
             )
 
     @property
@@ -169,6 +187,11 @@ class DPVIConfig:
 
     def event(self) -> DpEvent:
         """What the run releases."""
+        if self.secure:
+            size = math.prod(self.shape) * (2 if self.gradient == "vanilla" else 1)
+            sigma, T = self.noise_multiplier, self.n_steps
+            scale = 2.0 ** lattice_bits(sigma)
+            return discrete_gaussian_event([sigma] * T, [scale] * T, [size] * T)
         return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)
 
     def plan(self, residual: Residual) -> Plan:
@@ -180,6 +203,7 @@ class DPVIConfig:
             clipped_sum=clipped_sum,
             noise_multiplier=self.noise_multiplier,
             neighboring_relation=self.neighboring_relation,
+            secure=self.secure,
         )
 
 
@@ -265,6 +289,11 @@ class VanillaClippedSum:
     clip_norm: float
 
     @property
+    def record_bound(self) -> float:
+        """Bound on the norm of one record's pair: C."""
+        return self.clip_norm
+
+    @property
     def norm_bound(self) -> float:
         """Bound on one record's share of the *computed* sum: C and the rounding of the sum."""
         return self.clip_norm * (1 + ROUNDING)
@@ -282,19 +311,33 @@ class VanillaClippedSum:
         weights, w = theta.numpy()
         total = np.zeros(weights.shape)
         with np.errstate(all="ignore"):
-            for start in range(0, len(batch.rows), CHUNK_ROWS):
-                chunk = slice(start, start + CHUNK_ROWS)
-                rows = batch.rows[chunk]
-                r = self.residual(rows @ weights.T, batch.targets[chunk])
-                squares = batch.norms[chunk][:, None] ** 2 + rows**2 @ (w**2).T
-                norms = np.sqrt(np.sum(r**2 * squares, axis=1))
-                # Records without a finite gradient contribute nothing; 0·inf = NaN would tell.
-                finite = np.isfinite(norms)
-                if not finite.all():
-                    r, rows, norms = r[finite], rows[finite], norms[finite]
-                r = r * (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
+            for chunk in batch.chunks(CHUNK_ROWS):
+                logits, squares = chunk.rows @ weights.T, chunk.rows**2 @ (w**2).T
+                r, rows = self._clipped(logits, squares, chunk)
                 total += r.T @ rows
         return torch.from_numpy(np.stack([total, total * w]))  # w is the same for all records
+
+    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms of the sum, (m, 2KD), each a function of its own record alone."""
+        weights, w = theta.numpy()
+        logits = row_products(chunk.rows, weights.T)
+        r, rows = self._clipped(logits, row_products(chunk.rows**2, (w**2).T), chunk)
+        g = r[:, :, None] * rows[:, None, :]
+        return np.stack([g, g * w], axis=1).reshape(len(r), theta.numel())
+
+    def _clipped(
+        self, logits: np.ndarray, squares: np.ndarray, chunk: LinearBatch
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return r (m, K) and rows (m, D), whose outer products are the g_i."""
+        r = self.residual(logits, chunk.targets)
+        norms = np.sqrt(row_sums(r**2 * (chunk.norms[:, None] ** 2 + squares)))
+        # Records without a finite gradient contribute nothing; 0·inf = NaN would tell.
+        bad = ~np.isfinite(norms)
+        rows = chunk.rows
+        if bad.any():
+            r, rows = np.where(bad[:, None], 0.0, r), np.where(bad[:, None], 0.0, rows)
+            norms = np.where(bad, 0.0, norms)
+        return r * (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None], rows
 
 
 # --- families of q ------------------------------------------------------------------------------
@@ -412,7 +455,13 @@ def fit(
     progress : callable, default=iter
         Wraps the iteration over steps, e.g. in a progress bar.
     """
-    rows = LinearRows(X, targets, data_norm=config.data_norm, fit_intercept=config.fit_intercept)
+    rows = LinearRows(
+        X,
+        targets,
+        data_norm=config.data_norm,
+        fit_intercept=config.fit_intercept,
+        alone=config.secure,
+    )
     n_parameters = math.prod(config.shape)
     algorithm = VariationalUpdate(
         config, orthogonal_normals(n_parameters, config.n_steps + 1, streams("eta"))

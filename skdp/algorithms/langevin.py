@@ -219,7 +219,7 @@ def plan(
             l = 1  # noqa: E741
         else:
             # Beyond a few /ρ batches their gradients' own noise would count beside the chain's.
-            most = min(math.sqrt(2 * BATCH_COST / (h * λ)), 3 / ρ, n_rows / LEAST_BATCH)
+            most = min(math.sqrt(2 * BATCH_COST / max(h * λ, 1e-300)), 3 / ρ, n_rows / LEAST_BATCH)
             l = max(1, int(most))  # noqa: E741
         epochs = math.ceil(RUN_TIME / (l * h * λ)) if n_epochs is None else n_epochs
         return h, epochs, l

@@ -63,10 +63,12 @@ from skdp.algorithms.normal_rows import (
 )
 from skdp.engine.clipping import LinearClippedSum
 from skdp.engine.gram import GramSum, unpacked
+from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Plan, run
 from skdp.engine.rows import LinearRows, PassingRows, row_bound
 from skdp.engine.sampling import FullBatch
 from skdp.models.likelihoods import BoundedScores
+from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation
 
@@ -115,6 +117,8 @@ class NoiseAwareConfig:
         Whether second moments are released in full or their trace alone.
     neighboring_relation : str
         Who is a neighbour.
+    secure : bool
+        Integer sums and discrete Gaussian noise.
     """
 
     likelihood: BoundedScores
@@ -128,11 +132,12 @@ class NoiseAwareConfig:
     noise_multiplier: float
     curvature: str = GRAM
     neighboring_relation: str = "zero_out"
+    secure: bool = False
 
     def __post_init__(self) -> None:
         integer(1, n_rows=self.n_rows)
         integer(1, n_features=self.n_features)
-        positive(data_norm=self.data_norm)
+        in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
         integer(1, n_steps=self.n_steps)
         positive(clip_norm=self.clip_norm)
         positive(prior_scale=self.prior_scale)
@@ -163,12 +168,25 @@ class NoiseAwareConfig:
         return tuple(self.noise_multiplier * u for u in _units(self))
 
     @property
+    def dimensions(self) -> list[int]:
+        """Number of coordinates of each release in turn."""
+        K, D = self.shape
+        sizes = [1 if self.curvature == TRACE else D * (D + 1) // 2] + [K * D] * self.n_steps
+        if self.slope_step is not None:
+            sizes.insert(self.slope_step, D * (D + 1) // 2)
+        return sizes
+
+    @property
     def sampling(self) -> FullBatch:
         """Every record takes part in every release."""
         return FullBatch(len(self.noise_multipliers))
 
     def event(self) -> DpEvent:
         """What the run releases."""
+        if self.secure:
+            sigmas = self.noise_multipliers
+            scales = [2.0 ** lattice_bits(sigma) for sigma in sigmas]
+            return discrete_gaussian_event(sigmas, scales, self.dimensions)
         return dp_sgd_event(self.noise_multipliers, 1.0)
 
     def plan(self) -> Plan:
@@ -184,7 +202,9 @@ class NoiseAwareConfig:
                 return score.slope_of_records(logits, C / np.maximum(norms, 1e-300))
 
             sums[self.slope_step] = GramSum(self.slope_bound, weight)
-        return Plan(self.sampling, sums, self.noise_multipliers, self.neighboring_relation)
+        return Plan(
+            self.sampling, sums, self.noise_multipliers, self.neighboring_relation, self.secure
+        )
 
     @property
     def slope_bound(self) -> float:
@@ -404,7 +424,13 @@ def fit(
     progress : callable, default=iter
         Wraps the iteration over releases, e.g. in a progress bar.
     """
-    rows = LinearRows(X, targets, data_norm=config.data_norm, fit_intercept=config.fit_intercept)
+    rows = LinearRows(
+        X,
+        targets,
+        data_norm=config.data_norm,
+        fit_intercept=config.fit_intercept,
+        alone=config.secure,
+    )
     data = PassingRows(rows) if X.size > KEPT_ENTRIES else rows
     algorithm = NoiseAwareUpdate(config)
     steps = run(config.plan(), data, algorithm.init(), algorithm.query, algorithm.update, streams)

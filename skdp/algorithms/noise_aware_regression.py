@@ -57,10 +57,12 @@ from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.normal_rows import believed, floored
 from skdp.engine.clipping import MAX_ROWS
 from skdp.engine.gram import GramSum, unpacked
+from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Plan, run
 from skdp.engine.residual_sum import ResidualSum
 from skdp.engine.rows import LinearRows, clipped_rows, row_bound
 from skdp.engine.sampling import FullBatch
+from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation
 
@@ -103,6 +105,8 @@ class NoiseAwareRegressionConfig:
         Noise of a residual sum over its bound; 0 is the ordinary posterior, without privacy.
     neighboring_relation : str
         Who is a neighbour.
+    secure : bool
+        Integer sums and discrete Gaussian noise; not without privacy.
     """
 
     n_rows: int
@@ -114,11 +118,12 @@ class NoiseAwareRegressionConfig:
     prior_scale: float
     noise_multiplier: float
     neighboring_relation: str = "zero_out"
+    secure: bool = False
 
     def __post_init__(self) -> None:
         integer(1, n_rows=self.n_rows)
         integer(1, n_features=self.n_features)
-        positive(data_norm=self.data_norm)
+        in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
         integer(1, n_steps=self.n_steps)
         if self.clip_norm is not None:
             positive(clip_norm=self.clip_norm)
@@ -147,19 +152,31 @@ class NoiseAwareRegressionConfig:
         return tuple(self.noise_multiplier * unit for unit in units(self.n_steps))
 
     @property
+    def dimensions(self) -> list[int]:
+        """Number of coordinates of each release in turn."""
+        D = self.n_columns
+        return [D * (D + 1) // 2] + [D + 2] * self.n_steps
+
+    @property
     def sampling(self) -> FullBatch:
         """Every record takes part in every release."""
         return FullBatch(self.n_steps + 1)
 
     def event(self) -> DpEvent:
         """What the run releases."""
+        if self.secure:
+            sigmas = self.noise_multipliers
+            scales = [2.0 ** lattice_bits(sigma) for sigma in sigmas]
+            return discrete_gaussian_event(sigmas, scales, self.dimensions)
         return dp_sgd_event(self.noise_multipliers, 1.0)
 
     def plan(self) -> Plan:
         """What the engine executes: built from the very fields of `event`."""
         residual = ResidualSum(self.row_bound, SCALE_WEIGHT, TRACE_WEIGHT, bounded=self.private)
         sums: list[ClippedSum] = [GramSum(self.row_bound**2), *[residual] * self.n_steps]
-        return Plan(self.sampling, sums, self.noise_multipliers, self.neighboring_relation)
+        return Plan(
+            self.sampling, sums, self.noise_multipliers, self.neighboring_relation, self.secure
+        )
 
 
 def units(n_steps: int) -> list[float]:
@@ -526,7 +543,13 @@ def fit(
     noise_aware : bool, default=True
         False reports the spread as if the releases were exact.
     """
-    rows = LinearRows(X, targets, data_norm=config.data_norm, fit_intercept=config.fit_intercept)
+    rows = LinearRows(
+        X,
+        targets,
+        data_norm=config.data_norm,
+        fit_intercept=config.fit_intercept,
+        alone=config.secure,
+    )
     algorithm = NoiseAwareRegression(config)
     steps = run(config.plan(), rows, algorithm.init(), algorithm.query, algorithm.update, streams)
     last = deque(progress(steps), maxlen=1).pop()

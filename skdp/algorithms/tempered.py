@@ -57,7 +57,7 @@ class TemperedPosterior:
 
     def __post_init__(self) -> None:
         integer(1, n_features=self.n_features)
-        positive(data_norm=self.data_norm)
+        in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
         positive(prior_scale=self.prior_scale)
         in_range(0.0, math.inf, closed="right", theta_norm=self.theta_norm)
         sensitivity_factor(self.neighboring_relation)

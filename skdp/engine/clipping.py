@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from skdp._validate import positive
-from skdp.engine.rows import Chunks
+from skdp.engine.rows import Chunks, LinearBatch, row_products, row_sums
 from skdp.relations import sensitivity_factor
 
 CHUNK_ROWS = 8192  # a chunk stays in the cache between its two products
@@ -59,6 +59,11 @@ class LinearClippedSum:
         positive(clip_norm=self.clip_norm, allow_inf=True)
 
     @property
+    def record_bound(self) -> float:
+        """Bound on the norm of one record's term: C."""
+        return self.clip_norm
+
+    @property
     def norm_bound(self) -> float:
         """Bound on one record's share of the *computed* sum: C and the rounding of the sum."""
         return self.clip_norm * (1 + ROUNDING)
@@ -76,19 +81,29 @@ class LinearClippedSum:
         weights = theta.numpy().T
         total = np.zeros(theta.shape)
         with np.errstate(all="ignore"):
-            for rows, row_norms, targets in batch.chunks(CHUNK_ROWS):
-                logits = rows @ weights
-                r = self.residual(logits, targets)
-                norms = np.sqrt(np.einsum("ij,ij->i", r, r))
-                if self.largest_residual is not None:
-                    norms = np.maximum(norms, self.largest_residual(logits))
-                norms *= row_norms
-                if not np.isfinite(norms.sum()):
-                    rows = _drop_non_finite(r, norms, rows)
-                if self.clip_norm < np.inf:
-                    r *= (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
+            for chunk in batch.chunks(CHUNK_ROWS):
+                r, rows = self._clipped(chunk.rows @ weights, chunk)
                 total += r.T @ rows
         return torch.from_numpy(total)
+
+    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms of the sum, (m, KD), each a function of its own record alone."""
+        r, rows = self._clipped(row_products(chunk.rows, theta.numpy().T), chunk)
+        return (r[:, :, None] * rows[:, None, :]).reshape(len(r), theta.numel())
+
+    def _clipped(self, logits: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Return r (m, K) and rows (m, D) whose outer products are the terms of the sum."""
+        rows, row_norms, targets = chunk
+        r = self.residual(logits, targets)
+        norms = np.sqrt(row_sums(r * r))
+        if self.largest_residual is not None:
+            norms = np.maximum(norms, self.largest_residual(logits))
+        norms *= row_norms
+        if not np.isfinite(norms.sum()):
+            rows = _drop_non_finite(r, norms, rows)
+        if self.clip_norm < np.inf:
+            r *= (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
+        return r, rows
 
 
 def _drop_non_finite(r: np.ndarray, norms: np.ndarray, rows: np.ndarray) -> np.ndarray:

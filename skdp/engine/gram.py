@@ -7,6 +7,7 @@ scale s on it is the Gaussian orthogonal ensemble on A: scale s on the diagonal,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from skdp._validate import positive
 from skdp.engine.clipping import CHUNK_ROWS, ROUNDING
-from skdp.engine.rows import Chunks
+from skdp.engine.rows import Chunks, LinearBatch, row_products
 from skdp.relations import sensitivity_factor
 
 Weight = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -45,6 +46,11 @@ class GramSum:
         positive(bound=self.bound)
 
     @property
+    def record_bound(self) -> float:
+        """Bound on the norm of one record's term: B."""
+        return self.bound
+
+    @property
     def norm_bound(self) -> float:
         """Bound on one record's share of the *computed* sum: B and the rounding of the sum."""
         return self.bound * (1 + ROUNDING)
@@ -64,18 +70,43 @@ class GramSum:
         total = np.zeros(1 if self.trace_only else (d, d))
         with np.errstate(all="ignore"):
             for rows, norms, _ in batch.chunks(CHUNK_ROWS):
-                w = np.ones(len(rows))
-                if self.weight is not None:
-                    w = np.nan_to_num(self.weight(rows @ weights, norms), nan=0.0, posinf=0.0)
-                w = np.minimum(w, self.bound / np.maximum(norms**2, 1e-300))
+                w = self._weights(rows @ weights if self.weight else rows, norms)
                 total += w @ norms**2 if self.trace_only else rows.T @ (w[:, None] * rows)
         return torch.from_numpy(total if self.trace_only else packed(total))
+
+    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms of the sum, `packed`, each a function of its own record alone."""
+        rows, norms, _ = chunk
+        logits = row_products(rows, theta.numpy().T) if self.weight else rows
+        w = self._weights(logits, norms)
+        return (w * norms**2)[:, None] if self.trace_only else packed_squares(rows, w)
+
+    def _weights(self, logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
+        """Return the weights (m,), cut; without a function of the logits nobody looks at them."""
+        w = np.ones(len(norms))
+        if self.weight is not None:
+            w = np.nan_to_num(self.weight(logits, norms), nan=0.0, posinf=0.0)
+        w = np.minimum(w, self.bound / np.maximum(norms**2, 1e-300))
+        return w
 
 
 def packed(matrix: np.ndarray) -> np.ndarray:
     """Write a symmetric matrix as a vector of the same norm."""
     rows, columns = np.triu_indices(len(matrix))
     return matrix[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
+
+
+def packed_squares(rows: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Write w x xᵀ as `packed` does, for each row x and weight w, (m, D) and (m,)."""
+    # Transposed, each pair of columns is one vector: half the time of rows of short pieces.
+    columns = np.ascontiguousarray(rows.T)
+    weighted, d = w * columns, len(columns)
+    beside, terms, start = math.sqrt(2.0) * weighted, np.empty((d * (d + 1) // 2, len(rows))), 0
+    for j in range(d):
+        np.multiply(weighted[j], columns[j], out=terms[start])
+        np.multiply(beside[j], columns[j + 1 :], out=terms[start + 1 : start + d - j])
+        start += d - j
+    return terms.T
 
 
 def unpacked(vector: np.ndarray, d: int) -> np.ndarray:

@@ -13,9 +13,10 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
-from skdp._random import Streams
+from skdp._random import SecureStream, Streams
 from skdp._trace import MechanismCall
-from skdp.engine.noise import gaussian
+from skdp.engine.grid import GridSum, lattice_bits
+from skdp.engine.noise import discrete_gaussian, gaussian
 from skdp.engine.sampling import Sampling
 
 State = TypeVar("State")
@@ -66,35 +67,59 @@ class Plan:
         holds one a step.
     neighboring_relation : str
         Relation under which the trace states sensitivities.
+    secure : bool, default=False
+        Round each record to a grid, sum integers and add discrete Gaussian noise: nothing is left
+        to the rounding of sums and noise. Every sum must be a `skdp.engine.grid.RecordSum`.
     """
 
     sampling: Sampling
     clipped_sum: ClippedSum | Sequence[ClippedSum]
     noise_multiplier: float | Sequence[float]
     neighboring_relation: str
+    secure: bool = False
 
     def clipped_sum_of(self, step: int) -> ClippedSum:
-        """Return the private value of one step."""
+        """Return the private value of one step; in grid units with ``secure``."""
+        return self._grid_sum(step) if self.secure else self._given_sum(step)
+
+    def _given_sum(self, step: int) -> Any:
         clipped_sum = self.clipped_sum
         return clipped_sum[step] if isinstance(clipped_sum, Sequence) else clipped_sum
 
-    def call(self, shape: tuple[int, ...], step: int) -> MechanismCall:
-        """Declare one step, at parameters of a shape."""
-        clipped_sum, sigma = self.clipped_sum_of(step), self.noise_multiplier
+    def _grid_sum(self, step: int) -> GridSum:
+        return GridSum(self._given_sum(step), self._sigma(step))
+
+    def _sigma(self, step: int) -> float:
+        sigma = self.noise_multiplier
         if isinstance(sigma, Sequence):
             sigma = sigma[step]
+        return sigma
+
+    def call(self, shape: tuple[int, ...], step: int) -> MechanismCall:
+        """Declare one step, at parameters of a shape."""
+        clipped_sum, sigma = self.clipped_sum_of(step), self._sigma(step)
         # Without noise there may be no clipping, and 0·inf is no scale.
         scale = sigma and sigma * clipped_sum.norm_bound
+        if self.secure:
+            scale = self._grid_sum(step).noise_scale
         if sigma > 0 and not 0 < scale < math.inf:
             raise ValueError("The noise of this plan is zero or infinite; use another clip_norm.")
         return MechanismCall(
-            kind="gaussian",
+            kind="discrete_gaussian" if self.secure else "gaussian",
             sensitivity=clipped_sum.sensitivity(self.neighboring_relation),
             scale=scale,
             rate=self.sampling.rate,
             shape=clipped_sum.shape(shape),
             step=step,
         )
+
+    def release(
+        self, value: Callable[[], Tensor], call: MechanismCall, stream: SecureStream
+    ) -> Tensor:
+        """Release the value of a step with the noise that its call declares."""
+        if self.secure:
+            return discrete_gaussian(value, call, lattice_bits(self._sigma(call.step)), stream)
+        return gaussian(value, call, stream)
 
 
 def run(
@@ -129,6 +154,6 @@ def run(
         def value(theta=theta, selection=selection, clipped_sum=clipped_sum) -> Tensor:
             return clipped_sum(theta, data.take(selection))
 
-        noisy = gaussian(value, plan.call(tuple(theta.shape), step), noise)
+        noisy = plan.release(value, plan.call(tuple(theta.shape), step), noise)
         state = update(state, noisy, step)
         yield state

@@ -1,15 +1,20 @@
-"""Gaussian noise on a value, once, through the trace: the only place where noise is added."""
+"""Gaussian noise on a value, once, through the trace: the only place where noise is added.
+
+In floating point, or as exact integers on the grid of `skdp.engine.grid`.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from skdp import _trace
 from skdp._random import SecureStream
+from skdp.engine.discrete_gaussian import discrete_gaussian_integers
 
 _MANY = 2**14  # normals from here on are made in vectors
 
@@ -36,6 +41,38 @@ def gaussian(
         # In double precision whatever the value's is: the noise loses no digits to the value.
         noise = _normals(call.shape, exact.device, stream)
         return torch.add(exact, noise, alpha=call.scale, out=torch.empty_like(exact))
+
+    return _trace.release(call, mechanism)
+
+
+def discrete_gaussian(
+    value: Callable[[], Tensor], call: _trace.MechanismCall, bits: int, stream: SecureStream
+) -> Tensor:
+    """Release value() + X in units of the grid, X discrete Gaussian of parameter 2^bits.
+
+    Parameters
+    ----------
+    value : callable
+        Computes the private value: integers. Not called in a replay.
+    call : MechanismCall
+        What the release declares; ``call.scale`` is what 2^bits grid units are worth.
+    bits : int
+        The noise in grid units, as a power of two.
+    stream : SecureStream
+        Source of the noise.
+
+    Returns
+    -------
+    Tensor
+        In float64: the released integers times the grid width, which is post-processing.
+    """
+
+    def mechanism() -> Tensor:
+        exact = value().numpy()
+        noise = discrete_gaussian_integers(bits, exact.size, stream).reshape(exact.shape)
+        # Modulo 2⁶⁴, should it ever come to that: a function of the release too.
+        released = exact.view(np.uint64) + noise.view(np.uint64)
+        return torch.from_numpy(np.ldexp(released.view(np.int64) * call.scale, -bits))
 
     return _trace.release(call, mechanism)
 

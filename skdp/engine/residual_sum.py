@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from skdp.engine.clipping import CHUNK_ROWS, ROUNDING
-from skdp.engine.rows import LinearBatch
+from skdp.engine.rows import LinearBatch, row_products
 from skdp.relations import sensitivity_factor
 
 
@@ -37,15 +37,20 @@ class ResidualSum:
     bounded: bool = True
 
     @property
-    def norm_bound(self) -> float:
-        """Bound on one record's share of the *computed* sum.
+    def record_bound(self) -> float:
+        """Bound on the norm of one record's term.
 
         ψ²‖u‖² + a²(ψ² − ½)² + b²(‖u‖² − ½)² is convex in ψ² and in ‖u‖², both in [0, 1], so its
         maximum is at a corner: where both are 1.
         """
         if not self.bounded:
             return math.inf
-        return math.hypot(1.0, self.scale_weight / 2, self.trace_weight / 2) * (1 + ROUNDING)
+        return math.hypot(1.0, self.scale_weight / 2, self.trace_weight / 2)
+
+    @property
+    def norm_bound(self) -> float:
+        """Bound on one record's share of the *computed* sum: and its rounding."""
+        return self.record_bound * (1 + ROUNDING)
 
     def sensitivity(self, neighboring_relation: str) -> float:
         """How far neighbours can move the computed sum, in Euclidean norm."""
@@ -75,3 +80,15 @@ class ResidualSum:
                 scalars[1] += self.trace_weight * np.sum((shrink * batch.norms[chunk]) ** 2 - 0.5)
                 total += (np.nan_to_num(psi, nan=0.0) * shrink) @ rows
         return torch.from_numpy(np.append(total, scalars))
+
+    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms of the bounded sum, each a function of its own record alone."""
+        weights, clip = theta.numpy()[0, :-1], float(theta[0, -1])
+        rows, norms, targets = chunk
+        r = targets[:, 0] - row_products(rows, weights[:, None])[:, 0]
+        psi = np.clip(r / clip, -1.0, 1.0)
+        shrink = 1.0 / np.maximum(norms, self.row_bound)
+        of_scale = self.scale_weight * np.nan_to_num(psi**2 - 0.5, nan=0.0)
+        of_trace = self.trace_weight * ((shrink * norms) ** 2 - 0.5)
+        terms = (np.nan_to_num(psi, nan=0.0) * shrink)[:, None] * rows
+        return np.column_stack([terms, of_scale, of_trace])

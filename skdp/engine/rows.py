@@ -49,12 +49,20 @@ class LinearRows:
         Features of a row are scaled down to this norm where they exceed it.
     fit_intercept : bool
         Append a 1 to each row, after the clipping.
+    alone : bool, default=False
+        Make every bit of a row and its norm a function of that row alone, wherever it stands.
     """
 
     def __init__(
-        self, X: np.ndarray, targets: np.ndarray, *, data_norm: float, fit_intercept: bool
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        *,
+        data_norm: float,
+        fit_intercept: bool,
+        alone: bool = False,
     ) -> None:
-        self._X, self._targets = X, targets
+        self._X, self._targets, self._alone = X, targets, alone
         self._data_norm, self._fit_intercept = positive(data_norm=data_norm), bool(fit_intercept)
         self._full: LinearBatch | None = None
 
@@ -72,8 +80,10 @@ class LinearRows:
     def prepare(self, selection: slice | np.ndarray) -> LinearBatch:
         """Copy and clip the selected rows."""
         X, targets = copied(self._X, selection), copied(self._targets, selection)
-        rows = clipped_rows(X, self._data_norm, fit_intercept=self._fit_intercept)
-        return LinearBatch(rows, _norms(rows), targets)
+        rows = clipped_rows(
+            X, self._data_norm, fit_intercept=self._fit_intercept, alone=self._alone
+        )
+        return LinearBatch(rows, _norms(rows, self._alone), targets)
 
 
 class PassingRows:
@@ -113,30 +123,52 @@ def row_bound(data_norm: float, fit_intercept: bool) -> float:
     return float(np.hypot(data_norm, 1.0)) if fit_intercept else float(data_norm)
 
 
-def clipped_rows(X: np.ndarray, norm: float, *, fit_intercept: bool) -> np.ndarray:
+def clipped_rows(
+    X: np.ndarray, norm: float, *, fit_intercept: bool, alone: bool = False
+) -> np.ndarray:
     """Copy rows, scale them down to a norm where they exceed it, append the intercept's 1.
 
-    A row with a value that is not finite becomes zero before the 1 is appended.
+    A row with a value that is not finite becomes zero before the 1 is appended. ``alone`` as in
+    `LinearRows`.
     """
     rows = np.ones((len(X), X.shape[1] + fit_intercept))
     features = rows[:, : X.shape[1]]
     features[...] = X
     with np.errstate(over="ignore", invalid="ignore"):
-        norms = _norms(features)
+        norms = _norms(features, alone)
     extreme = np.flatnonzero(np.logical_not(np.isfinite(norms)))
     if extreme.size:
-        features[extreme] = _tamed(features[extreme], norm)
+        features[extreme] = _tamed(features[extreme], norm, alone)
         norms[extreme] = norm
     features *= np.minimum(1.0, norm / np.maximum(norms, norm))[:, None]
     return rows
 
 
-def _norms(rows: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.einsum("ij,ij->i", rows, rows))
+def row_sums(terms: np.ndarray) -> np.ndarray:
+    """Sum (m, D) over D by halving: elementwise additions, whose rounding knows no position.
+
+    A matrix product, `einsum` and `sum` may add in another order at another place in the array.
+    """
+    while terms.shape[1] > 1:
+        half, odd = divmod(terms.shape[1], 2)
+        folded = terms[:, :half] + terms[:, half : 2 * half]
+        if odd:
+            folded[:, 0] += terms[:, -1]
+        terms = folded
+    return terms[:, 0] if terms.shape[1] else np.zeros(len(terms))
 
 
-def _tamed(rows: np.ndarray, norm: float) -> np.ndarray:
+def row_products(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Compute rows (m, D) times weights (D, K), each row's result a function of that row alone."""
+    return np.stack([row_sums(rows * column) for column in weights.T], axis=1)
+
+
+def _norms(rows: np.ndarray, alone: bool = False) -> np.ndarray:
+    return np.sqrt(row_sums(rows * rows) if alone else np.einsum("ij,ij->i", rows, rows))
+
+
+def _tamed(rows: np.ndarray, norm: float, alone: bool) -> np.ndarray:
     """Rows whose squares overflow, scaled to the norm; rows that are not finite, as zeros."""
     rows[~np.logical_and.reduce(np.isfinite(rows), axis=1)] = 0.0
     rows /= np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1.0)
-    return rows * (norm / np.maximum(_norms(rows), 1.0))[:, None]
+    return rows * (norm / np.maximum(_norms(rows, alone), 1.0))[:, None]

@@ -64,6 +64,12 @@ TARGET_BOUNDS = """    target_bounds : (float, float) or None, default=None
         None takes targets as they are, which should then be of the order of 1.
 """
 
+SECURE = """    secure : bool, default=False
+        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
+        noise: the guarantee then no longer treats floating-point sums and noise as exact. Full
+        batches only; slower, and as accurate. See docs/privacy.md, section 8.
+"""
+
 END = """    n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report.

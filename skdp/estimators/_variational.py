@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -14,13 +14,13 @@ from skdp import _fitting
 from skdp._fitting import CallbackSupportMixin
 from skdp._input import check_features
 from skdp._validate import expected, flag, integer, one_of
-from skdp.algorithms import dp_vi, noise_aware
+from skdp.algorithms import dp_vi, noise_aware, noise_aware_regression
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators import _paragraphs
 from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._posterior_sampler import bounded_or_auto
 from skdp.models.likelihoods import BoundedScores
-from skdp.privacy.calibration import calibrate_schedule
+from skdp.privacy.calibration import calibrate, calibrate_schedule
 from skdp.privacy.gdp import epsilon_to_gdp
 from skdp.relations import sensitivity_factor
 
@@ -31,6 +31,12 @@ MANY_PARAMETERS = 1000  # beyond which a full covariance is not the default
 MOST_PARAMETERS = 3000  # beyond which a fit with a full covariance takes minutes
 
 Config = dp_vi.DPVIConfig | noise_aware.NoiseAwareConfig
+AnyConfig = TypeVar(
+    "AnyConfig",
+    dp_vi.DPVIConfig,
+    noise_aware.NoiseAwareConfig,
+    noise_aware_regression.NoiseAwareRegressionConfig,
+)
 
 
 _PARAMETERS = """
@@ -106,8 +112,8 @@ _PRIVACY = """
     the coefficients, the posterior, every prediction and every posterior sample together. The unit
     is a row. The guarantee covers one fit; each further fit on the same rows, a grid search for
     instance, is a further release. It is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and treats floating-point
-    Gaussian noise as exact.
+    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
+    floating-point Gaussian noise as exact.
 """
 
 
@@ -119,7 +125,7 @@ def documentation(*, summary: str, own: str, clip: str, fitted: str, shape: str,
         budget=head,
         own="    neighboring_relation" + tail,
         clip=clip,
-        end=own + _paragraphs.END,
+        end=own + _paragraphs.SECURE + _paragraphs.END,
         fitted=fitted,
         shape=shape,
     )
@@ -151,6 +157,7 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
         learning_rate,
         noise_multiplier,
         accountant,
+        secure,
         n_samples,
         random_state,
         verbose,
@@ -171,6 +178,7 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
         self.learning_rate = learning_rate
         self.noise_multiplier = noise_multiplier
         self.accountant = accountant
+        self.secure = secure
         self.n_samples = n_samples
         self.random_state = random_state
         self.verbose = verbose
@@ -202,6 +210,7 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
         if self.inference == NOISE_AWARE:
             self._check_unused()
         flag(fit_intercept=self.fit_intercept)
+        check_secure(self)
         if self.inference == DPVI or self.epsilon == float("inf"):
             return self._dpvi(n_rows, n_features, auto_norm, likelihood)
         return self._noise_aware(n_rows, n_features, auto_norm, likelihood)
@@ -260,6 +269,7 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
             noise_multiplier=sigma,
             curvature=noise_aware.default_curvature(n_rows, n_columns, mu),
             neighboring_relation=self.neighboring_relation,
+            secure=bool(self.secure),
         )
         if self.epsilon is None:
             return config
@@ -270,7 +280,7 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
             neighboring_relation=self.neighboring_relation,
             accountant=one_of(_fitting.ACCOUNTANTS, accountant=self.accountant),
         )
-        return replace(config, noise_multiplier=factor)
+        return affordable(self, replace(config, noise_multiplier=factor))
 
     def _dpvi(
         self, n_rows: int, n_features: int, auto_norm: float, likelihood: BoundedScores
@@ -299,7 +309,7 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
         if covariance == "auto":
             full = self.inference == NOISE_AWARE and n_parameters <= MANY_PARAMETERS
             covariance = "full" if full else "diag"
-        return dp_vi.DPVIConfig(
+        config = dp_vi.DPVIConfig(
             n_outputs=likelihood.n_outputs,
             n_features=n_features,
             fit_intercept=bool(self.fit_intercept),
@@ -314,7 +324,9 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
             neighboring_relation=self.neighboring_relation,
             covariance=covariance,
             gradient=self.gradient,
+            secure=bool(self.secure),
         )
+        return affordable(self, config)
 
     def _store(self, q: GaussianPosterior, config: Config, likelihood: BoundedScores) -> None:
         self._likelihood, self._posterior = likelihood, q
@@ -387,6 +399,30 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
         draws = self.sample_posterior(n_samples, random_state)
         draws = draws.reshape(n_samples, *self._posterior.mean.shape)
         return np.einsum("nd,skd->snk", rows, draws, optimize=True)
+
+
+def check_secure(estimator: Any) -> None:
+    """Refuse ``secure`` without noise to make secure."""
+    if flag(secure=estimator.secure) and estimator.epsilon == float("inf"):
+        raise expected("False when epsilon is infinite", "there is no noise then", secure=True)
+
+
+def affordable(estimator: Any, config: AnyConfig) -> AnyConfig:
+    """Return the config with the little more noise that discrete noise needs for its budget.
+
+    Its noise affords the budget as Gaussian noise; discrete noise is not quite that.
+    """
+    if not config.secure or estimator.epsilon is None:
+        return config
+    sigma = calibrate(
+        lambda sigma: replace(config, noise_multiplier=sigma).event(),
+        epsilon=estimator.epsilon,
+        delta=estimator.delta,
+        guess=config.noise_multiplier,
+        neighboring_relation=config.neighboring_relation,
+        accountant=estimator.accountant,
+    )
+    return replace(config, noise_multiplier=sigma)
 
 
 def _same(value: Any, default: Any) -> bool:

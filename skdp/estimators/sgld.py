@@ -239,7 +239,9 @@ class DPSGLD(NetworkEstimator):
         """Return step sizes that no longer ask the caller's function."""
         if callable(self.learning_rate):
             return step_sizes(cast(Any, self.learning_rate), n_steps).__getitem__
-        scale = positive(prior_scale=self.prior_scale, allow_inf=True)
+        scale = self.prior_scale
+        if scale != float("inf"):
+            scale = in_range(1e-100, 1e100, prior_scale=scale)
         initial = dp_sgld.default_learning_rate(n_rows, scale, private=private)
         if self.learning_rate != "auto":
             initial = positive("or 'auto', or a function", learning_rate=self.learning_rate)

@@ -30,7 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdp import _fitting
 from skdp._fitting import CallbackSupportMixin, with_callbacks
 from skdp._input import check_features, check_features_and_targets
-from skdp._validate import expected, integer, one_of, positive
+from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms import dp_vi, dp_vi_model
 from skdp.algorithms.dp_vi_model import Prior, UserModel
 from skdp.estimators._arviz import ArvizMixin
@@ -296,7 +296,8 @@ class DPVariationalModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
     def _rows(self, X: np.ndarray) -> np.ndarray:
         if self.data_norm is None:
             return X
-        return dp_vi.clipped_rows(X, positive(data_norm=self.data_norm), fit_intercept=False)
+        norm = in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
+        return dp_vi.clipped_rows(X, norm, fit_intercept=False)
 
     def _configure(self, n_rows: int, *, supervised: bool) -> dp_vi_model.ModelConfig:
         """Check the parameters and fill in the defaults, from public facts alone."""

@@ -88,6 +88,7 @@ class DPVariationalPoissonRegression(RegressorMixin, VariationalLinearModel):  #
         learning_rate: float | str = "auto",
         noise_multiplier: float | None = None,
         accountant: str = "auto",
+        secure: bool = False,
         largest_count: float = 100.0,
         n_samples: int | None = None,
         random_state: Any = None,
@@ -110,6 +111,7 @@ class DPVariationalPoissonRegression(RegressorMixin, VariationalLinearModel):  #
             learning_rate=learning_rate,
             noise_multiplier=noise_multiplier,
             accountant=accountant,
+            secure=secure,
             n_samples=n_samples,
             random_state=random_state,
             verbose=verbose,
@@ -149,7 +151,7 @@ class DPVariationalPoissonRegression(RegressorMixin, VariationalLinearModel):  #
         _fitting.start_callbacks(self)
         with _fitting.all_or_nothing(self):
             _fitting.check_budget(self)
-            most = in_range(0.0, 1e6, closed="right", largest_count=self.largest_count)
+            most = in_range(1e-6, 1e6, closed="both", largest_count=self.largest_count)
             X, y = check_features_and_targets(self, X, y, multi_output=False)
             self._run(X, np.clip(column_or_1d(y), 0.0, most)[:, None], Poisson(most))
             self.coef_ = self.coef_[0]

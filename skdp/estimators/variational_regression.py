@@ -33,6 +33,7 @@ from skdp._validate import flag, in_range, integer, one_of, positive
 from skdp.algorithms import noise_aware_regression as algorithm
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import ArvizMixin
+from skdp.estimators._variational import affordable, check_secure
 from skdp.privacy.accounting import ACCOUNTANTS
 from skdp.privacy.calibration import calibrate_schedule
 
@@ -50,8 +51,8 @@ class DPVariationalLinearRegression(
     the coefficients, the posterior, every prediction and every posterior sample together. The unit
     is a row with its target. The guarantee covers one fit; each further fit on the same rows, a
     grid search for instance, is a further release. It is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and treats floating-point
-    Gaussian noise as exact.
+    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
+    floating-point Gaussian noise as exact.
 
     Parameters
     ----------
@@ -90,6 +91,10 @@ class DPVariationalLinearRegression(
         instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was spent.
     accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
         See `skdp.privacy.epsilon`.
+    secure : bool, default=False
+        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
+        noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,
+        and as accurate. See docs/privacy.md, section 8.
     n_samples : int or None, default=None
         Public number of rows. None reads it from X and says so in the report.
     random_state : int, RandomState instance or None, default=None
@@ -173,6 +178,7 @@ class DPVariationalLinearRegression(
         clip_norm: float | str = "auto",
         noise_multiplier: float | None = None,
         accountant: str = "auto",
+        secure: bool = False,
         n_samples: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -189,6 +195,7 @@ class DPVariationalLinearRegression(
         self.clip_norm = clip_norm
         self.noise_multiplier = noise_multiplier
         self.accountant = accountant
+        self.secure = secure
         self.n_samples = n_samples
         self.random_state = random_state
         self.verbose = verbose
@@ -242,6 +249,7 @@ class DPVariationalLinearRegression(
     def _configure(self, X: np.ndarray) -> algorithm.NoiseAwareRegressionConfig:
         """Check the parameters and fill in the defaults, from the shape of X and public facts."""
         flag(fit_intercept=self.fit_intercept)
+        check_secure(self)
         data_norm = _or_auto(_fitting.auto_norm(X), data_norm=self.data_norm)
         bound = algorithm.row_bound(data_norm, self.fit_intercept)
         n_steps = algorithm.STEPS
@@ -251,7 +259,7 @@ class DPVariationalLinearRegression(
         if self.clip_norm != "auto":
             clip = _or_auto(1.0, clip_norm=self.clip_norm) / self._half_width
         sigma = self._noise(n_steps)
-        return algorithm.NoiseAwareRegressionConfig(
+        config = algorithm.NoiseAwareRegressionConfig(
             n_rows=_fitting.public_n_rows(self, X),
             n_features=X.shape[1],
             fit_intercept=self.fit_intercept,
@@ -263,7 +271,9 @@ class DPVariationalLinearRegression(
             ),
             noise_multiplier=sigma,
             neighboring_relation=self.neighboring_relation,
+            secure=bool(self.secure),
         )
+        return affordable(self, config)
 
     def _noise(self, n_steps: int) -> float:
         """Noise multiplier of a residual sum: the given one, or what the budget asks for."""

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from skdp._validate import expected, is_real, positive
+from skdp._validate import expected, in_range, is_real
 
 N_MADE_UP = 5
 
@@ -220,7 +220,7 @@ class Prior:
         """Take a scale, a distribution, or a function for a prior, and check it."""
         zero = torch.zeros(n_parameters, dtype=torch.float64)
         if is_real(prior):
-            precision = positive(prior=prior) ** -2.0
+            precision = in_range(1e-100, 1e100, prior=prior) ** -2.0
             covariance = torch.eye(n_parameters, dtype=torch.float64) / precision
             return cls(lambda theta: -0.5 * precision * theta.square().sum(), zero, covariance)
         if isinstance(prior, Distribution):

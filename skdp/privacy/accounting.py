@@ -3,7 +3,7 @@
 ============ ================================================== ==========================
 accountant   valid for                                          bound
 ============ ================================================== ==========================
-``"gdp"``    full-batch Gaussians                               exact
+``"gdp"``    full-batch Gaussians                               exact; of discrete ones near it
 ``"pld"``    Poisson-sampled Gaussians, Laplace, pure ε         tight, rounded up
 ``"rdp"``    the same, but no Poisson sampling under            loose, fast
              ``replace_one``; and selections of them
@@ -38,7 +38,7 @@ from dp_accounting.dp_event import DpEvent
 from skdp._validate import in_range, one_of
 from skdp._warnings import PrivacyWarning
 from skdp.privacy import bounds
-from skdp.privacy.bounds import Curve, NoBoundError, Terms
+from skdp.privacy.bounds import Curve, NearCurve, NoBoundError, Terms, as_gaussian
 from skdp.privacy.events import (
     GaussianTerm,
     LaplaceTerm,
@@ -67,7 +67,8 @@ def epsilon_of_event(
     ----------
     event : DpEvent
         A dp-accounting event made of Gaussian, Poisson-sampled Gaussian, Laplace, selection
-        (`RepeatAndSelectDpEvent`) and composed events, or skdp's `PosteriorSamplesDpEvent`.
+        (`RepeatAndSelectDpEvent`) and composed events, or skdp's `PosteriorSamplesDpEvent` and
+        `DiscreteGaussianDpEvent`.
     delta : float
         δ in [0, 1); 0 only where all parts are pure ε-DP.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
@@ -135,9 +136,12 @@ def _least(
         return (math.inf if wanted == "epsilon" else 1.0), "gdp"
     if accountant in ("auto", ROUGH):
         # An exact value cannot be beaten; else the bounds compete.
-        exact = all(isinstance(t, GaussianTerm) and t.sampling_rate == 1.0 for t in terms)
+        read, distance = as_gaussian(terms)
+        exact = all(isinstance(t, GaussianTerm) and t.sampling_rate == 1.0 for t in read)
         numerical = "pld" if accountant == "auto" else "pld_rough"
         names = ["gdp"] if exact else ["pure", "posterior", numerical, "rdp"]
+        if exact and distance > 0.0:
+            names.append("rdp")
     elif accountant == NOT_A_BOUND:
         warnings.warn(
             "accountant='gdp_clt' is a central-limit approximation that can understate epsilon: "
@@ -162,7 +166,11 @@ def _least(
 def _bound(accountant: str, wanted: str, terms: Terms, at: float, relation: str) -> float:
     if wanted == "epsilon" and at == 0.0 and accountant != "pure":
         raise NoBoundError("needs delta > 0")
-    return getattr(_BOUNDS[accountant](terms, relation), wanted)(at)
+    terms, distance = as_gaussian(terms)
+    curve = _BOUNDS[accountant](terms, relation)
+    if distance > 0.0 and accountant != "rdp":  # Rényi divergences are no larger than a Gaussian's
+        curve = NearCurve(curve, distance)
+    return getattr(curve, wanted)(at)
 
 
 class _PureCurve:

@@ -22,12 +22,13 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 from dp_accounting import dp_event
 
+from skdp.privacy.discrete import DiscreteGaussianTerm
 from skdp.privacy.events import (
     GaussianTerm,
     LaplaceTerm,
@@ -64,6 +65,57 @@ class Curve(Protocol):
     def delta(self, epsilon: float) -> float:
         """Least δ that the bound gives at ε."""
         ...
+
+
+# --- near another mechanism ---------------------------------------------------------------------
+
+
+def as_gaussian(terms: Terms) -> tuple[Terms, float]:
+    """Read discrete Gaussians as Gaussians, and bound the distance in total variation.
+
+    Runs inside a selection are no composition, and their distance is not bounded: infinite, unless
+    they have none. To the Rényi accountant discrete Gaussians are at no distance at all.
+    """
+    read: list[Term] = []
+    distance = 0.0
+    for term in terms:
+        if isinstance(term, DiscreteGaussianTerm):
+            distance += term.distance
+            term = GaussianTerm(term.noise_multiplier, 1.0, term.count)
+        elif isinstance(term, SelectionTerm):
+            inner, of_one = as_gaussian(term.inner)
+            distance += math.inf if of_one > 0.0 else 0.0
+            term = replace(term, inner=tuple(inner))
+        read.append(term)
+    return tuple(read), distance
+
+
+@dataclass(frozen=True)
+class NearCurve:
+    """The curve of laws within a total variation η of laws with a known curve.
+
+    P(S) ≤ P'(S) + η ≤ e^ε Q'(S) + δ + η ≤ e^ε Q(S) + δ + (1 + e^ε) η.
+    """
+
+    near: Curve
+    distance: float
+
+    def _slack(self, epsilon: float) -> float:
+        return self.distance * (1.0 + math.exp(min(epsilon, 700.0)))
+
+    def epsilon(self, delta: float) -> float:
+        """Set a part of δ aside, and look whether it is enough at the ε that the rest gives."""
+        aside = 1.01 * self._slack(self.near.epsilon(delta))
+        while aside < delta:
+            epsilon = self.near.epsilon(delta - aside)
+            if self._slack(epsilon) <= aside:
+                return epsilon
+            aside *= 2.0
+        raise NoBoundError("the noise is too coarse for so small a delta at such an epsilon")
+
+    def delta(self, epsilon: float) -> float:
+        """As above."""
+        return min(1.0, self.near.delta(epsilon) + self._slack(epsilon))
 
 
 # --- exact --------------------------------------------------------------------------------------
@@ -324,6 +376,8 @@ def _rdp_event(term: Term, relation: str) -> dp_event.DpEvent:
             one_run = [_rdp_event(t, relation) for t in _fewer_levels(inner, relation)]
             best = dp_event.RepeatAndSelectDpEvent(dp_event.ComposedDpEvent(one_run), mean, shape)
             return dp_event.SelfComposedDpEvent(best, count)
+        case DiscreteGaussianTerm():  # which `as_gaussian` has read
+            raise NoBoundError("'rdp' needs the terms as Gaussians")
 
 
 @contextmanager

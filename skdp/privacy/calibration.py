@@ -89,10 +89,11 @@ def _calibrate(
 ) -> float:
     if epsilon == math.inf:
         return 0.0
-    mu = epsilon_to_gdp(epsilon, delta)
+    mu = max(epsilon_to_gdp(epsilon, delta), 1e-150)  # may be lost in rounding
     factor = sensitivity_factor(relation)
     # Exact for the full batch, else the central-limit value (Bu et al. 2020): a first guess.
-    guess = factor / math.sqrt(math.log1p((mu / q) ** 2 / n_steps))
+    square = min(mu / q, 1e150) ** 2 / n_steps
+    guess = factor / math.sqrt(max(math.log1p(square), 1e-300))
     if q == 1.0 and accountant in ("auto", "gdp"):
         guess = factor * math.sqrt(n_steps) / mu
     return calibrate(
@@ -166,7 +167,7 @@ def _calibrate_schedule(
     levels = [(unit, len(list(run))) for unit, run in groupby(sorted(units))]
     # The central-limit value at a constant noise of the same mean 1/σ²: a first guess.
     mean = sum(count / sigma**2 for sigma, count in levels) / len(units)
-    mu = epsilon_to_gdp(epsilon, delta)
+    mu = max(epsilon_to_gdp(epsilon, delta), 1e-150)  # may be lost in rounding
     guess = sensitivity_factor(relation) * math.sqrt(mean / math.log1p((mu / q) ** 2 / len(units)))
     few = levels
     if q < 1.0:

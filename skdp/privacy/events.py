@@ -1,7 +1,8 @@
 """Public fields to privacy events: what a run *will* release, written before it touches data.
 
-An event is a dp-accounting object, so that anyone can feed it to another accountant; the one kind
-that dp-accounting lacks, `PosteriorSamplesDpEvent`, is added here. Events are made from public
+An event is a dp-accounting object, so that anyone can feed it to another accountant; kinds that
+dp-accounting lacks are added: `PosteriorSamplesDpEvent` here, `DiscreteGaussianDpEvent` in
+`skdp.privacy.discrete`. Events are made from public
 facts alone: no function here sees a row.
 
 Noise multipliers are noise over the bound on *one record's* contribution, whatever the neighbouring
@@ -36,6 +37,7 @@ from dp_accounting.dp_event import (
 )
 
 from skdp._validate import expected, in_range, integer, positive
+from skdp.privacy.discrete import DiscreteGaussianDpEvent, DiscreteGaussianTerm
 from skdp.relations import sensitivity_factor
 
 
@@ -143,6 +145,8 @@ def gdp_event(mu: float, neighboring_relation: str = "zero_out") -> DpEvent:
 def gaussian_mu(event: DpEvent) -> float | None:
     """μ² = Σ T/σ² of a composition of full-batch Gaussian mechanisms, rooted; None of any other.
 
+    Of discrete ones too: they are near a Gaussian mechanism, and not as good.
+
     Noise multipliers are over the bound on one record, so under ``replace_one`` μ is twice that.
     """
     terms = terms_of(event)
@@ -192,10 +196,12 @@ class SelectionTerm:
     count: int
 
 
-Term = GaussianTerm | LaplaceTerm | PosteriorTerm | SelectionTerm
+Term = GaussianTerm | DiscreteGaussianTerm | LaplaceTerm | PosteriorTerm | SelectionTerm
 
 
-def leaves(terms: Iterable[Term]) -> Iterator[GaussianTerm | LaplaceTerm | PosteriorTerm]:
+def leaves(
+    terms: Iterable[Term],
+) -> Iterator[GaussianTerm | DiscreteGaussianTerm | LaplaceTerm | PosteriorTerm]:
     """Every mechanism among the terms, those of selections too."""
     for term in terms:
         if isinstance(term, SelectionTerm):
@@ -247,6 +253,13 @@ def _flatten(event: DpEvent, count: int) -> Iterator[Term]:
                 yield GaussianTerm(_checked_multiplier(event.event.noise_multiplier), rate, count)
         case GaussianDpEvent():
             yield GaussianTerm(_checked_multiplier(event.noise_multiplier), 1.0, count)
+        case DiscreteGaussianDpEvent():
+            yield DiscreteGaussianTerm(
+                positive(noise_multiplier=event.noise_multiplier),
+                positive(lattice_scale=event.lattice_scale),
+                integer(1, dimension=event.dimension),
+                count,
+            )
         case LaplaceDpEvent():
             yield LaplaceTerm(_checked_multiplier(event.noise_multiplier), count)
         case PosteriorSamplesDpEvent():
@@ -261,8 +274,8 @@ def _flatten(event: DpEvent, count: int) -> Iterator[Term]:
                 yield SelectionTerm(inner, mean, shape, count)
         case _:
             raise expected(
-                "an event made of Gaussian, Poisson-sampled Gaussian, Laplace, posterior-sample, "
-                "selection, composed, no-op or non-private events",
+                "an event made of Gaussian, Poisson-sampled Gaussian, discrete Gaussian, Laplace, "
+                "posterior-sample, selection, composed, no-op or non-private events",
                 "account other mechanisms with dp-accounting itself",
                 event=event,
             )
@@ -295,7 +308,7 @@ def event_from_dict(values: dict[str, Any]) -> DpEvent:
         If the class is none of dp-accounting's events and none of skdp's.
     """
     name = values.get("type")
-    known = {PosteriorSamplesDpEvent.__name__: PosteriorSamplesDpEvent}
+    known = {kind.__name__: kind for kind in (PosteriorSamplesDpEvent, DiscreteGaussianDpEvent)}
     kind = known.get(str(name)) or getattr(dp_event, str(name), None)
     if not (isinstance(kind, type) and issubclass(kind, DpEvent)):
         raise expected("the name of an event class", type=name)

@@ -78,12 +78,13 @@ def gdp_delta(mu: float, epsilon: float) -> float:
         third = 2 * first + middle * (mills + middle * first)
         density = math.exp(-a * a / 2) / math.sqrt(2 * math.pi)
         return max(0.0, density * (mu * first + mu**3 / 24 * third))
+    # e^ε φ(b) = φ(a), so both terms share the factor e^{−a²/2}: no cancellation of large numbers,
+    # full relative precision far in the tail, and no e^ε that overflows.
+    root = math.sqrt(2.0)
+    second = float(erfcx(-b / root))
     if a < 5.0:
-        # e^ε φ(b) = φ(a), so both terms share the factor e^{−a²/2}: no cancellation of large
-        # numbers, and full relative precision far in the tail.
-        root = math.sqrt(2.0)
-        return float(0.5 * math.exp(-a * a / 2) * (erfcx(-a / root) - erfcx(-b / root)))
-    return float(-math.expm1(log_ndtr(-a)) - math.exp(epsilon + log_ndtr(b)))
+        return 0.5 * math.exp(-a * a / 2) * (float(erfcx(-a / root)) - second)
+    return float(-math.expm1(log_ndtr(-a))) - 0.5 * math.exp(-min(a * a / 2, 1e3)) * second
 
 
 def gdp_to_epsilon(mu: float, delta: float) -> float:
@@ -119,7 +120,7 @@ def gdp_to_epsilon(mu: float, delta: float) -> float:
     if gdp_delta(mu, 0.0) <= delta:
         return 0.0
     # Φ(a) ≥ δ(ε), so a = Φ⁻¹(δ) is above the root: ε = μ²/2 − aμ with |Φ⁻¹(δ)| ≤ √(2 ln 1/δ).
-    high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))
+    high = mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))
     epsilon = _root(lambda e: gdp_delta(mu, e) - delta, high)
     while gdp_delta(mu, epsilon) > delta:
         epsilon *= 1 + _RELATIVE
@@ -160,8 +161,10 @@ def epsilon_to_gdp(epsilon: float, delta: float) -> float:
     while gdp_delta(high, epsilon) < delta:
         high *= 2
     mu = _root(lambda m: gdp_delta(m, epsilon) - delta, high)
+    step = _RELATIVE
     while gdp_delta(mu, epsilon) > delta:
-        mu *= 1 - _RELATIVE
+        mu *= 1 - step
+        step = min(2 * step, 0.5)  # far from the root only where it is lost in rounding
     return mu
 
 

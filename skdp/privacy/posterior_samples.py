@@ -139,8 +139,10 @@ def posterior_samples_epsilon(*, eta: float, n_samples: int, delta: float) -> fl
         rtol=_RELATIVE,
     )
     epsilon = float(found.root)
+    step = _RELATIVE
     while _log_delta(eta, k, epsilon) > target:
-        epsilon = min(epsilon * (1 + _RELATIVE), k * eta)
+        epsilon = min(max(epsilon * (1 + step), math.nextafter(epsilon, math.inf)), k * eta)
+        step = min(2 * step, 0.5)  # far from the root only where it is lost in rounding
     return epsilon
 
 

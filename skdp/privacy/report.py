@@ -144,7 +144,8 @@ class PrivacyReport:
             for name in ("inferred_public_facts", "unaccounted"):
                 values[name] = tuple(values.get(name, ()))
             report = cls(**values)
-        except (KeyError, TypeError, AttributeError) as error:
+            report._check_types()
+        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError("Expected the JSON of a PrivacyReport.") from error
         holds = math.isfinite(report.epsilon) and not report.seeded and not report.unaccounted
         if report.valid and (not holds or report.accountant == NOT_A_BOUND):
@@ -158,6 +159,14 @@ class PrivacyReport:
                     f"{least:.4g} at delta={report.delta:g}: it has been changed."
                 )
         return report
+
+    def _check_types(self) -> None:
+        texts = (self.accountant, self.sampling, self.tuning, self.skdp_version)
+        for text in (*texts, *self.inferred_public_facts, *self.unaccounted):
+            if not isinstance(text, str):
+                raise TypeError
+        if not isinstance(self.seeded, bool) or not isinstance(self.valid, bool):
+            raise TypeError
 
     def __add__(self, other: PrivacyReport) -> PrivacyReport:
         """Compose two reports on the same data: both releases together.

@@ -1,0 +1,397 @@
+"""How much of a claimed ε audits prove: skdp's estimators, and the peers'.
+
+    python benchmarks/audit.py [names ...] [--fits 5000] [--jobs 2] [--json FILE]
+    python benchmarks/audit.py --peers [--fits 5000]
+
+Every line: the claim, the lower bound at 95 % confidence, their ratio, and the time. Data and
+settings are the worst that are known for each estimator: a gradient that is clipped in every step,
+a prior or a step size that leaves the parameters where they start, and a result in which all noisy
+sums count alike. Then the result of T steps is as telling as all T releases, which an audit of one
+number can see. A line that says "releases" could not get so far from outside; it looks at the
+releases themselves, through skdp's record of them.
+
+Of the peers, Opacus is audited here. diffprivlib needs an older scikit-learn than skdp, so it is
+fitted in an environment of its own, where this script needs numpy alone, and judged here:
+
+    python benchmarks/audit.py --sample-diffprivlib FILE [--fits 5000]      there
+    python benchmarks/audit.py --judge FILE                                 here
+"""
+
+import argparse
+import json
+import math
+import warnings
+
+import numpy as np
+
+EPSILON, DELTA = 4.377178, 1e-5  # μ = 1
+BUDGET = {"epsilon": EPSILON, "delta": DELTA}
+N_ROWS = 10
+DECLARED = {"classes": [0, 1], "n_samples": N_ROWS}
+WIDE = 64  # features: random initial weights of a network are small where there are many
+
+
+def zeros(width, n_rows=N_ROWS - 1):
+    """Rows of zeros, to which the canary comes as the last."""
+    return np.zeros((n_rows, width))
+
+
+def last(width, value=1.0):
+    """(0, …, 0, value)."""
+    return np.append(np.zeros(width - 1), value)
+
+
+# --- skdp -----------------------------------------------------------------------------------------
+
+
+def last_coefficient(fitted):
+    """The coefficient of the only feature that is not zero."""
+    return np.ravel(fitted.coef_)[-1]
+
+
+def last_layer(fitted):
+    """What a linear head says about the last feature, and its biases."""
+    weights, biases = (p.detach().numpy() for p in fitted.module_.parameters())
+    return np.append(weights[:, -1], biases)
+
+
+def variational():
+    """Variational estimators. Where the prior is narrow, θ stays at 0 and so do residuals."""
+    from skdp import (
+        DPVariationalLinearRegression,
+        DPVariationalLogisticRegression,
+        DPVariationalPoissonRegression,
+    )
+
+    plain = BUDGET | DECLARED | {"fit_intercept": False, "inference": "dpvi", "clip_norm": 0.01}
+    logistic = DPVariationalLogisticRegression
+    yield "logistic, dpvi, 1 step", logistic(**plain, max_iter=1), {"statistic": last_coefficient}
+    yield (
+        "logistic, dpvi, 20 steps, releases",
+        logistic(**plain, max_iter=20),
+        {"statistic": "trace"},
+    )
+    narrow = BUDGET | {"fit_intercept": False, "prior_scale": 1e-3, "data_norm": 1.0}
+    # Beyond 40 parameters the posterior is found without random chains.
+    result = {"X": zeros(41), "statistic": last_coefficient}
+    yield "logistic, noise-aware", logistic(**narrow, **DECLARED), result
+    releases = {"statistic": "trace"}
+    counts = {"y": np.zeros(N_ROWS - 1), "canary": (last(2), 10)}
+    for steps in (1, 20):
+        kind = f"noise-aware, {steps} step{'s' * (steps > 1)}, releases"
+        yield f"logistic, {kind}", logistic(**narrow, **DECLARED, max_iter=steps), releases
+        linear = DPVariationalLinearRegression(**narrow, n_samples=N_ROWS, max_iter=steps)
+        yield f"linear, {kind}", linear, releases
+        poisson = DPVariationalPoissonRegression(
+            **narrow, n_samples=N_ROWS, max_iter=steps, largest_count=10
+        )
+        yield f"Poisson, {kind}", poisson, releases | counts
+
+
+def networks():
+    """Linear heads on all rows. Gradients are so long that they never stop being cut."""
+    import torch
+
+    from skdp import DPSGDClassifier, DPSGLDClassifier
+
+    head = BUDGET | DECLARED | {"hidden_layer_sizes": (), "sampling_rate": 1.0, "clip_norm": 1e-5}
+    audit = {"X": zeros(WIDE), "canary": (last(WIDE), 1), "statistic": last_layer}
+    for steps in (1, 20):
+        sgd = DPSGDClassifier(
+            **head,
+            optimizer=torch.optim.SGD,
+            learning_rate=N_ROWS / steps * 1e5,
+            averaging=0.0,
+            max_iter=steps,
+        )
+        yield f"DP-SGD, {steps} step{'s' * (steps > 1)}", sgd, audit
+    sgld = DPSGLDClassifier(
+        **head, learning_rate=N_ROWS / 20 * 1e5, prior_scale=1e6, max_iter=20, thinning=1
+    )
+    yield "DP-SGLD, 20 steps", sgld, audit
+
+
+def samplers():
+    """One sample of a posterior: loose for classes, where residuals do not stay at 1."""
+    from skdp import OPSPosteriorSampler, OPSRegressor
+
+    regressor = OPSRegressor(
+        **BUDGET, target_bounds=(-1, 1), residual_bound=0.02, noise_scale=0.05, prior_scale=0.2,
+        step_size=0.003, max_iter=30, data_norm=1.0, fit_intercept=False, n_samples=2,
+    )  # fmt: skip
+    yield "OPS regressor, one sample", regressor, {"X": zeros(1, 1), "canary": ([1.0], 1.0)}
+    classifier = OPSPosteriorSampler(
+        **BUDGET, data_norm=1.0, fit_intercept=False, classes=[0, 1], n_samples=10,
+        prior_scale=20.0, step_size=10.0, max_iter=60,
+    )  # fmt: skip
+    others = {"X": np.ones((9, 1)), "y": np.zeros(9, dtype=int), "canary": ([1.0], 1)}
+    yield "OPS classifier, one sample", classifier, others
+    exact = OPSPosteriorSampler(
+        2.0, 0, sampler="rejection", data_norm=1.0, theta_norm=3.0, prior_scale=3.0,
+        fit_intercept=False, classes=[0, 1], n_samples=4,
+    )  # fmt: skip
+    rows = {"X": np.ones((3, 1)), "y": np.zeros(3, dtype=int), "canary": ([1.0], 1)}
+    yield "OPS classifier, exact sample", exact, rows
+
+
+def others():
+    """Scaler, temperature, mechanism."""
+    from sklearn.frozen import FrozenEstimator
+
+    from skdp.calibration import DPTemperatureScaler
+    from skdp.mechanisms import GaussianMechanism
+    from skdp.preprocessing import DPStandardScaler
+
+    # A mean of -1/2 and a mean square of 1/2: then mean and variance show all of the release.
+    half = np.repeat([[-1.0], [0.0]], 1000, axis=0)
+    yield (
+        "standard scaler",
+        DPStandardScaler(**BUDGET),
+        {
+            "X": half,
+            "canary": ([1.0], 0),
+            "neighbor": "removed",
+            "statistic": lambda scaler: np.append(scaler.mean_, scaler.var_),
+        },
+    )
+    yield (
+        "temperature, 1 step",
+        DPTemperatureScaler(FrozenEstimator(sure()), **BUDGET, max_iter=1, n_samples=1),
+        {
+            "X": np.ones((1, 1)),
+            "y": [1],
+            "canary": ([1.0], 0),
+            "statistic": lambda fitted: math.log(fitted.temperature_),
+        },
+    )
+    mechanism = GaussianMechanism.from_budget(**BUDGET, record_norm=1.0)
+
+    def gaussian(X, y):
+        return mechanism.release(X.sum(axis=0))
+
+    claim = BUDGET | {"frame": "gdp"}
+    yield "GaussianMechanism", gaussian, {"X": zeros(2), "canary": (last(2), 1), **claim}
+
+
+def sure():
+    """A classifier that always says 1, made without data."""
+    from dp_accounting.dp_event import NoOpDpEvent
+    from sklearn.base import BaseEstimator, ClassifierMixin
+
+    from skdp.privacy import PrivacyReport
+
+    class Sure(ClassifierMixin, BaseEstimator):
+        def fit(self, X=None, y=None):
+            self.classes_ = np.array([0, 1])
+            self.privacy_ = PrivacyReport.of(NoOpDpEvent(), delta=DELTA, sampling="none")
+            return self
+
+        def predict_proba(self, X):
+            return np.repeat([[0.0, 1.0]], len(X), axis=0)
+
+    return Sure().fit()
+
+
+def table(groups, wanted, n_fits, n_jobs):
+    """Audit each case whose name holds one of the words."""
+    from skdp.audit import audit_estimator
+
+    for group in groups:
+        for name, estimator, options in group():
+            if wanted and not any(word in name for word in wanted):
+                continue
+            report = audit_estimator(estimator, n_fits=n_fits, n_jobs=n_jobs, **options)
+            yield name, report
+
+
+# --- peers ----------------------------------------------------------------------------------------
+
+
+def opacus():
+    """Opacus as its users run it, on a linear layer without bias: the noise from torch's generator.
+
+    The neighbour is a row of zeros, whose gradient is zero. The step size leaves the weights where
+    they start, so that each gradient of the canary is cut and their sum says all.
+    """
+    import _opacus
+    import torch
+
+    from skdp.privacy import epsilon
+
+    if _opacus.VERSION is None:
+        print(_opacus.MISSING)
+        return
+
+    def trainer(poisson, batch_size, n_steps, sigma):
+        def fit(X, y):
+            network = torch.nn.Linear(X.shape[1], 2, bias=False)
+            torch.nn.init.zeros_(network.weight)
+            step, loader = _opacus.private(
+                network,
+                torch.optim.SGD(network.parameters(), lr=1e-6),
+                torch.tensor(X, dtype=torch.float32),
+                torch.tensor(y),
+                batch_size=batch_size,
+                noise_multiplier=sigma,
+                mode="hooks",
+                poisson=poisson,
+            )
+            done = 0
+            while done < n_steps:
+                for x, target in loader:
+                    step(x, target)
+                    done += 1
+                    if done == n_steps:
+                        break
+            return network.weight.detach().numpy()[:, -1] * 1e6
+
+        return fit
+
+    for poisson, batch_size, n_steps in ((False, 10, 1), (False, 10, 20), (True, 5, 1)):
+        sigma = 0.5 if poisson else math.sqrt(n_steps)
+        rate = batch_size / N_ROWS
+        claim = epsilon(noise_multiplier=sigma, sampling_rate=rate, n_steps=n_steps, delta=DELTA)
+        yield (
+            f"Opacus, {'Poisson' if poisson else 'full'} batch, {n_steps} step(s)",
+            trainer(poisson, batch_size, n_steps, sigma),
+            {
+                "epsilon": claim,
+                "delta": DELTA,
+                "frame": "dp" if poisson else "gdp",
+                "neighbor": (np.zeros(2), 1),
+            },
+        )
+
+
+def diffprivlib():
+    """Name, maker of an estimator, data with the canary and with another record, what is seen.
+
+    All claim ε = 1, δ = 0 between data sets that differ in one record, at declared bounds.
+    """
+    from diffprivlib import models
+
+    X, y = np.zeros((N_ROWS, 1)), np.arange(N_ROWS) % 2
+    high, low = X.copy(), X.copy()
+    high[-1], low[-1] = 1.0, -1.0
+    bounds = {"bounds": (-1, 1)}
+    line = np.linspace(-1, 1, N_ROWS)[:, None]
+    half = np.repeat([[-1.0], [0.0]], N_ROWS // 2, axis=0)
+    other = half.copy()
+    other[-1] = 1.0
+    up, down = np.zeros(N_ROWS), np.zeros(N_ROWS)
+    up[-1], down[-1] = 1.0, -1.0
+    yield (
+        "LogisticRegression",
+        lambda: models.LogisticRegression(epsilon=1.0, data_norm=1.0, fit_intercept=False),
+        (high, y),
+        (low, y),
+        lambda m: m.coef_,
+    )
+    yield (
+        "GaussianNB",
+        lambda: models.GaussianNB(epsilon=1.0, **bounds),
+        (high, y),
+        (low, y),
+        lambda m: [m.theta_, m.var_],
+    )
+    yield (
+        "GaussianNB, another class",
+        lambda: models.GaussianNB(epsilon=1.0, **bounds),
+        (X, y),
+        (X, np.append(y[:-1], 0)),
+        lambda m: m.class_count_,
+    )
+    yield (
+        "StandardScaler",
+        lambda: models.StandardScaler(epsilon=1.0, **bounds),
+        (other, None),
+        (half, None),
+        lambda m: [m.mean_, m.var_],
+    )
+    # Without bounds it takes them from the data, says so in a warning, and claims no less.
+    outlier = line.copy()
+    outlier[-1] = 1000.0
+    yield (
+        "StandardScaler, no bounds",
+        lambda: models.StandardScaler(epsilon=1.0),
+        (outlier, None),
+        (line, None),
+        lambda m: [m.mean_, m.var_],
+    )
+    regression = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
+    yield (
+        "LinearRegression",
+        lambda: models.LinearRegression(epsilon=1.0, fit_intercept=False, **regression),
+        (line, up),
+        (line, down),
+        lambda m: m.coef_,
+    )
+
+
+def sample(path, n_fits):
+    """Fit diffprivlib's models on both data sets; write what they return to a file."""
+    results = {}
+    for name, make, present, absent, see in diffprivlib():
+        for arm, data in (("with", present), ("without", absent)):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                seen = [see(make().fit(*data)) for _ in range(n_fits)]
+            results[f"{name}/{arm}"] = np.array([np.concatenate([np.ravel(v)]) for v in seen])
+            for text in sorted({str(warning.message)[:90] for warning in said}):
+                print(f"{name}, {arm}: warns: {text}")
+        print(name, "done", flush=True)
+    np.savez(path, **results)
+
+
+def judge(path):
+    """Audit what `sample` wrote."""
+    from skdp.audit import audit_samples
+
+    results = np.load(path)
+    for name in dict.fromkeys(key.split("/")[0] for key in results.files):
+        arms = results[f"{name}/with"], results[f"{name}/without"]
+        claim = {"epsilon": 1.0, "delta": 0.0, "neighboring_relation": "replace_one"}
+        yield f"diffprivlib {name}", audit_samples(*arms, **claim)
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+HEAD = f"{'':<38} {'claim':>7} {'proved':>7} {'ratio':>6} {'frame':>5} {'s':>7}"
+
+
+def line(name, report):
+    """Format a row of the table."""
+    return (
+        f"{name:<38} {report.epsilon:7.3f} {report.epsilon_lower_bound:7.3f} "
+        f"{report.tightness:6.2f} {report.frame:>5} {report.seconds:7.1f}  {report.verdict}"
+    )
+
+
+def main():
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="only cases whose name holds one of these words")
+    parser.add_argument("--fits", type=int, default=5000)
+    parser.add_argument("--jobs", type=int, default=None)
+    parser.add_argument("--json", help="file for the reports")
+    parser.add_argument("--peers", action="store_true", help="Opacus instead of skdp")
+    parser.add_argument("--sample-diffprivlib", metavar="FILE", help="fit diffprivlib's models")
+    parser.add_argument("--judge", metavar="FILE", help="audit what they returned")
+    options = parser.parse_args()
+    if options.sample_diffprivlib:
+        return sample(options.sample_diffprivlib, options.fits)
+    groups = (opacus,) if options.peers else (variational, networks, samplers, others)
+    rows = table(groups, options.names, options.fits, options.jobs)
+    found = {}
+    print(HEAD)
+    for name, report in judge(options.judge) if options.judge else rows:
+        found[name] = report.to_dict()
+        print(line(name, report), flush=True)
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(found, file, indent=2)
+    return None
+
+
+if __name__ == "__main__":
+    main()

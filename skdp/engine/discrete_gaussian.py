@@ -1,0 +1,131 @@
+"""Exact samples of the discrete Gaussian: integers x with probability ∝ exp(−x²/2σ²), σ = 2ᵏ.
+
+A normal number in floating point is not normal: its last bits tell more than the theorems allow
+(Mironov 2012). Canonne, Kamath & Steinke (2020) sample integers from coins and integer comparisons
+alone, and here σ is a power of two, which leaves nothing but comparisons of k random bits. With
+|y| = u + 2ᵏ v a candidate of law ∝ exp(−|y|/2ᵏ) (their Algorithm 2) is accepted with probability
+exp(−(|y| − 2ᵏ)²/2²ᵏ⁺¹) (Algorithm 3). For v ≥ 1, w = v − 1 and f = u/2ᵏ that is
+
+    exp(−(f + w)²/2) = exp(−f²/2) · exp(−f)^w · exp(−½)^(w²),
+
+and for v = 0 it is exp(−f²/2) with f = 1 − u/2ᵏ: products of coins of probability exp(−x), x ≤ 1,
+which Algorithm 1 makes of coins of probability x.
+
+>>> from skdp._random import SecureStream
+>>> from skdp.engine.discrete_gaussian import discrete_gaussian_integers
+>>> x = discrete_gaussian_integers(20, 1000, SecureStream(bytes(16)))
+>>> x.dtype, bool(0.9 < x.std() / 2**20 < 1.1)
+(dtype('int64'), True)
+
+References
+----------
+C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian for Differential Privacy*, NeurIPS
+2020. I. Mironov, *On Significance of the Least Significant Bits for Differential Privacy*, CCS
+2012.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from skdp._random import SecureStream
+from skdp._validate import integer
+
+MAX_BITS = 62
+
+Coin = Callable[[np.ndarray], np.ndarray]  # positions -> one toss for each, its own probability x
+
+
+def discrete_gaussian_integers(bits: int, size: int, stream: SecureStream) -> np.ndarray:
+    """Draw independent integers from the discrete Gaussian of parameter σ = 2^bits.
+
+    Parameters
+    ----------
+    bits : int
+        k in [0, 62].
+    size : int
+        Number of draws.
+    stream : SecureStream
+        Source of the random integers.
+
+    Returns
+    -------
+    ndarray of shape (size,)
+        In int64, modulo 2⁶⁴: a function of the sample, and thus of a sum that it is added to.
+    """
+    bits = integer(0, bits=bits)
+    if bits > MAX_BITS:
+        raise ValueError(f"Expected bits={bits} to be at most {MAX_BITS}.")
+    found = np.empty(0, dtype=np.int64)
+    while len(found) < size:  # about half of the candidates are accepted
+        # However many are drawn at once, each is a fresh one, and the first to pass are kept.
+        found = np.append(found, _accepted(bits, int(2.4 * (size - len(found))) + 16, stream))
+    return found[:size]
+
+
+def _accepted(bits: int, n_candidates: int, stream: SecureStream) -> np.ndarray:
+    """Algorithms 2 and 3 on a number of candidates at once."""
+    random = stream.generator.integers
+    one = np.int64(1) << bits
+    u = random(one, size=n_candidates)
+    u = u[_exp_coins(lambda at: random(one, size=len(at)) < u[at], len(u), random)]
+    v = _geometric(len(u), random)
+    negative = random(2, size=len(u)) == 1
+    w = np.maximum(v - 1, 0)
+    f = np.where(v == 0, one - u, u)  # over 2^bits, at most 1
+
+    def fraction(at: np.ndarray) -> np.ndarray:
+        return random(one, size=len(at)) < f[at]
+
+    def half(at: np.ndarray) -> np.ndarray:
+        return random(2, size=len(at)) == 0
+
+    kept = ~(negative & (u == 0) & (v == 0))  # or zero would come twice as often
+    kept &= _exp_coins(lambda at: half(at) & fraction(at) & fraction(at), len(u), random)
+    kept &= _all_pass(fraction, w, random)
+    kept &= _all_pass(half, w * w, random)
+    size = u + (v << bits)
+    return np.where(negative, -size, size)[kept]
+
+
+def _exp_coins(coin: Coin, size: int, random: Callable[..., np.ndarray]) -> np.ndarray:
+    """Toss coins of probability exp(−x), given coins of probability x ≤ 1 (Algorithm 1).
+
+    The first k at which a coin of probability x/k fails is beyond k with probability xᵏ/k!, so it
+    is odd with probability 1 − x + x²/2 − … = exp(−x).
+    """
+    result, at, k = np.zeros(size, dtype=bool), np.arange(size), 1
+    while at.size:
+        passed = coin(at)
+        if k > 1:
+            passed &= random(k, size=len(at)) == 0
+        result[at[~passed]] = k % 2 == 1
+        at, k = at[passed], k + 1
+    return result
+
+
+def _always(at: np.ndarray) -> np.ndarray:
+    return np.ones(len(at), dtype=bool)
+
+
+def _geometric(size: int, random: Callable[..., np.ndarray]) -> np.ndarray:
+    """Number of successes before the first failure, each with probability exp(−1)."""
+    count, at = np.zeros(size, dtype=np.int64), np.arange(size)
+    while at.size:
+        at = at[_exp_coins(_always, len(at), random)]
+        count[at] += 1
+    return count
+
+
+def _all_pass(coin: Coin, times: np.ndarray, random: Callable[..., np.ndarray]) -> np.ndarray:
+    """Whether a number of coins of probability exp(−x) all succeed; each position has its own."""
+    passed, at, tossed = np.ones(len(times), dtype=bool), np.flatnonzero(times > 0), 0
+    while at.size:
+        here = at
+        success = _exp_coins(lambda j, here=here: coin(here[j]), len(at), random)
+        passed[at[~success]] = False
+        tossed += 1
+        at = at[success & (times[at] > tossed)]
+    return passed

@@ -1,0 +1,318 @@
+"""Audits through the public fit: wrong estimators are found, right ones are not accused."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import make_pipeline
+
+from skdp import (
+    BoundedScaler,
+    DPSGDClassifier,
+    DPVariationalLogisticRegression,
+    OPSPosteriorSampler,
+    PrivacyLedger,
+)
+from skdp.audit import AuditReport, audit_estimator, audit_samples
+from skdp.mechanisms import LaplaceMechanism
+from skdp.privacy import PrivacyReport, epsilon_to_gdp
+from skdp.privacy.events import dp_sgd_event
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+EPSILON, DELTA = 4.377178, 1e-5  # μ = 1
+SURE = {"confidence": 1 - 1e-6}  # a right estimator is accused once in a million runs of a test
+
+
+class NoisySums(BaseEstimator):
+    """Releases T noisy sums of rows clipped to C, and states μ = 1; each fault can be put in."""
+
+    def __init__(self, fault="", relation="zero_out", n_steps=4, n_samples=10, random_state=None):
+        self.fault = fault
+        self.relation = relation
+        self.n_steps = n_steps
+        self.n_samples = n_samples
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        C = 2.0
+        factor = 2.0 if self.relation == "replace_one" else 1.0
+        sigma = factor * math.sqrt(self.n_steps)
+        shown = np.random.default_rng(0) if self.fault == "seeded folds" else None
+        rng = shown or np.random.default_rng()
+        scale = sigma * C
+        if self.fault == "90 % of the noise":
+            scale *= 0.9
+        if self.fault == "half of the noise":
+            scale *= 0.5
+        if self.fault == "noise of one step":
+            scale /= math.sqrt(self.n_steps)
+        if self.fault == "sensitivity of one record":
+            scale /= factor
+        clipped = X * (C / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), C))
+        if self.fault == "no clipping":
+            clipped = X
+        noise = rng.normal(size=(self.n_steps, X.shape[1]))
+        self.sums_ = clipped.sum(axis=0) + scale * noise
+        if self.fault == "one of two releases":
+            self.again_ = clipped.sum(axis=0) + scale * rng.normal(size=self.sums_.shape)
+        event = dp_sgd_event(sigma, 1.0, self.n_steps)
+        self.privacy_ = PrivacyReport.of(
+            event, delta=DELTA, sampling="full batch", neighboring_relation=self.relation
+        )
+        return self
+
+
+def total(fitted):
+    """All releases in one number: sufficient."""
+    return fitted.sums_[:, -1].sum() + getattr(fitted, "again_", np.zeros((1, 1)))[:, -1].sum()
+
+
+@pytest.mark.parametrize(
+    ("fault", "relation"),
+    [
+        ("half of the noise", "zero_out"),
+        ("noise of one step", "zero_out"),
+        ("no clipping", "add_or_remove_one"),
+        ("sensitivity of one record", "replace_one"),
+        ("seeded folds", "zero_out"),
+    ],
+)
+def test_finds_each_wrong_estimator(fault, relation):
+    report = audit_estimator(
+        NoisySums(fault, relation), statistic=total, n_fits=1500, confidence=0.999
+    )
+    assert report.violation, report
+    assert report.epsilon == pytest.approx(EPSILON, rel=1e-6)
+    assert report.neighboring_relation == relation
+
+
+def test_finds_a_release_that_was_not_accounted():
+    estimator = NoisySums("one of two releases")
+    report = audit_estimator(estimator, statistic=total, n_fits=3000, confidence=0.99)
+    assert report.violation, report
+
+
+@pytest.mark.slow
+def test_finds_ten_percent_of_the_noise_missing():
+    estimator = NoisySums("90 % of the noise")
+    report = audit_estimator(estimator, statistic=total, n_fits=40_000, confidence=0.99)
+    assert report.violation, report
+
+
+@pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
+def test_accuses_no_right_estimator_and_proves_most_of_its_claim(relation):
+    report = audit_estimator(NoisySums("", relation), statistic=total, n_fits=2000, **SURE)
+    assert not report.violation
+    assert report.tightness > 0.5
+    # The direction is found without being told.
+    report = audit_estimator(NoisySums("", relation), n_fits=2000, **SURE)
+    assert not report.violation
+    assert report.tightness > 0.4
+
+
+def right(name):
+    """skdp's own, where a result is as telling as all releases."""
+    declared = {"classes": [0, 1], "n_samples": 10}
+    budget = {"epsilon": EPSILON, "delta": DELTA}
+    if name == "variational":
+        return DPVariationalLogisticRegression(
+            **budget, **declared, inference="dpvi", max_iter=1, clip_norm=0.01, fit_intercept=False
+        ), {}
+    rows = {"X": np.zeros((9, 64)), "canary": (np.append(np.zeros(63), 1.0), 1)}
+    return DPSGDClassifier(
+        **budget, **declared, hidden_layer_sizes=(), sampling_rate=1.0, clip_norm=1e-5,
+        optimizer=torch.optim.SGD, learning_rate=5e5, averaging=0.0, max_iter=2,
+    ), rows | {"statistic": last_weights}  # fmt: skip
+
+
+def last_weights(fitted):
+    weights = next(fitted.module_.parameters()).detach().numpy()
+    return weights[1, -1] - weights[0, -1]
+
+
+@pytest.mark.parametrize("name", ["variational", "network"])
+def test_estimators_of_skdp_are_not_accused_and_spend_what_they_say(name):
+    estimator, options = right(name)
+    report = audit_estimator(estimator, n_fits=500, **options, **SURE)
+    assert not report.violation
+    assert report.frame == "gdp"
+    assert report.epsilon_lower_bound > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["variational", "network"])
+def test_5000_fits_prove_80_percent_of_the_claim(name):
+    estimator, options = right(name)
+    report = audit_estimator(estimator, n_fits=5000, **options)
+    # .94 is expected, and a standard deviation is .035.
+    assert report.tightness > 0.8
+
+
+def test_the_trace_of_several_steps_tells_the_canary():
+    estimator = right("variational")[0].set_params(max_iter=4)
+    report = audit_estimator(estimator, statistic="trace", n_fits=400, **SURE)
+    assert not report.violation
+    assert report.epsilon_lower_bound > 0
+
+
+def test_a_posterior_sample_is_audited_in_the_plain_frame():
+    sampler = OPSPosteriorSampler(
+        1.0, 0, data_norm=1.0, theta_norm=3.0, fit_intercept=False, classes=[0, 1], n_samples=4
+    )
+    rows = {"X": np.ones((3, 1)), "y": [0, 0, 0], "canary": ([1.0], 1)}
+    report = audit_estimator(sampler, n_fits=60, **rows, **SURE)
+    assert (report.frame, report.violation, report.delta) == ("dp", False, 0.0)
+
+
+def test_a_function_is_audited_against_the_claim_that_is_given():
+    mechanism = LaplaceMechanism(record_norm=1.0, scale=1.0)
+
+    def right_function(X, y):
+        return mechanism.release(np.minimum(X, 1.0).sum())
+
+    def wrong_function(X, y):
+        return mechanism.release(np.minimum(X, 4.0).sum())
+
+    claim = {"epsilon": 1.0, "delta": 0.0, "n_fits": 1000}
+    report = audit_estimator(right_function, **claim, **SURE)
+    assert not report.violation
+    assert report.audited == "right_function"
+    assert audit_estimator(wrong_function, **claim).violation
+    with pytest.raises(ValueError, match=r"epsilon=None.*PrivacyReport"):
+        audit_estimator(right_function)
+
+
+# --- seeds, ledgers, neighbours -------------------------------------------------------------------
+
+
+def test_a_seeded_estimator_is_refused():
+    seeded = NoisySums(random_state=3)
+    with pytest.raises(ValueError, match=r"random_state=3.*same noise"):
+        audit_estimator(seeded)
+    with pytest.raises(ValueError, match="noisysums__random_state=3"):
+        audit_estimator(make_pipeline(BoundedScaler(), seeded))
+
+    def hidden(X, y):
+        return DPVariationalLogisticRegression(
+            classes=[0, 1], n_samples=10, inference="dpvi", max_iter=1, random_state=0
+        ).fit(X, y)
+
+    with pytest.raises(ValueError, match="random_state=0"):
+        audit_estimator(hidden, n_fits=20)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_no_ledger_is_charged_for_made_up_rows(n_jobs):
+    with PrivacyLedger(epsilon=1.0, delta=1e-5) as ledger:
+        report = audit_estimator(right("variational")[0], n_fits=20, n_jobs=n_jobs)
+        assert ledger.entries == ()
+    assert report.n_with + report.n_without == 2 * 18
+    # And an ordinary fit is charged as ever.
+    with PrivacyLedger() as ledger:
+        right("variational")[0].fit(np.zeros((10, 2)), [0, 1] * 5)
+        assert len(ledger.entries) == 1
+
+
+class Rows(NoisySums):
+    """Keeps what it was fitted on."""
+
+    def fit(self, X, y=None):
+        seen.append((X, y))
+        return super().fit(X, y)
+
+
+seen: list = []
+
+
+@pytest.mark.parametrize(
+    ("relation", "n_other"), [("zero_out", 9), ("add_or_remove_one", 9), ("replace_one", 10)]
+)
+def test_the_two_data_sets_are_neighbours_in_the_sense_of_the_claim(relation, n_other):
+    seen.clear()
+    audit_estimator(Rows("", relation), n_fits=20)
+    (X, y), (other, labels) = seen[-2:]
+    assert X.shape == (10, 2)
+    assert other.shape == (n_other, 2)
+    np.testing.assert_array_equal(X[:9], other[:9])
+    np.testing.assert_array_equal(y[:9], labels[:9])
+    np.testing.assert_array_equal(X[9], [0, 1000])
+    if relation == "replace_one":
+        np.testing.assert_array_equal(other[9], [0, -1000])
+    assert len(seen) == 2 * 20 + 1  # one fit to read the claim
+
+
+def test_without_a_declared_number_of_rows_a_neighbour_must_be_given():
+    with pytest.raises(ValueError, match=r"neighbor=None.*declared n_samples"):
+        audit_estimator(NoisySums(n_samples=None))
+    audit_estimator(NoisySums(n_samples=None), n_fits=20, neighbor=(np.zeros(2), 0))
+    audit_estimator(NoisySums(n_samples=None), n_fits=20, neighbor="removed")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"n_fits": 5}, "n_fits=5"),
+        ({"frame": "pdp"}, "frame='pdp'"),
+        ({"confidence": 0.0}, "confidence=0.0"),
+        ({"selection": 1.0}, "selection=1.0"),
+        ({"statistic": "coef"}, "statistic='coef'"),
+        ({"canary": 3}, "record=3"),
+        ({"canary": ([1.0, 2.0, 3.0], 1)}, "record="),
+        ({"neighbor": "gone"}, "neighbor='gone'"),
+        ({"X": np.zeros(3)}, "Expected X of shape"),
+        ({"y": [1]}, "Expected y of shape"),
+        ({"neighboring_relation": "replace_one"}, "as in privacy_"),
+        ({"statistic": "trace"}, "recorded no releases"),
+        ({"statistic": lambda fitted: np.zeros(1 + (fitted.sums_.sum() > 0))}, "of one length"),
+    ],
+)
+def test_what_is_wrong_with_a_call_is_named(wrong, text):
+    with pytest.raises(ValueError, match=text):
+        audit_estimator(NoisySums(), **({"n_fits": 20} | wrong))
+
+
+def test_an_estimator_without_noise_is_told_apart():
+    report = audit_estimator(
+        lambda X, y: X.sum(), epsilon=1.0, delta=1e-5, n_fits=100, neighboring_relation="zero_out"
+    )
+    assert report.rates == (0.0, 0.0)
+    assert report.violation
+
+
+# --- the report -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def report():
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(2, 500)) + np.array([[1.0], [0.0]])
+    return audit_samples(*draws, epsilon=1.0, delta=1e-5, frame="gdp", audited="something")
+
+
+def test_report_says_what_was_claimed_and_proved(report):
+    text = repr(report)
+    assert text.startswith("AuditReport of something: violation: epsilon >= ")
+    assert "but 1 was claimed" in text
+    assert "95 % confidence" in text
+    assert report.tightness == report.epsilon_lower_bound / 1.0
+    values = json.loads(json.dumps(report.to_dict()))
+    assert values["violation"] is True
+    assert AuditReport(**{k: v for k, v in values.items() if k in vars(report)}) == report
+
+
+def test_plot_draws_the_claim_and_the_counts(report):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    ax = report.plot()
+    (curve, point, _), (box,) = ax.lines, ax.patches
+    alpha, beta = curve.get_data()
+    mu = epsilon_to_gdp(1.0, 1e-5)
+    from scipy.stats import norm
+
+    np.testing.assert_allclose(beta, norm.cdf(norm.ppf(1 - alpha) - mu))
+    np.testing.assert_allclose(np.ravel(point.get_data()), report.rates)
+    assert box.get_x() < report.rates[0] < box.get_x() + box.get_width()
+    assert report.plot(ax) is ax
+    plt.close("all")

@@ -1,0 +1,235 @@
+"""``secure=True``: the same estimators on integers, for the same budget."""
+
+import pickle
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+from skdp import (
+    DPVariationalLinearRegression,
+    DPVariationalLogisticRegression,
+    DPVariationalPoissonRegression,
+    PrivacyLedger,
+    _trace,
+)
+from skdp._random import Streams
+from skdp.engine.grid import lattice_bits, lattice_bound
+from skdp.model_selection import split_budget
+from skdp.preprocessing import DPStandardScaler
+from skdp.privacy import privacy_of
+from skdp.privacy.events import terms_of
+from skdp.relations import sensitivity_factor
+
+N = 40
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (N, 3))
+Y = (X[:, 0] > 0).astype(int)
+
+LOGISTIC = (DPVariationalLogisticRegression, {"classes": [0, 1]})
+POISSON = (DPVariationalPoissonRegression, {"largest_count": 5.0})
+LINEAR = (DPVariationalLinearRegression, {"target_bounds": (-1, 2)})
+PLANS = [
+    (LOGISTIC, {"max_iter": 3}),
+    (LOGISTIC, {"max_iter": 3, "epsilon": 200.0}),  # second moments in full, and the slope
+    (LOGISTIC, {"max_iter": 3, "classes": [0, 1, 2], "neighboring_relation": "replace_one"}),
+    (LOGISTIC, {"max_iter": 3, "inference": "dpvi"}),
+    (LOGISTIC, {"max_iter": 3, "inference": "dpvi", "covariance": "full"}),
+    (LOGISTIC, {"max_iter": 3, "inference": "dpvi", "gradient": "vanilla", "classes": range(3)}),
+    (LOGISTIC, {"max_iter": 3, "neighboring_relation": "add_or_remove_one"}),
+    (LOGISTIC, {"max_iter": 3, "epsilon": None, "noise_multiplier": 2.5}),
+    (POISSON, {"max_iter": 3, "epsilon": 200.0}),
+    (POISSON, {"max_iter": 3, "inference": "dpvi"}),
+    (LINEAR, {"max_iter": 3}),
+    (LINEAR, {"max_iter": 3, "inference": "dpvi", "neighboring_relation": "replace_one"}),
+    (LINEAR, {"max_iter": 3, "epsilon": None, "noise_multiplier": 2.5}),
+]
+
+
+def make(plan, **more):
+    (kind, own), settings_ = plan
+    return kind(**{"n_samples": N, "secure": True, **own, **settings_, **more})
+
+
+def neighbours():
+    """Data sets that differ from (X, Y) in one record, some of them violently."""
+    values = st.sampled_from([0.0, 1.0, -1e300, 1e154, 5e-324, 0.3])
+
+    def changed(row, label, kind):
+        if kind == "replace":
+            return np.vstack([X[:3], [row], X[4:]]), np.concatenate([Y[:3], [label], Y[4:]])
+        if kind == "remove":
+            return X[1:], Y[1:]
+        return np.vstack([X, [row]]), np.append(Y, label)
+
+    kinds = st.sampled_from(["replace", "remove", "add"])
+    return st.builds(changed, st.lists(values, min_size=3, max_size=3), st.integers(0, 1), kinds)
+
+
+def public_state(estimator):
+    state = {k: v for k, v in vars(estimator).items() if k != "_likelihood"}
+    return pickle.dumps(state), repr(estimator), repr(estimator.privacy_)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@settings(max_examples=8)
+@given(neighbour=neighbours())
+def test_with_the_releases_frozen_nothing_depends_on_the_data(plan, neighbour):
+    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+        with _trace.record() as tape:
+            first = make(plan).fit(X, Y)
+        with _trace.replay([release.output for release in tape]) as again:
+            second = make(plan).fit(*neighbour)
+    assert [r.call for r in again] == [r.call for r in tape]
+    assert public_state(first) == public_state(second)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_event_in_the_ledger_is_the_trace(plan):
+    relation = plan[1].get("neighboring_relation", "zero_out")
+    with PrivacyLedger(neighboring_relation=relation) as ledger, _trace.record() as tape:
+        estimator = make(plan).fit(X, Y)
+    (entry,) = ledger.entries
+    assert entry.event == estimator.privacy_.event
+    stated = [(part.event, part.count) for part in entry.event.events]
+    in_turn = [event for event, count in stated for _ in range(count)]
+    assert len(in_turn) == len(tape)
+    for event, release in zip(in_turn, tape, strict=True):
+        call = release.call
+        assert call.kind == "discrete_gaussian"
+        assert call.rate == 1.0
+        assert event.dimension == np.prod(call.shape) == release.output.numel()
+        assert event.lattice_scale == 2.0 ** lattice_bits(event.noise_multiplier)
+        declared = call.scale / call.sensitivity * sensitivity_factor(relation)
+        exact = event.lattice_scale / lattice_bound(event.noise_multiplier)
+        assert event.noise_multiplier <= exact
+        assert declared == pytest.approx(exact, rel=1e-14)
+        assert declared == pytest.approx(event.noise_multiplier, rel=1e-9)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_what_is_released_is_on_the_grid(plan):
+    with _trace.record() as tape:
+        make(plan).fit(X, Y)
+    factor = sensitivity_factor(plan[1].get("neighboring_relation", "zero_out"))
+    for release in tape:
+        sigma = release.call.scale / release.call.sensitivity * factor
+        width = release.call.scale / 2.0 ** lattice_bits(sigma * (1 - 1e-9))
+        integers = release.output.numpy() / width
+        np.testing.assert_allclose(integers, np.rint(integers), rtol=2**-51, atol=0)
+
+
+def test_the_noise_added_is_the_noise_declared():
+    """On zeros every sum is zero, and what is released is noise."""
+    plan = (LOGISTIC, {"inference": "dpvi", "max_iter": 60, "fit_intercept": False})
+    fixed = mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"noise"))
+    with fixed, _trace.record() as tape:
+        make(plan).fit(np.zeros((N, 20)), Y)
+    z = np.concatenate([r.output.numpy().ravel() / r.call.scale for r in tape])
+    low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], z.size)
+    assert low < np.sum(z**2) < high
+    assert not low < np.sum((z * 1.5) ** 2) < high
+    assert not low < np.sum((z / 1.5) ** 2) < high
+    assert np.unique(z).size == z.size
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_budget_is_kept_and_spent(plan):
+    estimator = make(plan).fit(X, Y)
+    report = estimator.privacy_
+    assert report.valid
+    # e^200 times any distance is too much for the exact curve: the Rényi bound remains.
+    assert report.accountant == ("rdp" if estimator.epsilon == 200.0 else "gdp")
+    if estimator.epsilon is not None:
+        assert estimator.epsilon * (1 - 1e-3) <= report.epsilon <= estimator.epsilon
+    plain = make(plan, secure=False).fit(X, Y)
+    if report.accountant == "gdp":
+        assert estimator.noise_multiplier_ == pytest.approx(plain.noise_multiplier_, rel=1e-6)
+    assert {type(t).__name__ for t in terms_of(report.event)} == {"DiscreteGaussianTerm"}
+
+
+def data(kind, n=4000):
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(-1, 1, (n, 3))
+    if kind is DPVariationalLogisticRegression:
+        return rows, (rng.random(n) < 1 / (1 + np.exp(-3 * rows[:, 0]))).astype(int)
+    if kind is DPVariationalPoissonRegression:
+        return rows, rng.poisson(np.exp(0.5 + rows[:, 0] / 2)).clip(0, 5)
+    return rows, 0.5 + rows[:, 0] + 0.1 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("model", [LOGISTIC, POISSON, LINEAR])
+@pytest.mark.parametrize("inference", ["noise_aware", "dpvi"])
+def test_the_posterior_is_the_ordinary_one_up_to_the_noise(model, inference):
+    rows, y = data(model[0])
+    plan = (model, {"epsilon": 100.0, "n_samples": len(rows), "inference": inference})
+    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"posterior")):
+        secure, plain = make(plan).fit(rows, y), make(plan, secure=False).fit(rows, y)
+    # At such an ε both are near the posterior of the data, itself a few hundredths wide.
+    sd = np.sqrt(np.diag(plain.covariance_)[:3])
+    assert np.all(np.abs(np.ravel(secure.coef_) - np.ravel(plain.coef_)) < 6 * sd + 0.05)
+    ratio = np.sqrt(np.diag(secure.covariance_)[:3]) / sd
+    assert np.all((ratio > 0.5) & (ratio < 2.0))
+
+
+def test_without_noise_added_the_releases_are_the_ordinary_sums():
+    """The grid alone, its noise left out: both fits go the same way to many digits."""
+    rows, y = data(DPVariationalLogisticRegression, 500)
+    own = {"max_iter": 4, "epsilon": None, "noise_multiplier": 0.3, "n_samples": 500}
+    plan = (LOGISTIC, own)
+    silent = "skdp.engine.noise.discrete_gaussian_integers"
+    none = mock.patch(silent, lambda bits, size, stream: np.zeros(size, dtype=np.int64))
+    zero = mock.patch("skdp.engine.noise._normals", lambda shape, *_: torch.zeros(shape))
+    with none, _trace.record() as tape:
+        make(plan).fit(rows, y)
+    with zero, _trace.record() as expected:
+        make(plan, secure=False).fit(rows, y)
+    for found, plain in zip(tape, expected, strict=True):
+        scale = plain.output.abs().max()
+        assert float((found.output - plain.output).abs().max() / scale) < 1e-7
+
+
+def test_what_it_cannot_secure_is_refused_before_anything_is_spent():
+    cases = [
+        (make((LOGISTIC, {"epsilon": float("inf")})), "secure"),
+        (make((LINEAR, {"epsilon": float("inf")})), "secure"),
+        (make((LOGISTIC, {"secure": "yes"})), "secure"),
+        (make((LINEAR, {"secure": 1})), "secure"),
+        (make((LOGISTIC, {"inference": "dpvi", "batch_size": 5})), "sampling_rate"),
+        (make((POISSON, {"inference": "dpvi", "sampling_rate": 0.2})), "sampling_rate"),
+        (make((LOGISTIC, {"epsilon": None, "noise_multiplier": 1e-8})), "noise_multiplier"),
+    ]
+    for estimator, named in cases:
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match=named):
+            estimator.fit(X, Y)
+        assert not ledger.entries
+
+
+def test_a_pipeline_shares_its_budget_with_a_secure_model():
+    pipeline = make_pipeline(DPStandardScaler(-1, 1), make((LOGISTIC, {"max_iter": 3})))
+    split = split_budget(pipeline, 1.0, 1e-5, n_samples=N, n_features=3)
+    assert split[-1].secure
+    total = privacy_of(split.fit(X, Y))
+    assert total.valid
+    assert 1 - 2e-3 <= total.epsilon <= 1.0
+
+
+def test_without_sizes_a_split_asks_for_them():
+    pipeline = make_pipeline(DPStandardScaler(-1, 1), DPVariationalLogisticRegression(secure=True))
+    with pytest.raises(ValueError, match="n_features"):
+        split_budget(pipeline, 1.0, 1e-5)
+
+
+def test_a_seeded_fit_repeats_and_is_no_guarantee():
+    with pytest.warns(UserWarning, match="random_state"):
+        first = make(PLANS[0], random_state=1).fit(X, Y)
+    with pytest.warns(UserWarning, match="random_state"):
+        second = clone(first).fit(X, Y)
+    np.testing.assert_array_equal(first.coef_, second.coef_)
+    assert not first.privacy_.valid

@@ -1,0 +1,270 @@
+"""Parameters out of range or of no sense, also together: named, and nothing is spent."""
+
+import math
+
+import numpy as np
+import pytest
+from hardening.kinds import CLASSIFIERS, ESTIMATORS, make
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdp import (
+    DPPCA,
+    BoundedScaler,
+    DPQuantileScaler,
+    DPSGDClassifier,
+    DPStandardScaler,
+    DPVariationalLogisticRegression,
+    NormClipper,
+    PrivacyLedger,
+    PrivacyLedgerCallback,
+    PrivacyReport,
+    privacy_of,
+    split_budget,
+)
+from skdp.calibration import DPTemperatureScaler
+from skdp.mechanisms import GaussianMechanism, LaplaceMechanism, QuantileMechanism
+from skdp.privacy import (
+    calibrate_noise_multiplier,
+    delta,
+    delta_of_event,
+    epsilon,
+    epsilon_of_event,
+    epsilon_to_gdp,
+    gdp_to_epsilon,
+    posterior_samples_epsilon,
+)
+from skdp.privacy.events import dp_sgd_event, event_from_dict
+
+NAN, INF = float("nan"), float("inf")
+X = np.random.default_rng(0).uniform(-1, 1, (24, 3))
+CLASSES = np.arange(24) % 2
+BUDGET = [
+    *[("epsilon", bad) for bad in (0, -1, NAN, -INF, "1", None, True, [1.0], 1j, 1e10, 1e300)],
+    *[("delta", bad) for bad in (1, -1e-5, 2, NAN, INF, "1e-5", None, True, [1e-5])],
+    *[("neighboring_relation", bad) for bad in ("replace", None, 1, ["zero_out"])],
+    *[("random_state", bad) for bad in (-1, 2**32, 1.5, "seed", [0.5])],
+]
+RANGE = [
+    *[(end, bad) for end in ("lower", "upper") for bad in (NAN, INF, "0", None, [1, 2], 1j, {})],
+    ("lower", 1e10),
+    ("upper", -1e10),
+    ("lower", [[0, 0, 0]]),
+]
+NORMS = (0, -1, NAN, INF, "large", None, True, [1.0], 1e101, 1e-101)
+TRANSFORMERS = {
+    DPStandardScaler: [*BUDGET, *RANGE, *[("output_norm", bad) for bad in NORMS]],
+    DPQuantileScaler: [
+        *BUDGET,
+        *RANGE,
+        *[("quantile_range", bad) for bad in ((95, 5), (5,), 5, "5", None, (NAN, 95), (-1, 50))],
+        *[("unit", bad) for bad in (0, -1, NAN, INF, "1", None, True)],
+        *[("quantile_epsilon", bad) for bad in (0, -1, NAN, "1", True)],
+    ],
+    DPPCA: [
+        *BUDGET,
+        *[("data_norm", bad) for bad in NORMS],
+        *[("n_components", bad) for bad in (0, -1, 1.5, 4, "all", None, True, NAN, 10**400)],
+    ],
+    BoundedScaler: RANGE,
+    NormClipper: [("norm", bad) for bad in NORMS],
+    DPTemperatureScaler: [
+        *BUDGET,
+        *[("target", bad) for bad in ("loss", None, 1)],
+        *[("max_iter", bad) for bad in (0, -1, 1.5, NAN, "many", None, True, 10**400)],
+        *[("accountant", bad) for bad in ("best", None, 1)],
+        *[("estimator", bad) for bad in (None, "logistic", 3, DPStandardScaler())],
+    ],
+}
+CASES = [(kind, name, bad) for kind, cases in TRANSFORMERS.items() for name, bad in cases]
+
+
+@pytest.mark.parametrize(("kind", "name", "bad"), CASES)
+def test_a_bad_parameter_of_a_transformer_is_named(kind, name, bad):
+    given = {"estimator": DPVariationalLogisticRegression()} if kind is DPTemperatureScaler else {}
+    with PrivacyLedger() as ledger, pytest.raises((ValueError, TypeError), match=name):
+        kind(**{**given, name: bad}).fit(X, CLASSES)
+    assert ledger.entries == ()
+
+
+# Numbers whose squares, or products, leave the range of a double.
+EXTREME = (5e-324, 1e-300, 1e-160, 1e160, 1e300, 1.7e308)
+FREE = {"max_iter", "verbose", "n_samples", "batch_size", "epochs", "hidden_layer_sizes"}
+FREE |= {"n_posterior_samples", "physical_batch_size", "n_components", "n_parameters", "module"}
+FREE |= {"burn_in", "thinning", "random_state", "device", "estimator", "log_likelihood"}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_extreme_number_is_refused_before_the_charge_or_works(name):
+    y = CLASSES if name in CLASSIFIERS else CLASSES * 1.0
+    for parameter in make(name).get_params(deep=False).keys() - FREE:
+        for value in EXTREME:
+            estimator = make(name).set_params(**{parameter: value})
+            if parameter == "epsilon" and hasattr(estimator, "noise_multiplier"):
+                estimator.set_params(noise_multiplier=None)
+            with PrivacyLedger() as ledger:
+                try:
+                    estimator.fit(X, y)
+                except (ValueError, TypeError):
+                    assert ledger.entries == (), f"{parameter}={value}"
+                    continue
+                assert len(ledger.entries) == ESTIMATORS[name][2]
+            if hasattr(estimator, "predict"):
+                found = np.asarray(estimator.predict(X))
+                assert found.dtype.kind != "f" or np.isfinite(found).all(), f"{parameter}={value}"
+
+
+MECHANISMS = [
+    *[
+        (kind, {"record_norm": 1.0, "scale": 1.0, name: bad})
+        for kind in (GaussianMechanism, LaplaceMechanism)
+        for name in ("record_norm", "scale")
+        for bad in (0, -1, NAN, INF, "1", None, True, 1j, 1e151, 1e-151)
+    ],
+    *[
+        (QuantileMechanism, {"quantile": 0.5, "lower": 0, "upper": 1, "epsilon": 1, name: bad})
+        for name, values in {
+            "quantile": (-0.1, 1.1, NAN, "0.5", None, True),
+            "lower": (1, 2, NAN, -INF, "0", None),
+            "upper": (0, -1, NAN, INF, "1", None),
+            "epsilon": (0, -1, NAN, INF, "1", None, True, 1e10, 1e-10),
+        }.items()
+        for bad in values
+    ],
+]
+
+
+@pytest.mark.parametrize(("kind", "parameters"), MECHANISMS)
+def test_a_mechanism_that_cannot_be_does_not_exist(kind, parameters):
+    with pytest.raises(ValueError, match=r"Expected (record_norm|scale|quantile|lower|upper|eps)"):
+        kind(**parameters)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [NAN],
+        [INF],
+        ["8675309"],
+        [None],
+        [1j],
+        [[1.0], [2.0, 3.0]],
+        "8675309",
+        {8675309: 1},
+        object(),
+    ],
+    ids=range(9),
+)
+def test_a_mechanism_refuses_values_without_quoting_them(values):
+    for mechanism in (GaussianMechanism(1.0, 1.0), LaplaceMechanism(1.0, 1.0)):
+        with pytest.raises((ValueError, TypeError)) as error:
+            mechanism.release(values)
+        assert "8675309" not in str(error.value)
+
+
+PIPELINE = make_pipeline(DPStandardScaler(0, 1), DPVariationalLogisticRegression())
+PLANS = [({"epsilon": bad}, "epsilon") for bad in (0, -1, NAN, "1", None, True, [1.0], 1j)] + [
+    ({"delta": bad}, "delta") for bad in (0, 1, -1, NAN, INF, "1e-5", None, True)
+]
+PLANS += [({"n_samples": bad}, "n_samples") for bad in (0, -1, 1.5, NAN, "many", True)]
+PLANS += [({"n_features": bad}, "n_features") for bad in (0, -1, 1.5, NAN, "many", True)]
+PLANS += [
+    ({"weights": {"dpstandardscaler": 1}}, "weights"),
+    ({"weights": {"dpstandardscaler": 1, "dpvariationallogisticregression": 0}}, "weight"),
+    ({"weights": {"dpstandardscaler": 1, "dpvariationallogisticregression": NAN}}, "weight"),
+    ({"weights": {"dpstandardscaler": 1, "nobody": 1}}, "weights"),
+    ({"pipeline": make_pipeline(StandardScaler())}, "pipeline"),
+    ({"pipeline": StandardScaler()}, "pipeline"),
+]
+
+
+@pytest.mark.parametrize(("change", "name"), PLANS)
+def test_a_bad_budget_to_split_is_named(change, name):
+    plan = {"pipeline": PIPELINE, "epsilon": 1.0, "delta": 1e-5, **change}
+    with pytest.raises(ValueError, match=name):
+        split_budget(**plan)
+
+
+@pytest.mark.parametrize("kind", [PrivacyLedger, PrivacyLedgerCallback])
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        *[({"epsilon": bad, "delta": 1e-5}, "epsilon") for bad in (0, -1, NAN, INF, "1", True)],
+        *[({"epsilon": 1.0, "delta": bad}, "delta") for bad in (None, 0, 1, NAN, "1", True)],
+        *[({"neighboring_relation": bad}, "neighboring_relation") for bad in ("all", None, 1)],
+    ],
+)
+def test_a_ceiling_that_is_none_is_refused(kind, parameters, name):
+    with pytest.raises(ValueError, match=name):
+        kind(**parameters)
+
+
+@pytest.mark.parametrize("bad", [None, 3, "model", X, object, DPStandardScaler, StandardScaler()])
+def test_what_has_no_privacy_is_not_given_a_statement(bad):
+    with pytest.raises((ValueError, TypeError)):
+        privacy_of(bad)
+
+
+@pytest.mark.parametrize("delta", [0, 1, -1, NAN, INF, "1e-5", True])
+def test_a_workflow_is_stated_at_a_delta(delta):
+    fitted = DPStandardScaler().fit(X)
+    with pytest.raises(ValueError, match="delta"):
+        privacy_of(fitted, delta=delta)
+
+
+EVENT = dp_sgd_event(1.0, 1.0, 1)
+BAD_DELTA = (1, -1e-9, 2, NAN, INF, "1", None, True, 1j, [0.1])
+BAD_SIGMA = (-1, NAN, INF, "1", True, 1j, [NAN], [1.0, "2"], {1.0})
+CALLS = [
+    *[(epsilon, {"noise_multiplier": 1.0, "delta": bad}) for bad in (0, *BAD_DELTA)],
+    *[(epsilon, {"noise_multiplier": bad, "delta": 0.1}) for bad in BAD_SIGMA],
+    *[(epsilon, {"noise_multiplier": 1.0, "delta": 0.1, "n_steps": -1})],
+    *[(epsilon, {"noise_multiplier": 1.0, "delta": 0.1, "n_steps": 10**400})],
+    *[(epsilon, {"noise_multiplier": [1.0], "delta": 0.1, "n_steps": 2})],
+    *[
+        (epsilon, {"noise_multiplier": 1.0, "delta": 0.1, "sampling_rate": bad})
+        for bad in (-0.1, 1.1, NAN, "1", None, True)
+    ],
+    *[(delta, {"noise_multiplier": 1.0, "epsilon": bad}) for bad in (-1, NAN, "1", None, True)],
+    *[(epsilon_of_event, {"event": EVENT, "delta": bad}) for bad in BAD_DELTA],
+    *[(epsilon_of_event, {"event": bad, "delta": 0.1}) for bad in (None, 1.0, "e", {}, [EVENT])],
+    *[(delta_of_event, {"event": EVENT, "epsilon": bad}) for bad in (-1, NAN, "1", None)],
+    *[(epsilon_to_gdp, {"epsilon": bad, "delta": 0.1}) for bad in (0, -1, NAN, "1", None, True)],
+    *[(gdp_to_epsilon, {"mu": bad, "delta": 0.1}) for bad in (-1, NAN, "1", None, True)],
+    *[(gdp_to_epsilon, {"mu": 1.0, "delta": bad}) for bad in (0, *BAD_DELTA)],
+    *[
+        (posterior_samples_epsilon, {"eta": 1.0, "n_samples": bad, "delta": 0.1})
+        for bad in (0, -1, 1.5, NAN, "1", None, True, 10**400)
+    ],
+    *[(calibrate_noise_multiplier, {"epsilon": 1.0, "delta": bad}) for bad in (0, *BAD_DELTA)],
+    *[
+        (calibrate_noise_multiplier, {"epsilon": 1.0, "delta": 0.1, "n_steps": bad})
+        for bad in (0, -1, 1.5, NAN, "1", None, True, 10**400)
+    ],
+    *[(event_from_dict, {"values": bad}) for bad in ({}, {"type": "os"}, {"type": "DpEvents"})],
+    *[(event_from_dict, {"values": {"type": "GaussianDpEvent", **bad}}) for bad in ({}, {"x": 1})],
+]
+
+
+@pytest.mark.parametrize(("call", "arguments"), CALLS, ids=range(len(CALLS)))
+def test_a_number_that_is_none_never_gives_an_epsilon(call, arguments):
+    with pytest.raises((ValueError, TypeError)):
+        call(**arguments)
+
+
+@pytest.mark.parametrize("reports", [[], [None], None, 3])
+def test_nothing_cannot_be_composed(reports):
+    with pytest.raises((ValueError, TypeError, IndexError, AttributeError)):
+        PrivacyReport.compose(reports)
+
+
+def test_the_scale_of_a_plan_is_a_number_or_the_fit_is_free():
+    # Each is in range, and their product is not.
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=r"clip_norm|noise"):
+        DPSGDClassifier(None, noise_multiplier=1e29, clip_norm=1e299, max_iter=1).fit(X, CLASSES)
+    assert ledger.entries == ()
+
+
+def test_there_are_more_than_forty():
+    assert len(CASES) + len(MECHANISMS) + len(PLANS) + len(CALLS) > 40
+    assert math.isinf(epsilon(noise_multiplier=0.0, delta=0.1))  # no noise is no error: no privacy

@@ -1,0 +1,441 @@
+"""Kills, interrupts, full memory and disks, forks, threads and races: nothing is spent unseen."""
+
+import gc
+import itertools
+import json
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from errno import ENOSPC
+from unittest import mock
+
+import joblib
+import numpy as np
+import pytest
+
+from skdp import (
+    DPPCA,
+    BudgetExceededError,
+    DPQuantileScaler,
+    DPSGDClassifier,
+    DPSGLDRegressor,
+    DPStandardScaler,
+    DPVariationalLinearRegression,
+    DPVariationalLogisticRegression,
+    OPSPosteriorSampler,
+    PrivacyLedger,
+    PrivacyWarning,
+    _trace,
+)
+from skdp._random import Streams
+from skdp.privacy import _ledger_file
+from skdp.privacy.events import dp_sgd_event
+
+X = np.random.default_rng(0).uniform(-1, 1, (40, 3))
+Y = (X[:, 0] > 0).astype(int)
+EVENT = dp_sgd_event(4.0, 1.0, 16)
+LINEAR = {"epsilon": None, "noise_multiplier": 9.0, "max_iter": 3}
+FACTS = {"classes": [0, 1], "n_samples": 40}
+MAKE = {
+    "variational": lambda: DPVariationalLogisticRegression(**LINEAR, **FACTS),
+    "regression": lambda: DPVariationalLinearRegression(**LINEAR, n_samples=40),
+    "sgd": lambda: DPSGDClassifier(**LINEAR, **FACTS, hidden_layer_sizes=(), sampling_rate=1.0),
+    "sgld": lambda: DPSGLDRegressor(
+        None, temperature=1.0, max_iter=3, hidden_layer_sizes=(), sampling_rate=1.0, n_samples=40
+    ),
+    "posterior": lambda: OPSPosteriorSampler(delta=0, theta_norm=2.0, **FACTS),
+    "scaler": lambda: DPStandardScaler(epsilon=None, noise_multiplier=9.0),
+    "quantiles": lambda: DPQuantileScaler(-1, 1),
+    "pca": lambda: DPPCA(1, epsilon=None, noise_multiplier=9.0),
+}
+
+each = pytest.mark.parametrize("name", MAKE)
+
+
+# --- killed, interrupted, out of memory ---------------------------------------------------------
+
+FIT_AND_DIE = """
+import os, pickle, signal, sys
+import numpy as np
+from skdp import DPSGDClassifier, DPStandardScaler, DPVariationalLogisticRegression, PrivacyLedger
+from skdp import _trace
+
+steps = 0
+release = _trace.release
+
+def dying(call, mechanism):
+    global steps
+    steps += 1
+    if steps == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return release(call, mechanism)
+
+import skdp.engine.noise, skdp.mechanisms._release
+_trace.release = dying
+make = {
+    "variational": lambda: DPVariationalLogisticRegression(classes=[0, 1], n_samples=4, max_iter=5),
+    "sgd": lambda: DPSGDClassifier(classes=[0, 1], n_samples=4, max_iter=5),
+    "scaler": lambda: DPStandardScaler(epsilon=1.0),
+}[sys.argv[3]]
+with PrivacyLedger(path=sys.argv[1]):
+    model = make().fit(np.eye(4), [0, 1, 0, 1])
+    with open(sys.argv[1] + ".pickle", "wb") as file:
+        pickle.dump(model, file)
+"""
+
+
+@pytest.mark.parametrize(("name", "step"), [("variational", 1), ("sgd", 3), ("scaler", 1)])
+def test_a_fit_that_is_killed_stays_charged_and_leaves_no_model(tmp_path, name, step):
+    path = tmp_path / "ledger"
+    command = [sys.executable, "-c", FIT_AND_DIE, str(path), str(step), name]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    ledger = PrivacyLedger(path=path)
+    assert len(ledger.entries) == 1
+    assert ledger.total(1e-5) == pytest.approx(1.0, rel=1e-3)
+    assert not path.with_suffix(".pickle").exists()
+    ledger.spend(EVENT, label="the next session")
+    assert len(PrivacyLedger(path=path).entries) == 2
+
+
+class StopError(BaseException):
+    """As an interrupt or a full memory, but of our own making."""
+
+
+# Training of a network goes on for long, so an interrupt ends it early: the model stays, and so
+# does the charge for all of it.
+GRACEFUL = ("sgd", "sgld")
+STAGES = [
+    ("skdp._fitting.check_budget", False),
+    ("skdp._fitting.PrivacyReport.of", False),
+    ("skdp.privacy.ledger.PrivacyLedger._check", False),
+    ("skdp.privacy._ledger_file.os.fsync", None),
+    ("skdp._trace.release", True),
+]
+
+
+@each
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, SystemExit, StopError])
+@pytest.mark.parametrize(("stage", "charged"), STAGES)
+def test_interrupted_anywhere(name, error, stage, charged, tmp_path):
+    # `charged` is whether the entry is there by then; None: it may be, and no row was read.
+    if name in GRACEFUL and error is KeyboardInterrupt and charged:
+        pytest.skip("a model is left, see below")
+    estimator = MAKE[name]()
+    with (
+        PrivacyLedger(path=tmp_path / "ledger") as ledger,
+        mock.patch(stage, side_effect=error),
+        pytest.raises(error),
+    ):
+        estimator.fit(X, Y)
+    assert not {a for a in vars(estimator) if a in ("privacy_", "coef_", "components_", "mean_")}
+    entries = PrivacyLedger(path=tmp_path / "ledger").entries
+    assert len(entries) == len(ledger.entries)
+    if charged is not None:
+        assert len(entries) == charged
+    pickle.loads(pickle.dumps(estimator)).fit(X, Y)
+
+
+@each
+def test_an_interrupt_between_any_two_releases_stays_charged(name):
+    release, total = _trace.release, 0
+
+    def counting(call, mechanism):
+        nonlocal total
+        total += 1
+        return release(call, mechanism)
+
+    with mock.patch("skdp._trace.release", counting):
+        whole = MAKE[name]().fit(X, Y).privacy_
+    for stop in range(1, total + 1):
+        steps = itertools.count(1)
+
+        def stopping(call, mechanism, steps=steps, stop=stop):
+            if next(steps) == stop:
+                raise KeyboardInterrupt
+            return release(call, mechanism)
+
+        estimator = MAKE[name]()
+        ends = (
+            pytest.warns(PrivacyWarning, match="the whole run stays charged")
+            if name in GRACEFUL
+            else pytest.raises(KeyboardInterrupt)
+        )
+        with PrivacyLedger() as ledger, mock.patch("skdp._trace.release", stopping), ends:
+            estimator.fit(X, Y)
+        assert [entry.event for entry in ledger.entries] == [whole.event]
+        assert vars(estimator).get("privacy_") == (whole if name in GRACEFUL else None)
+
+
+INTERRUPTED = """
+import sys
+import numpy as np
+from skdp import DPSGDClassifier, PrivacyLedger
+X = np.random.default_rng(0).uniform(-1, 1, (2000, 3))
+with PrivacyLedger(path=sys.argv[1]):
+    print("ready", flush=True)
+    DPSGDClassifier(None, noise_multiplier=9.0, max_iter=10**6, sampling_rate=1.0,
+                    classes=[0, 1], n_samples=2000).fit(X, np.arange(2000) % 2)
+"""
+
+
+def test_a_real_interrupt_ends_a_long_fit_and_leaves_its_charge(tmp_path):
+    path = tmp_path / "ledger"
+    command = [sys.executable, "-c", INTERRUPTED, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        while not (path.exists() and path.stat().st_size):
+            time.sleep(0.05)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert b"interrupted after" in error
+    assert b"the whole run stays charged" in error
+    assert len(PrivacyLedger(path=path).entries) == 1
+
+
+OUT_OF_MEMORY = """
+import resource, sys
+import numpy as np
+from skdp import DPVariationalLogisticRegression, PrivacyLedger
+n = 400_000  # of which a copy takes 99 MB
+model = DPVariationalLogisticRegression(None, noise_multiplier=9.0, classes=[0, 1], n_samples=n)
+X = np.broadcast_to(np.float32(0.5), (n, 30))
+y = np.arange(n) % 2
+in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + 2**26, in_use + 2**26))
+with PrivacyLedger(path=sys.argv[1]) as ledger:
+    try:
+        model.fit(X, y)
+    except MemoryError:
+        print("out of memory", len(ledger.entries), "privacy_" in vars(model))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on memory")
+def test_out_of_memory_is_an_error_and_no_half_model(tmp_path):
+    command = [sys.executable, "-c", OUT_OF_MEMORY, str(tmp_path / "ledger")]
+    # A thread's stack, too, counts as memory.
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("out of memory")
+    assert done.stdout.split()[-1] == "False"
+    # Whether it was charged before it failed is what the file says too.
+    count = int(done.stdout.split()[-2])
+    assert len(PrivacyLedger(path=tmp_path / "ledger").entries) == count
+
+
+# --- a full disk --------------------------------------------------------------------------------
+
+
+def no_space(*_):
+    raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+
+@each
+def test_a_disk_that_is_full_stops_the_fit_before_a_row_is_used(name, tmp_path):
+    released = mock.Mock(side_effect=AssertionError("a row was used"))
+    with (
+        PrivacyLedger(path=tmp_path / "ledger"),
+        mock.patch.object(_ledger_file.os, "fsync", no_space),
+        mock.patch("skdp._trace.release", released),
+        pytest.raises(OSError, match="No space left"),
+    ):
+        MAKE[name]().fit(X, Y)
+    released.assert_not_called()
+
+
+FULL_DISK = """
+import resource, signal, sys
+import numpy as np
+from skdp import DPStandardScaler, PrivacyLedger
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+done = refused = 0
+with PrivacyLedger(path=sys.argv[1]):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    for _ in range(12):
+        try:
+            DPStandardScaler().fit(np.eye(4))
+            done += 1
+        except OSError:
+            refused += 1
+print(done, refused)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on the size of files")
+def test_a_file_that_cannot_grow_holds_every_fit_that_ran(tmp_path):
+    path = tmp_path / "ledger"
+    command = [sys.executable, "-c", FULL_DISK, str(path)]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    done, refused = map(int, run.stdout.split())
+    assert done > 0
+    assert refused > 0
+    assert len(PrivacyLedger(path=path).entries) == done
+
+
+# --- forks, workers, threads --------------------------------------------------------------------
+
+
+FORKS = """
+import os, sys
+import numpy as np
+from skdp._random import Streams
+stream, streams = Streams()("noise"), Streams()
+stream.normal(3)
+for _ in range(1000):
+    if os.fork() == 0:
+        numbers = np.concatenate([stream.normal(1), streams("noise").normal(1)])
+        os.write(1, numbers.tobytes())
+        os._exit(0)
+    os.wait()
+os.write(1, np.concatenate([stream.normal(3), streams("noise").normal(1)]).tobytes())
+"""
+
+
+def test_a_thousand_forked_children_share_no_noise():
+    # In a small process: what is forked is copied.
+    run = subprocess.run([sys.executable, "-c", FORKS], check=True, capture_output=True)
+    drawn = np.frombuffer(run.stdout)
+    assert len(drawn) == 2004
+    assert len(np.unique(drawn)) == 2004
+
+
+def noise_of_a_fit(_):
+    with _trace.record() as tape:
+        DPStandardScaler(epsilon=None, noise_multiplier=9.0).fit(np.zeros((4, 3)))
+    return np.asarray(tape[0].output).ravel()
+
+
+@pytest.mark.parametrize("backend", ["loky", "multiprocessing", "threading"])
+def test_workers_share_no_noise(backend):
+    with joblib.parallel_backend(backend, n_jobs=2):
+        noises = joblib.Parallel()(joblib.delayed(noise_of_a_fit)(i) for i in range(24))
+    cells = np.concatenate(noises)
+    # 2^20 cells of the output grid a standard deviation: by chance, 144 numbers meet rarely.
+    assert len(np.unique(noises, axis=0)) == 24
+    assert len(np.unique(cells)) >= len(cells) - 3
+
+
+def test_threads_share_no_noise_and_no_entry_is_lost():
+    start = threading.Barrier(8)
+
+    def fit(i):
+        start.wait()
+        return [noise_of_a_fit(i) for _ in range(5)]
+
+    with PrivacyLedger() as ledger, ThreadPoolExecutor(8) as pool:
+        noises = np.concatenate(list(pool.map(fit, range(8))))
+    assert len(np.unique(noises, axis=0)) == 40
+    assert len(ledger.entries) == 40
+
+
+RACE = """
+import sys, time
+import numpy as np
+from skdp import BudgetExceededError, DPStandardScaler, PrivacyLedger
+done = 0
+print("ready", flush=True)
+sys.stdin.readline()
+with PrivacyLedger(epsilon=1.0, delta=1e-5, path=sys.argv[1]):
+    for _ in range(12):
+        try:
+            DPStandardScaler(epsilon=0.3).fit(np.eye(4))
+            done += 1
+        except BudgetExceededError:
+            pass
+print(done)
+"""
+
+
+def test_a_race_of_processes_loses_no_entry_and_breaks_no_ceiling(tmp_path):
+    path = tmp_path / "ledger"
+    command = [sys.executable, "-c", RACE, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, **pipes) for _ in range(3)]
+    for process in processes:
+        process.stdout.readline()
+    done = 0
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        out, _ = process.communicate(timeout=120)
+        assert process.returncode == 0
+        done += int(out)
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5, path=path)
+    assert len(ledger.entries) == done > 0
+    assert ledger.total(1e-5) <= 1.0
+    with pytest.raises(BudgetExceededError), ledger:
+        DPStandardScaler(epsilon=0.3).fit(np.eye(4))
+
+
+# --- memory, and what a pickle holds ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("sgd", "posterior", "pca") else pytest.param(name, marks=pytest.mark.slow)
+        for name in MAKE
+    ],
+)
+def test_twenty_four_fits_leave_no_memory_behind(name):
+    rows = np.tile(X, (50, 1))  # 48 kB
+    labels = np.tile(Y, 50)
+    for _ in range(2):  # caches fill
+        MAKE[name]().fit(rows, labels)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        MAKE[name]().fit(rows, labels)
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(24):
+            MAKE[name]().fit(rows, labels)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # The rows of 24 fits are 1.1 MB; what numpy keeps of freed arrays ends at some 50 kB.
+    assert after - before < 200_000
+
+
+@each
+def test_no_pickle_holds_a_generator_or_a_key(name):
+    keys = []
+    rekey = Streams.__init__
+
+    def spying(self, *args):
+        rekey(self, *args)
+        keys.append(self._master)
+
+    with mock.patch.object(Streams, "__init__", spying):
+        model = MAKE[name]().fit(X, Y)
+    pickled = pickle.dumps(model)
+    words = [b"AESCounter", b"Generator", b"RandomState", b"MT19937", b"PCG64", b"SecureStream"]
+    assert [word for word in [*words, b"_master", *keys] if word in pickled] == []
+    assert keys
+    state = json.dumps([repr(value) for value in vars(model).values()])
+    assert not any(key.hex() in state for key in keys)
+
+
+def test_the_resident_memory_of_many_ledgers_is_bounded(tmp_path):
+    # File descriptors above all: a ledger on disk opens its file anew for each entry.
+    def descriptors():
+        return len(os.listdir("/proc/self/fd"))
+
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("needs /proc")
+    before = descriptors()
+    for i in range(50):
+        with PrivacyLedger(path=tmp_path / f"ledger {i % 5}") as ledger:
+            ledger.spend(EVENT, label="fit")
+    gc.collect()
+    assert descriptors() <= before
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
