@@ -260,7 +260,9 @@ def _fitted(estimator: Any, X: np.ndarray, y: np.ndarray) -> tuple[Any, list]:
     with covered(), _trace.record() as tape:
         if not hasattr(estimator, "fit"):
             return estimator(X, y), tape
-        fresh = clone(estimator) if hasattr(estimator, "get_params") else copy.deepcopy(estimator)
+        fresh: Any = (
+            clone(estimator) if hasattr(estimator, "get_params") else copy.deepcopy(estimator)
+        )
         return fresh.fit(X, y), tape
 
 
