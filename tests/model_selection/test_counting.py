@@ -208,7 +208,8 @@ def test_a_local_dask_cluster_is_counted(counted, tmp_path):
         n_workers=2,
         threads_per_worker=1,
         processes=True,
-        dashboard_address=None,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",  # a free port: test processes run at the same time
         local_directory=tmp_path,
         silence_logs=50,
     )
