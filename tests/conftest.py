@@ -16,6 +16,12 @@ settings.register_profile("skdp", deadline=None, derandomize=True, print_blob=Tr
 settings.load_profile("skdp")
 
 
+@pytest.fixture
+def figure(record_property):
+    """A function that states a measured figure for the page that `tests/evidence.py` writes."""
+    return lambda text: record_property("figure", text)
+
+
 @pytest.fixture(scope="session")
 def breast_cancer():
     """All 30 features standardised, cut at ±4, rows scaled to norm ≤ 1, intercept first.

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -231,19 +231,26 @@ class PoissonScore:
     def _grid(self) -> np.ndarray:
         return np.linspace(*self._ends, 800)
 
-    @cached_property
+    @property
     def _table(self) -> np.ndarray:
-        """Mean of the clipped residual, slope, variance, and the integral of the slope."""
-        rows = []
-        for rate in np.exp(self._grid):
-            spread = 9.0 * math.sqrt(rate) + 30.0
-            y = np.arange(max(0.0, math.floor(rate - spread)), math.ceil(rate + spread))
-            p = poisson.pmf(y, rate)
-            here = np.clip(np.minimum(y, self.largest_count) - rate, -self.bound, self.bound)
-            more = np.clip(np.minimum(y + 1, self.largest_count) - rate, -self.bound, self.bound)
-            mean = p @ here
-            rows.append((mean, rate * (p @ (more - here)), p @ (here - mean) ** 2))
-        mean, slope, variance = np.array(rows).T
-        steps = np.diff(self._grid) * (slope[1:] + slope[:-1]) / 2.0
-        integral = np.concatenate([[0.0], np.cumsum(steps)])
-        return np.array([mean, slope, variance, integral])
+        return _table_of(self)
+
+
+@lru_cache(maxsize=16)  # hundreds of sums of probabilities: folds and repetitions share them
+def _table_of(score: PoissonScore) -> np.ndarray:
+    """Mean of the clipped residual, slope, variance, and the integral of the slope."""
+    rows = []
+    for rate in np.exp(score._grid):
+        spread = 9.0 * math.sqrt(rate) + 30.0
+        y = np.arange(max(0.0, math.floor(rate - spread)), math.ceil(rate + spread))
+        p = poisson.pmf(y, rate)
+        here = np.clip(np.minimum(y, score.largest_count) - rate, -score.bound, score.bound)
+        more = np.clip(np.minimum(y + 1, score.largest_count) - rate, -score.bound, score.bound)
+        mean = p @ here
+        rows.append((mean, rate * (p @ (more - here)), p @ (here - mean) ** 2))
+    mean, slope, variance = np.array(rows).T
+    steps = np.diff(score._grid) * (slope[1:] + slope[:-1]) / 2.0
+    integral = np.concatenate([[0.0], np.cumsum(steps)])
+    table = np.array([mean, slope, variance, integral])
+    table.flags.writeable = False
+    return table

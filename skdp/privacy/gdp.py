@@ -122,8 +122,10 @@ def gdp_to_epsilon(mu: float, delta: float) -> float:
     # Φ(a) ≥ δ(ε), so a = Φ⁻¹(δ) is above the root: ε = μ²/2 − aμ with |Φ⁻¹(δ)| ≤ √(2 ln 1/δ).
     high = mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))
     epsilon = _root(lambda e: gdp_delta(mu, e) - delta, high)
+    step = _RELATIVE
     while gdp_delta(mu, epsilon) > delta:
-        epsilon *= 1 + _RELATIVE
+        epsilon = max(epsilon * (1 + step), math.nextafter(epsilon, math.inf))
+        step *= 2  # far from the root only where it is lost in rounding
     return epsilon
 
 

@@ -76,12 +76,14 @@ def least_p_value(draws, name, **law):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_rejection_draws_have_the_law_of_the_posterior(name):
+def test_rejection_draws_have_the_law_of_the_posterior(name, figure):
     # The wall of a disc makes the trapezoidal rule err by about a cell, 1e-3 at 1201 points.
     draws = draw(
         name, "rejection", 100_000 if "plane" not in name and "three" not in name else 20_000
     )
-    assert least_p_value(draws, name) > 1e-3
+    p_value = least_p_value(draws, name)
+    figure(f"{name}: KS p = {p_value:.2f} at {len(draws)} draws")
+    assert p_value > 1e-3
 
 
 @pytest.mark.parametrize("name", CASES)

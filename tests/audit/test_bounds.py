@@ -159,9 +159,9 @@ def test_null_audits_alarm_no_more_often_than_stated(draw, claim):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("draw", "claim"), NULLS, ids=IDS)
-def test_10_000_null_audits_alarm_at_most_1_2_times_as_often_as_stated(draw, claim):
+def test_10_000_null_audits_alarm_at_most_1_2_times_as_often_as_stated(draw, claim, figure):
     alarms = false_alarms(draw, 10_000, 200, **claim)
-    print(f"\n{draw.__name__} {claim['frame']}: {alarms} of 10000")
+    figure(f"{draw.__name__} ({claim['frame']}): {alarms} false alarms of 10 000, 500 stated")
     assert alarms <= 1.2 * 0.05 * 10_000
 
 

@@ -76,31 +76,34 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("wrong", "setting"), FAULTS, ids=str)
-def test_finds_each_wrong_mechanism_at_99_percent_confidence(wrong, setting):
+def test_finds_each_wrong_mechanism_at_99_percent_confidence(wrong, setting, figure):
     q, n_steps, sigma = setting
     rng = np.random.default_rng(1)
     report = audit(WRONG[wrong](q, n_steps, sigma, rng), setting, seed=2, confidence=0.99)
     assert report.violation, report
+    figure("wrong mechanisms found")
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_finds_nothing_wrong_with_what_is_right(setting):
+def test_finds_nothing_wrong_with_what_is_right(setting, figure):
     q, n_steps, sigma = setting
     rng = np.random.default_rng(1)
     right = release(q, n_steps, sigma * CLIP, rng)
+    one = audit(right, setting, seed=rng)
+    figure(f"(q, T, σ) = {setting}: proved {one.epsilon_lower_bound:.2f} of {one.epsilon:.2f}")
     found = sum(audit(right, setting, seed=rng, confidence=0.9).violation for _ in range(6))
     assert found <= binom.ppf(1 - 1e-6, 6, 0.1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_false_alarms_are_no_more_frequent_than_stated(setting):
+def test_false_alarms_are_no_more_frequent_than_stated(setting, figure):
     q, n_steps, sigma = setting
     rng = np.random.default_rng(1)
     right = release(q, n_steps, sigma * CLIP, rng)
     options = {"n_canaries": 300, "n_blocks": 1}
     found = sum(audit(right, setting, seed=rng, **options).violation for _ in range(400))
-    print(f"\n{setting}: {found} of 400")
+    figure(f"one-run audits, (q, T, σ) = {setting}: {found} false alarms of 400, 20 stated")
     assert found <= binom.ppf(1 - 1e-6, 400, 0.05)
 
 

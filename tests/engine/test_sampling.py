@@ -30,6 +30,41 @@ def test_participation_of_a_record_is_binomial_and_independent_over_steps():
     assert low < statistic < high
 
 
+def shuffled(n, q, steps, rng):
+    """Epochs over a shuffled order, in batches of a fixed size."""
+    size = round(n * q)
+    epochs = [rng.permutation(n).reshape(-1, size) for _ in range(steps // (n // size))]
+    return np.concatenate(epochs)
+
+
+def of_fixed_size(n, q, steps, rng):
+    """A batch of a fixed size each step, without replacement."""
+    return np.array([rng.permutation(n)[: round(n * q)] for _ in range(steps)])
+
+
+def is_poisson(batches, n, q):
+    """Dispersion of batch sizes and of participation, as in the two tests above."""
+    sizes = np.array([len(batch) for batch in batches])
+    counts = np.bincount(np.concatenate(batches), minlength=n)
+    for found, trials, freedom in ((sizes, n, len(batches)), (counts, len(batches), n)):
+        statistic = ((found - trials * q) ** 2).sum() / (trials * q * (1 - q))
+        low, high = stats.chi2.ppf([1e-6, 1 - 1e-6], freedom)
+        if not low < statistic < high:
+            return False
+    return True
+
+
+def test_shuffling_and_batches_of_a_fixed_size_are_found_out_each_time(figure):
+    n, q, steps, rng = 400, 0.1, 200, np.random.default_rng(0)
+    for wrong in (shuffled, of_fixed_size):
+        found = sum(not is_poisson(wrong(n, q, steps, rng), n, q) for _ in range(200))
+        figure(f"{wrong.__name__.replace('_', ' ')}: found {found} of 200 times")
+        assert found == 200
+    right = sum(is_poisson(draw(n, q, steps, bytes([i])), n, q) for i in range(200))
+    figure(f"skdp's batches: accepted {right} of 200 times")
+    assert right == 200
+
+
 def test_pairs_take_part_together_as_often_as_independent_coins():
     steps, q = 4000, 0.3
     together = sum({0, 1} <= set(batch.tolist()) for batch in draw(6, q, steps))

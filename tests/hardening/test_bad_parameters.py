@@ -265,6 +265,7 @@ def test_the_scale_of_a_plan_is_a_number_or_the_fit_is_free():
     assert ledger.entries == ()
 
 
-def test_there_are_more_than_forty():
+def test_there_are_more_than_forty(figure):
+    figure(f"{len(CASES) + len(MECHANISMS) + len(PLANS) + len(CALLS)} bad parameters and arguments")
     assert len(CASES) + len(MECHANISMS) + len(PLANS) + len(CALLS) > 40
     assert math.isinf(epsilon(noise_multiplier=0.0, delta=0.1))  # no noise is no error: no privacy

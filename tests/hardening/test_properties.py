@@ -397,6 +397,11 @@ class TestRegressions:
     def test_the_least_delta_gives_no_nan(self, mu):
         assert gdp_to_epsilon(mu, 5e-324) >= 0.0
 
+    @pytest.mark.parametrize("mu", [1e-322, 1e-315, 1e-310, 1e-305])
+    def test_denormal_costs_end(self, mu):
+        # A fuzzer found a root that was rounded up by factors too small to change it.
+        assert mu < gdp_to_epsilon(mu, 0.3 * mu) * 100 < 1e4 * mu
+
     def test_gaussian_delta_at_large_mu_keeps_its_digits(self):
         from skdp.privacy.gdp import gdp_delta
 

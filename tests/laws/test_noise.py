@@ -43,6 +43,26 @@ def test_each_step_has_the_declared_noise_and_no_other(releases):
             assert not chi_square_accepts(step, scale * wrong)
 
 
+def test_noise_of_another_size_is_found_out_each_time(figure):
+    """The same test on 4000 numbers of 20 steps, 50 times each."""
+    d, steps, rng = 4000, 20, np.random.default_rng(0)
+    scale = SIGMA * CLIP
+    wrong = {
+        "noise of one step for T": np.full(steps, scale / np.sqrt(steps)),
+        "noise not times C": np.full(steps, SIGMA),
+        "noise over the realised batch": scale * 40 / rng.binomial(400, 0.1, size=(50, steps)),
+    }
+    for name, scales in wrong.items():
+        found = 0
+        for repetition in np.broadcast_to(scales, (50, steps)):
+            noise = repetition[:, None] * rng.standard_normal((steps, d))
+            found += not all(chi_square_accepts(step, scale) for step in noise)
+        figure(f"{name}: found {found} of 50 times")
+        assert found == 50
+    right = scale * rng.standard_normal((50 * steps, d))
+    assert all(chi_square_accepts(step, scale) for step in right)
+
+
 def test_the_noise_is_normal(releases):
     assert stats.kstest(releases.ravel() / (SIGMA * CLIP * (1 + ROUNDING)), "norm").pvalue > 1e-6
 

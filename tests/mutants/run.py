@@ -552,10 +552,11 @@ def main():
                 continue
             target.write_text(text.replace(old, new))
             command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+            threads = {"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
             run = subprocess.run(
                 [*command, *tests.split()],
                 cwd=copy,
-                env={"PYTHONPATH": folder, "PATH": "/usr/bin:/bin", "HOME": folder},
+                env={"PYTHONPATH": folder, "HOME": folder, **threads},
                 capture_output=True,
                 text=True,
                 check=False,
