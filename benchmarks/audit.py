@@ -10,6 +10,9 @@ sums count alike. Then the result of T steps is as telling as all T releases, wh
 number can see. A line that says "releases" could not get so far from outside; it looks at the
 releases themselves, through skdp's record of them.
 
+Of twenty right estimators one may be accused at 95 %. What is accused is audited again, afresh, at
+99.9 %, and both lines are shown.
+
 Of the peers, Opacus is audited here. diffprivlib needs an older scikit-learn than skdp, so it is
 fitted in an environment of its own, where this script needs numpy alone, and judged here:
 
@@ -237,6 +240,10 @@ def table(groups, wanted, n_fits, n_jobs):
                 continue
             report = audit_estimator(estimator, n_fits=n_fits, n_jobs=n_jobs, **options)
             yield name, report
+            if report.violation:
+                options = options | {"confidence": 0.999}
+                report = audit_estimator(estimator, n_fits=n_fits, n_jobs=n_jobs, **options)
+                yield f"{name}, again", report
 
 
 # --- peers ----------------------------------------------------------------------------------------

@@ -364,7 +364,8 @@ def page(parts):
         yield "A bound *against* the Gaussian mechanism takes the claim's shape as given and is"
         yield 'much tighter than one against any (ε, δ). "Releases" are audits that look at all'
         yield "noisy sums of a fit instead of its result. Of a Gaussian claim, 5000 fits an arm"
-        yield "prove .94 ± .03: more cannot be had of so many."
+        yield "prove .94 ± .03: more cannot be had of so many. Of twenty right estimators one may"
+        yield "be accused at 95 %; who is accused is audited again, afresh, at 99.9 %."
         yield when(parts["audits"])
         yield ""
         yield from audit_table(parts["audits"]["reports"])

@@ -47,7 +47,11 @@ from skdp.privacy.events import (
     noiseless,
     terms_of,
 )
-from skdp.privacy.posterior_samples import bounded_range_delta, posterior_samples_epsilon
+from skdp.privacy.posterior_samples import (
+    MOST_SAMPLES,
+    bounded_range_delta,
+    posterior_samples_epsilon,
+)
 from skdp.relations import check_relation, sensitivity_factor
 
 ACCOUNTANTS = ("auto", "gdp", "pld", "rdp", "gdp_clt")
@@ -118,7 +122,36 @@ def delta_of_event(
     neighboring_relation: str = "zero_out",
     accountant: str = "auto",
 ) -> float:
-    """Least known δ for which an event is (ε, δ)-DP; see `epsilon_of_event`."""
+    """Least known δ for which an event is (ε, δ)-DP.
+
+    Parameters
+    ----------
+    event : DpEvent
+        As in `epsilon_of_event`.
+    epsilon : float
+        ε ≥ 0.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
+        Who is a neighbour.
+    accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}
+        As in `epsilon_of_event`.
+
+    Returns
+    -------
+    float
+        δ in [0, 1], rounded up; 1 where there is no guarantee.
+
+    Raises
+    ------
+    ValueError
+        As in `epsilon_of_event`.
+
+    Examples
+    --------
+    >>> from dp_accounting import GaussianDpEvent
+    >>> from skdp.privacy import delta_of_event
+    >>> round(delta_of_event(GaussianDpEvent(1.0), epsilon=4.377178), 7)
+    1e-05
+    """
     one_of(ACCOUNTANTS, accountant=accountant)
     epsilon = in_range(0.0, math.inf, epsilon=epsilon, closed="both")
     return _least("delta", event, epsilon, neighboring_relation, accountant)[0]
@@ -220,7 +253,7 @@ def _pure(terms: Terms, relation: str) -> Curve:
 def _posterior(terms: Terms, relation: str) -> Curve:
     """Draws from one posterior, and nothing else (PRIVACY §4)."""
     match terms:
-        case (PosteriorTerm(eta, n_samples, 1),):
+        case (PosteriorTerm(eta, n_samples, 1),) if n_samples <= MOST_SAMPLES:
             return _PosteriorCurve(eta, n_samples)
     raise NoBoundError("exact for the samples of one posterior alone")
 

@@ -43,6 +43,7 @@ from skdp.relations import REPLACE_ONE, sensitivity_factor
 
 PLD_MIN_NOISE = 0.05  # below, the discretised privacy loss needs gigabytes
 PLD_MIN_DELTA = 1e-12  # below, the rounding of the Fourier transform is no longer small beside δ
+PLD_MAX_BOUNDED = 100_000  # Laplace and the like are not cut off: more take all the memory
 _PLD_MANY_POINTS, _PLD_MAX_POINTS = 3 * 10**4, 10**6  # the second keeps memory below 1 GiB
 _ROUND_UP = 1 + 1e-9  # covers the floating-point error of the numerical accountants
 _MIN_LEVELS, _MAX_LEVELS = 32, 512  # of noise, in a schedule
@@ -224,6 +225,9 @@ def pld(terms: Terms, relation: str, *, rough: bool = False) -> Curve:
     """
     if min(_noise(term) for term in terms) < PLD_MIN_NOISE:
         raise NoBoundError(f"'pld' needs noise multipliers >= {PLD_MIN_NOISE}")
+    bounded = (term for term in terms if isinstance(term, LaplaceTerm | PosteriorTerm))
+    if (n_bounded := sum(_n_mechanisms(term) for term in bounded)) > PLD_MAX_BOUNDED:
+        raise NoBoundError(f"'pld' composes {PLD_MAX_BOUNDED} pure releases, not {n_bounded}")
     return _refined(terms, relation, lambda levels: PLDCurve(levels, relation, rough=rough))
 
 

@@ -42,8 +42,9 @@ import numpy as np
 from scipy.optimize import root_scalar
 from scipy.special import gammaln
 
-from skdp._validate import in_range, integer, positive
+from skdp._validate import expected, in_range, integer, positive
 
+MOST_SAMPLES = 20_000  # the exact curve takes time and memory with k² or so; here, many seconds
 _RELATIVE = 1e-12  # step of the search for ε, and its tolerance
 
 
@@ -90,6 +91,7 @@ def bounded_range_delta(eta: float, n_samples: int, epsilon: float) -> float:
     eta = positive(eta=eta)
     k = integer(1, n_samples=n_samples)
     epsilon = in_range(0.0, math.inf, closed="both", epsilon=epsilon)
+    _not_too_many(k)
     return min(1.0, math.exp(_log_delta(eta, k, epsilon)))
 
 
@@ -128,6 +130,7 @@ def posterior_samples_epsilon(*, eta: float, n_samples: int, delta: float) -> fl
     delta = in_range(0.0, 1.0, closed="left", delta=delta)
     if delta == 0.0 or k * eta == math.inf:
         return k * eta
+    _not_too_many(k)
     target = math.log(delta) - 4e-16  # the logarithm's own rounding
     if _log_delta(eta, k, 0.0) <= target:
         return 0.0
@@ -199,6 +202,12 @@ def posterior_samples_range(*, epsilon: float, n_samples: int, delta: float) -> 
     while excess(eta) > 0:
         eta *= 1 - 1e-10
     return max(low, eta)
+
+
+def _not_too_many(k: int) -> None:
+    if k > MOST_SAMPLES:
+        remedy = "the exact price of more is not computed; account for parts, and compose them"
+        raise expected(f"at most {MOST_SAMPLES}", remedy, n_samples=k)
 
 
 def _log_delta(η: float, k: int, ε: float) -> float:

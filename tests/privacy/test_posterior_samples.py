@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
+from skdp.privacy import epsilon_of_event
+from skdp.privacy.events import PosteriorSamplesDpEvent
 from skdp.privacy.gdp import gdp_delta
 from skdp.privacy.posterior_samples import (
     bounded_range_delta,
@@ -293,3 +295,16 @@ def test_bad_ranges_are_refused_by_name(bad):
 def test_a_fraction_of_a_sample_is_refused():
     with pytest.raises(ValueError, match="n_samples="):
         posterior_samples_epsilon(eta=0.5, n_samples=10.0, delta=1e-5)
+
+
+def test_more_samples_than_can_be_priced_exactly_are_bounded_from_above_or_refused():
+    # A fuzzer found a count of draws that took minutes; a larger one would take all memory.
+    with pytest.raises(ValueError, match="n_samples=20001"):
+        posterior_samples_epsilon(eta=1e-3, n_samples=20_001, delta=1e-5)
+    with pytest.raises(ValueError, match="n_samples=1000000000"):
+        bounded_range_delta(1e-3, 10**9, 1.0)
+    assert posterior_samples_epsilon(eta=1e-3, n_samples=10**9, delta=0.0) == pytest.approx(1e6)
+    event = PosteriorSamplesDpEvent(eta=1e-5, n_samples=10**9)
+    # By zero-concentrated privacy, ρ = kη²/8 = .0125, with the textbook conversion as a check.
+    bound = 0.0125 + 2 * math.sqrt(0.0125 * math.log(1e5))
+    assert 0.5 * bound < epsilon_of_event(event, 1e-5) <= bound
