@@ -3,8 +3,12 @@ Quickstart: a private Bayesian classifier, from pipeline to pictures
 ====================================================================
 
 Breast cancer or not, from 30 measurements of a cell nucleus, without the model giving away who was
-in the study. Run with ``python examples/quickstart.py [folder]``; the two pictures are written to
-the folder (default ``quickstart_output``). It takes well under a minute.
+in the study.
+
+    python examples/plot_quickstart.py [folder]
+
+prints the figures and writes the two pictures to the folder (default ``quickstart_output``). It
+takes well under a minute.
 """
 
 import sys
