@@ -64,6 +64,7 @@ def variational():
     from skdp import (
         DPVariationalLinearRegression,
         DPVariationalLogisticRegression,
+        DPVariationalModel,
         DPVariationalPoissonRegression,
     )
 
@@ -75,6 +76,17 @@ def variational():
         logistic(**plain, max_iter=20),
         {"statistic": "trace"},
     )
+    yield (
+        "logistic, dpvi, 1 step, secure",
+        logistic(**plain, max_iter=1, secure=True),
+        {"statistic": last_coefficient, "frame": "gdp"},  # Gaussian but for 1e-16 of δ
+    )
+    mean = DPVariationalModel(
+        **BUDGET, log_likelihood=at_the_mean, n_parameters=1, n_samples=N_ROWS, clip_norm=1e-3,
+        max_iter=2,
+    )  # fmt: skip
+    far = {"X": zeros(1), "canary": ([1e3], 0)}
+    yield "a model of one's own, 2 steps, releases", mean, far | {"statistic": "trace"}
     narrow = BUDGET | {"fit_intercept": False, "prior_scale": 1e-3, "data_norm": 1.0}
     # Beyond 40 parameters the posterior is found without random chains.
     result = {"X": zeros(41), "statistic": last_coefficient}
@@ -90,6 +102,11 @@ def variational():
             estimator = releases_of(kind(**narrow, **options, max_iter=steps))
             case = f"{name}, noise-aware, {steps} step{'s' * (steps > 1)}, releases"
             yield case, estimator, audit | {"statistic": "trace"}
+
+
+def at_the_mean(theta, x):
+    """Log density of N(θ, 1), up to a constant."""
+    return -0.5 * ((x - theta) ** 2).sum(dim=1)
 
 
 def releases_of(estimator):
@@ -143,6 +160,14 @@ def networks():
             max_iter=steps,
         )
         yield f"DP-SGD, {steps} step{'s' * (steps > 1)}", sgd, audit
+    poisson = DPSGDClassifier(
+        **(head | {"sampling_rate": 0.5}),
+        optimizer=torch.optim.SGD,
+        learning_rate=N_ROWS * 1e5,
+        averaging=0.0,
+        max_iter=1,
+    )
+    yield "DP-SGD, Poisson batch, 1 step", poisson, audit
     sgld = DPSGLDClassifier(
         **head, learning_rate=N_ROWS / 20 * 1e5, prior_scale=1e6, max_iter=20, thinning=1
     )
@@ -178,7 +203,7 @@ def others():
 
     from skdp.calibration import DPTemperatureScaler
     from skdp.mechanisms import GaussianMechanism
-    from skdp.preprocessing import DPStandardScaler
+    from skdp.preprocessing import DPPCA, DPQuantileScaler, DPStandardScaler
 
     # A mean of -1/2 and a mean square of 1/2: then mean and variance show all of the release.
     half = np.repeat([[-1.0], [0.0]], 1000, axis=0)
@@ -192,6 +217,14 @@ def others():
             "statistic": lambda scaler: np.append(scaler.mean_, scaler.var_),
         },
     )
+    pca = DPPCA(1, **BUDGET, data_norm=1.0)
+    removed = {"neighbor": "removed"}
+    yield "PCA, releases", pca, {"canary": (last(2), 0), "statistic": "trace", **removed}
+    # Half of the rows at each end: the canary decides which end the middle is nearer to.
+    ends = np.repeat([[-1.0], [1.0]], [6, 5], axis=0)
+    quantiles = DPQuantileScaler(-1.0, 1.0, epsilon=1.0, quantile_range=(50, 51))
+    at_an_end = {"X": ends, "canary": ([1.0], 0), "statistic": lambda scaler: scaler.lower_}
+    yield "quantile scaler", quantiles, at_an_end | removed
     yield (
         "temperature, 1 step",
         DPTemperatureScaler(FrozenEstimator(sure()), **BUDGET, max_iter=1, n_samples=1),
@@ -328,6 +361,17 @@ def diffprivlib():
         (high, y),
         (low, y),
         lambda m: m.coef_,
+    )
+    # Longer rows: what the curvature of the objective gives away grows with the square of the norm.
+    pair = np.array([1, 0])
+    yield (
+        "LogisticRegression, norm 100",
+        lambda: models.LogisticRegression(
+            epsilon=1.0, data_norm=100.0, fit_intercept=False, tol=1e-10, max_iter=1000
+        ),
+        (np.array([[100.0], [0.0]]), pair),
+        (np.zeros((2, 1)), pair),
+        lambda m: -np.abs(m.coef_),
     )
     yield (
         "GaussianNB",
