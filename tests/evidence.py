@@ -131,7 +131,8 @@ def tests(jobs, marker, n_processes):
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"
         start = time.perf_counter()
-        command = [sys.executable, "-m", "pytest", "-m", marker, "-n", str(n_processes)]
+        options = ("-m", marker, "-n", str(n_processes), "-o", "junit_family=xunit1")
+        command = [sys.executable, "-m", "pytest", *options]
         run = subprocess.run([*command, f"--junitxml={report}"], cwd=ROOT, check=False)
         seconds = time.perf_counter() - start
         cases = list(ElementTree.parse(report).iter("testcase"))
