@@ -145,7 +145,7 @@ def gdp_event(mu: float, neighboring_relation: str = "zero_out") -> DpEvent:
 def gaussian_mu(event: DpEvent) -> float | None:
     """μ² = Σ T/σ² of a composition of full-batch Gaussian mechanisms, rooted; None of any other.
 
-    Of discrete ones too: they are near a Gaussian mechanism, and not as good.
+    Of discrete ones too it is None: they are near a Gaussian mechanism, and not as good.
 
     Noise multipliers are over the bound on one record, so under ``replace_one`` μ is twice that.
     """
@@ -305,7 +305,7 @@ def event_from_dict(values: dict[str, Any]) -> DpEvent:
     Raises
     ------
     ValueError
-        If the class is none of dp-accounting's events and none of skdp's.
+        If the class is none of dp-accounting's events and none of skdp's, or a number is NaN or −∞.
     """
     name = values.get("type")
     known = {kind.__name__: kind for kind in (PosteriorSamplesDpEvent, DiscreteGaussianDpEvent)}
@@ -318,6 +318,8 @@ def event_from_dict(values: dict[str, Any]) -> DpEvent:
             return event_from_dict(value)
         if isinstance(value, str) and value == "inf":
             return math.inf
+        if isinstance(value, float) and (math.isnan(value) or value == -math.inf):
+            raise expected("the values of an event", event=value)
         return [rich(item) for item in value] if isinstance(value, list) else value
 
     return kind(**{field: rich(value) for field, value in values.items() if field != "type"})

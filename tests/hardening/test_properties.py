@@ -397,6 +397,12 @@ class TestRegressions:
     def test_the_least_delta_gives_no_nan(self, mu):
         assert gdp_to_epsilon(mu, 5e-324) >= 0.0
 
+    @pytest.mark.parametrize("number", [-math.inf, math.nan])
+    def test_an_event_of_numbers_that_are_none_is_not_read(self, number):
+        values = event_to_dict(dp_sgd_event(1.0, 1.0, 2)) | {"count": number}
+        with pytest.raises(ValueError, match="event"):
+            event_from_dict(values)
+
     @pytest.mark.parametrize("mu", [1e-322, 1e-315, 1e-310, 1e-305])
     def test_denormal_costs_end(self, mu):
         # A fuzzer found a root that was rounded up by factors too small to change it.
