@@ -5,8 +5,9 @@
 Parts: suite (the tests that always run), slow (those marked slow; nulls: those of the auditors
 alone), audits (skdp's estimators, 5000 fits an arm), peers (Opacus and, with DIFFPRIVLIB_PYTHON
 naming the interpreter of an environment that has it, diffprivlib), mutants, fuzz (25 minutes a
-target, side by side). Without a name, all: some hours on 2 cores. A part that has run keeps its figures in docs/evidence.json, and the page
-docs/evidence.md is written anew from all of them; `page` writes it and runs nothing.
+target, side by side). Without a name, all: some hours on 2 cores. A part that has run keeps its
+figures in docs/evidence.json, and the page docs/evidence.md is written anew from all of them;
+`page` writes it and runs nothing.
 """
 
 import argparse
