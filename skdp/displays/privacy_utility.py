@@ -38,6 +38,14 @@ class UtilityCurve(NamedTuple):
         Name in the legend.
     scores_without_privacy : ndarray of shape (n_repeats,) or None
         Scores at ε = ∞.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.displays import UtilityCurve
+    >>> curve = UtilityCurve(np.array([0.5, 1.0]), np.array([[0.7, 0.8], [0.8, 0.9]]), "ours")
+    >>> curve.scores.mean(axis=1).round(2)
+    array([0.75, 0.85])
     """
 
     epsilons: np.ndarray

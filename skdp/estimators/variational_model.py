@@ -110,7 +110,7 @@ class DPVariationalModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
     accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
         See `skdp.privacy.epsilon`.
     parameter_names : list of str or None, default=None
-        Names of theta; None is theta0, theta1, …
+        Names of theta; None is theta0, theta1 and so on.
     example_rows : array-like, (X, y) or None, default=None
         A few public or made-up records on which ``log_likelihood`` is tried before anything is
         spent. None makes up standard normal rows, with standard normal or 0-1 targets.

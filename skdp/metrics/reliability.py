@@ -41,6 +41,15 @@ class ReliabilityTable:
         Mean predicted probability in each bin; NaN in an empty one.
     accuracy : ndarray of shape (n_bins,)
         Share of rows in each bin whose predicted class was the true one; NaN in an empty one.
+
+    Examples
+    --------
+    >>> from skdp.metrics import reliability_table
+    >>> table = reliability_table([0, 1, 1, 0], [0.1, 0.9, 0.7, 0.6], n_bins=2)
+    >>> table.bin_edges, table.counts
+    (array([0. , 0.5, 1. ]), array([0., 4.]))
+    >>> round(table.mean_confidence, 3), table.mean_accuracy
+    (0.775, 0.75)
     """
 
     bin_edges: np.ndarray

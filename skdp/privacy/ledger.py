@@ -45,7 +45,21 @@ from skdp.relations import check_relation
 
 
 class BudgetExceededError(RuntimeError):
-    """A release was refused: it would have cost more than the ledger's ceiling allows."""
+    """A release was refused: it would have cost more than the ledger's ceiling allows.
+
+    Also raised where more posterior samples are asked for than were paid for.
+
+    Examples
+    --------
+    >>> from skdp.privacy import BudgetExceededError, PrivacyLedger
+    >>> from skdp.privacy.events import dp_sgd_event
+    >>> ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+    >>> try:
+    ...     ledger.spend(dp_sgd_event(4.0, 1.0, 16), label="a survey")
+    ... except BudgetExceededError:
+    ...     print("refused:", len(ledger.entries), "entries")
+    refused: 0 entries
+    """
 
 
 @dataclass(frozen=True)
@@ -150,6 +164,16 @@ class PrivacyLedger:
         """ε of everything charged so far, composed by the accountant, at the given δ.
 
         It holds only while the ledger is `valid`.
+
+        Parameters
+        ----------
+        delta : float
+            δ in [0, 1); 0 only where all entries are pure ε-DP.
+
+        Returns
+        -------
+        float
+            ε ≥ 0, rounded up.
         """
         return self._total(self.entries, delta)
 
