@@ -85,7 +85,7 @@ def variational():
         **BUDGET, log_likelihood=at_the_mean, n_parameters=1, n_samples=N_ROWS, clip_norm=1e-3,
         max_iter=2,
     )  # fmt: skip
-    far = {"X": zeros(1), "canary": ([1e3], 0)}
+    far = {"X": np.full((N_ROWS - 1, 1), 1e3), "canary": ([1e3], 0)}  # all gradients are cut
     yield "a model of one's own, 2 steps, releases", mean, far | {"statistic": "trace"}
     narrow = BUDGET | {"fit_intercept": False, "prior_scale": 1e-3, "data_norm": 1.0}
     # Beyond 40 parameters the posterior is found without random chains.
@@ -224,7 +224,7 @@ def others():
     # Half of the rows at each end: the canary decides which end the middle is nearer to.
     ends = np.repeat([[-1.0], [1.0]], [6, 5], axis=0)
     quantiles = DPQuantileScaler(-1.0, 1.0, epsilon=1.0, quantile_range=(50, 51))
-    at_an_end = {"X": ends, "canary": ([1.0], 0), "statistic": lambda scaler: scaler.lower_}
+    at_an_end = {"X": ends, "canary": ([1.0], 0), "statistic": lambda scaler: scaler.lower_[0]}
     yield "quantile scaler", quantiles, at_an_end | removed
     yield (
         "temperature, 1 step",
@@ -334,7 +334,7 @@ def opacus():
                 "epsilon": claim,
                 "delta": DELTA,
                 "frame": "dp" if poisson else "gdp",
-                "neighbor": (np.zeros(2), 1),
+                "neighbor": ("null", (np.zeros(2), 1)),  # its gradient is zero: there is no bias
             },
         )
 

@@ -73,7 +73,7 @@ for epsilon in EPSILONS:
     print(f"epsilon={epsilon:g}: 90 % intervals hold the truth in", ", ".join(shares))
 
 # %%
-# One study seen both ways at ε = 0.3. The plain intervals are narrow and miss; the noise-aware ones
+# One study seen both ways at ε = 0.3. The plain intervals are too narrow; the noise-aware ones
 # say how little is known.
 
 X, y, coefficients = study(1)

@@ -26,9 +26,16 @@ from __future__ import annotations
 
 import copy
 import math
+import os
+import random
+import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -36,17 +43,18 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.parallel import Parallel, delayed
 
 from skdp import _trace
-from skdp._validate import expected, in_range, integer, one_of
+from skdp._validate import expected, flag, in_range, integer, one_of
+from skdp._warnings import PrivacyWarning
 from skdp.audit.bounds import FRAMES
 from skdp.audit.report import AuditReport
 from skdp.audit.samples import audit_samples
 from skdp.privacy.events import gaussian_mu
-from skdp.privacy.ledger import covered
+from skdp.privacy.ledger import BudgetExceededError, covered
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, check_relation
 
 _N_ROWS, _N_FEATURES, _LARGE = 9, 2, 1e3
-_CHUNKS = 16  # a worker: neighbours in time are in both arms
+_CHUNKS, _LEAST = 16, 8  # most parts of parallel fits, and least fits an arm of each
 _MOST_NUMBERS = 64  # of a fitted object that are looked at without being asked to
 
 
@@ -66,6 +74,7 @@ def audit_estimator(
     confidence: float = 0.95,
     selection: float = 0.1,
     n_jobs: int | None = None,
+    public: bool = False,
 ) -> AuditReport:
     """Try to refute the privacy statement of an estimator, from outside.
 
@@ -80,17 +89,21 @@ def audit_estimator(
         Anything with scikit-learn's `fit`, or a function (X, y) -> fitted object. It is cloned for
         each fit. Its noise must not be seeded.
     X : array-like of shape (n, n_features), default=None
-        Rows that both data sets have; None is 9 rows of two zeros. **Made-up or public rows**: the
-        fits are charged to no ledger, and the report is a function of what they release.
+        Rows that both data sets have; None is 9 rows of two zeros. Use **made-up or public rows**:
+        the report is a function of what thousands of fits release. See ``public``.
     y : array-like of shape (n,), default=None
         Their targets. None is alternating 0 and 1, or 0 for a regressor.
     canary : tuple (x, y), default=None
         The record that one of the data sets has. None is (0, …, 0, 1000) with target 1.
-    neighbor : {"removed"} or tuple (x, y), default=None
-        What the other data set has in its place. None is what the relation says: under
-        ``"add_or_remove_one"`` nothing; under ``"replace_one"`` the record (−x, y); under
-        ``"zero_out"`` nothing as well if the estimator has a declared ``n_samples``, which makes it
-        the same as a null record. A row of zeros is none: it has an intercept.
+    neighbor : {"removed"}, tuple (x, y) or tuple ("null", (x, y)), default=None
+        What the other data set has in its place; the verdict is worth nothing if the two are not
+        neighbours. Under ``"add_or_remove_one"`` that is nothing, ``"removed"``. Under
+        ``"replace_one"`` it is another record; None is (−x, y). Under ``"zero_out"`` it is
+        ``("null", record)``, a record of which *you say* that it adds nothing to any sum; a row of
+        zeros adds something where there is an intercept. A record alone is taken as null too, with
+        a warning.
+        Or ``"removed"``, if the number of rows is never read: that is None for a function, and for
+        an estimator with a declared ``n_samples``.
     statistic : callable or "trace", default=None
         Function of the fitted object that returns a number or a vector of a few. None takes
         ``coef_`` and ``intercept_``; or else the probabilities of the canary; or else all fitted
@@ -112,7 +125,12 @@ def audit_estimator(
     selection : float, default=0.1
         Share of the fits that choose direction and threshold.
     n_jobs : int or None, default=None
-        Parallel fits, as in scikit-learn.
+        Parallel fits, as in scikit-learn. The global generators of workers are seeded afresh. One
+        that a function brings along would repeat itself in each of them: refused.
+    public : bool, default=False
+        Whether all rows and records are made up or public, those that a function holds as well.
+        Open ledgers are not charged then. Else they are, for each of the 2 ``n_fits`` + 1 fits,
+        unless the rows are made here: an estimator, and no X, y, canary or record as neighbour.
 
     Returns
     -------
@@ -123,7 +141,15 @@ def audit_estimator(
     ------
     ValueError
         If a ``random_state`` is set: each fit would have the same noise, and any two data sets
-        would be told apart. If there is no claim, or a parameter is invalid.
+        would be told apart. If there is no claim, the two data sets are no neighbours, or a
+        parameter is invalid.
+    BudgetExceededError
+        If an open ledger refuses a fit.
+
+    Warns
+    -----
+    PrivacyWarning
+        If it was not said that a record is null on which the verdict under ``"zero_out"`` depends.
 
     Notes
     -----
@@ -131,7 +157,8 @@ def audit_estimator(
     many fits: at μ = 1, 1000 fits prove about 3.8 of ε = 4.38. And a right one fails in one audit
     of 20 at most at the default confidence: repeat a surprising audit, once, at a higher one.
 
-    No ledger is charged, because made-up rows are nobody's.
+    Fits that an estimator starts in threads or processes of its own are charged to open ledgers
+    even where the rows are made up: rather too much than too little.
 
     Examples
     --------
@@ -148,13 +175,14 @@ def audit_estimator(
     n_fits = integer(20, "fewer prove nothing", n_fits=n_fits)
     one_of(("auto", *FRAMES), frame=frame)
     in_range(0.0, 1.0, confidence=confidence)
+    free = flag(public=public) or _made_here(estimator, X, y, canary, neighbor)
     if not (statistic is None or statistic == "trace" or callable(statistic)):
         raise expected("a function, 'trace' or None", statistic=statistic)
     _refuse_seed(estimator)
     X, y, canary = _rows(estimator, X, y, canary)
     present = _and(X, y, canary)
     claim = _claim(
-        _fitted(estimator, *present)[0],
+        _fitted(estimator, *present, free)[0],
         epsilon,
         delta,
         neighboring_relation or _parameter(estimator, "neighboring_relation"),
@@ -162,8 +190,11 @@ def audit_estimator(
     )
     if neighbor is None:
         neighbor = _default_neighbor(estimator, canary, claim["neighboring_relation"])
-    look, absent = _Look(statistic, present[0][-1:]), _and(X, y, neighbor)
-    with_canary, without_canary = _results(estimator, (present, absent), look, n_fits, n_jobs)
+    kind, record = _neighbor(neighbor, claim["neighboring_relation"])
+    absent = (X, y) if record is None else _and(X, y, record)
+    look = _Look(statistic, present[0][-1:])
+    fits = _Fits(estimator, (present, absent), look, free)
+    with_canary, without_canary = _results(fits, n_fits, n_jobs)
     report = audit_samples(
         with_canary,
         without_canary,
@@ -172,7 +203,7 @@ def audit_estimator(
         selection=selection,
         audited=_name(estimator),
     )
-    return replace(report, seconds=time.perf_counter() - start)
+    return replace(report, neighbor=kind, seconds=time.perf_counter() - start)
 
 
 def _name(estimator: Any) -> str:
@@ -217,7 +248,7 @@ def _rows(estimator: Any, X: Any, y: Any, canary: Any) -> tuple[np.ndarray, np.n
     if y.shape != (len(X),):
         raise ValueError(f"Expected y of shape ({len(X)},), got {y.shape}.")
     if canary is None:
-        largest = y.max() if _is(is_classifier, estimator) else 1
+        largest = np.unique(y)[-1] if _is(is_classifier, estimator) else 1
         canary = np.append(np.zeros(X.shape[1] - 1), _LARGE), largest
     return X, y, canary
 
@@ -241,10 +272,38 @@ def _default_neighbor(estimator: Any, canary: Any, relation: str) -> Any:
     )
 
 
+def _neighbor(neighbor: Any, relation: str) -> tuple[str, Any]:
+    """Return what the canary's place holds, in words, and the record; refuse what is no neighbour.
+
+    Whether a record is null cannot be seen from outside: the caller has to know.
+    """
+    if isinstance(neighbor, str):
+        one_of(("removed",), "or a record (x, y)", neighbor=neighbor)
+        if relation == REPLACE_ONE:
+            raise expected("a record (x, y)", "under 'replace_one' none goes", neighbor=neighbor)
+        return "removed", None
+    if relation == ADD_OR_REMOVE_ONE:
+        remedy = "under 'add_or_remove_one' a record in its place is no neighbour"
+        raise expected("'removed'", remedy, neighbor=neighbor)
+    said = isinstance(neighbor, tuple) and len(neighbor) == 2 and isinstance(neighbor[0], str)
+    record = neighbor
+    if said:
+        one_of(("null",), "or a record (x, y)", neighbor=neighbor[0])
+        record = neighbor[1]
+    if relation == REPLACE_ONE:
+        return "another record", record
+    if not said:
+        warnings.warn(
+            "The verdict of the audit is conditional on the record given as neighbor: it must be "
+            "null, add nothing to any sum (a row of zeros adds something where there is an "
+            "intercept). neighbor=('null', (x, y)) says that it is.",
+            PrivacyWarning,
+            stacklevel=3,
+        )
+    return "a record taken as null", record
+
+
 def _and(X: np.ndarray, y: np.ndarray, record: Any) -> Rows:
-    if isinstance(record, str):
-        one_of(("removed",), "or a record (x, y)", neighbor=record)
-        return X, y
     try:
         row, target = record
         return np.vstack([X, np.asarray(row)[None]]), np.append(y, target)
@@ -255,9 +314,29 @@ def _and(X: np.ndarray, y: np.ndarray, record: Any) -> Rows:
 # --- fits and what is seen of them ----------------------------------------------------------------
 
 
-def _fitted(estimator: Any, X: np.ndarray, y: np.ndarray) -> tuple[Any, list]:
-    """Fit a copy, off the books; return it and the record of its releases."""
-    with covered(), _trace.record() as tape:
+def _made_here(estimator: Any, X: Any, y: Any, canary: Any, neighbor: Any) -> bool:
+    """Whether no row can be anybody's: all are zeros and the canary."""
+    nothing_given = X is None and y is None and canary is None
+    return hasattr(estimator, "fit") and nothing_given and isinstance(neighbor, str | None)
+
+
+@contextmanager
+def _booked(free: bool) -> Iterator[None]:
+    """Charge open ledgers for what is fitted inside, or not."""
+    if free:
+        with covered():
+            yield
+        return
+    try:
+        yield
+    except BudgetExceededError as error:
+        error.add_note("If all rows of the audit are made up or public, public=True says so.")
+        raise
+
+
+def _fitted(estimator: Any, X: np.ndarray, y: np.ndarray, free: bool) -> tuple[Any, list]:
+    """Fit a copy; return it and the record of its releases."""
+    with _booked(free), _trace.record() as tape:
         if not hasattr(estimator, "fit"):
             return estimator(X, y), tape
         fresh: Any = (
@@ -333,31 +412,72 @@ def _weighted_sums(tape: list) -> np.ndarray:
     return np.concatenate([sums[key] for key in sorted(sums)])
 
 
-def _chunk(estimator: Any, arms: tuple[Rows, Rows], look: _Look, n_fits: int) -> list[list]:
-    """Fit both arms in turn, so that what changes with time changes for both."""
-    results: list[list] = [[], []]
-    for _ in range(n_fits):
-        for arm, found in zip(arms, results, strict=True):
-            found.append(look(*_fitted(estimator, *arm)))
-    return results
+@dataclass(frozen=True)
+class _Fits:
+    """What is fitted again and again, and how the results are looked at."""
+
+    estimator: Any
+    arms: tuple[Rows, Rows]
+    look: _Look
+    free: bool
+
+    def __call__(self, n_fits: int, parent: int) -> list[list]:
+        """Fit both arms in turn, so that what changes with time changes for both."""
+        if os.getpid() != parent:
+            _seed_afresh()
+        results: list[list] = [[], []]
+        for _ in range(n_fits):
+            for arm, found in zip(self.arms, results, strict=True):
+                found.append(self.look(*_fitted(self.estimator, *arm, self.free)))
+        return results
 
 
-def _results(
-    estimator: Any, arms: tuple[Rows, Rows], look: _Look, n_fits: int, n_jobs: int | None
-) -> tuple[np.ndarray, np.ndarray]:
+def _seed_afresh() -> None:
+    """Give a worker global generators of its own: forked ones would all repeat the parent's."""
+    random.seed()
+    np.random.seed()  # noqa: NPY002
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.seed()
+
+
+def _results(fits: _Fits, n_fits: int, n_jobs: int | None) -> tuple[np.ndarray, np.ndarray]:
     chunks: list[Any] = []
     if n_jobs in (None, 1):
-        chunks = [_chunk(estimator, arms, look, n_fits)]
+        chunks = [fits(n_fits, os.getpid())]
     else:
-        sizes = [len(part) for part in np.array_split(np.arange(n_fits), _CHUNKS)]
-        parts = (delayed(_chunk)(estimator, arms, look, n) for n in sizes)
-        chunks.extend(Parallel(n_jobs)(parts) or [])
+        n_chunks = min(_CHUNKS, n_fits // _LEAST)
+        sizes = [len(part) for part in np.array_split(np.arange(n_fits), n_chunks)]
+        parts = (delayed(fits)(n, os.getpid()) for n in sizes)
+        one_by_one: Any = {"batch_size": 1}  # together they would share a copy
+        chunks.extend(Parallel(n_jobs, **one_by_one)(parts) or [])
     joined = [[row for chunk in chunks for row in chunk[arm]] for arm in (0, 1)]
     lengths = {len(row) for arm in joined for row in arm}
     if len(lengths) > 1:
         remedy = f"it was one of {sorted(lengths)} numbers"
-        raise expected("a vector of one length", remedy, statistic=look.statistic)
+        raise expected("a vector of one length", remedy, statistic=fits.look.statistic)
+    if _repeat(chunks):
+        remedy = "the noise is from a generator of which each worker has the same copy"
+        raise expected("None, because workers repeat each other's fits", remedy, n_jobs=n_jobs)
     return np.array(joined[0]), np.array(joined[1])
+
+
+def _repeat(chunks: list[list[list[np.ndarray]]]) -> bool:
+    """Whether two chunks are the same, and so varied that it is no chance."""
+    pairs = list(combinations(chunks, 2))
+    for pair in pairs:
+        chance = float(len(pairs))
+        for one, other in zip(*pair, strict=True):
+            drawn, again = [[row.tobytes() for row in arm] for arm in (one, other)]
+            length = min(len(drawn), len(again))
+            if drawn[:length] != again[:length]:
+                break
+            shares = np.array(list(Counter(drawn[:length]).values())) / length
+            chance *= float(shares @ shares) ** length  # of as many results to be the same
+        else:
+            if chance < 1e-6:
+                return True
+    return False
 
 
 # --- the claim ------------------------------------------------------------------------------------

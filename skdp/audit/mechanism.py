@@ -121,7 +121,15 @@ def audit_mechanism(
     Raises
     ------
     ValueError
-        If a parameter is out of range or the release has another shape.
+        If a parameter is out of range, or the release has another shape or is not finite.
+
+    Examples
+    --------
+    >>> from skdp.audit import audit_mechanism
+    >>> from skdp.mechanisms import GaussianMechanism
+    >>> mechanism = GaussianMechanism(record_norm=1.0, scale=4.0)
+    >>> audit_mechanism(mechanism, confidence=1 - 1e-6, random_state=0).verdict
+    'no violation found'
     """
     start = time.perf_counter()
     n_canaries = integer(20, n_canaries=n_canaries)
@@ -151,7 +159,7 @@ def audit_mechanism(
     departure = _departure(arms, (laws[0], laws[1]), thresholds, level / 2)
 
     threshold = thresholds[0]
-    misses = int(np.sum(scores[present] <= threshold))
+    misses = int(np.sum(~(scores[present] > threshold)))
     alarms = int(np.sum(scores[~present] > threshold))
     name = "gdp" if sampling_rate == 1.0 else "dp"
     frame = frame_of(name, delta)
@@ -265,6 +273,8 @@ def _seen(
         raise ValueError(
             f"Expected a release of shape ({claim.n_steps}, {n_blocks * m}), got {sums.shape}."
         )
+    if not np.isfinite(sums).all():
+        raise ValueError("Expected a release of finite numbers.")
     blocks = sums.reshape(claim.n_steps, n_blocks, m)
     return blocks.sum(axis=1).T / math.sqrt(n_blocks)
 
@@ -334,7 +344,7 @@ def _departure(
     each = level / (2 * len(thresholds))
     between = thresholds <= np.median(present_law)
     alarms = [_rate("false alarms", absent > t, absent_law > t, each) for t in thresholds]
-    misses = [_rate("misses", present <= t, present_law <= t, each) for t in thresholds]
+    misses = [_rate("misses", ~(present > t), present_law <= t, each) for t in thresholds]
     rates = alarms + misses
     if any(rate.gap < 0 for rate in alarms):
         pairs = zip(alarms, misses, between, strict=True)

@@ -42,6 +42,9 @@ class AuditReport:
         Time that it took.
     departure : str
         How the release differs from the mechanism that was claimed, of `audit_mechanism`.
+    neighbor : str
+        What one of the data sets had in the canary's place, of `audit_estimator`. The verdict holds
+        only if that makes the two neighbours.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class AuditReport:
     neighboring_relation: str = "zero_out"
     seconds: float = math.nan
     departure: str = ""
+    neighbor: str = ""
 
     @property
     def violation(self) -> bool:
@@ -109,6 +113,7 @@ class AuditReport:
     def _rows(self) -> list[tuple[str, str]]:
         against = "a Gaussian mechanism" if self.frame == "gdp" else "any (epsilon, delta)"
         counts = f"{self.alarms} of {self.n_without} false alarms, {self.misses} of {self.n_with}"
+        of_canary = f"; in the canary's place: {self.neighbor}" if self.neighbor else ""
         return [
             ("claimed", f"(epsilon={self.epsilon:.4g}, delta={self.delta:g})"),
             (
@@ -118,7 +123,7 @@ class AuditReport:
             ),
             ("tightness", f"{self.tightness:.2f}"),
             ("counts", f"{counts} misses"),
-            ("neighbours", self.neighboring_relation),
+            ("neighbours", f"{self.neighboring_relation}{of_canary}"),
         ]
 
     def __repr__(self) -> str:

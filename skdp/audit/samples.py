@@ -1,9 +1,10 @@
 """From two samples of results to a report: score, set a threshold, count, bound.
 
 The first share of the results chooses how to look: a direction, where a result is a vector, its
-sign, and a threshold. The others are counted, once. So whatever the choice was, the counts are
-binomial and the bound of `bounds` holds. An auditor who instead takes the best of many thresholds
-on the results that are counted can "prove" ε > 3 of two samples from one and the same law.
+sign, and a threshold. The others are counted, once, each as an alarm or as none. So whatever the
+choice was, and whatever the results are, the counts are binomial and the bound of `bounds` holds.
+An auditor who instead takes the best of many thresholds on the results that are counted can "prove"
+ε > 3 of two samples from one and the same law.
 
 References
 ----------
@@ -26,6 +27,8 @@ from skdp.audit.report import AuditReport
 _CANDIDATES = 199
 _NEARLY = 0.8
 _RIDGE = 1e-3  # of the pooled covariance, in units of its standard deviations
+_OUTLYING = 10.0  # median deviations, beyond which a result is an outlier to the direction
+_FAR = 1e100  # and beyond which nothing is told apart, so that no sum overflows
 
 
 def audit_samples(
@@ -48,8 +51,8 @@ def audit_samples(
     ----------
     with_canary, without_canary : array-like of shape (n,) or (n, n_outputs)
         Independent results on each of the two data sets, in the order in which they were made or
-        any other that does not depend on them. An infinite one, or one that is not a number, is a
-        result like any other.
+        any other that does not depend on them. An infinite number, or one that is not a number,
+        is a result like any other; an output that never is finite is not looked at.
     epsilon : float
         Claimed ε ≥ 0; infinite for no claim.
     delta : float
@@ -75,7 +78,8 @@ def audit_samples(
     Raises
     ------
     ValueError
-        If a parameter is out of range, or the two samples do not fit together.
+        If a parameter is out of range, the two samples do not fit together, or the results that
+        choose how to look hold no finite number, so that there is nothing to look at.
 
     Examples
     --------
@@ -103,7 +107,7 @@ def audit_samples(
     first = [arm[:n] for arm, n in zip(arms, shares, strict=True)]
     rule = choose(first[0], first[1], family, 1 - confidence)
     present, absent = (rule.scores(arm[n:]) for arm, n in zip(arms, shares, strict=True))
-    misses = int(np.sum(present <= rule.threshold))
+    misses = len(present) - int(np.sum(present > rule.threshold))
     alarms = int(np.sum(absent > rule.threshold))
     strength = lower_bound(
         family,
@@ -144,50 +148,110 @@ def _n_selected(n: int, selection: float) -> int:
     return min(n - 1, max(1, round(share * n)))
 
 
+class _View(NamedTuple):
+    """What is seen of a result: its numbers in robust units, and which of them are not finite.
+
+    Everything it returns is finite, whatever the result.
+    """
+
+    columns: np.ndarray  # that were finite at least once
+    centres: np.ndarray
+    units: np.ndarray
+    odd: np.ndarray  # of all indicators, those that varied
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> _View:
+        """Find out what there is to see."""
+        columns = np.flatnonzero(np.isfinite(values).any(axis=0))
+        kinds = _kinds(values)
+        odd = np.flatnonzero((kinds != kinds[0]).any(axis=0))
+        if len(columns) + len(odd) == 0:
+            raise ValueError(
+                "Expected with_canary or without_canary to hold finite results; the first ones, "
+                "which choose how to look, hold none, so that there is nothing to look at."
+            )
+        robust = [_centre_and_unit(values[:, column]) for column in columns]
+        centres, units = np.array(robust).reshape(-1, 2).T
+        return cls(columns, centres, units, odd)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the result is one number and nothing else."""
+        return len(self.columns) == 1 and len(self.odd) == 0
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        """Look at results (n, n_outputs)."""
+        seen = values[:, self.columns]
+        with np.errstate(over="ignore"):  # halves, because a difference may be too large
+            standard = (seen / 2 - self.centres / 2) / self.units
+        standard = np.where(np.isfinite(seen), np.clip(standard, -_FAR, _FAR), 0.0)
+        return np.hstack([standard, _kinds(values)[:, self.odd]])
+
+
+def _kinds(values: np.ndarray) -> np.ndarray:
+    """Indicators of what is not finite, (n, 3 n_outputs)."""
+    return np.hstack([kind(values) for kind in (np.isnan, np.isposinf, np.isneginf)]).astype(float)
+
+
+def _centre_and_unit(values: np.ndarray) -> tuple[float, float]:
+    """Median, and median deviation of those that deviate, halved; no sum that could overflow."""
+    centre = _middle(values[np.isfinite(values)])
+    deviations = np.abs(values[np.isfinite(values)] / 2 - centre / 2)
+    deviations = deviations[deviations > 0]
+    return centre, _middle(deviations) if len(deviations) else 1.0
+
+
+def _middle(values: np.ndarray) -> float:
+    return float(np.sort(values)[(len(values) - 1) // 2])
+
+
 class Rule(NamedTuple):
     """How to tell the two laws apart: alarm where a score is above the threshold."""
 
-    centre: np.ndarray
+    view: _View
     weights: np.ndarray
-    if_not_finite: float
     threshold: float
 
     def scores(self, values: np.ndarray) -> np.ndarray:
-        """Score each result."""
-        finite = np.isfinite(values).all(axis=1)
-        scores = np.full(len(values), self.if_not_finite)
-        scores[finite] = (values[finite] - self.centre) @ self.weights
-        return scores
+        """Score each result. What has no score is no alarm, with the canary or without."""
+        if self.view.plain:
+            scores = self.weights[0] * values[:, self.view.columns[0]]
+        else:
+            scores = self.view(values) @ self.weights
+        return np.where(np.isnan(scores), -np.inf, scores)
 
 
 def choose(present: np.ndarray, absent: np.ndarray, frame: Frame, level: float) -> Rule:
     """Choose direction and threshold by results that will not be counted."""
-    finite = [arm[np.isfinite(arm).all(axis=1)] for arm in (present, absent)]
-    odd = [1 - len(kept) / len(arm) for kept, arm in zip(finite, (present, absent), strict=True)]
-    if_not_finite = math.inf if odd[0] > odd[1] else -math.inf
-    centre, weights = _direction(*finite)
-    signs = (1.0, -1.0) if len(weights) == 1 else (1.0,)
-    rules = [Rule(centre, sign * weights, if_not_finite, 0.0) for sign in signs]
+    view = _View.of(np.vstack([present, absent]))
+    if view.plain:
+        directions = [np.ones(1), -np.ones(1)]
+    else:
+        directions = [_direction(view(present), view(absent))]
+    rules = [Rule(view, weights, 0.0) for weights in directions]
     found = [_threshold(r.scores(present), r.scores(absent), frame, level) for r in rules]
     best = int(np.argmax([strength for strength, _ in found]))
     return rules[best]._replace(threshold=found[best][1])
 
 
-def _direction(present: np.ndarray, absent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Fisher's discriminant, with a ridge for results that depend on each other."""
-    d = present.shape[1]
-    if d == 1 or min(len(present), len(absent)) < 2:
-        return np.zeros(d), np.ones(d) / d
+def _direction(present: np.ndarray, absent: np.ndarray) -> np.ndarray:
+    """Fisher's discriminant of what is seen, with a ridge for results that depend on each other.
+
+    A few results far off must not hide all others, so they count as less far.
+    """
+    present, absent = (
+        np.clip(present, -_OUTLYING, _OUTLYING),
+        np.clip(absent, -_OUTLYING, _OUTLYING),
+    )
     means = present.mean(axis=0), absent.mean(axis=0)
     pooled = np.vstack([present - means[0], absent - means[1]])
-    scale = pooled.std(axis=0)
     # A result that does not vary within an arm tells all, if it differs between them.
-    tiny = 1e-9 * np.abs(np.vstack(means)).max(axis=0) + 1e-300
-    scale = np.maximum(scale, tiny)
-    correlations = np.cov((pooled / scale).T)
+    tiny = 1e-9 * np.abs(np.vstack(means)).max(axis=0) + 1e-12
+    scale = np.maximum(pooled.std(axis=0), tiny)
+    correlations = np.atleast_2d(np.cov((pooled / scale).T))
     gap = (means[0] - means[1]) / scale
-    weights = np.linalg.solve(correlations + _RIDGE * np.eye(d), gap) / scale
-    return (means[0] + means[1]) / 2, weights
+    weights = np.linalg.solve(correlations + _RIDGE * np.eye(len(gap)), gap) / scale
+    return weights / (np.abs(weights).max() or 1.0)
 
 
 def _threshold(
@@ -196,7 +260,7 @@ def _threshold(
     """Give the best bound that a threshold has on these results, and the threshold."""
     values = np.unique(np.concatenate([present, absent]))
     values = values[np.isfinite(values)]
-    middles = (values[1:] + values[:-1]) / 2 if len(values) > 1 else values
+    middles = values[1:] / 2 + values[:-1] / 2 if len(values) > 1 else values
     if len(middles) > _CANDIDATES:
         middles = middles[np.linspace(0, len(middles) - 1, _CANDIDATES).round().astype(int)]
     if len(middles) == 0:

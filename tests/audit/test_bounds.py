@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from skdp.audit import audit_samples
-from skdp.audit.bounds import DPFrame, GDPFrame, frame_of, lower_bound, upper_limit
+from skdp.audit.bounds import DPFrame, GDPFrame, frame_of, limits, lower_bound, upper_limit
 
 FRAMES = [DPFrame(0.0), DPFrame(0.05), GDPFrame(1e-5)]
 
@@ -75,6 +75,9 @@ def test_limits_are_those_of_clopper_and_pearson():
     assert upper_limit(0, 100, 0.05) == pytest.approx(1 - 0.05 ** (1 / 100))
     assert binom.cdf(7, 50, upper_limit(7, 50, 0.025)) == pytest.approx(0.025)
     assert upper_limit(50, 50, 0.025) == 1.0
+    low, high = limits(7, 50, 0.05)
+    assert binom.sf(6, 50, low) == pytest.approx(0.025)
+    assert binom.cdf(7, 50, high) == pytest.approx(0.025)
 
 
 @pytest.mark.parametrize("name", ["dp", "gdp"])
@@ -139,6 +142,14 @@ def vectors(rng, n):
     return arms
 
 
+def spoilt(rng, n):
+    """One law of vectors; some numbers are huge, infinite or none."""
+    arms = rng.normal(size=(2, n, 5))
+    for value in (1.7e308, -1.7e308, 1e160, np.inf, -np.inf, np.nan):
+        arms[rng.random(arms.shape) < 0.02] = value
+    return arms
+
+
 NULLS = [
     (equal, {"epsilon": 0.0, "delta": 0.0, "frame": "dp"}),
     (equal, {"epsilon": 0.0, "delta": 1e-5, "frame": "gdp"}),
@@ -147,6 +158,7 @@ NULLS = [
     (laplace, {"epsilon": 1.0, "delta": 0.0, "frame": "dp"}),
     (response, {"epsilon": 1.0, "delta": 0.0, "frame": "dp"}),
     (vectors, {"epsilon": 4.377178096, "delta": 1e-5, "frame": "gdp"}),
+    (spoilt, {"epsilon": 0.0, "delta": 1e-5, "frame": "gdp"}),
 ]
 IDS = [f"{draw.__name__}-{claim['frame']}" for draw, claim in NULLS]
 
@@ -168,14 +180,14 @@ def test_10_000_null_audits_alarm_at_most_1_2_times_as_often_as_stated(draw, cla
 def test_an_auditor_that_picks_its_threshold_afterwards_would_fail_here():
     """The same null audits tell a wrong auditor: the best of 200 thresholds on what is counted."""
 
-    limits = upper_limit(np.arange(201), 200, 0.05)
+    one_sided = upper_limit(np.arange(201), 200, 0.05)
 
     def cheat(rng):
         present, absent = np.sort(equal(rng, 200))
         thresholds = np.quantile(present, np.linspace(0.005, 0.995, 200))
         misses = np.searchsorted(present, thresholds, side="right")
         alarms = 200 - np.searchsorted(absent, thresholds, side="right")
-        return DPFrame(0.0).strength(limits[alarms], limits[misses]).max() > 0
+        return DPFrame(0.0).strength(one_sided[alarms], one_sided[misses]).max() > 0
 
     rng = np.random.default_rng(0)
     assert sum(cheat(rng) for _ in range(1000)) > binom.ppf(1 - 1e-6, 1000, 0.05)
@@ -206,6 +218,74 @@ def test_results_that_are_not_finite_are_results():
     present[rng.random(400) < 0.9] = np.nan
     assert audit_samples(present, absent, epsilon=1.0, delta=1e-5).violation
     assert audit_samples(absent, present, epsilon=1.0, delta=1e-5).violation
+
+
+@pytest.mark.parametrize("shape", [(1000,), (1000, 2), (1000, 3)])
+@pytest.mark.parametrize("value", [1.7e308, -1.7e308, 1e160, 5e-324, np.inf, -np.inf, np.nan])
+def test_extreme_results_accuse_nobody(shape, value):
+    """One law, of which two results are extreme: errors must be counted as often as they are."""
+    rng = np.random.default_rng(0)
+    claim = {"epsilon": 1.0, "delta": 1e-5, "confidence": 1 - 1e-6}
+    for places in ([0], [0, 1], [0, 1, -1], range(1000)):
+        arms = rng.normal(size=(2, *shape))
+        for place in places:
+            arms[0][place].flat[:1] = value
+            if shape == (1000,):
+                arms[0][place] = value
+            if len(places) == 1000:
+                arms[1][place] = arms[0][place]
+        if shape == (1000,) and len(places) == 1000 and not np.isfinite(value):
+            with pytest.raises(ValueError, match="nothing to look at"):
+                audit_samples(*arms, **claim)
+            continue
+        assert not audit_samples(*arms, **claim).violation
+        assert not audit_samples(*arms[::-1], **claim).violation
+
+
+@pytest.mark.parametrize("value", [1e3, 1e160, 1.7e308, np.inf, np.nan])
+@pytest.mark.parametrize("column", [0, 1])
+def test_extreme_results_hide_nothing(value, column):
+    rng = np.random.default_rng(0)
+    arms = rng.normal(size=(2, 1000, 2))
+    arms[0, :, 0] += 5.0
+    arms[0, [0, 1, 500], column] = value
+    arms[1, [2, 3, 600], column] = -value
+    report = audit_samples(*arms, epsilon=1.0, delta=1e-5)
+    assert sum(report.rates) < 0.05
+    assert report.violation
+
+
+def test_what_has_no_score_is_no_alarm_in_either_arm():
+    rng = np.random.default_rng(0)
+    arms = rng.normal(size=(2, 1000))
+    arms[:, 100:] = np.nan  # but none of those that choose
+    report = audit_samples(*arms, epsilon=0.0, delta=0.0)
+    assert (report.misses, report.alarms) == (900, 0)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_an_output_that_never_is_finite_hides_nothing(odd):
+    rng = np.random.default_rng(0)
+    present, absent = rng.normal(size=(2, 1000, 3))
+    present[:, 1] += 6.0
+    present[:, 0] = absent[:, 0] = odd
+    assert audit_samples(present, absent, epsilon=1.0, delta=1e-5).violation
+    # One that is not finite now and then is looked at when it is, and when it is not.
+    present[:, 0], absent[:, 0] = rng.normal(size=(2, 1000))
+    sometimes = present.copy(), absent.copy()
+    for arm in sometimes:
+        arm[rng.random(1000) < 0.5, 1] = odd
+    assert sum(audit_samples(*sometimes, epsilon=1.0, delta=1e-5).rates) < 0.7
+    absent[:, 1] = odd
+    assert audit_samples(present, absent, epsilon=3.0, delta=1e-5).violation
+
+
+def test_nothing_to_look_at_is_said():
+    nothing = np.full((100, 2), np.nan)
+    with pytest.raises(ValueError, match="nothing to look at"):
+        audit_samples(nothing, nothing, epsilon=1.0, delta=1e-5)
+    report = audit_samples(nothing, np.full((100, 2), np.inf), epsilon=1.0, delta=1e-5)
+    assert report.rates == (0.0, 0.0)
 
 
 def test_a_result_that_never_varies_and_differs_tells_all():

@@ -2,11 +2,17 @@
 
 import json
 import math
+import multiprocessing
+import random
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from unittest import mock
 
+import joblib
 import numpy as np
 import pytest
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.pipeline import make_pipeline
 
 from skdp import (
@@ -15,11 +21,13 @@ from skdp import (
     DPVariationalLogisticRegression,
     OPSPosteriorSampler,
     PrivacyLedger,
+    PrivacyWarning,
 )
 from skdp.audit import AuditReport, audit_estimator, audit_samples
 from skdp.mechanisms import LaplaceMechanism
-from skdp.privacy import PrivacyReport, epsilon_to_gdp
+from skdp.privacy import BudgetExceededError, PrivacyReport, epsilon_to_gdp
 from skdp.privacy.events import dp_sgd_event
+from skdp.privacy.ledger import charge
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 EPSILON, DELTA = 4.377178, 1e-5  # μ = 1
@@ -216,6 +224,65 @@ def test_no_ledger_is_charged_for_made_up_rows(n_jobs):
         assert len(ledger.entries) == 1
 
 
+class Declared(NoisySums):
+    """Charges what it states, as estimators of skdp do."""
+
+    def fit(self, X, y=None):
+        event = dp_sgd_event(math.sqrt(self.n_steps), 1.0, self.n_steps)
+        charge(event, label="Declared", neighboring_relation=self.relation)
+        return super().fit(X, y)
+
+
+def in_a_function(X, y):
+    return Declared().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "given"),
+    [
+        (Declared(), {"X": np.zeros((9, 2))}),
+        (Declared(), {"X": np.zeros((9, 2)), "n_jobs": 2}),
+        (Declared(), {"y": np.zeros(9)}),
+        (Declared(), {"canary": ([0.0, 1.0], 1)}),
+        (Declared(), {"neighbor": ("null", ([0.0, 0.0], 0))}),
+        (in_a_function, {"statistic": total}),
+    ],
+)
+def test_rows_that_are_given_are_charged_unless_they_are_public(estimator, given):
+    options = given | {"n_fits": 20}
+    with PrivacyLedger() as ledger:
+        audit_estimator(estimator, **options, public=True)
+        assert ledger.entries == ()
+        audit_estimator(estimator, **options)
+        assert len(ledger.entries) == 41
+
+
+def test_a_ceiling_stops_an_audit_of_rows_that_are_given():
+    made = []
+
+    class Seen(Declared):
+        def fit(self, X, y=None):
+            super().fit(X, y)
+            made.append(self)
+            return self
+
+    with PrivacyLedger(epsilon=0.1, delta=1e-5) as ledger:
+        with pytest.raises(BudgetExceededError) as refused:
+            audit_estimator(Seen(), X=np.ones((9, 2)), n_fits=20)
+        assert (ledger.entries, made) == ((), [])
+    assert "public=True" in refused.value.__notes__[0]
+
+
+def test_threads_of_a_function_are_charged():
+    def threaded(X, y):
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(in_a_function, X, y).result()
+
+    with PrivacyLedger() as ledger:
+        audit_estimator(threaded, statistic=total, n_fits=20, public=True)
+        assert len(ledger.entries) == 41
+
+
 class Rows(NoisySums):
     """Keeps what it was fitted on."""
 
@@ -247,8 +314,142 @@ def test_the_two_data_sets_are_neighbours_in_the_sense_of_the_claim(relation, n_
 def test_without_a_declared_number_of_rows_a_neighbour_must_be_given():
     with pytest.raises(ValueError, match=r"neighbor=None.*declared n_samples"):
         audit_estimator(NoisySums(n_samples=None))
-    audit_estimator(NoisySums(n_samples=None), n_fits=20, neighbor=(np.zeros(2), 0))
+    audit_estimator(NoisySums(n_samples=None), n_fits=20, neighbor=("null", (np.zeros(2), 0)))
     audit_estimator(NoisySums(n_samples=None), n_fits=20, neighbor="removed")
+
+
+def test_what_is_no_neighbour_is_refused():
+    record = np.array([0.0, -1000.0]), 1
+    for given in (record, ("null", record)):
+        with pytest.raises(ValueError, match=r"neighbor=.*'removed'.*is no neighbour"):
+            audit_estimator(NoisySums("", "add_or_remove_one"), neighbor=given, n_fits=20)
+    with pytest.raises(ValueError, match=r"neighbor='removed'.*replace_one"):
+        audit_estimator(NoisySums("", "replace_one"), neighbor="removed", n_fits=20)
+    # Whether a record is null cannot be seen from outside: the caller says so, or is told.
+    with pytest.warns(PrivacyWarning, match="conditional on the record"):
+        report = audit_estimator(NoisySums(), neighbor=record, n_fits=20)
+    assert "zero_out; in the canary's place: a record taken as null" in repr(report)
+
+
+@pytest.mark.filterwarnings("error::skdp.PrivacyWarning")
+@pytest.mark.parametrize(
+    ("relation", "neighbor", "said"),
+    [
+        ("zero_out", None, "removed"),
+        ("zero_out", ("null", ([0.0, 0.0], 0)), "a record taken as null"),
+        ("add_or_remove_one", "removed", "removed"),
+        ("replace_one", None, "another record"),
+        ("replace_one", ([0.0, 0.0], 0), "another record"),
+    ],
+)
+def test_the_report_says_what_was_in_the_place_of_the_canary(relation, neighbor, said):
+    report = audit_estimator(NoisySums("", relation), neighbor=neighbor, n_fits=20)
+    assert report.neighbor == said
+
+
+class Vote(ClassifierMixin, NoisySums):
+    """A classifier, of labels of any kind."""
+
+    def fit(self, X, y=None):
+        self.classes_ = np.unique(y)
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [str, object])
+def test_labels_may_be_strings(kind):
+    y = np.array(["no", "yes", "no"], dtype=kind)
+    seen = []
+
+    def keep(fitted):
+        seen.append(fitted.classes_)
+        return total(fitted)
+
+    audit_estimator(Vote(), X=np.zeros((3, 2)), y=y, statistic=keep, n_fits=20)
+    assert {tuple(classes) for classes in seen} == {("no", "yes")}
+
+
+def numpy_noise(X, y):
+    drawn = np.random.standard_normal()  # noqa: NPY002
+    return np.array([drawn, X.sum() + drawn])
+
+
+def random_noise(X, y):
+    drawn = random.gauss(0, 1)
+    return np.array([drawn, X.sum() + drawn])
+
+
+def torch_noise(X, y):
+    drawn = torch.randn((), dtype=torch.float64).item()
+    return np.array([drawn, X.sum() + drawn])
+
+
+generator = np.random.default_rng()
+
+
+def noise_of_the_module(X, y):
+    return X.sum() + generator.normal()
+
+
+def with_a_generator(X, y, rng):
+    return X.sum() + rng.normal()
+
+
+CLAIM = {"epsilon": 1.0, "delta": 1e-5, "n_jobs": 2}
+
+
+@pytest.mark.parametrize("function", [numpy_noise, random_noise, torch_noise])
+def test_workers_do_not_repeat_the_noise_of_global_generators(function):
+    results = []
+
+    def keep(*arms, **claim):
+        results.extend(arms)
+        return audit_samples(*arms, **claim)
+
+    with (
+        mock.patch("skdp.audit.estimator.audit_samples", keep),
+        joblib.parallel_backend("multiprocessing"),
+    ):
+        audit_estimator(function, **CLAIM, n_fits=80)
+    assert len(np.unique(np.vstack(results)[:, 0])) == 160
+
+
+@pytest.mark.parametrize("n_fits", [20, 160])
+@pytest.mark.parametrize("backend", ["loky", "multiprocessing"])
+def test_a_generator_that_each_worker_has_a_copy_of_is_refused(n_fits, backend):
+    rng = np.random.default_rng()
+
+    def noisy(X, y):
+        return with_a_generator(X, y, rng)
+
+    # Only loky takes local functions.
+    brought = noisy if backend == "loky" else partial(with_a_generator, rng=rng)
+    with (
+        joblib.parallel_backend(backend),
+        pytest.raises(ValueError, match="repeat each other's fits"),
+    ):
+        audit_estimator(brought, **CLAIM, n_fits=n_fits)
+
+
+def test_a_generator_of_a_module_is_refused_where_workers_are_forked():
+    if multiprocessing.get_start_method() != "fork":
+        pytest.skip("no forks here")
+    with (
+        joblib.parallel_backend("multiprocessing"),
+        pytest.raises(ValueError, match="repeat each other's fits"),
+    ):
+        audit_estimator(noise_of_the_module, **CLAIM, n_fits=160)
+
+
+def test_results_of_few_values_may_repeat():
+    def deterministic(X, y):
+        return X.sum()
+
+    def response(X, y):
+        return float((X.sum() > 0) == (random.random() < 0.95))
+
+    for function in (deterministic, response):
+        for n_fits in (20, 160):
+            audit_estimator(function, **CLAIM, n_fits=n_fits)
 
 
 @pytest.mark.parametrize(
@@ -262,6 +463,10 @@ def test_without_a_declared_number_of_rows_a_neighbour_must_be_given():
         ({"canary": 3}, "record=3"),
         ({"canary": ([1.0, 2.0, 3.0], 1)}, "record="),
         ({"neighbor": "gone"}, "neighbor='gone'"),
+        ({"neighbor": ("zero", ([0.0, 0.0], 0))}, "neighbor='zero'"),
+        ({"neighbor": ("null", 3)}, "record=3"),
+        ({"neighbor": 3}, "record=3"),
+        ({"public": 1}, "public=1"),
         ({"X": np.zeros(3)}, "Expected X of shape"),
         ({"y": [1]}, "Expected y of shape"),
         ({"neighboring_relation": "replace_one"}, "as in privacy_"),

@@ -192,3 +192,12 @@ def test_other_mechanisms_and_shapes_are_refused():
         audit_mechanism(lambda values: np.zeros(7), noise_multiplier=1.0)
     with pytest.raises(ValueError, match="a function, or a mechanism"):
         audit_mechanism(3.0, noise_multiplier=1.0)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_release_that_is_not_finite_is_refused(value):
+    def broken(values):
+        return np.append(np.random.default_rng(0).normal(size=values.shape[1] - 1), value)
+
+    with pytest.raises(ValueError, match="finite numbers"):
+        audit_mechanism(broken, noise_multiplier=1.0)
