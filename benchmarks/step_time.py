@@ -173,12 +173,13 @@ def ours(module, X, y, batch_size):
             targets=np.arange(4) % n_classes,
             device=like.device,
         )
-    clipped_sum = model.clipped_sum(config.clip_norm, config.clipping, None)
-    if getattr(clipped_sum, "method", "book-keeping") != "book-keeping":
-        print(f"skdp takes this model's gradients by {clipped_sum.method}.")
+    plan = config.plan(model)
+    method = getattr(plan.clipped_sum, "method", "book-keeping")
+    if method != "book-keeping":
+        print(f"skdp takes this model's gradients by {method}.")
     given, update = Given(), DPSGDUpdate(config)
     steps = run(
-        replace(config.plan(clipped_sum), sampling=given),
+        replace(plan, sampling=given),
         model.records(X, y),
         update.init(model.start),
         update.query,

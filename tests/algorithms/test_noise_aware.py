@@ -57,7 +57,7 @@ class TestLimits:
         p = expit(X @ mode)
         deviation = np.sqrt(np.diag(np.linalg.inv((X.T * (p * (1 - p))) @ X + np.eye(4) / 9)))
         config = config_of(2000, 4, sigma=1e-4, clip_norm=clip_norm)
-        q = noise_aware.fit(config, X, y, Streams())
+        q = noise_aware.fit(config, X, y, Streams(b"limits"))
         found = np.sqrt(np.diag(q.covariance))
         # A weight that bounds influence costs a little efficiency.
         np.testing.assert_allclose(found, deviation, rtol=0.1 if clip_norm == 1.0 else 0.25)
@@ -68,7 +68,7 @@ class TestLimits:
         X, y, _ = simulated(100, 3, seed=0)
         targets = np.repeat(y, likelihood.n_outputs, axis=1)
         config = config_of(100, 3, sigma=1e6, likelihood=likelihood, curvature="trace")
-        q = noise_aware.fit(config, X, targets, Streams())
+        q = noise_aware.fit(config, X, targets, Streams(b"limits"))
         assert np.abs(q.mean).max() < 1.0
         np.testing.assert_allclose(np.sqrt(np.diag(q.covariance)), 3.0, rtol=0.15)
 
