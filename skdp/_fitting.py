@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skdp._input import row_norm
+from skdp._input import LABELS, row_norm, without_data
 from skdp._random import Streams, seed_material
 from skdp._validate import expected, in_range, integer, is_real, one_of, positive
 from skdp._version import __version__
@@ -62,7 +62,8 @@ def encode_labels(y: np.ndarray, classes: Any, name: str) -> tuple[np.ndarray, n
     ``classes`` is what the caller declared, or None to read them from y.
     """
     if classes is None:
-        found, codes = np.unique(y, return_inverse=True)
+        with without_data(LABELS):
+            found, codes = np.unique(y, return_inverse=True)
         if len(found) < 2:
             raise ValueError(
                 f"{name} needs at least 2 classes, but y holds only one class; declare "
@@ -72,8 +73,9 @@ def encode_labels(y: np.ndarray, classes: Any, name: str) -> tuple[np.ndarray, n
     declared = _distinct(classes)
     if len(declared) < 2:
         raise expected("a list of at least 2 distinct labels", classes=classes)
-    known = np.isin(y, declared)
-    if not known.all():
+    with without_data(LABELS):
+        known = np.isin(y, declared).all()
+    if not known:
         raise ValueError(
             f"Expected every label in y to be one of the {len(declared)} declared classes, but "
             "there are others; declare them in classes or drop their rows."

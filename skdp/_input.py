@@ -1,16 +1,37 @@
-"""Arrays checked by scikit-learn, with errors that never quote a value of them."""
+"""Arrays checked by scikit-learn, with errors that never quote a value of them.
+
+Scores of given rows are here too: they check y.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+    validate_data,
+)
 
 _FLOATS = (np.float64, np.float32)
+
+# Said where the words of an error may be those of the data.
+_NUMBERS = (
+    "Expected X, and y where it is asked for, to be arrays of numbers that a double can hold; "
+    "convert them first, e.g. a tensor with X.detach().numpy()."
+)
+LABELS = (
+    "Expected y to hold one class label a row, all of them numbers or all of them text as in the "
+    "fit, and none missing."
+)
 
 
 class BoundedRows(np.ndarray):
@@ -58,7 +79,7 @@ def check_features(estimator: Any, X: Any, *, dtype: Any = _FLOATS, **checks: An
 
     With ``dtype="numeric"`` numbers of any type stay as they are, in a memory map for instance.
     """
-    with _without_data():
+    with without_data():
         return _plain(validate_data(estimator, X, dtype=dtype, **checks), X)
 
 
@@ -69,7 +90,7 @@ def check_features_and_labels(
 
     With ``declared`` classes, labels are looked up among them, and nothing else is asked of y.
     """
-    with _without_data():
+    with without_data():
         rows, y = validate_data(estimator, X, y, dtype=dtype, **checks)
         if not declared:
             check_classification_targets(y)
@@ -80,14 +101,37 @@ def check_features_and_targets(
     estimator: Any, X: Any, y: Any, *, multi_output: bool = True, **checks: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Validate X and real targets y, (n,) or (n, n_targets), of a fit; see `check_features`."""
-    with _without_data():
+    with without_data():
         rows, y = validate_data(
             estimator, X, y, dtype="numeric", multi_output=multi_output, y_numeric=True, **checks
         )
-        targets = np.asarray(y, dtype=np.float64)
-        if not np.isfinite(targets).all():  # None, which scikit-learn lets pass, is NaN now
-            raise ValueError("Input y contains NaN or infinity; drop those rows.")
-        return _plain(rows, X), targets
+        return _plain(rows, X), _finite(y)
+
+
+def check_labels(X: Any, y: Any, classes: np.ndarray) -> np.ndarray:
+    """Check class labels, (n,), of rows to score: one a row, of the kind of the classes."""
+    with without_data(LABELS):
+        y = column_or_1d(y)
+    with without_data():
+        check_consistent_length(X, y)
+    with without_data(LABELS):
+        unique_labels(np.tile(classes, 2), y)  # twice: else many look continuous
+    return y
+
+
+def check_targets(X: Any, y: Any) -> np.ndarray:
+    """Check real targets, (n,) or (n, n_targets), of rows to score."""
+    with without_data():
+        y = check_array(y, dtype="numeric", ensure_2d=False, input_name="y")
+        check_consistent_length(X, y)
+        return _finite(y)
+
+
+def _finite(y: Any) -> np.ndarray:
+    targets = np.asarray(y, dtype=np.float64)
+    if not np.isfinite(targets).all():  # None, which scikit-learn lets pass, is NaN now
+        raise ValueError("Input y contains NaN or infinity; drop those rows.")
+    return targets
 
 
 def _plain(X: Any, given: Any) -> np.ndarray:
@@ -106,27 +150,161 @@ def _plain(X: Any, given: Any) -> np.ndarray:
     return X if declared is None else BoundedRows(X, declared)
 
 
+# --- scores -------------------------------------------------------------------------------------
+
+
+class AccuracyMixin(ClassifierMixin):
+    """A classifier whose score is accuracy, of rows and labels that are checked first."""
+
+    classes_: np.ndarray
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """Accuracy of `predict` on given rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows.
+        y : array-like of shape (n,)
+            Class labels. One that the classifier does not know counts as wrong.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            Without noise: that of private rows is itself private.
+
+        Raises
+        ------
+        ValueError
+            If the input is invalid.
+
+        Examples
+        --------
+        >>> from skdp import DPVariationalLogisticRegression
+        >>> X, y = [[-1.0], [1.0]] * 500, [0, 1] * 500
+        >>> model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=1000).fit(X, y)
+        >>> model.score(X, y) > 0.9
+        True
+        """
+        predicted: Any = self.predict(X)  # type: ignore[attr-defined]
+        y = check_labels(predicted, y, self.classes_)
+        weights = _weights(sample_weight, len(y))
+        with without_data(LABELS):
+            return float(accuracy_score(y, predicted, sample_weight=weights))
+
+
+class R2Mixin(RegressorMixin):
+    """A regressor whose score is R², of rows and targets that are checked first."""
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """Coefficient of determination R² of `predict` on given rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows.
+        y : array-like of shape (n,) or (n, n_targets)
+            Targets; R² is averaged over several.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            At most 1. Without noise: that of private rows is itself private.
+
+        Raises
+        ------
+        ValueError
+            If the input is invalid.
+
+        Examples
+        --------
+        >>> from skdp import DPVariationalLinearRegression
+        >>> X, y = [[-1.0], [1.0]] * 500, [-1.0, 1.0] * 500
+        >>> model = DPVariationalLinearRegression(n_samples=1000).fit(X, y)
+        >>> model.score(X, y) > 0.5
+        True
+        """
+        predicted: Any = self.predict(X)  # type: ignore[attr-defined]
+        y = check_targets(predicted, y)
+        if y.size != predicted.size:
+            n_targets = predicted.size // len(predicted)
+            raise ValueError(f"Expected y to hold {n_targets} targets a row, as in the fit.")
+        weights = _weights(sample_weight, len(y))
+        unit = min(_unit(y), _unit(predicted))  # R² does not depend on it
+        with without_data():
+            return float(r2_score(y * unit, predicted * unit, sample_weight=weights))
+
+
+def _weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
+    if sample_weight is None:
+        return None
+    wrong = (
+        f"Expected sample_weight to hold {n_rows} finite numbers, one a row, with a finite sum > 0."
+    )
+    with without_data(wrong):
+        weights = np.asarray(column_or_1d(sample_weight), dtype=np.float64)
+        if len(weights) != n_rows or not 0 < weights.sum() < np.inf:
+            raise ValueError(wrong)
+        return weights * _unit(weights)
+
+
+def _unit(values: np.ndarray) -> float:
+    """A power of two that brings numbers whose squares a double cannot hold to 1; else 1."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return 2.0 ** -int(np.frexp(largest)[1]) if 1e100 < largest < np.inf else 1.0
+
+
+# --- messages -----------------------------------------------------------------------------------
+
+# What scikit-learn, numpy and this module say of an input; `_safe` cuts what they quote. Nobody
+# knows whose words another message holds: an array, a column or a cell may speak for itself.
+_KNOWN = re.compile(
+    r"Input (X |y )?contains |Expected 2D |Expected a 2-dimensional container "
+    r"|Expected sequence or array-like, got <class |Found array with "
+    r"|Found input variables with inconsistent |Input should have at least 1 dimension"
+    r"|Sparse data was passed|Complex data not supported|np\.matrix is not supported"
+    r"|dtype='numeric' is not compatible |y should be a 1d array|X has \d+ features, but "
+    r"|\w+ requires y to be passed|This \w+ estimator requires y "
+    r"|Unknown label type: [\w-]+\. Maybe |Support for labels represented as bytes "
+    r"|The feature names should match |Feature names are only supported "
+    r"|setting an array element with a sequence|could not convert string to "
+    r"|Cannot cast array data from dtype|\w+\(\) argument must be "
+)
+_KNOWN_WARNINGS = re.compile(
+    r"X has feature names|X does not have valid feature names|A column-vector y was passed"
+    r"|The number of unique classes is greater|R\^2 score is not well-defined"
+    r"|pandas\.DataFrame with sparse columns found"
+)
+
+
 @contextmanager
-def _without_data() -> Iterator[None]:
-    """Let no error and no warning of scikit-learn, numpy or pandas quote a value of the data."""
+def without_data(instead: str | None = None) -> Iterator[None]:
+    """Let no error and no numerical warning of what reads an input quote a value of it.
+
+    What scikit-learn and numpy are known to say is passed on, or else ``instead`` is said.
+    """
     try:
         with np.errstate(all="ignore"):  # a warning would tell of a value
             yield
-    except (ValueError, TypeError) as error:
-        raise type(error)(_safe(str(error))) if _known(error) else _unreadable() from None
-    except (ArithmeticError, RuntimeError):  # integers beyond a double, tensors with gradients
-        raise _unreadable() from None
+    except MemoryError:
+        raise MemoryError("Expected X and y to fit into memory.") from None
+    except Warning as warning:  # an error by a filter
+        if _KNOWN_WARNINGS.match(_words(warning)):
+            raise
+        raise ValueError(instead or _NUMBERS) from None
+    except Exception as error:
+        words = _words(error) if type(error) in (ValueError, TypeError) else ""
+        known = instead is None and _KNOWN.match(words)
+        raise (type(error)(_safe(words)) if known else ValueError(instead or _NUMBERS)) from None
 
 
-def _known(error: Exception) -> bool:
-    return type(error) in (ValueError, TypeError)
-
-
-def _unreadable() -> ValueError:
-    return ValueError(
-        "Expected X, and y where it is asked for, to be arrays of numbers that a double can hold; "
-        "convert them first, e.g. a tensor with X.detach().numpy()."
-    )
+def _words(error: Exception) -> str:
+    text = error.args[0] if error.args else ""
+    return text if type(text) is str else ""
 
 
 def _safe(text: str) -> str:
@@ -134,7 +312,7 @@ def _safe(text: str) -> str:
     first, *rest = text.split("\n")
     if "argument must be" in first:
         return f"{first}. X and y must hold numbers and nothing else."
-    if "string" in first and "'" in first:
+    if first.startswith("could not convert string") or ("string" in first and "'" in first):
         return (
             "Expected X to hold numbers, got text; encode text columns first, with categories "
             "that are public: OneHotEncoder(categories=[...])."

@@ -19,14 +19,14 @@ import copy
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import _fitting
-from skdp._input import check_features_and_labels
+from skdp._input import AccuracyMixin, check_features_and_labels
 from skdp._validate import expected, integer, one_of
 from skdp.algorithms import temperature_scaling
 from skdp.privacy.ledger import BudgetExceededError
@@ -38,7 +38,7 @@ _IN_A_PIPELINE = (
 )
 
 
-class DPTemperatureScaler(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, BaseEstimator):
     """Makes the probabilities of a private classifier calibrated, privately.
 
     Clipping and noise leave classifiers too sure of themselves, or not sure enough. One number

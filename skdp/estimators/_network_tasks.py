@@ -7,16 +7,20 @@ from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax, softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
 
 from skdp import _fitting
-from skdp._input import check_features_and_labels, check_features_and_targets
+from skdp._input import (
+    AccuracyMixin,
+    R2Mixin,
+    check_features_and_labels,
+    check_features_and_targets,
+)
 from skdp.estimators._network import NetworkEstimator
 from skdp.models import networks
 from skdp.models.likelihoods import Categorical
 
 
-class NetworkClassifier(ClassifierMixin, NetworkEstimator):
+class NetworkClassifier(AccuracyMixin, NetworkEstimator):
     """Cross-entropy over declared or found classes."""
 
     classes: Any
@@ -79,7 +83,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         return softmax(self._sampled_outputs(X, n_samples, random_state), axis=-1)
 
 
-class NetworkRegressor(RegressorMixin, NetworkEstimator):
+class NetworkRegressor(R2Mixin, NetworkEstimator):
     """Half the squared error, over targets scaled by their public bounds."""
 
     target_bounds: Any
@@ -122,7 +126,8 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
 
     def predict(self, X) -> np.ndarray:
         """Predicted targets, shape (n,) or (n, n_targets)."""
-        mean = reduce(np.add, self._outputs(X)) / len(self._posterior.members)
+        # Shares, because the sum of the members may be beyond a double.
+        mean = reduce(np.add, (z / len(self._posterior.members) for z in self._outputs(X)))
         return self._targets(mean)
 
     def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:

@@ -21,11 +21,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
 
 from skdp import _fitting
 from skdp._fitting import with_callbacks
-from skdp._input import check_features_and_labels, check_features_and_targets
+from skdp._input import (
+    AccuracyMixin,
+    R2Mixin,
+    check_features_and_labels,
+    check_features_and_targets,
+)
 from skdp.algorithms.tempered import MAX_ROWS
 from skdp.estimators import _paragraphs
 from skdp.estimators._posterior_sampler import PosteriorSampler, bounded_or_auto
@@ -126,7 +130,7 @@ def _documentation(*, summary: str, own: str, fitted: str, notes: str, example: 
     )
 
 
-class OPSPosteriorSampler(ClassifierMixin, PosteriorSampler):  # noqa: D101
+class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):  # noqa: D101
     __doc__ = _documentation(
         summary="""Bayesian logistic regression by private posterior samples (OPS).
 
@@ -303,7 +307,7 @@ class OPSPosteriorSampler(ClassifierMixin, PosteriorSampler):  # noqa: D101
         return self._config.posterior.likelihood.probabilities(logits)
 
 
-class OPSRegressor(RegressorMixin, PosteriorSampler):  # noqa: D101
+class OPSRegressor(R2Mixin, PosteriorSampler):  # noqa: D101
     __doc__ = _documentation(
         summary="""Bayesian linear regression by private posterior samples (OPS).
 

@@ -21,17 +21,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 
 from skdp import _fitting
 from skdp._fitting import with_callbacks
-from skdp._input import check_features_and_labels
+from skdp._input import AccuracyMixin, check_features_and_labels
 from skdp.estimators import _paragraphs
 from skdp.estimators._variational import VariationalLinearModel, documentation
 from skdp.models.likelihoods import Likelihood, classification_likelihood
 
 
-class DPVariationalLogisticRegression(ClassifierMixin, VariationalLinearModel):  # noqa: D101
+class DPVariationalLogisticRegression(AccuracyMixin, VariationalLinearModel):  # noqa: D101
     __doc__ = documentation(
         summary="""Bayesian logistic regression by differentially private variational inference.
 

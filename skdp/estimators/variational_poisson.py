@@ -20,18 +20,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d
 
 from skdp import _fitting
 from skdp._fitting import with_callbacks
-from skdp._input import check_features_and_targets
+from skdp._input import R2Mixin, check_features_and_targets
 from skdp._validate import in_range
 from skdp.estimators._variational import VariationalLinearModel, documentation
 from skdp.models.likelihoods import Poisson
 
 
-class DPVariationalPoissonRegression(RegressorMixin, VariationalLinearModel):  # noqa: D101
+class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):  # noqa: D101
     __doc__ = documentation(
         summary="""Bayesian Poisson regression by differentially private variational inference.
 

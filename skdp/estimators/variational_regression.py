@@ -22,13 +22,13 @@ import math
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skdp import _fitting
 from skdp._fitting import CallbackSupportMixin, with_callbacks
-from skdp._input import check_features, check_features_and_targets
+from skdp._input import R2Mixin, check_features, check_features_and_targets
 from skdp._validate import flag, in_range, integer, one_of, positive
 from skdp.algorithms import noise_aware_regression as algorithm
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
@@ -38,9 +38,7 @@ from skdp.privacy.accounting import ACCOUNTANTS
 from skdp.privacy.calibration import calibrate_schedule
 
 
-class DPVariationalLinearRegression(
-    ArvizMixin, CallbackSupportMixin, RegressorMixin, BaseEstimator
-):
+class DPVariationalLinearRegression(ArvizMixin, CallbackSupportMixin, R2Mixin, BaseEstimator):
     """Bayesian linear regression from private releases, with intervals that know of the noise.
 
     Approximates the posterior of the coefficients and of the residual scale σ by a Gaussian of

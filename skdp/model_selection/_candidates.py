@@ -6,7 +6,8 @@ candidate, so one event, the base, has to cover every candidate that may be draw
 
 - of full-batch Gaussian mechanisms, whatever their number and noise, the composed μ tells all, and
   a budget in ε fixes it;
-- of others, on Poisson batches for instance, the event has to be the very same.
+- of others, on Poisson batches or with discrete noise for instance, the event has to be the very
+  same.
 """
 
 from __future__ import annotations
@@ -263,9 +264,10 @@ def _dearer(params: dict[str, Any], first: dict[str, Any]) -> ValueError:
     differing = [n for n in {**params, **first} if repr(params.get(n)) != repr(first.get(n))]
     return ValueError(
         "Expected every candidate to cost the same, because the price of a selection is that of "
-        f"one trial; but {', '.join(sorted(differing)) or 'the parameters'} change what is charged "
-        "on random batches. Leave parameters of batches and steps out of param_distributions, or "
-        "use full batches (sampling_rate=1.0), where the budget alone fixes the price."
+        f"one trial; but {', '.join(sorted(differing)) or 'the parameters'} change what is "
+        "charged. Leave parameters of batches, steps and draws out of param_distributions, or use "
+        "Gaussian noise on full batches (sampling_rate=1.0, secure=False), where the budget alone "
+        "fixes the price."
     )
 
 

@@ -32,13 +32,14 @@ from typing import Any
 
 import joblib
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import _fitting
+from skdp._input import check_labels, check_targets
 from skdp._random import Streams, seed_material
 from skdp._validate import expected, in_range, positive
 from skdp._version import __version__
@@ -482,6 +483,11 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         if self.scoring is None and hasattr(self.best_estimator_, "score"):
             return self.best_estimator_.score(X, y)
+        if y is not None or not callable(self.scoring):  # a function may do without
+            if is_classifier(self.best_estimator_):
+                check_labels(X, y, self.classes_)
+            elif is_regressor(self.best_estimator_):
+                check_targets(X, y)
         return self.scorer_(self.best_estimator_, X, y)
 
     @_has("predict")

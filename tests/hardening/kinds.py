@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dask.array as dask_array
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -169,15 +170,42 @@ def objects(value: Any) -> Callable:
 
 
 class Treacherous:
-    """An array-like whose own error quotes it."""
+    """Rows, targets or a cell whose own error quotes them."""
 
-    shape = (N, D)
+    def __init__(self, error: type[Exception], *shape: int) -> None:
+        self.error, self.shape = error, shape
 
     def __array__(self, *args, **kwargs):
-        raise ValueError("cannot convert")
+        raise self.error(TEXT)
 
     def __len__(self):
         return N
+
+
+class TreacherousCell:
+    """A number whose own error quotes it."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        self.error = error
+
+    def __float__(self):
+        raise self.error(TEXT)
+
+
+# What reads rows raises as it likes: a lookup, a lazy column, a file, a parser.
+ERRORS = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, OSError, AssertionError,
+    ArithmeticError, RuntimeError, StopIteration, UserWarning, Exception,
+)  # fmt: skip
+
+
+def lazy(error: type[Exception]) -> Callable:
+    """A dask array whose blocks cannot be read."""
+
+    def read(block):
+        raise error(f"row {TEXT!r}")
+
+    return lambda x: dask_array.from_array(x, chunks=8).map_blocks(read, meta=x[:0])
 
 
 ROWS: dict[str, Callable[[np.ndarray], Any]] = {
@@ -278,7 +306,10 @@ ROWS: dict[str, Callable[[np.ndarray], Any]] = {
     "rows with a declared norm of 0": lambda X: BoundedRows(X, 0.0),
     "rows with an infinite declared norm": lambda X: BoundedRows(X, INF),
     "an object that is no array": lambda X: object(),
-    "an object that refuses to be an array": lambda X: Treacherous(),
+    **{f"an array that raises {e.__name__}": lambda X, e=e: Treacherous(e, N, D) for e in ERRORS},
+    **{f"a cell that raises {e.__name__}": objects(TreacherousCell(e)) for e in ERRORS},
+    **{f"lazy rows that raise {e.__name__}": lazy(e) for e in (KeyError, ValueError)},
+    "a signalling NaN": objects(decimal.Decimal("sNaN8675309")),
 }
 
 
@@ -336,6 +367,13 @@ TARGETS_OF: dict[str, Callable[[np.ndarray], Any]] = {
     "targets with pd.NA": lambda y: pd.Series([1, None] * (N // 2), dtype="Int64"),
     "polars targets": lambda y: pl.Series(y),
     "a tensor of targets": lambda y: torch.from_numpy(np.asarray(y)),
+    **{f"targets that raise {e.__name__}": lambda y, e=e: Treacherous(e, N) for e in ERRORS},
+    **{f"a target that raises {e.__name__}": label(TreacherousCell(e)) for e in ERRORS},
+    **{f"lazy targets that raise {e.__name__}": lazy(e) for e in (KeyError, ValueError)},
+    "a text among words": lambda y: [TEXT, "b"] * (N // 2),
+    "a signalling NaN among targets": label(decimal.Decimal("sNaN8675309")),
+    "a negative infinite target": lambda y: np.where(np.arange(N) == 5, -INF, y),
+    "targets with gradients": lambda y: torch.tensor(y, dtype=torch.float64, requires_grad=True),
     "structured targets": lambda y: np.array([(v,) for v in y], dtype=[("a", float)]),
 }
 

@@ -20,7 +20,9 @@ import pytest
 import sklearn.base
 from hardening.kinds import (
     CLASSES,
+    CLASSIFIERS,
     ESTIMATORS,
+    INF,
     KINDS,
     NAN,
     ROWS,
@@ -30,6 +32,8 @@ from hardening.kinds import (
     TEXT,
     TRANSFORMERS,
     WITHOUT_TARGETS,
+    N,
+    Treacherous,
     X,
     data,
     make,
@@ -99,15 +103,17 @@ def assert_quotes_nothing(error):
         assert_no_data(text, "a cause of the error")
 
 
-def assert_refused(error, kind, estimator, ledger):
+def assert_refused(error, estimator, ledger):
     """In clear words, for nothing, and with nothing learned."""
-    assert ledger.entries == (), f"charged and then refused: {error}"
     learned = {a for a in vars(estimator) if a.endswith("_") and not a.endswith("__")}
     assert learned <= {"n_features_in_", "feature_names_in_"}
+    assert_clear(error, ledger)
+
+
+def assert_clear(error, ledger):
+    assert ledger.entries == (), f"charged and then refused: {error}"
     assert_quotes_nothing(error)
-    # What an object itself says when it is asked for its numbers is its own.
-    named = kind == "an object that refuses to be an array" or NAMES.search(str(error))
-    assert named, f"the error names nothing: {error}"
+    assert NAMES.search(str(error)), f"the error names nothing: {error}"
 
 
 @functools.cache
@@ -119,7 +125,7 @@ def outcome(name, kind):
         try:
             estimator.fit(rows, y)
         except (ValueError, TypeError) as error:
-            assert_refused(error, kind, estimator, ledger)
+            assert_refused(error, estimator, ledger)
             return REFUSED
         assert len(ledger.entries) == ESTIMATORS[name][2]
         shown = [repr(estimator)]
@@ -224,12 +230,13 @@ def fitted(name):
 
 def answer(name, method, kind):
     model = fitted(name)
-    rows, _ = data(name, kind)
+    rows, y = data(name, kind)
     with PrivacyLedger() as ledger, nothing_said():
         try:
-            found = getattr(model, method)(rows)
+            ask = getattr(model, method)
+            found = ask(rows, y) if method == "score" else ask(rows)
         except (ValueError, TypeError) as error:
-            assert_quotes_nothing(error)
+            assert_clear(error, ledger)
             found = None
     assert ledger.entries == ()
     return found
@@ -245,6 +252,60 @@ def test_prediction_refuses_clearly_or_answers_with_finite_numbers(name):
             values = np.asarray(found)
             if values.dtype.kind == "f" and method not in MAY_BE_INFINITE:
                 assert not np.isnan(values).any(), (method, kind)
+
+
+@pytest.mark.parametrize("name", [n for n in ESTIMATORS if n not in TRANSFORMERS])
+def test_a_score_refuses_clearly_or_is_a_number(name):
+    for kind in KINDS:
+        found = answer(name, "score", kind)
+        undefined = kind == "one row" and name not in CLASSIFIERS  # R² of one row
+        if found is not None and not undefined:
+            assert isinstance(found, float), kind
+            assert found <= 1.0, kind  # and no NaN
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if "raise" in k])
+def test_what_data_say_of_themselves_is_refused_by_a_score_too(kind):
+    for name in ESTIMATORS:
+        if name not in TRANSFORMERS and (kind in ROWS or name not in WITHOUT_TARGETS):
+            assert answer(name, "score", kind) is None
+
+
+@pytest.mark.parametrize("name", [n for n in ESTIMATORS if n not in WITHOUT_TARGETS])
+def test_a_weight_of_a_score_is_named_and_not_quoted(name):
+    y = CLASSES if name in CLASSIFIERS else CLASSES / 2
+    for bad in (SECRET, [TEXT] * N, y[:3], np.full(N, NAN), np.full(N, INF), np.zeros(N), y * 1j):
+        with pytest.raises(ValueError, match="sample_weight") as error:
+            fitted(name).score(np.zeros((N, 3)), y, sample_weight=bad)
+        assert_quotes_nothing(error.value)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_what_does_not_fit_into_memory_is_not_quoted(name):
+    with PrivacyLedger() as ledger, pytest.raises(MemoryError) as caught:
+        make(name).fit(Treacherous(MemoryError, N, 3), targets(name))
+    assert_quotes_nothing(caught.value)
+    assert ledger.entries == ()
+
+
+def test_a_label_that_cannot_be_compared_is_not_quoted():
+    class Label:
+        def __lt__(self, other):
+            raise KeyError(TEXT)
+
+        __gt__ = __eq__ = __lt__
+        __hash__ = object.__hash__
+
+    y = CLASSES.astype(object)
+    y[5] = Label()
+    for name in CLASSIFIERS:
+        model = sklearn.base.clone(make(name))
+        inner = model.estimator if name == "DPTemperatureScaler" else model
+        inner.set_params(classes=[0, 1])
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="y") as error:
+            model.fit(X, y)
+        assert_quotes_nothing(error.value)
+        assert ledger.entries == ()
 
 
 MISSING = (

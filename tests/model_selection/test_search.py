@@ -170,6 +170,16 @@ def test_random_batches_share_one_event():
     assert search(full, {"max_iter": [3, 5, 8]}).fit(X, Y).privacy_.valid
 
 
+def test_discrete_noise_of_another_number_of_releases_is_another_price():
+    # On full batches: what to change is the noise, or what is searched.
+    model = logistic(secure=True)
+    with pytest.raises(ValueError, match="max_iter change what is charged") as error:
+        search(model, {"max_iter": [1, 2]}).fit(X, Y)
+    assert "random batches" not in str(error.value)
+    assert "secure=False" in str(error.value)
+    assert search(model, {"prior_scale": [1.0, 2.0]}).fit(X, Y).privacy_.valid
+
+
 def test_the_ledger_has_one_entry_for_the_search():
     with PrivacyLedger() as ledger:
         fitted = search(logistic(), mean_trials=6, distributions={"prior_scale": [1.0]}).fit(X, Y)
