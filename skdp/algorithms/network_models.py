@@ -48,7 +48,7 @@ class Model(Protocol):
         ...
 
     def vector(self, theta: Tensor) -> np.ndarray:
-        """Return parameters in the order of `flat_parameters`."""
+        """Return parameters in the order of `parameter_names`."""
         ...
 
 
@@ -235,19 +235,13 @@ def with_parameters(module: nn.Module, flat: np.ndarray) -> nn.Module:
     return module.eval()
 
 
-def flat_parameters(module: nn.Module) -> np.ndarray:
-    """Return the trained parameters of a module as one vector."""
-    trained = [p.detach().cpu().flatten() for p in module.parameters() if p.requires_grad]
-    return torch.cat(trained).numpy()
-
-
 def weights(module: nn.Module) -> list[np.ndarray]:
     """Return all weights and buffers of a module, trained or not."""
     return [value.detach().cpu().numpy() for value in module.state_dict().values()]
 
 
 def parameter_names(module: nn.Module) -> list[str]:
-    """Names of the entries of `flat_parameters`, e.g. ``"0.weight[3, 1]"``."""
+    """Names of the trained parameters, one after the other, e.g. ``"0.weight[3, 1]"``."""
     return [
         f"{name}[{', '.join(map(str, index))}]"
         for name, p in module.named_parameters()
