@@ -208,8 +208,8 @@ MUTANTS = [
     (
         "epsilon rounded down",
         "privacy/gdp.py",
-        "epsilon *= 1 + _RELATIVE",
-        "epsilon *= 1 - 1e-6\n        break",
+        "epsilon = max(epsilon * (1 + step), math.nextafter(epsilon, math.inf))",
+        "break",
         "tests/privacy/test_gdp.py",
     ),
     (
