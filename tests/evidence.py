@@ -289,6 +289,15 @@ def when(part):
     return f"Run on {part['date']} with {versions}."
 
 
+def seeded():
+    """Names of all seeded bugs."""
+    spec = importlib.util.spec_from_file_location("mutants", ROOT / "tests" / "mutants" / "run.py")
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return [bug for bug, *_ in module.MUTANTS]
+
+
 def ended(part):
     """How a run ended."""
     return "all passed" if part["status"] == 0 else f"**not all passed** (exit {part['status']})"
@@ -387,6 +396,8 @@ def page(parts):
         yield ""
         yield "The tests are tested: a known privacy bug is put into the code, one at a time, and a"
         yield f"test has to fail. **{len(killed)} of {len(verdicts)} are killed.**"
+        if left := len(seeded()) - len(verdicts):
+            yield f"{left} more are seeded, and were not run with these."
         yield f"`python tests/mutants/run.py`. {when(parts['mutants'])}"
         yield ""
         rows = (
