@@ -89,8 +89,11 @@ def test_finds_nothing_wrong_with_what_is_right(setting, figure):
     q, n_steps, sigma = setting
     rng = np.random.default_rng(1)
     right = release(q, n_steps, sigma * CLIP, rng)
-    one = audit(right, setting, seed=rng)
-    figure(f"(q, T, σ) = {setting}: proved {one.epsilon_lower_bound:.2f} of {one.epsilon:.2f}")
+    one = audit(right, setting, seed=rng, confidence=0.999)
+    figure(
+        f"(q, T, σ) = {setting}: proved {one.epsilon_lower_bound:.2f} of {one.epsilon:.2f}"
+        " at 99.9 %"
+    )
     found = sum(audit(right, setting, seed=rng, confidence=0.9).violation for _ in range(6))
     assert found <= binom.ppf(1 - 1e-6, 6, 0.1)
 
