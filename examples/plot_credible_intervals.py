@@ -73,8 +73,8 @@ for epsilon in EPSILONS:
     print(f"epsilon={epsilon:g}: 90 % intervals hold the truth in", ", ".join(shares))
 
 # %%
-# One study seen both ways at ε = 0.3. The plain intervals are too narrow; the noise-aware ones
-# say how little is known.
+# One study seen both ways at ε = 0.3. The plain intervals are too narrow; the noise-aware ones say
+# how little is known. Over all studies a posterior that tells the truth lies on the diagonal.
 
 X, y, coefficients = study(1)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
@@ -92,10 +92,7 @@ left.set_ylabel("Coefficient, 90 % interval")
 left.set_title("One study at ε = 0.3")
 left.legend()
 
-# %%
-# A posterior that tells the truth lies on the diagonal.
-
-right.plot([0, 1], [0, 1], color="grey", linewidth=0.8, zorder=0)
+right.plot([0, 1], [0, 1], color="grey", linewidth=0.8, zorder=0)  # where the truth is told
 for (kind, epsilon), shares in covered.items():
     width = {0.3: 0.9, 1.0: 1.6, 3.0: 2.6}[epsilon]
     right.plot(
