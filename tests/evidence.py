@@ -284,9 +284,9 @@ def table(head, rows):
 
 
 def when(part):
-    """Date and versions of a part."""
+    """Date and versions of a part, and what its figures leave unsaid."""
     versions = ", ".join(f"{name} {v}" for name, v in part["packages"].items())
-    return f"Run on {part['date']} with {versions}."
+    return f"Run on {part['date']} with {versions}. {part.get('note', '')}".rstrip()
 
 
 def seeded():
@@ -382,7 +382,7 @@ def page(parts):
             if more := parts.get(name):
                 yield (
                     f"`python -m pytest -m slow{which}`: {more['minutes']:.1f} minutes,"
-                    f" {ended(more)}."
+                    f" {ended(more)}. {more.get('note', '')}".rstrip()
                 )
         yield "The first column says what the tests of a layer assert; seconds are those of all of"
         yield "its tests together."
