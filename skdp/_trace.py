@@ -2,12 +2,13 @@
 
 Tests need to see what a fit released and with which noise, and to run a fit on a neighbouring
 data set with the *same* releases: whatever then still differs has leaked. Free in production: one
-look-up of a context variable a release.
+look-up of a context variable per release. Here, too, each output is put on its public grid
+(`skdp._grid`): no mechanism can forget to.
 
 >>> import numpy as np
 >>> from skdp import _trace
 >>> call = _trace.MechanismCall(
-...     "gaussian", sensitivity=1.0, scale=2.0, rate=1.0, shape=(2,), step=0
+...     "gaussian", sensitivity=1.0, scale=2.0, rate=1.0, shape=(2,), step=0, width=2.0**-20
 ... )
 >>> with _trace.record() as tape:
 ...     _ = _trace.release(call, lambda: np.zeros(2))
@@ -30,6 +31,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from skdp._grid import on_grid
+
 
 @dataclass(frozen=True)
 class MechanismCall:
@@ -49,6 +52,8 @@ class MechanismCall:
         Shape of the released value.
     step : int
         Position in the run, from 0.
+    width : float
+        The released values are multiples of this power of two; 0 without noise, for no grid.
     """
 
     kind: str
@@ -57,6 +62,7 @@ class MechanismCall:
     rate: float
     shape: tuple[int, ...]
     step: int
+    width: float
 
 
 @dataclass(frozen=True)
@@ -72,9 +78,13 @@ _hook: ContextVar[_Hook | None] = ContextVar("skdp_trace_hook", default=None)
 
 
 def release(call: MechanismCall, mechanism: Callable[[], Any]) -> Any:
-    """Run a mechanism, through the hook if a test has set one."""
+    """Run a mechanism, through the hook if a test has set one, and put its output on the grid."""
+
+    def rounded() -> Any:
+        return on_grid(mechanism(), call.width)
+
     hook = _hook.get()
-    return mechanism() if hook is None else hook(call, mechanism)
+    return rounded() if hook is None else hook(call, rounded)
 
 
 @contextmanager

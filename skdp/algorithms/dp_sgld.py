@@ -43,6 +43,7 @@ import torch
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 from torch import Tensor
 
+from skdp._grid import grid_width, on_grid
 from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms.network_models import Model
 from skdp.engine.loop import ClippedSum, Plan
@@ -164,6 +165,12 @@ class DPSGLDConfig:
         C = min(self.clip_norm, _NEVER_REACHED)
         return tuple(B / C * math.sqrt(2 * T / (N * eta)) for eta in self.learning_rates)
 
+    @cached_property
+    def grid_widths(self) -> tuple[float, ...]:
+        """Grid of each iterate, from the deviation √(2Tη_t/N) of its noise; never coarser later."""
+        T, N = self.temperature, self.n_rows
+        return tuple(grid_width(math.sqrt(2 * T * eta / N)) for eta in self.learning_rates)
+
     def event(self) -> DpEvent:
         """What the run releases."""
         if self.clip_norm == math.inf:
@@ -260,6 +267,8 @@ class DPSGLDUpdate:
         eta = config.learning_rates[step]
         theta = theta * (1.0 - eta * self._prior_precision / config.n_rows)
         theta = torch.add(theta, noisy, alpha=eta / config.batch_size)
+        # An iterate is itself a release, so it ends on a grid; the chain goes on from there.
+        theta = on_grid(theta.double(), config.grid_widths[step]).to(theta.dtype)
         state = state._replace(theta=theta, n_steps=step + 1)
         # Counted from the end, so that the last iterate is always kept.
         if step < config.burn_in or (config.n_steps - 1 - step) % config.thinning:

@@ -43,6 +43,7 @@ import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
+from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
 from skdp._random import Streams
 from skdp._validate import expected, in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_families import (
@@ -53,7 +54,7 @@ from skdp.algorithms.gaussian_families import (
     orthogonal_normals,
 )
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.engine.clipping import CHUNK_ROWS, MAX_ROWS, ROUNDING, LinearClippedSum, Residual
+from skdp.engine.clipping import LinearClippedSum, Residual
 from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Plan, run
 from skdp.engine.rows import (
@@ -69,10 +70,9 @@ from skdp.engine.updates import Moments, NoiseCorrectedAdam
 from skdp.models.likelihoods import BoundedScores
 from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
-from skdp.relations import check_relation, sensitivity_factor
+from skdp.relations import check_relation
 
 __all__ = [
-    "MAX_ROWS",
     "DPVIConfig",
     "GaussianPosterior",
     "clipped_rows",
@@ -271,7 +271,7 @@ def default_learning_rate(
 
 
 @dataclass(frozen=True)
-class VanillaClippedSum:
+class VanillaClippedSum(BoundedSum):
     """Sum over records of (g_i, g_i∘w), each pair clipped to a norm; g_i = r_i x_iᵀ.
 
     With w = η∘s that is the gradient of log p(y_i|x_i, m + s∘η) in m and in log s. The norm is
@@ -292,15 +292,6 @@ class VanillaClippedSum:
     def record_bound(self) -> float:
         """Bound on the norm of one record's pair: C."""
         return self.clip_norm
-
-    @property
-    def norm_bound(self) -> float:
-        """Bound on one record's share of the *computed* sum: C and the rounding of the sum."""
-        return self.clip_norm * (1 + ROUNDING)
-
-    def sensitivity(self, neighboring_relation: str) -> float:
-        """How far neighbours can move the computed sum, in Euclidean norm."""
-        return sensitivity_factor(neighboring_relation) * self.norm_bound
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the sum: that of the pair (θ, w)."""

@@ -40,12 +40,12 @@ import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
+from skdp._bounded_sum import CHUNK_ROWS, OPPOSITE, POSITIVE, BoundedSum
 from skdp._random import SecureStream, Streams
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.dp_vi import COVARIANCES
 from skdp.algorithms.gaussian_families import Cholesky, Diagonal, Family, orthogonal_normals
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.engine.clipping import CHUNK_ROWS, MAX_ROWS, ROUNDING
 from skdp.engine.gram import packed, unpacked
 from skdp.engine.loop import ClippedSum, Plan, run
 from skdp.engine.records import NetworkBatch, NetworkRecords
@@ -53,9 +53,9 @@ from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam
 from skdp.models.user_models import Prior, UserModel
 from skdp.privacy.events import dp_sgd_event
-from skdp.relations import check_relation, sensitivity_factor
+from skdp.relations import check_relation
 
-__all__ = ["MAX_ROWS", "ModelConfig", "Prior", "UserModel", "fit"]
+__all__ = ["ModelConfig", "Prior", "UserModel", "fit"]
 
 GRADIENT, OUTER, SQUARES = "gradient", "outer", "squares"
 _CHUNK_NUMBERS = 2**21  # of per-record gradients in memory
@@ -102,7 +102,7 @@ def default_learning_rate(
 
 
 @dataclass(frozen=True)
-class ModelClippedSum:
+class ModelClippedSum(BoundedSum):
     """Sum over records of ĝ, of ĝĝᵀ (packed), or of ĝ∘ĝ, for gradients ĝ clipped to a norm.
 
     Parameters
@@ -124,13 +124,14 @@ class ModelClippedSum:
         one_of((GRADIENT, OUTER, SQUARES), kind=self.kind)
 
     @property
-    def norm_bound(self) -> float:
-        """Bound on one record's share of the *computed* sum: C or C², and the rounding."""
-        return self.clip_norm ** (1 if self.kind == GRADIENT else 2) * (1 + ROUNDING)
+    def record_bound(self) -> float:
+        """Bound on the norm of one record's term: C or C²."""
+        return self.clip_norm ** (1 if self.kind == GRADIENT else 2)
 
-    def sensitivity(self, neighboring_relation: str) -> float:
-        """How far neighbours can move the computed sum, in Euclidean norm."""
-        return sensitivity_factor(neighboring_relation) * self.norm_bound
+    @property
+    def apart(self) -> float:
+        """√2 for ĝĝᵀ and ĝ∘ĝ, whose inner products are (ĝ·ĥ)² and Σ ĝ²ĥ², both ≥ 0."""
+        return OPPOSITE if self.kind == GRADIENT else POSITIVE
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """One number a parameter, or one a pair of parameters."""
@@ -374,7 +375,8 @@ class ModelUpdate:
         P0 = np.linalg.inv(config.prior.covariance.numpy())
         variance = config.noise_scale**2 / tail.count  # of ḡ
         J = (state.curvature / k).numpy()
-        scale = config.noise_scale * config.clip_norm / math.sqrt(k)
+        scale = config.plan().noise_scale(min(config.curvature_steps))
+        scale /= config.sampling_rate * math.sqrt(k)
         of_mean = scale / math.sqrt(len(J))
         diagonal = config.covariance == "diag"
         values, vectors = (J, np.eye(len(J))) if diagonal else np.linalg.eigh(J)

@@ -40,6 +40,7 @@ import torch
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 
 from skdp import _trace
+from skdp._grid import grid_width
 from skdp._random import SecureStream, Streams
 from skdp._validate import expected, in_range, integer, positive
 from skdp.algorithms.tempered import TemperedPosterior
@@ -267,6 +268,7 @@ def sample(
         rate=1.0,
         shape=(config.n_chains, *config.posterior.shape),
         step=0,
+        width=grid_width(math.sqrt(2 * config.step_size)),  # of the last states alone
     )
 
     def mechanism() -> np.ndarray:

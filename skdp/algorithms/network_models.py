@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from skdp._bounded_sum import MAX_ROWS
 from skdp._validate import expected, in_range, one_of
-from skdp.engine.clipping import MAX_ROWS, LinearClippedSum, Residual
+from skdp.engine.clipping import LinearClippedSum, Residual
 from skdp.engine.loop import ClippedSum, Rows
 from skdp.engine.network import FlatModule, Loss, NetworkClippedSum
 from skdp.engine.records import NetworkRecords

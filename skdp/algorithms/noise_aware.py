@@ -70,7 +70,7 @@ from skdp.engine.sampling import FullBatch
 from skdp.models.likelihoods import BoundedScores
 from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
-from skdp.relations import check_relation
+from skdp.relations import check_relation, sensitivity_factor
 
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the
 # study behind them.
@@ -225,12 +225,16 @@ def _units(config: NoiseAwareConfig) -> list[float]:
     return units
 
 
-def default_curvature(n_rows: int, n_columns: int, mu: float) -> str:
-    """The second moments in full, unless their noise would drown them.
+def default_curvature(
+    n_rows: int, n_columns: int, mu: float, neighboring_relation: str = "zero_out"
+) -> str:
+    """The second moments in full, unless their noise would dominate them.
 
-    The spectrum of the noise ends at √(2D)/(√share μ), that of Σ x xᵀ at n.
+    The spectrum of the noise ends at √(2D)/(√share μ), that of Σ x xᵀ at n; μ is that of a record
+    that comes or goes.
     """
-    edge = math.sqrt(2.0 * n_columns / CURVATURE_SHARE) / mu
+    unit = GramSum(1.0).moved_by(neighboring_relation) / sensitivity_factor(neighboring_relation)
+    edge = unit * math.sqrt(2.0 * n_columns / CURVATURE_SHARE) / mu
     return GRAM if edge <= DROWNED * n_rows else TRACE
 
 
@@ -272,6 +276,9 @@ class NoiseAwareUpdate:
         self.size = math.prod(config.shape)
         self.prior_scale = config.prior_scale * self.R
         self.noise_variance = (config.noise_multiplier * config.clip_norm / self.R) ** 2  # ν²
+        plan, step = config.plan(), config.slope_step
+        self.moments_scale = plan.noise_scale(0) / self.R**2  # in Ã, or in its trace
+        self.slope_scale = 0.0 if step is None else plan.noise_scale(step) / self.R**2  # in H̃
 
     def init(self) -> NoiseAwareState:
         """Start at the prior's mean."""
@@ -305,10 +312,6 @@ class NoiseAwareUpdate:
         largest = max(1.0, float(np.linalg.norm(mean)) / MAX_LOGIT)
         return state._replace(mean=mean / largest)
 
-    def moments_scale(self) -> float:
-        """Scale of the noise in Ã, or in its trace."""
-        return self.config.noise_multipliers[0]
-
     def believed_rows(self, moments: np.ndarray, noise: SecureStream | None = None) -> NormalRows:
         """Mean and covariance of the rows: the likeliest, or a draw from what Ã leaves possible."""
         config, n = self.config, self.config.n_rows
@@ -317,7 +320,7 @@ class NoiseAwareUpdate:
         mean, covariance = np.zeros(D), np.zeros((D, D))
         if config.fit_intercept:
             mean[d] = 1.0 / self.R
-        scale = self.moments_scale() / n
+        scale = self.moments_scale / n
         largest = (1.0 - mean[d:].sum() ** 2) / d  # of the mean eigenvalue
         smallest = 0.02 * largest
         if config.curvature == TRACE:
@@ -349,12 +352,9 @@ class NoiseAwareUpdate:
     def corrected(self, rows: NormalRows, slope: np.ndarray, where: np.ndarray) -> NormalRows:
         """Beliefs whose slope at one θ is the released one, as far as that is not noise."""
         where = np.broadcast_to(where, (len(rows), self.size))
-        step = self.config.slope_step
-        assert step is not None
-        scale = self.config.noise_multipliers[step] * self.config.slope_bound / self.R**2
         corrections = []
         for expected in rows.slope(where, corrected=False):
-            correction, _, _ = shrunk(slope - expected, scale)
+            correction, _, _ = shrunk(slope - expected, self.slope_scale)
             corrections.append(bounded_correction(expected, correction))
         return replace(rows, correction=np.array(corrections), reference=where)
 

@@ -55,7 +55,6 @@ from skdp._random import SecureStream, Streams
 from skdp._validate import in_range, integer, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.normal_rows import believed, floored
-from skdp.engine.clipping import MAX_ROWS
 from skdp.engine.gram import GramSum, unpacked
 from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Plan, run
@@ -66,7 +65,7 @@ from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation
 
-__all__ = ["MAX_ROWS", "NoiseAwareRegressionConfig", "clipped_rows", "fit", "row_bound"]
+__all__ = ["NoiseAwareRegressionConfig", "clipped_rows", "fit", "row_bound"]
 
 # Constants, the same for every data set, ε, n and d, chosen by coverage and error in simulations
 # like those of benchmarks/linear_regression.py.
@@ -226,11 +225,9 @@ class NoiseAwareRegression:
         self.config, self.n, self.D = config, config.n_rows, config.n_columns
         self.R = config.row_bound
         self.prior_variance = (config.prior_scale * self.R) ** 2
-        self.noise = 0.0
-        if config.private:  # ν
-            self.noise = (
-                config.noise_multiplier * ResidualSum(self.R, SCALE_WEIGHT, TRACE_WEIGHT).norm_bound
-            )
+        plan = config.plan()
+        self.noise = plan.noise_scale(1)  # ν
+        self.gram_noise = plan.noise_scale(0) / self.R**2
 
     def init(self) -> State:
         """Start at the prior's mean, with the clip that targets in [-1, 1] need there."""
@@ -301,7 +298,7 @@ class NoiseAwareRegression:
         def normal(*shape: int) -> np.ndarray:
             return stream.normal(shape) if stream else np.zeros(shape)
 
-        d, scale = self.config.n_features, self.config.noise_multipliers[0] / self.n
+        d, scale = self.config.n_features, self.gram_noise / self.n
         of_one = 1.0 / self.R**2 if self.config.fit_intercept else 0.0
         whole = np.zeros((self.D, self.D))
         if self.config.fit_intercept:
@@ -318,7 +315,7 @@ class NoiseAwareRegression:
     def _average(self, of_gram: float, traces: np.ndarray, of_one: float, chance: float) -> float:
         """Mean eigenvalue of the features: a quantile of a normal between public bounds."""
         d, found = self.config.n_features, of_gram
-        sd = self.config.noise_multipliers[0] * math.sqrt(d) / self.n
+        sd = self.gram_noise * math.sqrt(d) / self.n
         if len(traces) and sd > 0.0:
             other = float(traces.mean()) / (self.n * TRACE_WEIGHT) + 0.5 - of_one
             sd_of_other = self.noise / (self.n * TRACE_WEIGHT * math.sqrt(len(traces)))

@@ -56,6 +56,7 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from skdp import _trace
+from skdp._grid import grid_width
 from skdp._random import SecureStream, Streams
 from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms import exact_draws
@@ -128,10 +129,22 @@ class ExactConfig:
     @property
     def distance(self) -> float:
         """w: how close the rounds come to an exact draw; public, as it sets the released noise."""
-        stiffest = self.likelihood_power * self.posterior.curvature(self.n_rows)
-        stiffest += self.posterior.prior_precision
         n_parameters = math.prod(self.posterior.shape)
-        return _NOISE * self.epsilon_of_noise / (n_parameters * math.sqrt(stiffest))
+        return _NOISE * self.epsilon_of_noise * self._least_deviation / n_parameters
+
+    @property
+    def _least_deviation(self) -> float:
+        """Least standard deviation that a posterior can have along a direction; public."""
+        stiffest = self.likelihood_power * self.posterior.curvature(self.n_rows)
+        return 1 / math.sqrt(stiffest + self.posterior.prior_precision)
+
+    @property
+    def grid_width(self) -> float:
+        """Grid of the released draws: coarse beside the doubles of a proposal, and to nobody else.
+
+        A raw double around a centre that depends on the rows tells the centre.
+        """
+        return grid_width(self._least_deviation)
 
     @property
     def sampling(self) -> str:
@@ -209,6 +222,7 @@ def sample(
         rate=1.0,
         shape=(config.n_samples, *shape),
         step=0,
+        width=config.grid_width,
     )
 
     def mechanism() -> np.ndarray:

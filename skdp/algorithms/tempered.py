@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from skdp._bounded_sum import ROUNDING
 from skdp._validate import in_range, integer, positive
-from skdp.engine.clipping import MAX_ROWS, ROUNDING
 from skdp.engine.rows import clipped_rows, row_bound
 from skdp.models.likelihoods import LogConcave
 from skdp.relations import sensitivity_factor
 
-__all__ = ["MAX_ROWS", "TemperedPosterior", "clipped_rows", "row_bound"]
+__all__ = ["TemperedPosterior", "clipped_rows", "row_bound"]
 
 
 @dataclass(frozen=True)

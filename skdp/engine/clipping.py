@@ -15,24 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
 from skdp._validate import positive
 from skdp.engine.rows import Chunks, LinearBatch, row_products, row_sums
-from skdp.relations import sensitivity_factor
-
-CHUNK_ROWS = 8192  # a chunk stays in the cache between its two products
-MAX_ROWS = 2**26
-
-# Floating-point sums are not the real sums. With unit roundoff u, m additions in any order err by
-# at most m u Σ|terms| (Higham 2002, §4.2); CHUNK_ROWS inside a chunk and MAX_ROWS/CHUNK_ROWS
-# between chunks, n ≤ MAX_ROWS terms of norm ≤ C, on each of two neighbours. 3e-4, whatever n is: a
-# bound by the number of rows at hand would itself be private under add/remove.
-ROUNDING = 2 * MAX_ROWS * (CHUNK_ROWS + MAX_ROWS / CHUNK_ROWS) * 2.0**-53 + 1e-9
 
 Residual = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class LinearClippedSum:
+class LinearClippedSum(BoundedSum):
     """Sum over records of the log-likelihood's gradient in θ, each clipped to a norm.
 
     Parameters
@@ -62,15 +53,6 @@ class LinearClippedSum:
     def record_bound(self) -> float:
         """Bound on the norm of one record's term: C."""
         return self.clip_norm
-
-    @property
-    def norm_bound(self) -> float:
-        """Bound on one record's share of the *computed* sum: C and the rounding of the sum."""
-        return self.clip_norm * (1 + ROUNDING)
-
-    def sensitivity(self, neighboring_relation: str) -> float:
-        """How far neighbours can move the computed sum, in Euclidean norm."""
-        return sensitivity_factor(neighboring_relation) * self.norm_bound
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the sum: that of θ."""

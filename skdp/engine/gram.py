@@ -15,16 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, POSITIVE, BoundedSum
 from skdp._validate import positive
-from skdp.engine.clipping import CHUNK_ROWS, ROUNDING
 from skdp.engine.rows import Chunks, LinearBatch, row_products
-from skdp.relations import sensitivity_factor
 
 Weight = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class GramSum:
+class GramSum(BoundedSum):
     """Sum over records of w_i x_i x_iᵀ, each of Frobenius norm at most a bound.
 
     Parameters
@@ -51,13 +50,9 @@ class GramSum:
         return self.bound
 
     @property
-    def norm_bound(self) -> float:
-        """Bound on one record's share of the *computed* sum: B and the rounding of the sum."""
-        return self.bound * (1 + ROUNDING)
-
-    def sensitivity(self, neighboring_relation: str) -> float:
-        """How far neighbours can move the computed sum, in Euclidean norm."""
-        return sensitivity_factor(neighboring_relation) * self.norm_bound
+    def apart(self) -> float:
+        """√2: matrices w x xᵀ have inner products w v (x·y)² ≥ 0; traces are numbers ≥ 0."""
+        return NUMBERS if self.trace_only else POSITIVE
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """One number, or one for each of the D(D + 1)/2 pairs of columns."""
@@ -85,9 +80,9 @@ class GramSum:
         """Return the weights (m,), cut; without a function of the logits nobody looks at them."""
         w = np.ones(len(norms))
         if self.weight is not None:
-            w = np.nan_to_num(self.weight(logits, norms), nan=0.0, posinf=0.0)
-        w = np.minimum(w, self.bound / np.maximum(norms**2, 1e-300))
-        return w
+            # Negative ones would make terms opposite.
+            w = np.maximum(np.nan_to_num(self.weight(logits, norms), nan=0.0, posinf=0.0), 0.0)
+        return np.minimum(w, self.bound / np.maximum(norms**2, 1e-300))
 
 
 def packed(matrix: np.ndarray) -> np.ndarray:

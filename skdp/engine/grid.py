@@ -30,9 +30,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from skdp._grid import grid_width
 from skdp._validate import in_range
 from skdp.engine.rows import Chunks, LinearBatch
-from skdp.relations import sensitivity_factor
+from skdp.relations import ZERO_OUT, sensitivity_factor
 
 BOUND_BITS = 34  # sums of 2²⁶ records fit in int64, and sums of 2¹⁸ in the digits of a double
 ROOM = 2**15
@@ -50,6 +51,10 @@ class RecordSum(Protocol):
     @property
     def record_bound(self) -> float:
         """Bound on the Euclidean norm of one record's term."""
+        ...
+
+    def moved_by(self, neighboring_relation: str) -> float:
+        """How far neighbours can move the sum, in Euclidean norm."""
         ...
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -82,29 +87,38 @@ class GridSum:
         The terms before rounding, of bounded norm.
     noise_multiplier : float
         σ in [2⁻²⁰, 2²⁸] of the noise that the sum will get.
+    neighboring_relation : str
+        Who is a neighbour: where terms cannot be opposite, replacing one moves the inner sum by
+        less than 2C, and a grid unit is worth less.
     """
 
     inner: RecordSum
     noise_multiplier: float
+    neighboring_relation: str = ZERO_OUT
 
     def __post_init__(self) -> None:
         lattice_bits(self.noise_multiplier)
-        if not 0.0 < self.width < math.inf:
-            raise ValueError("The noise of this plan is zero or infinite; use another clip_norm.")
-
-    @property
-    def bound(self) -> int:
-        """Δ: bound on the norm of one record's integer vector."""
-        return lattice_bound(self.noise_multiplier)
+        grid_width(self.noise_scale)  # refuses what doubles cannot hold
 
     @property
     def width(self) -> float:
-        """What one grid unit is worth."""
-        return self.inner.record_bound / (self.bound - ROOM)
+        """What one grid unit is worth.
+
+        Rounding moves an integer vector by √D/2 units, two of them by less than `ROOM`, so the sum
+        moves by at most 2Δ units where the relation doubles Δ, and by Δ elsewhere.
+        """
+        relation = self.neighboring_relation
+        moved = self.inner.moved_by(relation) / sensitivity_factor(relation)
+        return moved / (lattice_bound(self.noise_multiplier) - ROOM)
+
+    @property
+    def bound(self) -> int:
+        """Bound on the norm of one record's integer vector, checked: Δ, or more (see `width`)."""
+        return int(self.inner.record_bound / self.width) + ROOM
 
     @property
     def norm_bound(self) -> float:
-        """Δ grid units."""
+        """The same in units of the inner sum."""
         return self.bound * self.width
 
     @property
@@ -114,7 +128,10 @@ class GridSum:
 
     def sensitivity(self, neighboring_relation: str) -> float:
         """How far neighbours can move the sum, in Euclidean norm."""
-        return sensitivity_factor(neighboring_relation) * self.norm_bound
+        if neighboring_relation != self.neighboring_relation:
+            return sensitivity_factor(neighboring_relation) * self.norm_bound
+        factor = sensitivity_factor(neighboring_relation)
+        return factor * lattice_bound(self.noise_multiplier) * self.width
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the inner sum."""

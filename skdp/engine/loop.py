@@ -6,18 +6,19 @@ everything else done with the noisy sum, is the update rule's business and costs
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
+from skdp._grid import grid_width
 from skdp._random import SecureStream, Streams
 from skdp._trace import MechanismCall
 from skdp.engine.grid import GridSum, lattice_bits
 from skdp.engine.noise import discrete_gaussian, gaussian
 from skdp.engine.sampling import Sampling
+from skdp.relations import sensitivity_factor
 
 State = TypeVar("State")
 
@@ -87,7 +88,7 @@ class Plan:
         return clipped_sum[step] if isinstance(clipped_sum, Sequence) else clipped_sum
 
     def _grid_sum(self, step: int) -> GridSum:
-        return GridSum(self._given_sum(step), self._sigma(step))
+        return GridSum(self._given_sum(step), self._sigma(step), self.neighboring_relation)
 
     def _sigma(self, step: int) -> float:
         sigma = self.noise_multiplier
@@ -97,13 +98,7 @@ class Plan:
 
     def call(self, shape: tuple[int, ...], step: int) -> MechanismCall:
         """Declare one step, at parameters of a shape."""
-        clipped_sum, sigma = self.clipped_sum_of(step), self._sigma(step)
-        # Without noise there may be no clipping, and 0·inf is no scale.
-        scale = sigma and sigma * clipped_sum.norm_bound
-        if self.secure:
-            scale = self._grid_sum(step).noise_scale
-        if sigma > 0 and not 0 < scale < math.inf:
-            raise ValueError("The noise of this plan is zero or infinite; use another clip_norm.")
+        clipped_sum, scale = self.clipped_sum_of(step), self.noise_scale(step)
         return MechanismCall(
             kind="discrete_gaussian" if self.secure else "gaussian",
             sensitivity=clipped_sum.sensitivity(self.neighboring_relation),
@@ -111,7 +106,24 @@ class Plan:
             rate=self.sampling.rate,
             shape=clipped_sum.shape(shape),
             step=step,
+            width=grid_width(scale),
         )
+
+    def noise_scale(self, step: int) -> float:
+        """Scale of the noise of one step: σ times what the accountant reads as one record's bound.
+
+        On full batches neighbours differ by the sensitivity and by nothing else, so under
+        replace_one half of it will do. In random batches a record is there or is not, by itself.
+        """
+        if self.secure:
+            return self._grid_sum(step).noise_scale
+        sigma, clipped_sum = self._sigma(step), self._given_sum(step)
+        if sigma == 0.0:  # then there may be no clipping, and 0·inf is no scale
+            return 0.0
+        if self.sampling.rate < 1.0:
+            return sigma * clipped_sum.norm_bound
+        relation = self.neighboring_relation
+        return sigma * clipped_sum.sensitivity(relation) / sensitivity_factor(relation)
 
     def release(
         self, value: Callable[[], Tensor], call: MechanismCall, stream: SecureStream
@@ -155,5 +167,5 @@ def run(
             return clipped_sum(theta, data.take(selection))
 
         noisy = plan.release(value, plan.call(tuple(theta.shape), step), noise)
-        state = update(state, noisy, step)
+        state = update(state, noisy.to(theta.dtype), step)
         yield state

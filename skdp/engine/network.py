@@ -18,9 +18,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from skdp._bounded_sum import BoundedSum
 from skdp._validate import in_range, one_of, positive
 from skdp.engine.per_sample import RULES, PerSample
-from skdp.relations import sensitivity_factor
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (B, K), targets (B, ...) -> one a record, (B,)
 
@@ -110,7 +110,7 @@ class FlatModule:
         self.flat.copy_(flat)
 
 
-class NetworkClippedSum:
+class NetworkClippedSum(BoundedSum):
     """Sum over records of the log-likelihood's gradient in θ, each clipped to a norm.
 
     Parameters
@@ -154,14 +154,12 @@ class NetworkClippedSum:
         if self.prenoise_scale > 0.0 and method != "vmap":
             raise ValueError("Noise on a record's gradient needs the gradient: use method='vmap'.")
 
-    @property
-    def norm_bound(self) -> float:
-        """Bound on one record's share of the sum: C and the rounding of its clipping."""
-        return self.clip_norm * (1 + ROUNDING)
+    rounding = ROUNDING
 
-    def sensitivity(self, neighboring_relation: str) -> float:
-        """How far neighbours can move the sum, in Euclidean norm."""
-        return sensitivity_factor(neighboring_relation) * self.norm_bound
+    @property
+    def record_bound(self) -> float:
+        """Bound on the norm of one record's term: C."""
+        return self.clip_norm
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the sum: that of θ."""

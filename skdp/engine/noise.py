@@ -1,6 +1,7 @@
-"""Gaussian noise on a value, once, through the trace: the only place where noise is added.
+"""Gaussian noise on the sums of iterative algorithms, once per release, through the trace.
 
-In floating point, or as exact integers on the grid of `skdp.engine.grid`.
+In floating point, or as exact integers in the units of `skdp.engine.grid`; either way the trace
+rounds the result to the public grid that the call declares.
 """
 
 from __future__ import annotations
@@ -38,9 +39,8 @@ def gaussian(
         exact = value()
         if call.scale == 0.0:
             return exact
-        # In double precision whatever the value's is: the noise loses no digits to the value.
-        noise = _normals(call.shape, exact.device, stream)
-        return torch.add(exact, noise, alpha=call.scale, out=torch.empty_like(exact))
+        # In double precision whatever the value's is: neither noise nor grid loses digits to it.
+        return torch.add(exact, _normals(call.shape, exact.device, stream), alpha=call.scale)
 
     return _trace.release(call, mechanism)
 

@@ -9,13 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skdp.engine.clipping import CHUNK_ROWS, ROUNDING
+from skdp._bounded_sum import CHUNK_ROWS, OPPOSITE, BoundedSum
 from skdp.engine.rows import LinearBatch, row_products
-from skdp.relations import sensitivity_factor
 
 
 @dataclass(frozen=True)
-class ResidualSum:
+class ResidualSum(BoundedSum):
     """Sum over records of (ψ(r) u, a(ψ(r)² − ½), b(‖u‖² − ½)) with u = x/R.
 
     It is bounded whatever the clip and the target are.
@@ -48,13 +47,17 @@ class ResidualSum:
         return math.hypot(1.0, self.scale_weight / 2, self.trace_weight / 2)
 
     @property
-    def norm_bound(self) -> float:
-        """Bound on one record's share of the *computed* sum: and its rounding."""
-        return self.record_bound * (1 + ROUNDING)
+    def apart(self) -> float:
+        """2 over the bound, where a, b ≤ 1/√2: no more than the terms ψu alone.
 
-    def sensitivity(self, neighboring_relation: str) -> float:
-        """How far neighbours can move the computed sum, in Euclidean norm."""
-        return sensitivity_factor(neighboring_relation) * self.norm_bound
+        Let x, y be the |ψ| of two records and m, l their ‖u‖, all in [0, 1]. The distance is at
+        most F = (xm + yl)² + a²(x² − y²)² + b²(m² − l²)², and 4 − (xm + yl)² ≥ 2(1 − xm) +
+        2(1 − yl). Say y ≤ x: a²(x² − y²)² ≤ a²(1 − y²) ≤ 2a²(1 − y) ≤ 1 − y, and likewise for b
+        and the lesser of m and l. Where that is l, (1 − y) + (1 − l) ≤ 2(1 − yl); where it is m,
+        1 − m ≤ 1 − xm and 1 − y ≤ 1 − yl. So F ≤ 4, which opposite terms attain.
+        """
+        small = max(self.scale_weight, self.trace_weight) <= math.sqrt(0.5)
+        return OPPOSITE / self.record_bound if small and self.bounded else OPPOSITE
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """One number for each column, one for the residuals' scale and one for the rows'."""

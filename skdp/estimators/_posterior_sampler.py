@@ -12,13 +12,14 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import _fitting
+from skdp._bounded_sum import MAX_ROWS
 from skdp._fitting import CallbackSupportMixin
 from skdp._input import check_features
 from skdp._random import Streams
 from skdp._validate import expected, flag, in_range, integer, is_real, one_of, positive
 from skdp._warnings import PrivacyWarning
 from skdp.algorithms import langevin, ops
-from skdp.algorithms.tempered import MAX_ROWS, TemperedPosterior, clipped_rows, row_bound
+from skdp.algorithms.tempered import TemperedPosterior, clipped_rows, row_bound
 from skdp.models.likelihoods import LogConcave
 from skdp.privacy.accounting import epsilon_of_event
 from skdp.privacy.gdp import epsilon_to_gdp

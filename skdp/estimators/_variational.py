@@ -185,7 +185,7 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
 
     def _run(self, X: np.ndarray, targets: np.ndarray, likelihood: BoundedScores) -> None:
         """Plan from public facts, spend, then touch the rows and keep the posterior."""
-        _fitting.check_n_rows(X, dp_vi.MAX_ROWS)
+        _fitting.check_n_rows(X)
         n_rows, auto_norm = _fitting.public_n_rows(self, X), _fitting.auto_norm(X)
         config = self._configure(n_rows, X.shape[1], auto_norm, likelihood)
         progress = _fitting.progress(self, config.sampling.n_steps)
@@ -267,7 +267,9 @@ class VariationalLinearModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
                 prior_scale=self.prior_scale,
             ),
             noise_multiplier=sigma,
-            curvature=noise_aware.default_curvature(n_rows, n_columns, mu),
+            curvature=noise_aware.default_curvature(
+                n_rows, n_columns, mu, self.neighboring_relation
+            ),
             neighboring_relation=self.neighboring_relation,
             secure=bool(self.secure),
         )

@@ -30,7 +30,6 @@ from skdp._input import (
     check_features_and_labels,
     check_features_and_targets,
 )
-from skdp.algorithms.tempered import MAX_ROWS
 from skdp.estimators import _paragraphs
 from skdp.estimators._posterior_sampler import PosteriorSampler, bounded_or_auto
 from skdp.models.likelihoods import HuberRegression, classification_likelihood
@@ -251,7 +250,7 @@ class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):  # noqa: D101
     def _prepare(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, Any]:
         _fitting.check_budget(self, instead="likelihood_power", pure=True)
         X, y = check_features_and_labels(self, X, y, declared=self.classes is not None)
-        _fitting.check_n_rows(X, MAX_ROWS)
+        _fitting.check_n_rows(X)
         self.classes_, codes = _fitting.encode_labels(y, self.classes, type(self).__name__)
         likelihood = classification_likelihood(len(self.classes_))
         return X, likelihood.targets(codes), likelihood
@@ -437,7 +436,7 @@ class OPSRegressor(R2Mixin, PosteriorSampler):  # noqa: D101
         _fitting.check_budget(self, instead="likelihood_power", pure=True)
         low, high = _fitting.target_bounds(self.target_bounds)
         X, y = check_features_and_targets(self, X, y, multi_output=False)
-        _fitting.check_n_rows(X, MAX_ROWS)
+        _fitting.check_n_rows(X)
         self._center, self._half_width = 0.0, 1.0
         if self.target_bounds is not None:
             self._center, self._half_width = (low + high) / 2, (high - low) / 2

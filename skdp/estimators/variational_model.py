@@ -259,7 +259,7 @@ class DPVariationalModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
             _fitting.check_budget(self)
             y = y if self._takes_targets() else None
             X, targets = self._records(X, y, reset=True)
-            _fitting.check_n_rows(X, dp_vi_model.MAX_ROWS)
+            _fitting.check_n_rows(X)
             config = self._configure(_fitting.public_n_rows(self, X), supervised=y is not None)
             self.parameter_names_ = self._names(config.n_parameters)
             self._try(config, X.shape[1], integers=targets.dtype.kind == "i")

@@ -227,7 +227,7 @@ class DPVariationalLinearRegression(ArvizMixin, CallbackSupportMixin, R2Mixin, B
             one_of(("noise_aware", "dpvi"), inference=self.inference)
             low, high = _fitting.target_bounds(self.target_bounds)
             X, y = check_features_and_targets(self, X, y, multi_output=False)
-            _fitting.check_n_rows(X, algorithm.MAX_ROWS)
+            _fitting.check_n_rows(X)
             self._center, self._half_width = 0.0, 1.0
             if self.target_bounds is not None:
                 self._center, self._half_width = (low + high) / 2, (high - low) / 2

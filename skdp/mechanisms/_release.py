@@ -1,27 +1,22 @@
-"""What mechanisms share: checks that quote no value, the grid, one release through the trace."""
+"""What mechanisms share: checks that quote no value, the charge, one release through the trace."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from skdp import _trace
+from skdp._grid import grid_width
 from skdp._random import SecureStream, Streams
 from skdp._validate import expected, in_range
+from skdp.privacy.ledger import charge
 from skdp.relations import check_relation
 
 # Beyond these, ratios and multiples of parameters could leave the range of a double.
 LEAST, MOST = 1e-150, 1e150
 LEAST_EPSILON, MOST_EPSILON = 1e-9, 1e9
-
-
-# The cell of the output grid is 2^-20 to 2^-21 of the noise. Wide enough that a cell near the
-# centre holds about 2^32 doubles of the noise, so that which of them the generator cannot make no
-# longer shows; narrow enough to add less than 1e-13 to the variance.
-GRID_BITS = 20
 
 
 def check_fields(mechanism: Any) -> None:
@@ -44,15 +39,16 @@ def additive_release(
     mechanism: Any,
     values: Any,
     stream: SecureStream | None,
+    charged: bool,
     draw: Callable[[SecureStream, tuple[int, ...]], np.ndarray],
 ) -> np.ndarray:
-    """Release values + scale · draw, on the grid, through the trace."""
+    """Charge a release of values + scale · draw, and make it, through the trace."""
     exact = numbers(values)
     if not np.isfinite(exact).all():
         raise ValueError(
             "Expected values to be finite; bound the contribution of every record before summing."
         )
-    stream = checked_stream(stream)
+    stream = charged_stream(mechanism, stream, charged)
     call = _trace.MechanismCall(
         kind,
         sensitivity=mechanism.sensitivity,
@@ -60,11 +56,11 @@ def additive_release(
         rate=1.0,
         shape=exact.shape,
         step=0,
+        width=grid_width(mechanism.scale),
     )
 
     def noisy() -> np.ndarray:
-        noise = mechanism.scale * np.asarray(draw(stream, exact.shape))
-        return round_to_grid(exact + noise, grid_width(mechanism.scale))
+        return exact + mechanism.scale * np.asarray(draw(stream, exact.shape))
 
     return _trace.release(call, noisy)
 
@@ -83,24 +79,19 @@ def numbers(values: Any) -> np.ndarray:
         return array.astype(np.float64)
 
 
-def checked_stream(stream: SecureStream | None) -> SecureStream:
-    """Return the stream, or a new one keyed by the operating system."""
-    if stream is None:
-        return Streams()("noise")
-    if not isinstance(stream, SecureStream):
+def charged_stream(mechanism: Any, stream: SecureStream | None, charged: bool) -> SecureStream:
+    """Charge a release to open ledgers, unless it has been charged; return its random stream.
+
+    The last thing before the values are used. Without a stream a new one is keyed by the operating
+    system; whoever gives one may know its key, so the charge is then only nominal.
+    """
+    if stream is not None and not isinstance(stream, SecureStream):
         raise expected("a SecureStream or None", "None is the safe choice", stream=stream)
-    return stream
-
-
-def grid_width(scale: float) -> float:
-    """Largest power of two that is at most 2^-20 of the scale: a function of public facts alone."""
-    _, exponent = math.frexp(scale)
-    return math.ldexp(1.0, exponent - 1 - GRID_BITS)
-
-
-def round_to_grid(values: np.ndarray, width: float) -> np.ndarray:
-    """Round to the nearest multiples of a power of two; exact, and -0.0 becomes 0.0."""
-    with np.errstate(over="ignore"):
-        multiples = np.rint(values / width)
-    # From 2^53 cells on, a double is a multiple already (and the quotient may be infinite).
-    return np.where(np.abs(multiples) < 2.0**53, multiples * width, values) + 0.0
+    if not charged:
+        charge(
+            mechanism.event(),
+            label=type(mechanism).__name__,
+            neighboring_relation=mechanism.neighboring_relation,
+            nominal=stream is not None,
+        )
+    return Streams()("noise") if stream is None else stream

@@ -189,7 +189,9 @@ class GaussianMechanism:
         """
         return GaussianDpEvent(self.scale / self.record_norm)
 
-    def release(self, values: Any, stream: SecureStream | None = None) -> np.ndarray:
+    def release(
+        self, values: Any, stream: SecureStream | None = None, *, charged: bool = False
+    ) -> np.ndarray:
         """Add the noise and round to a public grid.
 
         Parameters
@@ -198,7 +200,11 @@ class GaussianMechanism:
             The vector to protect: finite numbers. Its shape is public.
         stream : SecureStream, default=None
             Source of the noise; None draws a new key from the operating system. A stream that
-            starts anew with a known key repeats its noise, and then protects nothing.
+            starts anew with a known key repeats its noise, and then protects nothing: what is
+            charged with a stream of the caller's is marked nominal.
+        charged : bool, default=False
+            Whether the event has been charged already, as part of a larger one. False charges it
+            to every open `PrivacyLedger`, before the values are used.
 
         Returns
         -------
@@ -210,6 +216,8 @@ class GaussianMechanism:
         ValueError
             If the values are not finite numbers. The message holds none of them; but that it is
             raised at all depends on them, so bound each record before summing.
+        BudgetExceededError
+            If an open ledger refuses the release; the values have not been used then.
 
         Notes
         -----
@@ -227,5 +235,5 @@ class GaussianMechanism:
         True
         """
         return additive_release(
-            "gaussian", self, values, stream, lambda stream, shape: stream.normal(shape)
+            "gaussian", self, values, stream, charged, lambda stream, shape: stream.normal(shape)
         )

@@ -146,7 +146,9 @@ class LaplaceMechanism:
         """
         return LaplaceDpEvent(self.scale / self.record_norm)
 
-    def release(self, values: Any, stream: SecureStream | None = None) -> np.ndarray:
+    def release(
+        self, values: Any, stream: SecureStream | None = None, *, charged: bool = False
+    ) -> np.ndarray:
         """Add the noise and round to a public grid.
 
         Parameters
@@ -155,7 +157,11 @@ class LaplaceMechanism:
             The vector to protect: finite numbers. Its shape is public.
         stream : SecureStream, default=None
             Source of the noise; None draws a new key from the operating system. A stream that
-            starts anew with a known key repeats its noise, and then protects nothing.
+            starts anew with a known key repeats its noise, and then protects nothing: what is
+            charged with a stream of the caller's is marked nominal.
+        charged : bool, default=False
+            Whether the event has been charged already, as part of a larger one. False charges it
+            to every open `PrivacyLedger`, before the values are used.
 
         Returns
         -------
@@ -168,6 +174,8 @@ class LaplaceMechanism:
         ValueError
             If the values are not finite numbers. The message holds none of them; but that it is
             raised at all depends on them, so bound each record before summing.
+        BudgetExceededError
+            If an open ledger refuses the release; the values have not been used then.
 
         Examples
         --------
@@ -176,7 +184,7 @@ class LaplaceMechanism:
         >>> bool((noisy % 2.0**-20 == 0).all())
         True
         """
-        return additive_release("laplace", self, values, stream, _laplace)
+        return additive_release("laplace", self, values, stream, charged, _laplace)
 
 
 def _laplace(stream: SecureStream, shape: tuple[int, ...]) -> np.ndarray:

@@ -36,7 +36,7 @@ from skdp.mechanisms._release import (
     LEAST_EPSILON,
     MOST,
     MOST_EPSILON,
-    checked_stream,
+    charged_stream,
     numbers,
     within,
 )
@@ -138,6 +138,45 @@ class QuantileMechanism:
             raise expected("below upper", "swap or widen the range", lower=self.lower)
         check_relation(self.neighboring_relation)
 
+    @classmethod
+    def from_budget(
+        cls,
+        *,
+        epsilon: float,
+        quantile: float,
+        lower: float,
+        upper: float,
+        neighboring_relation: str = ZERO_OUT,
+    ) -> QuantileMechanism:
+        """Build the mechanism that spends a budget, as the other mechanisms are built.
+
+        Parameters
+        ----------
+        epsilon : float
+            Pure ε in [1e-9, 1e9].
+        quantile, lower, upper : float
+            What to release, and the declared range; see the class.
+        neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
+            Who is a neighbour.
+
+        Returns
+        -------
+        QuantileMechanism
+            A mechanism that is ε-DP for one release.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range.
+
+        Examples
+        --------
+        >>> from skdp.mechanisms import QuantileMechanism
+        >>> QuantileMechanism.from_budget(epsilon=0.5, quantile=0.5, lower=0, upper=120).epsilon
+        0.5
+        """
+        return cls(quantile, lower, upper, epsilon, neighboring_relation)
+
     @property
     def sensitivity(self) -> float:
         """R: range over all points of the change of d between neighbours (see Notes)."""
@@ -176,7 +215,9 @@ class QuantileMechanism:
         """
         return LaplaceDpEvent(sensitivity_factor(self.neighboring_relation) / self.epsilon)
 
-    def release(self, values: Any, stream: SecureStream | None = None) -> float:
+    def release(
+        self, values: Any, stream: SecureStream | None = None, *, charged: bool = False
+    ) -> float:
         """Draw the answer.
 
         Parameters
@@ -186,7 +227,11 @@ class QuantileMechanism:
             would tell that it is there. Infinities are clipped to the range. May be empty.
         stream : SecureStream, default=None
             Source of the randomness; None draws a new key from the operating system. A stream that
-            starts anew with a known key repeats its draws, and then protects nothing.
+            starts anew with a known key repeats its draws, and then protects nothing: what is
+            charged with a stream of the caller's is marked nominal.
+        charged : bool, default=False
+            Whether the event has been charged already, as part of a larger one. False charges it
+            to every open `PrivacyLedger`, before the values are used.
 
         Returns
         -------
@@ -197,6 +242,8 @@ class QuantileMechanism:
         ------
         ValueError
             If the values are not a one-dimensional array of numbers; the message holds none.
+        BudgetExceededError
+            If an open ledger refuses the release; the values have not been used then.
 
         Examples
         --------
@@ -208,7 +255,7 @@ class QuantileMechanism:
         values = numbers(values)
         if values.ndim != 1:
             raise ValueError("Expected values to be one-dimensional, one number a record.")
-        stream = checked_stream(stream)
+        stream = charged_stream(self, stream, charged)
         call = _trace.MechanismCall(
             "quantile",
             sensitivity=self.sensitivity,
@@ -216,15 +263,16 @@ class QuantileMechanism:
             rate=1.0,
             shape=(),
             step=0,
+            width=1.0,
         )
-        return _trace.release(call, lambda: self._draw(values, stream.generator))
+        # What is released is the number of a grid point; the point is a function of it.
+        number = _trace.release(call, lambda: self._draw(values, stream.generator))
+        return min(self.lower + (self.upper - self.lower) * (number / GRID), self.upper)
 
     def _draw(self, values: np.ndarray, generator: np.random.Generator) -> float:
         first, size, log_weight = self._segments(values)
         chosen = np.argmax(log_weight + np.log(size) + generator.gumbel(size=len(first)))
-        point = generator.integers(first[chosen], first[chosen] + size[chosen])
-        answer = self.lower + (self.upper - self.lower) * (float(point) / GRID)
-        return min(answer, self.upper)
+        return float(generator.integers(first[chosen], first[chosen] + size[chosen]))
 
     def _segments(self, values: np.ndarray) -> _Segments:
         values = np.clip(values[~np.isnan(values)], self.lower, self.upper)

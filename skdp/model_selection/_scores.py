@@ -131,7 +131,9 @@ class PrivateScore:
         if scores.shape != (shape_of(X)[0],):
             raise ValueError("Expected scoring to return one number for each row.")
         exact = centred_sum(scores)
-        return exact if self.mechanism is None else float(self.mechanism.release(exact, stream))
+        if self.mechanism is None:
+            return exact
+        return float(self.mechanism.release(exact, stream, charged=True))
 
     @property
     def scorer(self) -> MeanRowScore:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from skdp._bounded_sum import CHUNK_ROWS, OPPOSITE, BoundedSum
 from skdp._random import SecureStream
 from skdp._validate import expected, in_range
 from skdp.mechanisms import GaussianMechanism
@@ -25,19 +26,12 @@ from skdp.privacy.calibration import calibrate_noise_multiplier
 from skdp.privacy.events import dp_sgd_event
 from skdp.relations import sensitivity_factor
 
-CHUNK_ROWS = 8192
-MAX_ROWS = 2**26
-
-# Computed sums are not the real sums: see `NoisySum`. 3e-4, whatever n is: a bound by the number of
-# rows at hand would itself be private under add/remove.
-ROUNDING = 2 * MAX_ROWS * (CHUNK_ROWS + MAX_ROWS / CHUNK_ROWS) * 2.0**-53 + 1e-9
-
 MOST_EPSILON = 1e9
 _LEAST_WIDTH, _MOST_BOUND = 1e-150, 1e150  # their squares are doubles too
 
 
 @dataclass(frozen=True)
-class NoisySum:
+class NoisySum(BoundedSum):
     """One Gaussian release of a sum over rows; the exact sum where the noise multiplier is 0.
 
     Parameters
@@ -45,9 +39,12 @@ class NoisySum:
     record_norm : float
         C: bound on the Euclidean norm of what one row adds to the sum.
     noise_multiplier : float
-        Standard deviation of the noise over the bound on one row's share of the *computed* sum.
+        Standard deviation of the noise over the bound on one row's share of the *computed* sum;
+        under replace_one over half of what that moves by.
     neighboring_relation : str
         Who is a neighbour.
+    apart : float, default=2.0
+        How far apart the shares of two rows can be, over C.
 
     Notes
     -----
@@ -63,9 +60,10 @@ class NoisySum:
     record_norm: float
     noise_multiplier: float
     neighboring_relation: str
+    apart: float = OPPOSITE  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @classmethod
-    def planned(cls, estimator: Any, record_norm: float) -> NoisySum:
+    def planned(cls, estimator: Any, record_norm: float, apart: float = OPPOSITE) -> NoisySum:
         """Plan the release that the estimator's budget or its noise multiplier asks for."""
         if estimator.epsilon is None:
             sigma = in_range(1e-100, 1e100, noise_multiplier=estimator.noise_multiplier)
@@ -75,22 +73,23 @@ class NoisySum:
                 delta=estimator.delta,
                 neighboring_relation=estimator.neighboring_relation,
             )
-        return cls(record_norm, sigma, estimator.neighboring_relation)
+        return cls(record_norm, sigma, estimator.neighboring_relation, apart)
 
     @property
-    def norm_bound(self) -> float:
-        """Bound on one row's share of the computed sum."""
-        return self.record_norm * (1 + ROUNDING)
+    def record_bound(self) -> float:
+        """C."""
+        return self.record_norm
 
     @property
-    def sensitivity(self) -> float:
-        """How far neighbours can move the computed sum, in Euclidean norm."""
-        return sensitivity_factor(self.neighboring_relation) * self.norm_bound
+    def unit(self) -> float:
+        """Bound on one row's share as the accountant reads it: it doubles under replace_one."""
+        relation = self.neighboring_relation
+        return self.sensitivity(relation) / sensitivity_factor(relation)
 
     @property
     def scale(self) -> float:
         """Standard deviation of the noise."""
-        return self.noise_multiplier * self.norm_bound
+        return self.noise_multiplier * self.unit
 
     def event(self) -> Any:
         """Return what the release costs."""
@@ -100,8 +99,8 @@ class NoisySum:
         """Add the noise."""
         if self.noise_multiplier == 0.0:
             return total
-        mechanism = GaussianMechanism(self.norm_bound, self.scale, self.neighboring_relation)
-        return mechanism.release(total, stream)
+        mechanism = GaussianMechanism(self.unit, self.scale, self.neighboring_relation)
+        return mechanism.release(total, stream, charged=True)
 
 
 @contextmanager

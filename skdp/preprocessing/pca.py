@@ -20,11 +20,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import _fitting
+from skdp._bounded_sum import POSITIVE
 from skdp._fitting import CallbackSupportMixin, with_callbacks
 from skdp._input import BoundedRows, check_features, row_norm
 from skdp._validate import expected, integer
 from skdp.preprocessing._releases import (
-    MAX_ROWS,
     NoisySum,
     clipped_to_norm,
     float_tags,
@@ -99,9 +99,10 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMi
     *Release.* Rows x are clipped to norm R = ``data_norm_`` and divided by it. The share of a row
     is the upper triangle of x xᵀ, the entries off the diagonal times √2; its norm is that of the
     whole matrix, ‖x xᵀ‖_F = ‖x‖² ≤ 1. *Sensitivity.* A null record has a share of 0, so zeroing a
-    record out, adding it or removing it moves the sum by at most 1, replacing it by at most 2. The
-    rounding of the sum is covered too (PRIVACY §8). Dwork et al. (2014) put noise of one scale on
-    all entries of the triangle; with the √2, as much privacy takes less off the diagonal.
+    record out, adding it or removing it moves the sum by at most 1. Replacing x by y moves it by at
+    most √2: ‖x xᵀ - y yᵀ‖² = ‖x‖⁴ + ‖y‖⁴ - 2(x·y)². The rounding of the sum is covered too
+    (PRIVACY §8). Dwork et al. (2014) put noise of one scale on all entries of the triangle; with
+    the √2, as much privacy takes less off the diagonal.
 
     *How much data.* The noise has a spectral norm of about noise_multiplier · √(2d), against
     eigenvalues of n times the mean of ‖x‖²/R² along a direction.
@@ -174,13 +175,13 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMi
             _fitting.check_budget(self)
             declared = row_norm(X)
             X = check_features(self, X)
-            _fitting.check_n_rows(X, MAX_ROWS)
+            _fitting.check_n_rows(X)
             n_features = X.shape[1]
             n_components = integer(1, n_components=self.n_components)
             if n_components > n_features:
                 raise expected(f"at most n_features={n_features}", n_components=n_components)
             norm = norm_or_auto(declared or n_features**0.5, data_norm=self.data_norm)
-            plan = NoisySum.planned(self, record_norm=1.0)
+            plan = NoisySum.planned(self, record_norm=1.0, apart=POSITIVE)
 
             self.privacy_ = _fitting.spend(self, plan.event(), "full batch, 1 release")
             stream = _fitting.streams(self, X)("noise")

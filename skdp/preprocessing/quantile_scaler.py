@@ -304,7 +304,9 @@ class _Quantiles:
             found = np.nanquantile(np.where(missing, 0.0, clipped), self.shares, axis=0)
             return np.where(missing, [self.lower, self.upper], found)
         t = self.axis(clipped)
-        drawn = [m.release(t[:, k // 2], stream) for k, m in enumerate(self.mechanisms())]
+        drawn = [
+            m.release(t[:, k // 2], stream, charged=True) for k, m in enumerate(self.mechanisms())
+        ]
         answers = self.unit * np.sinh(np.reshape(drawn, (-1, 2)).T)
         return np.clip(answers, self.lower, self.upper)
 

@@ -24,7 +24,6 @@ from skdp import _fitting
 from skdp._fitting import CallbackSupportMixin, with_callbacks
 from skdp._input import BoundedRows, check_features
 from skdp.preprocessing._releases import (
-    MAX_ROWS,
     NoisySum,
     clipped_to_norm,
     declared_range,
@@ -34,6 +33,7 @@ from skdp.preprocessing._releases import (
     told,
 )
 
+_APART = 2.0 / math.sqrt(1.5)  # of two rows, over the bound on one; see the Notes
 _COUNT = 0.5  # weight of a value's presence in a row's share
 _LEAST_COUNT = 4.0  # in standard deviations of its noise
 _LEAST_VARIANCE = 1e-12  # of values in [-1, 1]: what rounding leaves of a constant
@@ -108,10 +108,15 @@ class DPStandardScaler(OneToOneFeatureMixin, CallbackSupportMixin, TransformerMi
 
     so a row of d features has a share of norm at most C = √(3d/2), whatever it holds; the bound is
     attained at |z| = 1. *Sensitivity.* A null record has a share of 0, as has a row that is all
-    missing, so zeroing a record out, adding it or removing it moves the sum by at most C; replacing
-    it by at most 2C. The rounding of the sum is covered too (PRIVACY §8). Noise of one standard
-    deviation s = noise_multiplier · C (about) on all 3d numbers makes the release Gaussian; all
-    else follows from it.
+    missing, so zeroing a record out, adding it or removing it moves the sum by at most C. Replacing
+    it moves the sum by at most 2√d < 2C: values z, w move a feature's share by
+
+        (z - w)² + (z² - w²)² = (z - w)² (1 + (z + w)²) ≤ 4,
+
+    because |z - w| + |z + w| ≤ 2, and a value and a missing one by ‖v‖² ≤ 3/2. The rounding of the
+    sum is covered too (PRIVACY §8). Noise of one standard deviation s on all 3d numbers, s =
+    noise_multiplier · C, or under replace_one noise_multiplier · √d (about), makes the release
+    Gaussian; all else follows from it.
 
     *Estimates.* With S = Σ m z, Q = Σ m (z² - ½), N = Σ m as released, the mean is S/N and the
     variance Q/N + ½ - (S/N)². To first order the noise gives this variance a standard error of
@@ -194,11 +199,11 @@ class DPStandardScaler(OneToOneFeatureMixin, CallbackSupportMixin, TransformerMi
         with _fitting.all_or_nothing(self):
             _fitting.check_budget(self)
             X = check_features(self, X, ensure_all_finite="allow-nan")
-            _fitting.check_n_rows(X, MAX_ROWS)
+            _fitting.check_n_rows(X)
             n_features = X.shape[1]
             self.lower_, self.upper_ = declared_range(self, n_features)
             self.output_norm_ = norm_or_auto(n_features**0.5, output_norm=self.output_norm)
-            plan = NoisySum.planned(self, record_norm=_record_norm(n_features))
+            plan = NoisySum.planned(self, _record_norm(n_features), apart=_APART)
             self.noise_multiplier_ = plan.noise_multiplier
 
             self.privacy_ = _fitting.spend(self, plan.event(), "full batch, 1 release")

@@ -57,7 +57,25 @@ def test_no_record_moves_it_by_more_than_its_bound(features, trace_only):
         with_record = total(clipped_sum, np.vstack([X, features]))
         moved = np.linalg.norm(with_record - total(clipped_sum, X))
         assert moved <= clipped_sum.sensitivity("add_or_remove_one")
-    assert clipped_sum.sensitivity("replace_one") == 2 * clipped_sum.norm_bound
+
+
+@given(
+    arrays(float, (2, 2), elements=st.sampled_from([0.0, 1.0, -1e300, 1e154, 5e-324, 0.3, -2.0])),
+    st.booleans(),
+)
+def test_replacing_a_record_moves_it_by_less_than_opposite_terms_would(pair, trace_only):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    for chosen in (None, weight, lambda z, r: z[:, 0]):
+        clipped_sum = GramSum(0.7, chosen, trace_only=trace_only)
+        one, other = (total(clipped_sum, np.vstack([X, features])) for features in pair)
+        assert np.linalg.norm(one - other) <= clipped_sum.sensitivity("replace_one")
+    apart = 1.0 if trace_only else np.sqrt(2.0)
+    assert clipped_sum.sensitivity("replace_one") == pytest.approx(apart * clipped_sum.norm_bound)
+
+
+def test_orthogonal_rows_move_it_as_far_as_is_declared():
+    one, other = (total(GramSum(2.0), np.array([[x, 0.0]])) for x in (1.0, -1.0))
+    assert np.linalg.norm(one - other) > 0.999 * GramSum(2.0).sensitivity("replace_one")
 
 
 def test_rows_that_pass_by_give_the_same_sum():

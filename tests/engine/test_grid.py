@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skdp._bounded_sum import BoundedSum
 from skdp.algorithms.dp_vi import VanillaClippedSum
 from skdp.engine import grid
 from skdp.engine.clipping import LinearClippedSum
@@ -71,8 +72,8 @@ def batch(rows, targets):
     return made.take(slice(None))
 
 
-def total(clipped_sum, at, targets, rows=X, which=slice(None), sigma=3.0):
-    return GridSum(clipped_sum, sigma)(at, batch(rows[which], targets[which])).numpy()
+def total(clipped_sum, at, targets, rows=X, which=slice(None), sigma=3.0, relation="zero_out"):
+    return GridSum(clipped_sum, sigma, relation)(at, batch(rows[which], targets[which])).numpy()
 
 
 # --- the lattice --------------------------------------------------------------------------------
@@ -95,9 +96,10 @@ def test_noise_without_a_lattice_is_refused(sigma):
 
 @given(st.sampled_from([1e-100, 0.3, 7.0, 1e100]), st.floats(1e-3, 1e6))
 def test_what_is_declared_is_the_lattice_in_units_of_its_width(clip, sigma):
-    on_grid = GridSum(LinearClippedSum(Bernoulli().residual, clip), sigma)
+    on_grid = GridSum(LinearClippedSum(Bernoulli().residual, clip), sigma, "replace_one")
     assert on_grid.noise_scale == on_grid.width * 2.0 ** lattice_bits(sigma)
     assert on_grid.sensitivity("replace_one") == 2 * on_grid.width * lattice_bound(sigma)
+    assert on_grid.bound <= lattice_bound(sigma)
     assert clip <= on_grid.norm_bound <= clip * (1 + 5e-6)
 
 
@@ -192,18 +194,18 @@ def test_they_are_the_ordinary_sums_to_the_rounding_of_each_record(case):
 def test_no_record_moves_a_sum_by_more_than_the_bound_in_integers(relation, record, at_row, sigma):
     for clipped_sum, at, targets in SUMS.values():
         rest = np.delete(np.arange(N), at_row)
-        base = total(clipped_sum, at, targets, which=rest, sigma=sigma)
+        base = total(clipped_sum, at, targets, which=rest, sigma=sigma, relation=relation)
         other = X.copy()
         other[at_row] = record
-        changed = total(clipped_sum, at, targets, rows=other, sigma=sigma)
+        changed = total(clipped_sum, at, targets, rows=other, sigma=sigma, relation=relation)
         if relation == "replace_one":
-            base = total(clipped_sum, at, targets, sigma=sigma)
+            base = total(clipped_sum, at, targets, sigma=sigma, relation=relation)
         moved = sum(int(v) ** 2 for v in (changed - base).ravel())
         bound = int(sensitivity_factor(relation)) * lattice_bound(sigma)
         assert isqrt(moved) <= bound
 
 
-class Broken:
+class Broken(BoundedSum):
     """Terms far beyond what it says."""
 
     record_bound = 1.0

@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from skdp import _trace
+from skdp._grid import grid_width
 from skdp._random import SecureStream
 from skdp.engine import network, noise, per_sample
 from skdp.engine.network import ROUNDING, FlatModule, NetworkClippedSum
@@ -968,7 +969,7 @@ def test_mixed_precision_agrees_roughly_and_stays_within_the_bound(method, make,
 
 def call_of(*shape, scale=1.0):
     return _trace.MechanismCall(
-        "gaussian", sensitivity=1.0, scale=scale, rate=1.0, shape=shape, step=0
+        "gaussian", 1.0, scale=scale, rate=1.0, shape=shape, step=0, width=grid_width(scale)
     )
 
 
@@ -1009,7 +1010,8 @@ def test_successive_draws_and_their_halves_share_no_noise():
     # makes a pair of each radius, and puts its members into different halves.
     stream, size = SecureStream(b"a key of 16 byte"), 2**16
     first, second, third = (drawn((size,), stream=stream).numpy() for _ in range(3))
-    assert not np.isin(first, second).any()
+    # On a grid of 2^-20 two of 2^16 numbers each fall together 2^32 · 2^-20/√(4π) ≈ 1156 times.
+    assert np.isin(first, second).sum() < 1400
     for one, other in [(first, second), (second, third), (first, third)]:
         assert correlation(one, other) < 6
         assert correlation(one**2, other**2) < 6
@@ -1023,9 +1025,8 @@ def test_much_noise_is_added_to_the_value_and_leaves_it_alone():
     exact = torch.arange(2**14 + 1, dtype=torch.float32)
     key = b"a key of 16 byte"
     found = noise.gaussian(lambda: exact, call_of(len(exact), scale=0.5), SecureStream(key))
-    assert found.dtype == torch.float32
     expected = exact.double() + drawn((len(exact),), 0.5, SecureStream(key))
-    torch.testing.assert_close(found, expected.float(), rtol=0, atol=0)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
     assert torch.equal(exact, torch.arange(2**14 + 1, dtype=torch.float32))
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from skdp import DPVariationalLogisticRegression, PrivacyWarning, _trace
-from skdp.engine.clipping import ROUNDING
+from skdp._bounded_sum import ROUNDING
 
 D, STEPS, CLIP, SIGMA = 2000, 12, 0.5, 3.0
 

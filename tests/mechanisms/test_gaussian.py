@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skdp import _trace
+from skdp._grid import grid_width, on_grid
 from skdp._random import Streams
 from skdp.mechanisms import GaussianMechanism
-from skdp.mechanisms._release import grid_width, round_to_grid
 from skdp.privacy import epsilon_of_event
 from skdp.relations import RELATIONS
 
@@ -113,7 +113,7 @@ def test_outputs_lie_on_a_grid_that_depends_on_the_scale_alone(scale, values):
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(1e-150, 1e150))
 def test_rounding_is_to_the_nearest_multiple(value, scale):
     width = grid_width(scale)
-    rounded = round_to_grid(np.array(value), width)
+    rounded = on_grid(np.array(value), width)
     assert np.isfinite(rounded)
     assert abs(rounded - value) <= width / 2
 
@@ -124,9 +124,9 @@ def test_rounding_is_small_beside_the_noise_and_hides_low_bits():
     # Uniform errors of a cell: variance width²/12.
     assert width**2 / 12 < 1e-13 * scale**2
     below = np.nextafter(100 * width, -math.inf)
-    assert round_to_grid(np.array(below), width) == 100 * width
+    assert on_grid(np.array(below), width) == 100 * width
     # The sign of a rounded zero is a low bit too.
-    assert not np.signbit(round_to_grid(np.array([-width / 4, -0.0]), width)).any()
+    assert not np.signbit(on_grid(np.array([-width / 4, -0.0]), width)).any()
 
 
 def test_neighbours_make_the_same_calls_and_a_replay_runs_no_mechanism():
@@ -136,7 +136,7 @@ def test_neighbours_make_the_same_calls_and_a_replay_runs_no_mechanism():
     with _trace.replay([output]) as again:
         replayed = mechanism.release(np.array([0.0, 4.0]))
     assert tape[0].call == again[0].call
-    assert tape[0].call == _trace.MechanismCall("gaussian", 4.0, 3.0, 1.0, (2,), 0)
+    assert tape[0].call == _trace.MechanismCall("gaussian", 4.0, 3.0, 1.0, (2,), 0, 2.0**-19)
     np.testing.assert_array_equal(replayed, output)
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skdp import _trace
+from skdp._grid import grid_width
 from skdp._random import Streams
 from skdp.mechanisms import LaplaceMechanism
-from skdp.mechanisms._release import grid_width
 from skdp.relations import RELATIONS, sensitivity_factor
 
 N = 4000
@@ -94,7 +94,7 @@ def test_neighbours_make_the_same_calls_and_a_replay_runs_no_mechanism():
     with _trace.replay([output]) as again:
         replayed = mechanism.release(np.array([0.0, 4.0]))
     assert tape[0].call == again[0].call
-    assert tape[0].call == _trace.MechanismCall("laplace", 4.0, 3.0, 1.0, (2,), 0)
+    assert tape[0].call == _trace.MechanismCall("laplace", 4.0, 3.0, 1.0, (2,), 0, 2.0**-19)
     np.testing.assert_array_equal(replayed, output)
 
 

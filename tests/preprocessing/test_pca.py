@@ -6,9 +6,10 @@ from scipy import stats
 from sklearn.pipeline import make_pipeline
 
 from skdp import _trace
+from skdp._bounded_sum import ROUNDING
 from skdp.preprocessing import DPPCA, NormClipper
 from skdp.preprocessing import pca as module
-from skdp.preprocessing._releases import ROUNDING, NoisySum
+from skdp.preprocessing._releases import NoisySum
 from skdp.relations import RELATIONS
 
 INF = float("inf")

@@ -6,9 +6,10 @@ from scipy import stats
 from sklearn.preprocessing import StandardScaler
 
 from skdp import _trace
+from skdp._bounded_sum import MAX_ROWS, ROUNDING
 from skdp.preprocessing import DPStandardScaler
 from skdp.preprocessing import standard_scaler as module
-from skdp.preprocessing._releases import MAX_ROWS, ROUNDING, NoisySum
+from skdp.preprocessing._releases import NoisySum
 from skdp.relations import RELATIONS
 
 INF = float("inf")

@@ -1,0 +1,70 @@
+"""How far one record can move a sum over records: stated once, for every sum that is released.
+
+>>> from skdp._bounded_sum import POSITIVE, BoundedSum
+>>> class Counts(BoundedSum):
+...     @property
+...     def record_bound(self):
+...         return 1.0
+...     apart = POSITIVE  # one-hot rows
+>>> round(Counts().moved_by("replace_one"), 3), Counts().moved_by("zero_out")
+(1.414, 1.0)
+"""
+
+from __future__ import annotations
+
+import math
+
+from skdp.relations import REPLACE_ONE, check_relation
+
+CHUNK_ROWS = 8192  # a chunk stays in the cache between its two products
+MAX_ROWS = 2**26
+
+# Floating-point sums are not the real sums. With unit roundoff u, m additions in any order err by
+# at most m u Σ|terms| (Higham 2002, §4.2); CHUNK_ROWS inside a chunk and MAX_ROWS/CHUNK_ROWS
+# between chunks, n ≤ MAX_ROWS terms of norm ≤ C, on each of two neighbours. 3e-4, whatever n is: a
+# bound by the number of rows at hand would itself be private under add/remove.
+ROUNDING = 2 * MAX_ROWS * (CHUNK_ROWS + MAX_ROWS / CHUNK_ROWS) * 2.0**-53 + 1e-9
+
+# How far apart two terms of norm at most 1 can be: opposite ones; ones with an inner product ≥ 0,
+# because ‖s − t‖² = ‖s‖² + ‖t‖² − 2⟨s, t⟩; numbers ≥ 0.
+OPPOSITE, POSITIVE, NUMBERS = 2.0, math.sqrt(2.0), 1.0
+
+
+class BoundedSum:
+    """A sum of terms, one per record, each of bounded Euclidean norm; a null record adds nothing.
+
+    Attributes
+    ----------
+    rounding : float
+        What the error of the computed sum adds to a bound, relative, on two neighbours together.
+    apart : float
+        How far apart the terms of two records can be, over C: at most 2, at least 1.
+    """
+
+    rounding = ROUNDING
+    apart = OPPOSITE
+
+    @property
+    def record_bound(self) -> float:
+        """C: bound on the Euclidean norm of one record's term."""
+        raise NotImplementedError
+
+    @property
+    def norm_bound(self) -> float:
+        """Bound on one record's share of the *computed* sum."""
+        return self.record_bound * (1 + self.rounding)
+
+    def moved_by(self, neighboring_relation: str) -> float:
+        """How far neighbours can move the sum, in exact arithmetic.
+
+        Parameters
+        ----------
+        neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
+            Who is a neighbour.
+        """
+        replaced = check_relation(neighboring_relation) == REPLACE_ONE
+        return self.record_bound * (self.apart if replaced else 1.0)
+
+    def sensitivity(self, neighboring_relation: str) -> float:
+        """How far neighbours can move the *computed* sum; as `moved_by`, which is at least C."""
+        return self.moved_by(neighboring_relation) * (1 + self.rounding)
