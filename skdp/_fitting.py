@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils import check_random_state
 
+from skdp._bounded_sum import MAX_ROWS
 from skdp._input import LABELS, row_norm, without_data
 from skdp._random import Streams, seed_material
 from skdp._validate import expected, in_range, integer, is_real, one_of, positive
@@ -21,7 +22,7 @@ from skdp._version import __version__
 from skdp._warnings import PrivacyWarning
 from skdp.privacy.accounting import ACCOUNTANTS
 from skdp.privacy.calibration import calibrate_noise_multiplier
-from skdp.privacy.ledger import charge
+from skdp.privacy.ledger import Cover, charge, covered
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import ADD_OR_REMOVE_ONE, check_relation
 
@@ -125,7 +126,7 @@ def auto_norm(X: np.ndarray) -> float:
     return X.shape[1] ** 0.5 if declared is None else declared
 
 
-def check_n_rows(X: np.ndarray, most: float) -> None:
+def check_n_rows(X: np.ndarray, most: float = MAX_ROWS) -> None:
     """Refuse more rows than the rounding bound of a sum covers."""
     if len(X) > most:
         raise ValueError(
@@ -161,8 +162,7 @@ def spend(
     The report is of this event and of what was spent ``before``; ``declared`` names public facts
     that were given otherwise than as parameters.
     """
-    planning = _planning.get()
-    if planning == type(estimator).__name__:
+    if _planning.get() is estimator:
         raise _Planned(event)
     parameters = estimator.get_params(deep=False)
     inferred_public_facts = tuple(
@@ -180,8 +180,6 @@ def spend(
         seeded=estimator.random_state is not None,
     )
     total = report if before is None else before + report
-    if planning is not None:  # a part of what is being planned
-        return total
     warn_if_inferred(estimator, inferred_public_facts)
     if report.seeded:
         warnings.warn(
@@ -196,6 +194,7 @@ def spend(
         label=type(estimator).__name__,
         neighboring_relation=estimator.neighboring_relation,
         nominal=report.seeded,
+        owner=estimator,
     )
     return total
 
@@ -204,7 +203,8 @@ def planned_event(estimator: Any, X: Any, y: Any) -> Any:
     """Event that a fit to data like this would be charged. Nothing is spent and no row is used.
 
     The fit runs up to where it would spend: parameters and input are checked on the way, and the
-    plan is made from public facts, as ever.
+    plan is made from public facts, as ever. A release on the way, of what is inside the estimator
+    or of the caller's own code, is refused before it touches a row.
 
     Returns
     -------
@@ -214,10 +214,13 @@ def planned_event(estimator: Any, X: Any, y: Any) -> Any:
     ------
     ValueError
         If a parameter or the input is invalid.
+    BudgetExceededError
+        If something is released before the estimator itself would spend.
     """
-    token = _planning.set(type(estimator).__name__)
+    token = _planning.set(estimator)
     try:
-        estimator.fit(X, y)
+        with covered(Cover()):
+            estimator.fit(X, y)
     except _Planned as planned:
         return planned.event
     finally:
@@ -233,8 +236,8 @@ class _Planned(BaseException):
         self.event = event
 
 
-# The class whose fit is being planned.
-_planning: ContextVar[str | None] = ContextVar("skdp_planning", default=None)
+# The estimator whose fit is being planned.
+_planning: ContextVar[Any] = ContextVar("skdp_planning", default=None)
 
 
 def streams(estimator: Any, *arrays: np.ndarray) -> Streams:

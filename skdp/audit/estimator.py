@@ -324,7 +324,7 @@ def _made_here(estimator: Any, X: Any, y: Any, canary: Any, neighbor: Any) -> bo
 def _booked(free: bool) -> Iterator[None]:
     """Charge open ledgers for what is fitted inside, or not."""
     if free:
-        with covered():
+        with covered("free"):
             yield
         return
     try:

@@ -145,11 +145,16 @@ def trial_mu(epsilon: float, delta: float, law: TrialLaw) -> float:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One drawn candidate with its budgets, and what its fit is charged."""
+    """One drawn candidate with its budgets, and what its parts are charged."""
 
     params: dict[str, Any]
     estimator: Any
-    event: DpEvent
+    events: tuple[DpEvent, ...]
+
+    @property
+    def event(self) -> DpEvent:
+        """What its fit is charged."""
+        return ComposedDpEvent(list(self.events))
 
 
 @dataclass(frozen=True)
@@ -163,14 +168,23 @@ class Plan:
     def covers(self, event: DpEvent) -> bool:
         """Whether the base is as bad as a fit with this event, and its score."""
         score = [] if self.mechanism is None else [self.mechanism.event()]
-        return _dominated(ComposedDpEvent([event, *score]), self.base)
+        return dominates(self.base, ComposedDpEvent([event, *score]))
 
 
-def _dominated(event: DpEvent, base: DpEvent) -> bool:
+def dominates(base: DpEvent, event: DpEvent) -> bool:
+    """Whether one event is known to cost at least as much as another."""
     mu, mu_of_base = gaussian_mu(event), gaussian_mu(base)
     if mu is not None and mu_of_base is not None:
         return mu <= mu_of_base
     return terms_of(event) == terms_of(base)
+
+
+def covers_part(planned: DpEvent, event: DpEvent) -> bool:
+    """The same for one part of a trial; a rounding more is left to the trial as a whole."""
+    mu, mu_planned = gaussian_mu(event), gaussian_mu(planned)
+    if mu is not None and mu_planned is not None:
+        return mu <= mu_planned * (1 + 1e-9)
+    return dominates(planned, event)
 
 
 @dataclass(frozen=True)
@@ -230,7 +244,7 @@ class Planner:
             workflow, self.trial_epsilon(plan), self.delta, self.weights, **self.sizes._asdict()
         )
         events = planned_events(workflow, self.sizes)
-        return Candidate(params, workflow, ComposedDpEvent(list(events.values())))
+        return Candidate(params, workflow, tuple(events.values()))
 
     def trial_epsilon(self, plan: Plan) -> float:
         """ε of the fit of one trial."""

@@ -366,21 +366,31 @@ def _declared_width(part: Any) -> int | None:
 def _plan_on(name: str, part: Any, n_samples: int, n_features: int) -> DpEvent:
     X = np.broadcast_to(np.zeros(1), (n_samples, n_features))  # takes no memory
     y = np.zeros(n_samples)
-    copy: Any = clone(part)
-    inner = None if _sets_budgets(part) else getattr(part, "estimator", None)
     if is_classifier(part):
-        labels = getattr(getattr(part, "estimator", part), "classes", None)
-        y = np.resize([0, 1] if labels is None else np.asarray(labels), n_samples)
-        if inner is not None:
-            copy.set_params(estimator=_Stated(part.neighboring_relation, labels))
+        y = np.resize([0, 1] if _labels(part) is None else np.asarray(_labels(part)), n_samples)
     try:
-        return planned_event(copy, X, y)
+        return planned_event(by_itself(part), X, y)
     except ValueError as error:
         raise ValueError(
             f"The budget of {type(part).__name__} (step {name!r}) could not be planned on made-up "
             f"rows of {n_features} features: {error} Give n_samples and n_features if it is made "
             "for data of one size."
         ) from None
+
+
+def by_itself(part: Any) -> Any:
+    """Copy a private part to be planned; a stand-in takes the place of a classifier inside it.
+
+    What that spends is planned apart, and fitting it would be a release.
+    """
+    copy: Any = clone(part)
+    if is_classifier(part) and hasattr(part, "estimator") and not _sets_budgets(part):
+        copy.set_params(estimator=_Stated(part.neighboring_relation, _labels(part)))
+    return copy
+
+
+def _labels(part: Any) -> Any:
+    return getattr(getattr(part, "estimator", part), "classes", None)
 
 
 def _worse(first: DpEvent, last: DpEvent) -> DpEvent | None:

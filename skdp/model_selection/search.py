@@ -28,7 +28,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
@@ -45,10 +45,10 @@ from skdp._validate import expected, in_range, positive
 from skdp._version import __version__
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection._candidates import Candidate, Plan, Planner
-from skdp.model_selection.budgets import Sizes, private_parts
+from skdp.model_selection.budgets import Sizes, by_itself, private_parts
 from skdp.model_selection.trials import TrialLaw
 from skdp.privacy import PrivacyReport, epsilon_of_event, privacy_of
-from skdp.privacy.ledger import covered
+from skdp.privacy.ledger import Cover, covered
 from skdp.relations import check_relation
 
 _NEVER_SHOWN = {
@@ -300,13 +300,11 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
         parts = private_parts(self.estimator)
         _candidates.checked_distributions(self.estimator, self.param_distributions)
         _candidates.check_private_parts(self.estimator, self.neighboring_relation)
-        if list(parts) == [""]:
-            _fitting.planned_event(_candidates.prepared(self.estimator, {}, self.n_samples), X, y)
-        else:
-            indexable(X, y)
-            first = getattr(self.estimator, "steps", [("", None)])[0][1]
-            if first is not None and any(first is part for part in parts.values()):
-                _fitting.planned_event(_candidates.prepared(first, {}, self.n_samples), X, y)
+        indexable(X, y)
+        first = getattr(self.estimator, "steps", [("", self.estimator)])[0][1]
+        if any(first is part for part in parts.values()):  # the others see what the first returns
+            first = by_itself(_candidates.prepared(first, {}, self.n_samples))
+            _fitting.planned_event(first, X, y)
         return law
 
     def _planner(self, law: TrialLaw, X: Any, X_public: Any, y_public: Any) -> tuple[Planner, Any]:
@@ -376,7 +374,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
 
     def _try(
         self, candidates: list[Candidate], plan: Plan, score: Any, X: Any, y: Any
-    ) -> Iterable[tuple[dict[str, Any], float, Any]]:
+    ) -> list[tuple[dict[str, Any], _Outcome]]:
         seeds, digest = [None] * len(candidates), np.empty(0)
         if self.random_state is not None:
             # Trials are seeded from all of the input, so that no two data sets share noise.
@@ -387,22 +385,21 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
                 self.random_state.randint(2**31 - 1)  # the next fit is another
         with _silence():
             outcomes: Any = Parallel(n_jobs=self.n_jobs)(
-                delayed(_trial)(candidate.estimator, plan, score, X, y, seed, digest, os.getpid())
+                delayed(_trial)(candidate, plan, score, X, y, seed, digest, os.getpid())
                 for candidate, seed in zip(candidates, seeds, strict=True)
             )
-        drawn = [candidate.params for candidate in candidates]
-        return [(params, *outcome) for params, outcome in zip(drawn, outcomes, strict=True)]
+        return [(c.params, outcome) for c, outcome in zip(candidates, outcomes, strict=True)]
 
     def _keep(
         self,
-        best: tuple[dict[str, Any], float, Any],
+        best: tuple[dict[str, Any], _Outcome],
         score: Any,
         report: PrivacyReport,
         planner: Planner,
         plan: Plan,
     ) -> None:
         """Keep the winner, and let it state what the search costs."""
-        params, value, winner = best
+        params, (value, winner, parts, _) = best
         of_winner = privacy_of(winner)
         scored = "a noisy sum over all rows" if _is_private(score) else "on public rows"
         facts = (*report.inferred_public_facts, *of_winner.inferred_public_facts)
@@ -417,8 +414,8 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
             valid=report.valid and not of_winner.unaccounted,
         )
         _fitting.warn_if_inferred(self, self.privacy_.inferred_public_facts)
-        _restate(winner, self.privacy_)
-        self.best_estimator_, self.best_params_ = winner, params
+        _restate(parts, self.privacy_)
+        self.best_estimator_, self.best_params_, self._parts = winner, params, parts
         n_rows = planner.sizes.n_samples
         assert n_rows is not None
         self.best_score_ = score.mean(value, n_rows)
@@ -542,8 +539,24 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
 # --- one trial ----------------------------------------------------------------------------------
 
 
+class _Outcome(NamedTuple):
+    """What a trial leaves: its score, the fitted model, and the parts of it that were charged.
+
+    A failure ranks above every score, and the graver one above the other: the search then ends with
+    the greatest of all outcomes, as ever.
+    """
+
+    score: float = _scores.WORST
+    model: Any = None
+    parts: tuple[Any, ...] = ()
+    failure: int = 0
+
+
+_FAILED, _UNPLANNED = _Outcome(failure=1), _Outcome(failure=2)
+
+
 def _trial(
-    estimator: Any,
+    candidate: Candidate,
     plan: Plan,
     score: Any,
     X: Any,
@@ -551,29 +564,26 @@ def _trial(
     seed: int | None,
     digest: np.ndarray,
     parent: int,
-) -> tuple[float, Any]:
+) -> _Outcome:
     """Fit and score a candidate; no model where that fails, whatever it failed of."""
-    fitted: Any = clone(estimator)
+    fitted: Any = clone(candidate.estimator)
     streams = Streams()
     if seed is not None:
         streams = Streams(seed_material(seed, "score", {}, digest))
         for position, part in enumerate(private_parts(fitted).values()):
             part.set_params(random_state=seed + position)
+    cover = Cover(candidate.events, _candidates.covers_part)
     # A worker process is silenced by itself; filters of this one are set for all of its threads.
-    with covered(), _silence(os.getpid() != parent):
+    with covered(cover), _silence(os.getpid() != parent):
         try:
             fitted.fit(X, y)
+            covered_by_plan = plan.covers(privacy_of(fitted).event)
+            value = score(fitted, X, y, streams("noise")) if covered_by_plan else 0.0
         except Exception:  # the search will say that, and no more
-            return _scores.WORST, None
-        if not plan.covers(privacy_of(fitted).event):
-            raise RuntimeError(
-                f"A fit of {type(estimator).__name__} spent more than was planned for it: the "
-                "search is void, and nothing is released. Its report does not match its plan."
-            )
-        try:
-            return score(fitted, X, y, streams("noise")), fitted
-        except Exception:
-            return _scores.WORST, None
+            return _UNPLANNED if cover.refused else _FAILED
+    if cover.refused or not covered_by_plan:
+        return _UNPLANNED
+    return _Outcome(value, fitted, tuple(cover.owners))
 
 
 @contextmanager
@@ -588,47 +598,47 @@ def _silence(silent: bool = True) -> Iterator[None]:
 
 
 def _best(
-    outcomes: Iterable[tuple[dict[str, Any], float, Any]], law: TrialLaw
-) -> tuple[dict[str, Any], float, Any]:
+    trials: list[tuple[dict[str, Any], _Outcome]], law: TrialLaw
+) -> tuple[dict[str, Any], _Outcome]:
     """Return the best trial; of equals the first, which is any: trials come in random order."""
-    outcomes = list(outcomes)
-    if not outcomes:
+    if not trials:
         raise RuntimeError(
             f"No trial was drawn: the number of trials is {law}, and may be 0. The search is "
             "charged all the same. Use a finite shape, whose laws begin at 1."
         )
-    if any(model is None for *_, model in outcomes):
+    failure = max(outcome.failure for _, outcome in trials)
+    if failure == _UNPLANNED.failure:
+        raise RuntimeError(
+            "A trial made a private release that the search had not planned, or more of one, so "
+            "nothing of the search is released; it stays charged. Make whatever is fitted on "
+            "private rows a step of the pipeline with an epsilon of its own, which the search then "
+            "pays for, or fit it beforehand."
+        )
+    if failure == _FAILED.failure:
         # To go on without it would let rows choose the winner by what they make fail.
         raise RuntimeError(
             "A fit or a score of the search failed. Why is not said, because it may depend on the "
             "rows, and the search stays charged. Fit and score the candidates on made-up rows to "
             "find out, and clean the rows by rules that look at one row at a time."
         )
-    best = max(outcomes, key=lambda outcome: outcome[1])
-    if best[1] == _scores.WORST:
+    best = max(trials, key=lambda trial: trial[1].score)
+    if best[1].score == _scores.WORST:
         raise RuntimeError("No trial of the search had a finite score on the public rows.")
     return best
 
 
-def _restate(winner: Any, report: PrivacyReport) -> None:
-    """Let every part of the winner state the price of the search in place of that of its trial."""
-    seen: set[int] = set()
-    waiting = [winner]
-    while waiting:
-        found = waiting.pop()
-        if id(found) in seen:
-            continue
-        seen.add(id(found))
-        if isinstance(found, dict):
-            waiting += found.values()
-        elif isinstance(found, list | tuple):
-            waiting += found
-        elif hasattr(found, "get_params") and not isinstance(found, type):
-            for name, value in vars(found).items():
-                if isinstance(value, PrivacyReport):
-                    setattr(found, name, report)
-                else:
-                    waiting.append(value)
+def _restate(parts: Iterable[Any], report: PrivacyReport) -> None:
+    """Let what was charged in the winning trial state the price of the search, never a lower one.
+
+    Nothing else is touched: a model may refer to objects of the caller, which state other fits.
+    """
+    for part in parts:
+        for name, value in list(vars(part).items()):
+            if isinstance(value, PrivacyReport) and value.epsilon <= report.epsilon:
+                setattr(part, name, report)
+        # The parts of a search inside this one, and the copy that a temperature is fitted to.
+        _restate(getattr(part, "_parts", ()), report)
+        _restate([p for p in [getattr(part, "estimator_", None)] if p is not None], report)
 
 
 def _digest(X: Any, y: Any) -> np.ndarray:

@@ -24,12 +24,14 @@ refused
 from __future__ import annotations
 
 import math
+import operator
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from threading import RLock
 from typing import IO, Any
@@ -258,7 +260,8 @@ class PrivacyLedger:
             raise BudgetExceededError(
                 f"{entry.label} would bring the total to epsilon={total:.4g} at "
                 f"delta={self.delta:g}, above the ceiling epsilon={self.epsilon:.4g}; nothing was "
-                "charged and no data was read. Raise the ceiling or spend less a fit."
+                f"charged for it and no data was read. The {len(self._entries)} entries charged "
+                "before stay. Raise the ceiling or spend less per fit."
             )
 
     def _total(self, entries: Sequence[LedgerEntry], delta: float) -> float:
@@ -356,26 +359,106 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-# Whether what this thread releases is part of a release that has been charged as a whole.
-_covered: ContextVar[bool] = ContextVar("skdp_covered", default=False)
+class Cover:
+    """Releases that are part of one which has been charged as a whole; each may happen once.
+
+    A private selection is one event; its trials are parts of it. What is in no plan is refused
+    before it touches a row: charged by itself it would tell how many trials there were, and the
+    price of a selection holds for the trial that was planned.
+
+    Parameters
+    ----------
+    planned : sequence of DpEvent
+        What may be released, in any order.
+    covers : callable
+        (planned event, event) -> whether the first costs at least as much as the second.
+
+    Attributes
+    ----------
+    owners : list
+        What made the releases, where that was said.
+    refused : bool
+        Whether a release was refused; true even if the error was caught on the way.
+    """
+
+    def __init__(
+        self,
+        planned: Sequence[DpEvent] = (),
+        covers: Callable[[DpEvent, DpEvent], bool] = operator.eq,
+    ) -> None:
+        self._left, self._covers = list(planned), covers
+        self.owners: list[Any] = []
+        self.refused = False
+
+    def take(self, event: DpEvent, label: str, owner: Any) -> None:
+        """Use up what was planned for an event, or refuse the release."""
+        fitting = [planned for planned in self._left if self._covers(planned, event)]
+        if not fitting:
+            self.refused = True
+            raise BudgetExceededError(
+                f"A release of {label} is not in the plan of what it is part of, so it was refused "
+                "and no data was read for it. Make it a step of the pipeline with an epsilon of "
+                "its own, which the plan then includes, or fit it beforehand."
+            )
+        # The least that will do: another release may need the rest.
+        tightest = reduce(lambda a, b: b if self._covers(a, b) else a, fitting)
+        self._left.remove(tightest)
+        self.owners.append(owner)
+
+
+# What this thread releases is part of a release that has been charged as a whole; or it is about no
+# private rows at all ("free").
+_cover: ContextVar[Cover | str | None] = ContextVar("skdp_cover", default=None)
 
 
 @contextmanager
-def covered() -> Iterator[None]:
-    """Charge nothing inside the block: an event that covers all of it has been charged before.
+def covered(cover: Cover | str) -> Iterator[None]:
+    """Charge nothing inside the block, but hold releases against a plan.
 
-    A private selection is one event; its trials are parts of it.
+    Parameters
+    ----------
+    cover : Cover or "free"
+        The plan; ``"free"`` where no private rows are at work, as in an audit on synthetic ones.
     """
-    token = _covered.set(True)
+    token = _cover.set(cover)
     try:
         yield
     finally:
-        _covered.reset(token)
+        _cover.reset(token)
 
 
-def charge(event: DpEvent, *, label: str, neighboring_relation: str, nominal: bool = False) -> None:
-    """Write an event to every open ledger of this process: to all of them, or to none."""
-    if _covered.get():
+def charge(
+    event: DpEvent,
+    *,
+    label: str,
+    neighboring_relation: str,
+    nominal: bool = False,
+    owner: Any = None,
+) -> None:
+    """Write an event to every open ledger of this process: to all of them, or to none.
+
+    Parameters
+    ----------
+    event : DpEvent
+        What is about to be released.
+    label : str
+        Who releases it.
+    neighboring_relation : str
+        The relation in which the event is stated.
+    nominal : bool, default=False
+        Whether the noise is seeded, so that the event is no guarantee.
+    owner : object or None, default=None
+        The estimator that will state the price.
+
+    Raises
+    ------
+    BudgetExceededError
+        If a ledger refuses, or the event is not in the plan of what it is part of.
+    """
+    cover = _cover.get()
+    if isinstance(cover, Cover):
+        cover.take(event, label, owner)
+    if cover is not None:
         return
     with _lock:
         above = map(PrivacyLedger._from_description, _process_tree.announced_above())

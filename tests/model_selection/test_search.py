@@ -89,7 +89,7 @@ class NoisySum(BaseEstimator):
             raise ValueError(f"a row is {X[0]}")
         stream = _fitting.streams(self, np.asarray(X))("noise")
         total = np.clip(np.asarray(X, dtype=float)[:, 0], -1, 1).sum()
-        self.total_ = float(mechanism.release(total, stream))
+        self.total_ = float(mechanism.release(total, stream, charged=True))
         return self
 
 
@@ -198,7 +198,7 @@ def test_a_ceiling_refuses_the_search_before_a_row_is_used():
 
 def test_a_fit_that_spends_more_than_its_plan_voids_the_search():
     cheat = search(NoisySum(fails="cheats"))
-    with pytest.raises(RuntimeError, match="spent more than was planned"):
+    with pytest.raises(RuntimeError, match="had not planned, or more of one"):
         public_fit(cheat)
     assert not hasattr(cheat, "best_estimator_")
 
@@ -238,6 +238,7 @@ def test_the_number_of_trials_is_nowhere():
     assert repr(few.privacy_) == repr(many.privacy_)
     public = {
         "best_estimator_", "best_params_", "best_score_", "scorer_", "trial_epsilon_", "privacy_",
+        "_parts",
     }  # fmt: skip
     assert vars(few).keys() - few.get_params(deep=False).keys() == public
 
