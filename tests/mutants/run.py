@@ -6,8 +6,8 @@ Copies the package and the tests to a temporary folder, puts a bug of `catalogue
 the tests that should notice; the same tests have to pass on the copy without the bug first. Prints
 a table; exits with 1 if a mutant survives.
 
-With a file, verdicts are kept there by section, each section with the hash of the commit that was
-copied, and a later run goes on where one on the same commit stopped. What ran on a working tree
+With a file, verdicts (and which tests passed without a bug) are kept there by section, each section
+with the hash of the commit that was copied, and a later run on that commit goes on from there. What ran on a working tree
 with uncommitted changes is marked "-dirty" and always runs again.
 """
 
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a script finds only its own folder
@@ -48,13 +49,6 @@ def checked_out():
 def is_clean(commit):
     """Whether this is a commit and nothing else."""
     return re.fullmatch("[0-9a-f]{40,}", commit) is not None
-
-
-def resumed(record, commit):
-    """The record of a section if it is of this very commit, otherwise an empty one."""
-    if record and record["commit"] == commit and is_clean(commit):
-        return record
-    return {"commit": commit, "verdicts": {}}
 
 
 def provenance(records):
@@ -130,16 +124,14 @@ def first_failure(code, tests, mutant=None):
 
 
 def check_without_mutants(pool, code, mutants, passed):
-    """Exit unless the tests pass on the code as it is; `passed` remembers those that did."""
+    """Exit unless the tests pass on the code as it is; yield those not among `passed`."""
     paths = {path for mutant in mutants for path in mutant.tests.split()}
     covered = paths | passed
     wanted = sorted(p for p in paths - passed if covered.isdisjoint(map(str, Path(p).parents)))
-    for path, verdict in zip(
-        wanted, pool.map(lambda path: first_failure(code, path), wanted), strict=True
-    ):
+    for path, verdict in zip(wanted, pool.map(partial(first_failure, code), wanted), strict=True):
         if not verdict.endswith("(0)"):
             raise SystemExit(f"{path} fails without any mutant: {verdict}")
-        passed.add(path)
+        yield path
 
 
 def main():
@@ -150,17 +142,23 @@ def main():
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path, help="file for the verdicts, and to go on from")
     options = parser.parse_args()
-    passed, survived = set(), False
+    survived = False
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         # One copy at the start: the hash stays true if the working tree changes meanwhile.
         commit, code = checked_out(), Path(folder)
         copy_of_the_code(code)
+        before = kept(options.json) if is_clean(commit) else {}
+        records = {name: old for name, old in before.items() if old["commit"] == commit}
         for name in options.section or SECTIONS:
             mutants = [mutant for mutant in SECTIONS[name] if options.only in mutant.bug]
-            record = resumed(kept(options.json).get(name), commit)
+            passed = {path for record in records.values() for path in record["passed"]}
+            new = {"commit": commit, "passed": [], "verdicts": {}}
+            record = records.setdefault(name, new)
             verdicts = record["verdicts"]
             left = [mutant for mutant in mutants if mutant.bug not in verdicts]
-            check_without_mutants(pool, code, left, passed)
+            for path in check_without_mutants(pool, code, left, passed):
+                record["passed"].append(path)
+                keep(options.json, name, record)
             runs = {m.bug: pool.submit(first_failure, code, m.tests, m) for m in left}
             for mutant in mutants:
                 if mutant.bug in runs:

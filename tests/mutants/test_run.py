@@ -17,6 +17,7 @@ def records(commit=HERE, **changed):
     return {
         name: {
             "commit": changed.get(name, commit),
+            "passed": [],
             "verdicts": {mutant.bug: "tests/test_x.py::test" for mutant in section},
         }
         for name, section in SECTIONS.items()
@@ -30,13 +31,15 @@ def page(part):
 @pytest.fixture
 def runner(monkeypatch, tmp_path):
     """Run `main` with options, on a commit, every mutant killed; returns what was run."""
-    file = tmp_path / "verdicts.json"
+    file, without_a_bug = tmp_path / "verdicts.json", []
 
     def ran(commit, *options):
         bugs = []
+        without_a_bug.clear()
 
         def killed(code, tests, mutant=None):
             if mutant is None:
+                without_a_bug.append(tests)
                 return "SURVIVED (0)"
             bugs.append(mutant.bug)
             return "tests/test_x.py::test"
@@ -50,7 +53,7 @@ def runner(monkeypatch, tmp_path):
         assert not end.value.code
         return bugs
 
-    ran.file = file
+    ran.file, ran.without_a_bug = file, without_a_bug
     return ran
 
 
@@ -60,6 +63,7 @@ def bugs(*sections):
 
 def test_a_run_goes_on_where_one_on_the_same_commit_stopped(runner):
     assert runner(HERE, "--section", "network") == bugs("network")
+    assert "tests/engine/test_network.py" in runner.without_a_bug
     stopped = json.loads(runner.file.read_text())
     del stopped["network"]["verdicts"][bugs("network")[-1]]
     runner.file.write_text(json.dumps(stopped))
@@ -67,6 +71,7 @@ def test_a_run_goes_on_where_one_on_the_same_commit_stopped(runner):
         bugs("network")[-1],
         *bugs("audit"),
     ]
+    assert runner.without_a_bug == ["tests/audit/test_bounds.py"]
     assert runner(HERE) == bugs(*(name for name in SECTIONS if name not in ("network", "audit")))
     assert runner(HERE) == []
     assert run.provenance(run.kept(runner.file)) == f"All sections ran on commit {HERE}."
@@ -95,7 +100,10 @@ def test_the_page_names_the_commit_of_all_sections():
         (records(audit=THERE), f"audit 1 of 1 on {THERE}"),
         (records(f"{HERE}-dirty"), f"audit 1 of 1 on {HERE}-dirty"),
         ({"audit": records()["audit"]}, "engine not at all"),
-        (records() | {"audit": {"commit": HERE, "verdicts": {}}}, f"audit 0 of 1 on {HERE}"),
+        (
+            records() | {"audit": {"commit": HERE, "passed": [], "verdicts": {}}},
+            f"audit 0 of 1 on {HERE}",
+        ),
     ],
     ids=["two commits", "uncommitted changes", "sections missing", "mutants missing"],
 )
