@@ -7,8 +7,8 @@ the tests that should notice; the same tests have to pass on the copy without th
 a table; exits with 1 if a mutant survives.
 
 With a file, verdicts (and which tests passed without a bug) are kept there by section, each section
-with the hash of the commit that was copied, and a later run on that commit goes on from there. What ran on a working tree
-with uncommitted changes is marked "-dirty" and always runs again.
+with the hash of the commit that was copied, and a later run on that commit goes on from there. What
+ran on a working tree with uncommitted changes is marked "-dirty" and always runs again.
 """
 
 import argparse
