@@ -3,6 +3,7 @@
 import builtins
 import symtable
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 MUTANTS = [mutant for section in SECTIONS.values() for mutant in section]
 
 
+@cache
 def unknown_names(source):
     """Names that are read somewhere and defined nowhere."""
     module = symtable.symtable(source, "source", "exec")
