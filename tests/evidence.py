@@ -27,6 +27,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from xml.etree import ElementTree
 
+from mutants.catalogue import SECTIONS
+from mutants.run import provenance
+
 ROOT = Path(__file__).parents[1]
 FIGURES, PAGE = ROOT / "docs" / "evidence.json", ROOT / "docs" / "evidence.md"
 FITS, FUZZ_SECONDS = 5000, 1500
@@ -219,12 +222,11 @@ def audit(*options):
 
 
 def mutants(jobs):
-    """Every seeded bug, and the test that kills it."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "verdicts.json"
-        command = [sys.executable, "tests/mutants/run.py", "--jobs", str(jobs), "--json", str(file)]
-        run = subprocess.run(command, cwd=ROOT, check=False)
-        return {"status": run.returncode, "verdicts": json.loads(file.read_text())}
+    """Every seeded bug, and the test that kills it; goes on where it was stopped on this commit."""
+    file = ROOT / "build" / "mutants.json"
+    command = [sys.executable, "tests/mutants/run.py", "--jobs", str(jobs), "--json", str(file)]
+    run = subprocess.run(command, cwd=ROOT, check=False)
+    return {"status": run.returncode, "sections": json.loads(file.read_text())}
 
 
 def fuzz(jobs):
@@ -287,15 +289,6 @@ def when(part):
     """Date and versions of a part, and what its figures leave unsaid."""
     versions = ", ".join(f"{name} {v}" for name, v in part["packages"].items())
     return f"Run on {part['date']} with {versions}. {part.get('note', '')}".rstrip()
-
-
-def seeded():
-    """Names of all seeded bugs."""
-    spec = importlib.util.spec_from_file_location("mutants", ROOT / "tests" / "mutants" / "run.py")
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return [bug for bug, *_ in module.MUTANTS]
 
 
 def ended(part):
@@ -390,15 +383,21 @@ def page(parts):
         yield from layers_table(parts)
         yield ""
     if "mutants" in parts:
-        verdicts = parts["mutants"]["verdicts"]
+        run = parts["mutants"]
+        sections = run.get("sections", {})  # figures from before sections have verdicts alone
+        verdicts = run.get("verdicts") or {
+            bug: test for section in sections.values() for bug, test in section["verdicts"].items()
+        }
         killed = {bug: test for bug, test in verdicts.items() if test.startswith("tests/")}
         yield "## Seeded bugs"
         yield ""
         yield "The tests are tested: a known privacy bug is put into the code, one at a time, and a"
         yield f"test has to fail. **{len(killed)} of {len(verdicts)} are killed.**"
-        if left := len(seeded()) - len(verdicts):
+        seeded = {mutant.bug for section in SECTIONS.values() for mutant in section}
+        if left := len(seeded - verdicts.keys()):
             yield f"{left} more are seeded, and were not run with these."
-        yield f"`python tests/mutants/run.py`. {when(parts['mutants'])}"
+        yield provenance(sections) if sections else "Their commit was not recorded."
+        yield f"`python tests/mutants/run.py`. {when(run)}"
         yield ""
         rows = (
             (bug, f"`{test.split('/', 1)[-1]}`" if bug in killed else test)
