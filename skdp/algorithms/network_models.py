@@ -17,6 +17,7 @@ from skdp.engine.loop import ClippedSum, Rows
 from skdp.engine.network import FlatModule, Loss, NetworkClippedSum, out_of_memory
 from skdp.engine.records import NetworkRecords
 from skdp.engine.rows import LinearRows
+from skdp.engine.trial import N_RECORDS as N_RECORDS
 from skdp.engine.trial import check_device, clipping_method
 
 _FEWEST_RECORDS = 7  # that a trial means something with

@@ -4,10 +4,10 @@ A module that mixes records, as batch normalisation does, has no per-record grad
 book-keeping is used only where it agrees with a loop over single records.
 
 *Seen*: outputs or gradients of a record that change by more than 1e-3 of their size with the other
-records, with their number or order, or with earlier batches; in batches of 1, 2, 3, 5, 9, 17 and 33
-records, normal of scale .1, 1, 3 or 10, or of all of these, some of them replaced by others, by
-zeros or by records a thousand times as large; in evaluation and in training mode. A module that
-looks its inputs up, and fails on such numbers, is tried on those that it takes.
+records, with their number or order, or with earlier batches: in batches of 33 and 17 normal records
+of scale .1, 1, 3 or 10, and of 1, 2, 3, 5, 9, 17 and 33 that differ in scale, some of them replaced
+by others, by zeros or by records a thousand times as large; in evaluation and in training mode. A
+module that fails on such numbers, because it looks its inputs up, is tried on those that it takes.
 
 *Not seen*: a branch on other values or on more records, on the weights, on chance that is rare, on
 the time, or on state that is no buffer and acts after more calls than these.

@@ -15,7 +15,7 @@ from skdp._input import (
     check_features_and_labels,
     check_features_and_targets,
 )
-from skdp.engine.trial import N_RECORDS
+from skdp.algorithms.network_models import N_RECORDS
 from skdp.estimators._network import NetworkEstimator
 from skdp.models import networks
 from skdp.models.likelihoods import Categorical

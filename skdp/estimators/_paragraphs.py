@@ -26,9 +26,9 @@ NETWORK = """    hidden_layer_sizes : tuple of int, default=(100,)
         fails contributes nothing.
 
         It must treat each record by itself, in training too, and keep no state: the guarantee is
-        conditional on that, as ``privacy_.assumptions`` says. A trial sees mixing of 1 to 33
-        synthetic records of scale .1 to 10, in training and in evaluation, and refuses the module
-        before anything is spent. It cannot see a branch on other values, on more than 33 records,
+        conditional on that, as ``privacy_.assumptions`` says. A module that is seen to mix is
+        refused before anything is spent: in a trial on batches of 1 to 33 synthetic records of
+        scale .1 to 10, in training and in evaluation. The trial cannot see a branch on other values, on more than 33 records,
         on the weights, on a rare random event, on the time or on global state.
 """
 
