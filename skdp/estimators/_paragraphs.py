@@ -28,8 +28,9 @@ NETWORK = """    hidden_layer_sizes : tuple of int, default=(100,)
         It must treat each record by itself, in training too, and keep no state: the guarantee is
         conditional on that, as ``privacy_.assumptions`` says. A module that is seen to mix is
         refused before anything is spent: in a trial on batches of 1 to 33 synthetic records of
-        scale .1 to 10, in training and in evaluation. The trial cannot see a branch on other values, on more than 33 records,
-        on the weights, on a rare random event, on the time or on global state.
+        scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
+        other values, on more than 33 records, on the weights, on a rare random event, on the time
+        or on global state.
 """
 
 STEPS = """    max_iter : int or "auto", default="auto"
