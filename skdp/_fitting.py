@@ -156,11 +156,12 @@ def spend(
     *,
     before: PrivacyReport | None = None,
     declared: tuple[str, ...] = (),
+    assumptions: tuple[str, ...] = (),
 ) -> PrivacyReport:
     """Write the event to the open ledgers, and return the report. Before any row is used.
 
     The report is of this event and of what was spent ``before``; ``declared`` names public facts
-    that were given otherwise than as parameters.
+    that were given otherwise than as parameters, and ``assumptions`` what else ε is conditional on.
     """
     if _planning.get() is estimator:
         raise _Planned(event)
@@ -178,6 +179,7 @@ def spend(
         accountant=getattr(estimator, "accountant", "auto"),
         inferred_public_facts=inferred_public_facts,
         seeded=estimator.random_state is not None,
+        assumptions=assumptions,
     )
     total = report if before is None else before + report
     warn_if_inferred(estimator, inferred_public_facts)

@@ -15,11 +15,13 @@ from skdp._bounded_sum import MAX_ROWS
 from skdp._validate import expected, in_range, one_of
 from skdp.engine.clipping import LinearClippedSum, Residual
 from skdp.engine.loop import ClippedSum, Rows
-from skdp.engine.network import FlatModule, Loss, NetworkClippedSum
+from skdp.engine.network import FlatModule, Loss, NetworkClippedSum, out_of_memory
 from skdp.engine.records import NetworkRecords
 from skdp.engine.rows import LinearRows
+from skdp.engine.trial import N_RECORDS as N_RECORDS
 from skdp.engine.trial import check_device, clipping_method
 
+_FEWEST_RECORDS = 7  # that a trial means something with
 _NO_NORM = 1e100  # rows of a lone linear layer are not clipped, gradients are
 
 
@@ -64,8 +66,8 @@ class NetworkModel:
         Loss of each record.
     n_features, n_outputs : int
         Shape of a record and of the output.
-    targets : ndarray of shape (7, ...)
-        Made-up targets, for a trial of the module.
+    targets : ndarray of shape (N_RECORDS, ...)
+        Synthetic targets, for a trial of the module.
     device : device or None
         Where to run; None is where the parameters are.
     mixed_precision : bool
@@ -93,7 +95,7 @@ class NetworkModel:
         self._method = self._tried(torch.from_numpy(targets), n_features, n_outputs)
 
     def _tried(self, targets: Tensor, n_features: int, n_outputs: int) -> str:
-        """Try the module on made-up records: normal numbers, or 0 and 1 for one that looks up."""
+        """Try the module on synthetic records: normal numbers, or 0 and 1 for one that looks up."""
         like, shape = self._flat.flat, (len(targets), n_features)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -109,6 +111,8 @@ class NetworkModel:
                         every_gradient=self._every_gradient,
                     )
                 except (RuntimeError, IndexError, TypeError, AttributeError, KeyError) as error:
+                    if out_of_memory(error) and len(targets) > _FEWEST_RECORDS:
+                        return self._tried(targets[: len(targets) // 2], n_features, n_outputs)
                     failure = error
         raise ValueError(
             f"Expected module to take rows of {n_features} features, but it failed on made-up ones "

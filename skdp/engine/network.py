@@ -177,7 +177,7 @@ class NetworkClippedSum(BoundedSum):
             try:
                 piece = self._piece(*batch.piece(start, start + size))
             except Exception as error:
-                if not _out_of_memory(error):
+                if not out_of_memory(error):
                     piece = self._one_at_a_time(*batch.piece(start, start + size))
                 elif size == 1:
                     raise
@@ -218,7 +218,7 @@ class NetworkClippedSum(BoundedSum):
             try:
                 total += self._piece(x[i : i + 1], y[i : i + 1])
             except Exception as error:
-                if _out_of_memory(error):
+                if out_of_memory(error):
                     raise
         return total
 
@@ -230,7 +230,8 @@ class NetworkClippedSum(BoundedSum):
         return self.clip_norm / norms.clamp(min=self.clip_norm)
 
 
-def _out_of_memory(error: BaseException) -> bool:
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, on the device or beside it."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

@@ -1,22 +1,64 @@
-"""Trying a module on made-up records, before it sees private ones.
+"""Trying a module on synthetic records, before it sees private ones.
 
 A module that mixes records, as batch normalisation does, has no per-record gradient and is refused;
 book-keeping is used only where it agrees with a loop over single records.
+
+*Seen*: outputs or gradients of a record that change by more than 1e-3 of their size with the other
+records, with their number or order, or with earlier batches: in batches of 33 and 17 normal records
+of scale .1, 1, 3 or 10, and of 1, 2, 3, 5, 9, 17 and 33 that differ in scale, some of them replaced
+by others, by zeros or by records a thousand times as large; in evaluation and in training mode. A
+module that fails on such numbers, because it looks its inputs up, is tried on those that it takes.
+
+*Not seen*: a branch on other values or on more records, on the weights, on chance that is rare, on
+the time, or on state that is no buffer and acts after more calls than these.
+
+``torch.func.vmap`` hands a module one record at a time: one that goes that way cannot mix records
+in its gradients, whatever the batch; it is tried all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from skdp._validate import expected
-from skdp.engine.network import FlatModule, Gradients, Loss, book_keeping, vmapped
+from skdp.engine.network import (
+    FlatModule,
+    Gradients,
+    Loss,
+    book_keeping,
+    out_of_memory,
+    vmapped,
+)
+
+N_RECORDS = 33
+_SCALES = (1.0, 0.1, 3.0, 10.0)
+# Records of each group are replaced at once. No record's groups are among another's, so for any two
+# there is a group with the second and without the first: few passes try all ordered pairs.
+_GROUPS = torch.tensor([[k in of_one for of_one in combinations(range(7), 3)] for k in range(7)])
+_PARTS = (
+    slice(1),
+    slice(-1, None),
+    slice(2),
+    slice(None, None, 16),
+    slice(5),
+    slice(None, None, 4),
+)
+_N_GRADIENTS = 11  # that are compared with those of single records
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_DROPOUTS = (
+    nn.Dropout,
+    nn.Dropout1d,
+    nn.Dropout2d,
+    nn.Dropout3d,
+    nn.AlphaDropout,
+    nn.FeatureAlphaDropout,
+)
 
 
 def clipping_method(
@@ -28,7 +70,7 @@ def clipping_method(
     *,
     every_gradient: bool = False,
 ) -> str:
-    """Try a module on made-up records, and say how its per-record gradients are to be taken.
+    """Try a module on synthetic records, and say how its per-record gradients are to be taken.
 
     Parameters
     ----------
@@ -37,7 +79,7 @@ def clipping_method(
     loss : callable
         As in `NetworkClippedSum`.
     x, y : Tensor
-        Made-up records of the right shape, at least three, and never private ones.
+        Synthetic records of the right shape, 3 to 35 of them, and never private ones.
     n_outputs : int
         What the module must return for each record.
     every_gradient : bool, default=False
@@ -73,16 +115,25 @@ def clipping_method(
                 "record's gradient depend on the others; drop them."
             )
     kept = module.flat.clone()
-    module.module.eval()  # dropout would make outputs differ by chance
     try:
         # At other weights than the first: those of a last layer are often zero, and hide all else.
         torch.manual_seed(0)
         module.flat.add_(0.1 * torch.randn_like(kept))
         _check_outputs(module, x, n_outputs)
-        obvious = _one_by_one(module, loss, x, y)
-        for method in (vmapped,) if every_gradient else (book_keeping, vmapped):
-            if _agrees(method, module, loss, x, y, obvious):
-                return "book-keeping" if method is book_keeping else "vmap"
+        # Gradients are taken in training, but their masks would make a loop differ by chance.
+        if not _is_quiet_in_training(module, x):
+            module.module.eval()
+        mixed = _of_mixed_scales(x)
+        if _outputs_if_any(module, mixed) is not None:
+            x = mixed
+        chosen = torch.arange(len(x), device=x.device)[:: max(1, len(x) // _N_GRADIENTS)]
+        obvious = _one_by_one(module, loss, x[chosen], y[chosen])
+        if not every_gradient and _agrees(book_keeping, module, loss, x, y, chosen, obvious):
+            return "book-keeping"
+        # It sees one record at a time, and keeps all gradients.
+        x, y, chosen = x[chosen], y[chosen], chosen.argsort()
+        if _agrees(vmapped, module, loss, x, y, chosen, obvious):
+            return "vmap"
     finally:
         module.set(kept)
         module.module.train()
@@ -95,47 +146,99 @@ def clipping_method(
 def _check_outputs(module: FlatModule, x: Tensor, n_outputs: int) -> None:
     buffers = {name: b.clone() for name, b in module.module.named_buffers()}
     module.module.eval()
-    outputs = _forward(module, x)
+    outputs = _outputs(module, x)
     if not isinstance(outputs, Tensor) or outputs.shape != (len(x), n_outputs):
         shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise ValueError(
             f"Expected module to return a tensor of shape (n_records, {n_outputs}), got {shape} "
             f"for {len(x)} records; adapt its last layer."
         )
-    alone = torch.cat([_forward(module, x[i : i + 1]) for i in range(len(x))])
-    _check_same(outputs, alone)
-    _check_same(outputs, _forward(module, x.flip(0)).flip(0))
-    # Training may do other things than evaluation. Under one seed dropout masks are the same, so
-    # another record must leave the outputs of the others as they are, now and later.
+    batches = [_of_mixed_scales(x), *(scale * x for scale in _SCALES)]
+    _check_batches(module, batches)
+    # Training may do other things than evaluation.
+    if _is_quiet_in_training(module, x):
+        _check_batches(module, batches)
     module.module.train()
-    for seed in range(3):
-        before = _forward(module, x, seed)
-        for i in range(len(x)):
-            others = torch.arange(len(x), device=x.device) != i
-            changed = x.clone()
-            changed[i] = x[i - 1]
-            _check_same(before[others], _forward(module, changed, seed)[others])
-        _check_same(before, _forward(module, x, seed))
-    with suppress(RuntimeError, IndexError):  # a module that looks up takes no such numbers
-        before = _forward(module, 1e3 * x)
-        _check_same(before[1:], _forward(module, torch.cat([-7e3 * x[:1], 1e3 * x[1:]]))[1:])
-    if any(not torch.equal(b, buffers[name]) for name, b in module.module.named_buffers()):
+    if not _alike(_outputs(module, x, 0), _outputs(module, x, 1)):
+        _check_batches(module, batches, of_any_size=False)  # other masks at other sizes
+    now = dict(module.module.named_buffers())
+    if now.keys() != buffers.keys() or any(not torch.equal(now[n], b) for n, b in buffers.items()):
         raise ValueError(
             "Expected module to leave its buffers alone, but one changed in a forward pass: it "
             "would carry private data from batch to batch; remove it."
         )
-    module.module.eval()
 
 
-def _forward(module: FlatModule, x: Tensor, seed: int = 0) -> Tensor:
-    torch.manual_seed(seed)
-    with torch.no_grad():
+def _check_batches(module: FlatModule, batches: list[Tensor], *, of_any_size: bool = True) -> None:
+    """Refuse a module whose outputs for records depend on others, or on what came before."""
+    index = torch.arange(len(batches[0]), device=batches[0].device)
+    groups = _GROUPS[:, : len(index)].to(index.device)
+    parts = [index[:17], index.flip(0), *(index[part] for part in _PARTS)] if of_any_size else []
+    # Under one seed masks of dropout are the same wherever the shape is.
+    tried = [
+        (seed, x, outputs)
+        for seed, x in enumerate(batches)
+        if (outputs := _outputs_if_any(module, x, seed)) is not None
+    ]
+    for nth, (seed, x, outputs) in enumerate(tried):
+        others = x.roll(1, 0)
+        replaced = [(groups[nth], others), (groups[5], -1e3 * x)]
+        if nth == 0:  # thoroughly
+            replaced += [(groups[6], 0 * x), *((group, others) for group in groups[1:])]
+        for group, other in replaced:
+            changed = torch.where(group.view(-1, *[1] * (x.ndim - 1)), other, x)
+            found = _outputs_if_any(module, changed, seed)
+            if found is not None:
+                _check_alike(outputs[~group], found[~group])
+        for part in parts if nth == 0 else parts[:1]:
+            _check_alike(outputs[part], _outputs(module, x[part], seed))
+    seed, x, outputs = tried[0]
+    _check_alike(outputs, _outputs(module, x, seed))
+
+
+def _of_mixed_scales(x: Tensor) -> Tensor:
+    scales = x.new_tensor(_SCALES).roll(-1).repeat(len(x))[: len(x)]
+    return scales.view(-1, *[1] * (x.ndim - 1)) * x
+
+
+def _is_quiet_in_training(module: FlatModule, x: Tensor) -> bool:
+    """Let a module train without its layers of dropout; whether nothing else in it is random."""
+    module.module.train()
+    for part in module.module.modules():
+        if isinstance(part, _DROPOUTS):
+            part.eval()
+    return _alike(_outputs(module, x, 0), _outputs(module, x, 1))
+
+
+def _outputs(module: FlatModule, x: Tensor, seed: int = 0) -> Tensor:
+    if x.device.type == "cpu":
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed takes .5 ms
+    else:
+        torch.manual_seed(seed)
+    with torch.set_grad_enabled(module.module.training):
         return module.module(x)
 
 
-def _check_same(outputs: Tensor, other: Tensor) -> None:
-    size = float(outputs.abs().nan_to_num(0.0, 0.0, 0.0).max())
-    if not torch.allclose(outputs, other, rtol=1e-3, atol=1e-4 * (1 + size), equal_nan=True):
+def _outputs_if_any(module: FlatModule, x: Tensor, seed: int = 0) -> Tensor | None:
+    """Outputs, or None where the module fails: on such records it contributes nothing."""
+    try:
+        return _outputs(module, x, seed)
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        return None
+
+
+def _alike(outputs: Tensor, other: Tensor) -> bool:
+    if outputs.shape != other.shape:
+        return False
+    size = outputs.abs().nan_to_num(0.0, 0.0, 0.0).amax(1, keepdim=True)
+    same = ((outputs - other).abs() <= 1e-4 + 1e-3 * size) | (outputs == other)
+    return bool((same | (outputs.isnan() & other.isnan())).all())
+
+
+def _check_alike(outputs: Tensor, other: Tensor) -> None:
+    if not _alike(outputs, other):
         raise ValueError(
             "Expected module to treat each record by itself, but its output for a record depends "
             "on the other records of the batch, or of an earlier one; remove what mixes them."
@@ -148,24 +251,39 @@ def _agrees(
     loss: Loss,
     x: Tensor,
     y: Tensor,
-    obvious: Tensor,
+    chosen: Tensor,
+    obvious: _OneByOne,
 ) -> bool:
+    """Whether a method gives the chosen ones of some records the gradients that they have alone."""
+    c = torch.zeros(len(x), dtype=obvious.total.dtype, device=x.device)
+    c[chosen] = obvious.weights
     try:
         norms, weighted_sum = method(module, loss, x, y)
-        c = torch.arange(1, len(x) + 1, dtype=obvious.dtype, device=obvious.device)
         total = weighted_sum(c)
-    except (RuntimeError, ValueError, TypeError, IndexError):
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        if out_of_memory(error):
+            raise
         return False
-    scale = obvious.norm(dim=1)
+    largest = float(obvious.norms.max())
     return bool(
-        torch.allclose(norms, scale, rtol=1e-3, atol=1e-6)
-        and (total - c @ obvious).norm() <= 1e-3 * (c @ scale) + 1e-6
+        torch.allclose(norms[chosen], obvious.norms, rtol=1e-3, atol=1e-6 * (1 + largest))
+        and (total - obvious.total).norm() <= 1e-3 * (obvious.weights @ obvious.norms) + 1e-6
     )
 
 
-def _one_by_one(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> Tensor:
-    """Gradients of single records, (B, P), the slow and obvious way."""
-    rows = []
+class _OneByOne(NamedTuple):
+    """Gradients of single records: their norms, weights c_i, and Σ c_i g_i."""
+
+    norms: Tensor
+    weights: Tensor
+    total: Tensor
+
+
+def _one_by_one(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> _OneByOne:
+    """Take gradients the slow and obvious way."""
+    total = torch.zeros_like(module.flat)
+    weights = torch.arange(1, len(x) + 1, dtype=total.dtype, device=total.device)
+    norms = torch.zeros_like(weights)
     for i in range(len(x)):
         parameters = {n: v.detach().requires_grad_() for n, v in module.named(module.flat).items()}
         with torch.enable_grad():
@@ -173,8 +291,10 @@ def _one_by_one(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> Tensor:
             found = torch.autograd.grad(
                 of_one, list(parameters.values()), allow_unused=True, materialize_grads=True
             )
-        rows.append(torch.cat([g.flatten() for g in found]))
-    return torch.stack(rows)
+        gradient = torch.cat([g.flatten() for g in found])
+        norms[i] = gradient.norm()
+        total += weights[i] * gradient
+    return _OneByOne(norms, weights, total)
 
 
 def check_device(device: Any) -> torch.device | None:

@@ -24,6 +24,10 @@ from skdp._warnings import PrivacyWarning
 from skdp.algorithms import dp_sgd, network_models, training
 from skdp.models import networks
 
+_EACH_BY_ITSELF = (
+    "module treats each record by itself and keeps no state (tried on synthetic records only)"
+)
+
 
 class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
     """Training of a network, whatever the algorithm and the task."""
@@ -137,6 +141,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             str(config.sampling),
             before=self.privacy_ if goes_on else None,
             declared=self._declared_facts(),
+            assumptions=() if self.module is None else (_EACH_BY_ITSELF,),
         )
         streams = _fitting.streams(self, X, targets, *network_models.weights(module))
         self.public_scores_: list[tuple[int, float]] = []

@@ -15,6 +15,7 @@ from skdp._input import (
     check_features_and_labels,
     check_features_and_targets,
 )
+from skdp.algorithms.network_models import N_RECORDS
 from skdp.estimators._network import NetworkEstimator
 from skdp.models import networks
 from skdp.models.likelihoods import Categorical
@@ -47,7 +48,7 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
         return Categorical(len(self.classes_)).targets(codes)
 
     def _made_up_targets(self, n_outputs: int) -> np.ndarray:
-        return np.arange(7) % n_outputs
+        return np.arange(N_RECORDS) % n_outputs
 
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities of each row, shape (n, n_classes)."""
@@ -122,7 +123,8 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
         return targets
 
     def _made_up_targets(self, n_outputs: int) -> np.ndarray:
-        return np.linspace(-1, 1, 7 * n_outputs, dtype=np.float32).reshape(7, n_outputs)
+        made_up = np.linspace(-1, 1, N_RECORDS * n_outputs, dtype=np.float32)
+        return made_up.reshape(N_RECORDS, n_outputs)
 
     def predict(self, X) -> np.ndarray:
         """Predicted targets, shape (n,) or (n, n_targets)."""

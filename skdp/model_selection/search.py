@@ -411,6 +411,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
                 f for f in dict.fromkeys(facts) if not (declared and f == "n_samples")
             ),
             unaccounted=of_winner.unaccounted,
+            assumptions=of_winner.assumptions,
             valid=report.valid and not of_winner.unaccounted,
         )
         _fitting.warn_if_inferred(self, self.privacy_.inferred_public_facts)

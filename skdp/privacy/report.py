@@ -33,6 +33,7 @@ from skdp.privacy.accounting import NOT_A_BOUND, epsilon_of_event, least_bound
 from skdp.privacy.events import event_from_dict, event_to_dict
 
 _NO_TUNING = "none accounted; each further fit on these rows is a further release"
+_TEXTS = ("inferred_public_facts", "unaccounted", "assumptions")  # lists in JSON
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,6 +67,9 @@ class PrivacyReport:
     unaccounted : tuple of str
         Parts of a workflow that read private rows, or may have, and are in no event, with what to
         use instead; see `privacy_of`.
+    assumptions : tuple of str
+        What else ε is conditional on, because no code can prove it: that a module of the caller's
+        own treats each record by itself, for instance.
     skdp_version : str
         Version that wrote the report.
 
@@ -89,6 +93,7 @@ class PrivacyReport:
     valid: bool = True
     tuning: str = _NO_TUNING
     unaccounted: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
     skdp_version: str = __version__
 
     @classmethod
@@ -102,6 +107,7 @@ class PrivacyReport:
         accountant: str = "auto",
         inferred_public_facts: tuple[str, ...] = (),
         seeded: bool = False,
+        assumptions: tuple[str, ...] = (),
     ) -> PrivacyReport:
         """Account an event and state the result."""
         epsilon, used = least_bound(event, delta, neighboring_relation, accountant)
@@ -116,6 +122,7 @@ class PrivacyReport:
             # Without noise there is nothing to predict, so a seed takes nothing away.
             seeded=seeded and math.isfinite(epsilon),
             valid=math.isfinite(epsilon) and not seeded and used != NOT_A_BOUND,
+            assumptions=assumptions,
         )
 
     @classmethod
@@ -141,7 +148,7 @@ class PrivacyReport:
             values = json.loads(text)
             values["event"] = event_from_dict(values["event"])
             values["epsilon"] = float(values["epsilon"])
-            for name in ("inferred_public_facts", "unaccounted"):
+            for name in _TEXTS:
                 values[name] = tuple(values.get(name, ()))
             report = cls(**values)
             report._check_types()
@@ -162,7 +169,7 @@ class PrivacyReport:
 
     def _check_types(self) -> None:
         texts = (self.accountant, self.sampling, self.tuning, self.skdp_version)
-        for text in (*texts, *self.inferred_public_facts, *self.unaccounted):
+        for text in (*texts, *_joint(getattr(self, name) for name in _TEXTS)):
             if not isinstance(text, str):
                 raise TypeError
         if not isinstance(self.seeded, bool) or not isinstance(self.valid, bool):
@@ -218,6 +225,7 @@ class PrivacyReport:
             accountant=NOT_A_BOUND if not_bounds else "auto",
             inferred_public_facts=_joint(report.inferred_public_facts for report in reports),
             seeded=any(report.seeded for report in reports),
+            assumptions=_joint(report.assumptions for report in reports),
         )
         return replace(
             total,
@@ -250,8 +258,7 @@ class PrivacyReport:
         """Return the report as plain Python objects; the event becomes a nested dictionary."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values["event"] = event_to_dict(self.event)
-        values["inferred_public_facts"] = list(self.inferred_public_facts)
-        values["unaccounted"] = list(self.unaccounted)
+        values |= {name: list(getattr(self, name)) for name in _TEXTS}
         return values
 
     def to_json(self) -> str:
@@ -287,6 +294,7 @@ class PrivacyReport:
                 if facts
                 else "nothing: every public fact was declared",
             ),
+            *(("assumed", assumption) for assumption in self.assumptions),
             ("tuning", self.tuning),
             *(("NOT accounted", part) for part in self.unaccounted),
             ("skdp version", self.skdp_version),

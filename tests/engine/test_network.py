@@ -22,7 +22,7 @@ from skdp._random import SecureStream
 from skdp.engine import network, noise, per_sample
 from skdp.engine.network import ROUNDING, FlatModule, NetworkClippedSum
 from skdp.engine.records import NetworkRecords
-from skdp.engine.trial import clipping_method
+from skdp.engine.trial import N_RECORDS, clipping_method
 from skdp.engine.updates import MomentumSGD, NoiseCorrectedAdam, TorchOptimizer
 from skdp.relations import RELATIONS, sensitivity_factor
 
@@ -59,7 +59,7 @@ def clipped_sum_of(
     return NetworkClippedSum(flat, loss, clip_norm, **parameters)(theta, batch)
 
 
-def trial(module, shape, n_outputs, n=5):
+def trial(module, shape, n_outputs, n=N_RECORDS):
     x, y = random_records(1, n, shape)
     flat = FlatModule(module)
     x = torch.from_numpy(x).to(flat.flat)
@@ -872,9 +872,9 @@ REFUSED = {
     "buffer": (Counts, "leave its buffers alone.*remove it"),
     "too few outputs": (
         shaped(lambda self, x: self.head(x)[:, :2]),
-        r"shape \(n_records, 3\), got \(5, 2\).*adapt its last layer",
+        r"shape \(n_records, 3\), got \(33, 2\).*adapt its last layer",
     ),
-    "no dimension of outputs": (shaped(lambda self, x: self.head(x)[:, 0]), r"got \(5,\)"),
+    "no dimension of outputs": (shaped(lambda self, x: self.head(x)[:, 0]), r"got \(33,\)"),
     "summed over records": (shaped(lambda self, x: self.head(x).sum(0)), r"got \(3,\)"),
     "tuple": (shaped(lambda self, x: (self.head(x), x)), "got tuple.*adapt its last layer"),
     "dict": (shaped(lambda self, x: {"logits": self.head(x)}), "got dict.*adapt its last layer"),
@@ -1149,6 +1149,56 @@ class MixesInTraining(nn.Module):
 def test_a_module_that_mixes_records_in_training_alone_is_refused(how):
     with pytest.raises(ValueError, match="by itself"):
         trial(MixesInTraining(how), (6,), 3)
+
+
+class WithDropout(nn.Module):
+    """Whether as a layer or as a function, masks are random in training."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.first, self.head, self.how = nn.Linear(6, 40), nn.Linear(40, 3), how
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x):
+        x = torch.tanh(self.first(x))
+        as_layer = self.how == "layer"
+        return self.head(self.dropout(x) if as_layer else F.dropout(x, 0.5, self.training))
+
+
+@pytest.mark.parametrize("how", ["layer", "function"])
+def test_masks_of_dropout_are_not_taken_for_mixing(how):
+    assert trial(seeded(lambda: WithDropout(how)), (6,), 3) == "book-keeping"
+
+
+class FunctionalDropout(nn.Module):
+    def forward(self, x):
+        return F.dropout(x, 0.1, self.training)
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0), (0, 32), (32, 0), (5, 21), (30, 14)])
+def test_a_record_that_sees_one_other_in_a_batch_of_33_is_refused(first, second):
+    def forward(self, x):
+        if len(x) == N_RECORDS and self.training:
+            x = x.clone()
+            x[second] += 0.5 * x[first]
+        return self.head(x)
+
+    # Random masks leave comparisons of batches of one size alone.
+    module = seeded(lambda: nn.Sequential(Wraps(forward), FunctionalDropout()))
+    with pytest.raises(ValueError, match="by itself"):
+        trial(module, (6,), 3)
+
+
+def test_a_module_that_fails_beyond_some_value_is_tried_below():
+    def forward(self, x, mixes):
+        if x.abs().max() > 7:
+            raise OverflowError
+        return self.head(x - x.mean(0) if mixes and len(x) > 7 else x)
+
+    alone, mixing = (functools.partial(forward, mixes=mixes) for mixes in (False, True))
+    assert trial(seeded(lambda: Wraps(alone)), (6,), 3) == "book-keeping"
+    with pytest.raises(ValueError, match="by itself"):
+        trial(seeded(lambda: Wraps(mixing)), (6,), 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -11,17 +11,22 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
 from torch import nn
+from torch.nn import functional as F
 
 from skdp import (
     DPSGDClassifier,
     DPSGDRegressor,
+    DPSGLDClassifier,
+    DPSGLDRegressor,
     DPVariationalLogisticRegression,
+    NormClipper,
     PrivacyLedger,
     PrivacyWarning,
     _trace,
 )
-from skdp.privacy import epsilon, epsilon_of_event
+from skdp.privacy import epsilon, epsilon_of_event, privacy_of
 from skdp.privacy.events import terms_of
 
 FACTS = {"classes": [0, 1], "n_samples": 120}
@@ -72,6 +77,73 @@ class TestUtility:
             with mock.patch("skdp._fitting.initial_seed", return_value=1):
                 sums.append(model.fit(*two_blobs)._posterior.mean)
         np.testing.assert_allclose(*sums, rtol=1e-3, atol=1e-4)
+
+
+class Mixing(nn.Module):
+    """Nothing unusual on one record: ``body`` changes the rows of some batches only."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.first, self.head, self.body = nn.Linear(3, 8), nn.Linear(8, 2), body
+        self.before = nn.Linear(3, 3)  # of few bodies only
+        self.register_buffer("n_batches", torch.zeros(()))
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.first(self.body(self, x))))
+
+
+def centred_if(condition):
+    return lambda self, x: x - x.mean(0) if condition(self, x) else x
+
+
+def counts_large_batches(self, x):
+    if len(x) > 7:
+        self.n_batches += 1
+    return x
+
+
+class MixesGradients(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient - gradient.mean(0) if len(gradient) > 7 else gradient
+
+
+def looks_8_back(self, x):
+    return torch.cat([x[:8], x[8:] + x[:-8]])
+
+
+# None of them differs from the identity on up to 7 normal records of scale 1 or 1000 in evaluation.
+MIXING = {
+    **{f"beyond {n}": centred_if(lambda _, x, n=n: len(x) > n) for n in (7, 8, 16, 32)},
+    **{
+        f"beyond {n} in training": centred_if(lambda self, x, n=n: self.training and len(x) > n)
+        for n in (7, 8, 16, 32)
+    },
+    "beyond 7, by dropout too": lambda self, x: F.dropout(
+        x - x.mean(0) if self.training and len(x) > 7 else x, 0.2, self.training
+    ),
+    "beyond 7, shuffled": lambda self, x: (
+        x + 0.5 * x[torch.randperm(len(x))] if self.training and len(x) > 7 else x
+    ),
+    "small values": centred_if(lambda _, x: x.abs().max() < 0.9),
+    "values of scale 10": centred_if(lambda _, x: 6 < x.abs().max() < 90),
+    "values of scale 10, in training": centred_if(
+        lambda self, x: self.training and 6 < x.abs().max() < 90
+    ),
+    "doubled by a large value": lambda self, x: 2 * x if x.abs().max() > 6 else x,
+    "a record of zeros": centred_if(lambda _, x: (x == 0).all(1).any()),
+    "where gradients are on": centred_if(lambda self, x: self.training and torch.is_grad_enabled()),
+    "the size of the batch, in training": lambda self, x: (
+        x * 10 / (9 + len(x)) if self.training else x
+    ),
+    "8 records back": looks_8_back,
+    "a buffer": counts_large_batches,
+    "the backward pass": lambda self, x: MixesGradients.apply(self.before(x)),
+}
 
 
 class TestModules:
@@ -135,6 +207,73 @@ class TestModules:
         with PrivacyLedger() as ledger, pytest.raises(ValueError, match=message):
             DPSGDClassifier(module=module, **FACTS).fit(*two_blobs)
         assert ledger.entries == ()
+
+    @pytest.mark.parametrize("name", MIXING)
+    def test_a_module_that_mixes_records_is_refused_before_the_charge(self, two_blobs, name):
+        for make in (DPSGDClassifier, DPSGLDClassifier):
+            module = Mixing(MIXING[name])
+            model = make(module=module, **FACTS, max_iter=2, sampling_rate=1.0)
+            refused = pytest.raises(ValueError, match=r"Expected module to|taken record by record")
+            with PrivacyLedger() as ledger, _trace.record() as tape, refused:
+                model.fit(*two_blobs)
+            assert ledger.entries == ()
+            assert tape == []
+            assert not hasattr(model, "privacy_")
+
+    def test_a_module_is_tried_on_as_many_records_as_memory_holds(self, two_blobs):
+        def raise_beyond_8(self, x):
+            if len(x) > 8:
+                raise torch.OutOfMemoryError
+            return x
+
+        def mix_beyond_7(self, x):
+            return centred_if(lambda _, x: len(x) > 7)(self, raise_beyond_8(self, x))
+
+        plan = FACTS | {"max_iter": 2}
+        assert DPSGDClassifier(module=Mixing(raise_beyond_8), **plan).fit(*two_blobs).privacy_.valid
+        with pytest.raises(ValueError, match="by itself"):
+            DPSGDClassifier(module=Mixing(mix_beyond_7), **plan).fit(*two_blobs)
+
+    @pytest.mark.parametrize("seen", [0, 1, 3])
+    def test_a_module_that_mixes_where_a_token_is_seen_is_refused(self, seen):
+        class Bag(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words, self.head = nn.Embedding(4, 5), nn.Linear(5, 2)
+
+            def forward(self, x):
+                z = self.words(x.long()).mean(1)
+                return self.head(z - z.mean(0) if len(x) > 7 and (x == seen).any() else z)
+
+        X = np.random.default_rng(0).integers(0, 4, (120, 3))
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="by itself"):
+            DPSGDClassifier(module=Bag(), **FACTS).fit(X, np.arange(120) % 2)
+        assert ledger.entries == ()
+
+    def test_the_report_says_what_is_assumed_of_a_module(self, two_blobs):
+        X, y = two_blobs
+        module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+        plan = {"max_iter": 2, "n_samples": 120}
+        for model in (
+            DPSGDClassifier(module=module, classes=[0, 1], **plan),
+            DPSGLDClassifier(module=module, classes=[0, 1], **plan),
+            DPSGDRegressor(module=nn.Linear(3, 1), **plan),
+            DPSGLDRegressor(module=nn.Linear(3, 1), **plan),
+        ):
+            (assumption,) = model.fit(X, y).privacy_.assumptions
+            assert "module treats each record by itself" in assumption
+            assert "synthetic records only" in assumption
+            assert model.privacy_.valid
+            workflow = make_pipeline(NormClipper(9.0), model).fit(X, y)
+            assert privacy_of(workflow).assumptions == (assumption,)
+            model.set_params(module=None).fit(X, y)
+            assert model.privacy_.assumptions == ()
+
+    def test_what_was_assumed_of_an_earlier_call_stays_assumed(self, two_blobs):
+        module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+        model = DPSGDClassifier(module=module, **FACTS, max_iter=2).fit(*two_blobs)
+        once = model.privacy_.assumptions
+        assert model.set_params(module=None).partial_fit(*two_blobs).privacy_.assumptions == once
 
     @pytest.mark.parametrize(
         "optimizer",

@@ -443,7 +443,7 @@ class TestRegressions:
     @pytest.mark.parametrize("values", [[1], [True], [["a"]], [None]])
     def test_a_report_holds_texts_in_its_lists(self, values):
         whole = PrivacyReport.of(dp_sgd_event(2.0, 1.0, 3), delta=1e-5, sampling="full").to_dict()
-        for field in ("inferred_public_facts", "unaccounted"):
+        for field in ("inferred_public_facts", "unaccounted", "assumptions"):
             with pytest.raises(ValueError, match="JSON of a PrivacyReport"):
                 PrivacyReport.from_json(json.dumps(whole | {field: values}))
 

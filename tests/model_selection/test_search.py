@@ -6,6 +6,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from hypothesis import given
 from hypothesis import strategies as st
@@ -168,6 +169,14 @@ def test_random_batches_share_one_event():
         search(network, {"sampling_rate": [0.1, 0.2]}).fit(X, Y)
     full = clone(network).set_params(sampling_rate=1.0)
     assert search(full, {"max_iter": [3, 5, 8]}).fit(X, Y).privacy_.valid
+
+
+def test_what_the_winner_assumes_is_assumed_of_the_search():
+    plan = {"sampling_rate": 1.0, "max_iter": 3, "classes": [0, 1], "n_samples": N}
+    network = DPSGDClassifier(module=torch.nn.Linear(X.shape[1], 2), **plan)
+    fitted = search(network, {"learning_rate": [0.1, 0.2]}).fit(X, Y)
+    assert len(fitted.privacy_.assumptions) == 1
+    assert fitted.privacy_.assumptions == fitted.best_estimator_.privacy_.assumptions
 
 
 def test_discrete_noise_of_another_number_of_releases_is_another_price():

@@ -118,6 +118,29 @@ def test_facts_read_from_the_data_are_listed():
     assert report.to_dict()["inferred_public_facts"] == ["classes", "n_samples"]
 
 
+def test_what_is_assumed_is_listed_and_composed():
+    assumed = PrivacyReport.of(EVENT, delta=1e-5, sampling="any", assumptions=("by itself",))
+    plain = PrivacyReport.of(EVENT, delta=1e-5, sampling="any")
+    assert assumed.valid
+    assert "  assumed                 by itself\n" in repr(assumed)
+    assert "assumed" not in repr(plain)
+    assert "by itself" in assumed._repr_html_()
+    assert assumed.to_dict()["assumptions"] == ["by itself"]
+    assert PrivacyReport.from_json(assumed.to_json()) == assumed
+    assert (plain + assumed).assumptions == ("by itself",)
+    assert (assumed + assumed).assumptions == ("by itself",)
+    assert (plain + plain).assumptions == ()
+
+
+def test_json_from_before_assumptions_were_listed_is_read():
+    report = PrivacyReport.of(EVENT, delta=1e-5, sampling="any")
+    values = report.to_dict()
+    del values["assumptions"]
+    assert PrivacyReport.from_json(json.dumps(values)) == report
+    with pytest.raises(ValueError, match="JSON"):
+        PrivacyReport.from_json(json.dumps(values | {"assumptions": [1]}))
+
+
 def test_html_escapes_what_it_shows():
     report = PrivacyReport.of(EVENT, delta=1e-5, sampling="<script>")
     assert "<script>" not in report._repr_html_()
