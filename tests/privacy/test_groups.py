@@ -48,7 +48,7 @@ def test_rows_under_pure_epsilon_multiply_it():
     assert row_of_table("in one fit with pure") == list(SIZES)
     # The range of a posterior sample grows as fast, and one sample is as private as its range.
     of_five = posterior_samples_epsilon(eta=5 * 0.2, n_samples=1, delta=1e-12)
-    assert of_five == pytest.approx(1.0, rel=1e-6)
+    assert of_five == pytest.approx(1.0, rel=1e-5)
 
 
 # An upper bound on a grid five times as rough is at most 1 % above the figure.
@@ -84,9 +84,9 @@ RATE, ALPHAS = 0.3, np.exp(np.linspace(-1.0, 2.0, 7))
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_opposite_gradients_are_the_worst_of_1681_pairs_on_a_line(alpha):
-    places, x = np.linspace(-1.0, 1.0, 41), np.arange(-8.0, 8.0, 0.02)
+    places, x = np.linspace(-1.0, 1.0, 41), np.arange(-8.0, 8.0, 0.01)
     laws = (1 - RATE) * norm.pdf(x) + RATE * norm.pdf(x - places[:, None])
-    found = np.array([np.maximum(law - alpha * laws, 0.0).sum(axis=1) * 0.02 for law in laws])
+    found = np.array([np.maximum(law - alpha * laws, 0.0).sum(axis=1) * 0.01 for law in laws])
     worst = found[-1, 0]
     assert found[0, -1] == pytest.approx(worst, rel=1e-9)
     found[-1, 0] = found[0, -1] = 0.0
@@ -96,7 +96,7 @@ def test_opposite_gradients_are_the_worst_of_1681_pairs_on_a_line(alpha):
             epsilon=math.log(alpha), noise_multiplier=1.0, sampling_rate=RATE, n_steps=1,
             neighboring_relation="replace_one",
         )  # fmt: skip
-        assert worst <= stated * (1 + 1e-6)
+        assert worst <= stated * (1 + 1e-4)  # a sum for an integral
         assert stated == pytest.approx(worst, rel=0.02)
 
 
