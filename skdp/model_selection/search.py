@@ -111,7 +111,9 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
         classifiers), ``"neg_log_loss"`` (cut at four times that of a blind guess), or
         ``"neg_mean_squared_error"`` (the default of regressors; on the range of
         ``target_bounds``), as mean scores of the rows in [0, 1]; or a function
-        ``(estimator, X, y) -> ndarray of shape (n,)`` of scores in [0, 1], one a row.
+        ``(estimator, X, y) -> ndarray of shape (n,)`` of scores in [0, 1], each computed from its
+        row alone: a function that ranks or standardises rows lets one record move all scores, which
+        the noise does not cover.
     score_share : float, default=0.1
         Share in (0, 1) of a trial's μ² that pays for its score; nothing does with public rows.
     weights : mapping or None, default=None

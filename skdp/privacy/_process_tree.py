@@ -2,8 +2,9 @@
 
 A search with ``n_jobs=2`` fits in worker processes, which may be older than the ledger. So an open
 ledger is announced in a folder of the user's own, under the number of its process, and a process
-that is about to spend looks up the processes above it. An announcement counts while its file is
-locked: the system releases the lock when the process ends, whatever way.
+that is about to spend looks up the processes above it. It misses the ledger where a process in
+between has ended, the user is another, or the folder is not the same. An announcement counts while
+its file is locked: the system releases the lock when the process ends, whatever way.
 """
 
 from __future__ import annotations

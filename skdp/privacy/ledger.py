@@ -2,8 +2,10 @@
 
 Every fit inside the block first writes its event. A fit that would break the ceiling is refused
 before it has read a row, and one that fails half way stays charged: its noisy steps happened. Fits
-in all threads of the process are seen, and fits in all processes below it on the same machine:
-``n_jobs`` with loky, `multiprocessing`, a local Dask cluster. Processes elsewhere are not.
+in all threads of the process are seen, and fits in all processes below it whose parents are alive,
+of the same user on the same machine: ``n_jobs`` with loky, `multiprocessing`, a local Dask cluster.
+Orphaned processes, those of other users or with a private ``/tmp``, and other machines are not;
+they need a ledger of their own on a common file.
 
 >>> from skdp import DPVariationalLogisticRegression
 >>> from skdp.privacy import BudgetExceededError, PrivacyLedger

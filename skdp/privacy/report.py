@@ -11,7 +11,7 @@ PrivacyReport: (epsilon=4.377, delta=1e-05)-DP
   sampling                full batch, 16 steps
   read from the data      nothing: every public fact was declared
   tuning                  none accounted; each further fit on these rows is a further release
-  skdp version            0.1.0
+  skdp version            0.2.0.dev0
 >>> round(report.epsilon_at(delta=1e-3), 3)
 3.139
 """
@@ -29,6 +29,7 @@ from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from skdp._validate import expected
 from skdp._version import __version__
+from skdp.privacy._advisories import as_known_today
 from skdp.privacy.accounting import NOT_A_BOUND, epsilon_of_event, least_bound
 from skdp.privacy.events import event_from_dict, event_to_dict
 
@@ -129,6 +130,10 @@ class PrivacyReport:
     def from_json(cls, text: str) -> PrivacyReport:
         """Read a report back from `to_json`.
 
+        A report of a version whose statement has been found wrong since (docs/advisories.md) is
+        returned as not valid, with the advisory in ``unaccounted`` and a `PrivacyWarning`; where
+        the report does not tell whether it is affected, the warning alone says so.
+
         Parameters
         ----------
         text : str
@@ -137,7 +142,7 @@ class PrivacyReport:
         Returns
         -------
         PrivacyReport
-            Equal to the report that was written.
+            Equal to the report that was written, unless an advisory disproves it.
 
         Raises
         ------
@@ -165,7 +170,7 @@ class PrivacyReport:
                     f"The report claims epsilon={report.epsilon:.4g}, but its event costs "
                     f"{least:.4g} at delta={report.delta:g}: it has been changed."
                 )
-        return report
+        return as_known_today(report)
 
     def _check_types(self) -> None:
         texts = (self.accountant, self.sampling, self.tuning, self.skdp_version)

@@ -1,11 +1,14 @@
 import json
 import math
 import pickle
+import warnings
 
 import dp_accounting as dp
 import pytest
+from dp_accounting.dp_event import RepeatAndSelectDpEvent
 
-from skdp.privacy import PrivacyReport, epsilon_of_event, gdp_to_epsilon
+import skdp
+from skdp.privacy import PrivacyReport, PrivacyWarning, epsilon_of_event, gdp_to_epsilon
 from skdp.privacy.events import PosteriorSamplesDpEvent, dp_sgd_event
 
 EVENT = dp_sgd_event(4.0, 0.1, 16)
@@ -152,3 +155,115 @@ def test_a_sum_of_very_many_reports_is_one_flat_composition():
     for _ in range(1500):
         total = total + one
     assert total.epsilon == pytest.approx(gdp_to_epsilon(math.sqrt(1501) / 100, 1e-5))
+
+
+# --- reports of 0.1.0 that are known to be wrong, or may be ---------------------------------------
+
+DRAW = PosteriorSamplesDpEvent(1.0, 1)
+BY_REJECTION = "all rows, exact draw by the rejection sampler; running time not covered"
+BY_ROUNDS = "all rows, exact draw by the proximal sampler; running time not covered"
+SEARCH = RepeatAndSelectDpEvent(dp.GaussianDpEvent(5.0), 3.0, 0.0)
+SGLD = dp_sgd_event([10.0, 11.0, 12.0, 13.0], 0.1)
+
+
+def written(event, sampling, version="0.1.0", delta=1e-5, **facts):
+    """Return the JSON of a report as a version wrote it."""
+    report = PrivacyReport.of(event, delta=delta, sampling=sampling, **facts)
+    return json.dumps(json.loads(report.to_json()) | {"skdp_version": version})
+
+
+@pytest.mark.parametrize(
+    ("event", "sampling", "delta"),
+    [
+        (DRAW, BY_REJECTION, 0.0),
+        (DRAW, BY_REJECTION, 1e-5),
+        (
+            dp.ComposedDpEvent([dp.GaussianDpEvent(5.0), DRAW]),
+            f"step 'scaler' (DPStandardScaler): full batch, 1 release; then {BY_REJECTION}",
+            1e-5,
+        ),
+    ],
+)
+def test_rejection_samples_of_0_1_0_are_no_guarantee(event, sampling, delta):
+    text = written(event, sampling, delta=delta)
+    with pytest.warns(PrivacyWarning, match="advisory 1"):
+        report = PrivacyReport.from_json(text)
+    assert not report.valid
+    assert "NOT a guarantee" in repr(report)
+    assert "advisory 1 (docs/advisories.md)" in repr(report)
+    assert not (report + PrivacyReport.of(EVENT, delta=1e-5, sampling="any")).valid
+    with pytest.warns(PrivacyWarning, match="advisory 1"):  # as often as it is read
+        assert PrivacyReport.from_json(report.to_json()) == report
+
+
+@pytest.mark.parametrize(
+    ("number", "event", "sampling", "facts"),
+    [
+        (2, SGLD, "Poisson sampling, rate 0.1, 4 steps", {}),
+        (2, dp_sgd_event([10.0] * 4, 1.0), "full batch, 4 steps", {}),
+        (
+            2,
+            dp.ComposedDpEvent([dp.GaussianDpEvent(s) for s in (9.0, 4, 5, 6, 7, 8, 9)]),
+            "step 'scaler' (DPStandardScaler): full batch, 1 release; then full batch, 6 steps",
+            {},
+        ),
+        (
+            3,
+            dp.GaussianDpEvent(5.0),
+            "3 times step 'model__estimator' (DPVariationalModel): full batch, 1 steps",
+            {"inferred_public_facts": ("classes",)},
+        ),
+        (4, SEARCH, "each trial: full batch, 21 steps; score: on public rows", {}),
+        (
+            6,
+            dp.GaussianDpEvent(5.0),
+            "full batch, 1 steps",
+            {
+                "inferred_public_facts": ("classes",),
+                "neighboring_relation": "add_or_remove_one",
+            },
+        ),
+    ],
+)
+def test_reports_of_0_1_0_that_may_be_wrong_come_with_a_warning(number, event, sampling, facts):
+    with pytest.warns(PrivacyWarning, match=f"may be affected.*advisory {number}") as caught:
+        report = PrivacyReport.from_json(written(event, sampling, **facts))
+    assert len(caught) == 1
+    assert report.valid
+    assert report.skdp_version == "0.1.0"
+
+
+@pytest.mark.parametrize(
+    ("event", "sampling", "facts"),
+    [
+        (DRAW, BY_ROUNDS, {}),
+        (EVENT, "Poisson sampling, rate 0.1, 16 steps", {}),
+        (dp_sgd_event([9.0, 10.0, 10.0, 9.0, 10.0], 1.0), "full batch, 5 steps", {}),
+        (
+            dp.ComposedDpEvent([dp.GaussianDpEvent(s) for s in (3.0, 16.7, 17.1, 20.0)]),
+            "step 'a' (DPStandardScaler): full batch, 1 release; then step 'b' (Any): full batch",
+            {"inferred_public_facts": ("classes",)},
+        ),
+        (
+            dp.GaussianDpEvent(5.0),
+            "full batch, 1 steps",
+            {"neighboring_relation": "add_or_remove_one"},
+        ),
+        (dp.NonPrivateDpEvent(), BY_REJECTION, {}),
+    ],
+)
+def test_other_reports_of_0_1_0_load_as_they_are(event, sampling, facts):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = PrivacyReport.from_json(written(event, sampling, **facts))
+    assert report.valid == math.isfinite(report.epsilon)
+    assert report.unaccounted == ()
+
+
+@pytest.mark.parametrize("event", [DRAW, SGLD, SEARCH])
+def test_reports_of_this_version_are_not_those_of_0_1_0(event):
+    report = PrivacyReport.of(event, delta=1e-5, sampling=BY_REJECTION)
+    assert report.skdp_version == skdp.__version__ != "0.1.0"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert PrivacyReport.from_json(report.to_json()) == report
