@@ -163,7 +163,7 @@ def ours(module, X, y, batch_size):
     like = next(module.parameters())
     if len(list(module)) == 1 and like.device.type == "cpu":
         likelihood = Categorical(n_classes)
-        model = LinearModel(module[0], likelihood.residual, likelihood.targets)
+        model = LinearModel(module[0], likelihood.residual, likelihood.targets, "zero_out")
     else:
         model = NetworkModel(
             module,

@@ -303,8 +303,8 @@ class VanillaClippedSum(BoundedSum):
         total = np.zeros(weights.shape)
         with np.errstate(all="ignore"):
             for chunk in batch.chunks(CHUNK_ROWS):
-                logits, squares = chunk.rows @ weights.T, chunk.rows**2 @ (w**2).T
-                r, rows = self._clipped(logits, squares, chunk)
+                squares = chunk._replace(rows=chunk.rows**2).logits((w**2).T)
+                r, rows = self._clipped(chunk.logits(weights.T), squares, chunk)
                 total += r.T @ rows
         return torch.from_numpy(np.stack([total, total * w]))  # w is the same for all records
 
@@ -452,6 +452,7 @@ def fit(
         data_norm=config.data_norm,
         fit_intercept=config.fit_intercept,
         alone=config.secure,
+        neighboring_relation=config.neighboring_relation,
     )
     n_parameters = math.prod(config.shape)
     algorithm = VariationalUpdate(

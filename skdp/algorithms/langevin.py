@@ -304,7 +304,11 @@ def _batches(
 ) -> list[LinearBatch]:
     posterior = config.posterior
     rows = LinearRows(
-        X, targets, data_norm=posterior.data_norm, fit_intercept=posterior.fit_intercept
+        X,
+        targets,
+        data_norm=posterior.data_norm,
+        fit_intercept=posterior.fit_intercept,
+        neighboring_relation=posterior.neighboring_relation,
     )
     if config.n_batches == 1:
         return [rows.take(slice(None))]

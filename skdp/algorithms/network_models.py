@@ -163,11 +163,18 @@ class LinearModel:
         ∂ log p/∂z from logits (m, K) and targets (m, K).
     encode : callable
         Maps targets as a network's loss wants them to (m, K).
+    neighboring_relation : str
+        Who is a neighbour.
     """
 
     def __init__(
-        self, module: nn.Linear, residual: Residual, encode: Callable[[np.ndarray], np.ndarray]
+        self,
+        module: nn.Linear,
+        residual: Residual,
+        encode: Callable[[np.ndarray], np.ndarray],
+        neighboring_relation: str,
     ) -> None:
+        self._neighboring_relation = neighboring_relation
         self.max_rows: float = MAX_ROWS
         self._weight, self._bias = module.weight.detach(), module.bias.detach()
         self._residual, self._encode = residual, encode
@@ -192,7 +199,13 @@ class LinearModel:
 
     def records(self, X: np.ndarray, targets: np.ndarray) -> LinearRows:
         """Wrap the private rows."""
-        return LinearRows(X, self._encode(targets), data_norm=_NO_NORM, fit_intercept=True)
+        return LinearRows(
+            X,
+            self._encode(targets),
+            data_norm=_NO_NORM,
+            fit_intercept=True,
+            neighboring_relation=self._neighboring_relation,
+        )
 
     def vector(self, theta: Tensor) -> np.ndarray:
         """Return all weights, then all biases."""

@@ -430,6 +430,7 @@ def fit(
         data_norm=config.data_norm,
         fit_intercept=config.fit_intercept,
         alone=config.secure,
+        neighboring_relation=config.neighboring_relation,
     )
     data = PassingRows(rows) if X.size > KEPT_ENTRIES else rows
     algorithm = NoiseAwareUpdate(config)

@@ -546,6 +546,7 @@ def fit(
         data_norm=config.data_norm,
         fit_intercept=config.fit_intercept,
         alone=config.secure,
+        neighboring_relation=config.neighboring_relation,
     )
     algorithm = NoiseAwareRegression(config)
     steps = run(config.plan(), rows, algorithm.init(), algorithm.query, algorithm.update, streams)

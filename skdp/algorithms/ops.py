@@ -33,6 +33,10 @@ the data term is self-concordant (|ℓ‴| ≤ |x·v| ℓ″), and with r = ‖v
 
 so that r ~ Gamma(p, 1/s'(r₀)) in a uniform direction is an envelope.
 
+**Doubles.** The theorem is about real numbers. Around a centre that depends on the rows a raw double
+tells the centre, so released draws are rounded to a public grid (`skdp._grid`): post-processing, and
+no proof that the *computed* law is η-DP.
+
 **Timing.** How long a draw takes depends on the data and is not covered (Awan & Rao 2023): do not
 let those who see the release see the clock.
 
@@ -150,7 +154,10 @@ class ExactConfig:
     def sampling(self) -> str:
         """How records take part, for the report."""
         draws = "exact draw" if self.n_samples == 1 else f"{self.n_samples} exact draws"
-        return f"all rows, {draws} by the {self.sampler} sampler; running time not covered"
+        return (
+            f"all rows, {draws} by the {self.sampler} sampler, rounded to a public grid; proved in "
+            "exact arithmetic; running time not covered"
+        )
 
     @property
     def epsilon_of_noise(self) -> float:

@@ -64,7 +64,7 @@ class LinearClippedSum(BoundedSum):
         total = np.zeros(theta.shape)
         with np.errstate(all="ignore"):
             for chunk in batch.chunks(CHUNK_ROWS):
-                r, rows = self._clipped(chunk.rows @ weights, chunk)
+                r, rows = self._clipped(chunk.logits(weights), chunk)
                 total += r.T @ rows
         return torch.from_numpy(total)
 
@@ -75,7 +75,7 @@ class LinearClippedSum(BoundedSum):
 
     def _clipped(self, logits: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return r (m, K) and rows (m, D) whose outer products are the terms of the sum."""
-        rows, row_norms, targets = chunk
+        rows, row_norms, targets, _ = chunk
         r = self.residual(logits, targets)
         norms = np.sqrt(row_sums(r * r))
         if self.largest_residual is not None:

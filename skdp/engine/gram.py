@@ -64,14 +64,15 @@ class GramSum(BoundedSum):
         weights, d = theta.numpy().T, theta.shape[-1]
         total = np.zeros(1 if self.trace_only else (d, d))
         with np.errstate(all="ignore"):
-            for rows, norms, _ in batch.chunks(CHUNK_ROWS):
-                w = self._weights(rows @ weights if self.weight else rows, norms)
+            for chunk in batch.chunks(CHUNK_ROWS):
+                rows, norms = chunk.rows, chunk.norms
+                w = self._weights(chunk.logits(weights) if self.weight else rows, norms)
                 total += w @ norms**2 if self.trace_only else rows.T @ (w[:, None] * rows)
         return torch.from_numpy(total if self.trace_only else packed(total))
 
     def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
         """Return the terms of the sum, `packed`, each a function of its own record alone."""
-        rows, norms, _ = chunk
+        rows, norms = chunk.rows, chunk.norms
         logits = row_products(rows, theta.numpy().T) if self.weight else rows
         w = self._weights(logits, norms)
         return (w * norms**2)[:, None] if self.trace_only else packed_squares(rows, w)

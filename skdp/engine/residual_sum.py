@@ -68,26 +68,25 @@ class ResidualSum(BoundedSum):
         weights, clip = theta.numpy()[0, :-1], float(theta[0, -1])
         total, scalars = np.zeros(len(weights)), np.zeros(2)
         with np.errstate(all="ignore"):
-            for start in range(0, len(batch.rows), CHUNK_ROWS):
-                chunk = slice(start, start + CHUNK_ROWS)
-                rows = batch.rows[chunk]
-                r = batch.targets[chunk, 0] - rows @ weights
+            for chunk in batch.chunks(CHUNK_ROWS):
+                rows, norms = chunk.rows, chunk.norms
+                r = chunk.targets[:, 0] - chunk.logits(weights[:, None])[:, 0]
                 if not self.bounded:
                     total += r @ rows / self.row_bound
                     scalars[0] += r @ r
                     continue
                 psi = np.clip(r / clip, -1.0, 1.0)
-                shrink = 1.0 / np.maximum(batch.norms[chunk], self.row_bound)
+                shrink = 1.0 / np.maximum(norms, self.row_bound)
                 # A record without a residual contributes nothing to the sums of residuals.
                 scalars[0] += self.scale_weight * np.nansum(psi**2 - 0.5)
-                scalars[1] += self.trace_weight * np.sum((shrink * batch.norms[chunk]) ** 2 - 0.5)
+                scalars[1] += self.trace_weight * np.sum((shrink * norms) ** 2 - 0.5)
                 total += (np.nan_to_num(psi, nan=0.0) * shrink) @ rows
         return torch.from_numpy(np.append(total, scalars))
 
     def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
         """Return the terms of the bounded sum, each a function of its own record alone."""
         weights, clip = theta.numpy()[0, :-1], float(theta[0, -1])
-        rows, norms, targets = chunk
+        rows, norms, targets, _ = chunk
         r = targets[:, 0] - row_products(rows, weights[:, None])[:, 0]
         psi = np.clip(r / clip, -1.0, 1.0)
         shrink = 1.0 / np.maximum(norms, self.row_bound)

@@ -12,20 +12,38 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from skdp._validate import positive
+from skdp.relations import ADD_OR_REMOVE_ONE, ZERO_OUT
 
 
 class LinearBatch(NamedTuple):
-    """Rows (m, D) with their norms (m,) and targets (m, K), in float64."""
+    """Rows (m, D) with their norms (m,) and targets (m, K), in float64.
+
+    With ``shifting`` a neighbour's batch may hold the same rows at other places.
+    """
 
     rows: np.ndarray
     norms: np.ndarray
     targets: np.ndarray
+    shifting: bool = False
 
     def chunks(self, size: int) -> Iterator[LinearBatch]:
         """Yield views of at most so many rows."""
         for start in range(0, len(self.rows), size):
             chunk = slice(start, start + size)
-            yield LinearBatch(self.rows[chunk], self.norms[chunk], self.targets[chunk])
+            yield LinearBatch(
+                self.rows[chunk], self.norms[chunk], self.targets[chunk], self.shifting
+            )
+
+    def logits(self, weights: np.ndarray) -> np.ndarray:
+        """Rows times weights (D, K); the same bits for a row wherever a neighbour's batch has it.
+
+        A matrix product computes the rows at the end of an array by other instructions than the
+        rest. Where the places of rows may shift, each row is multiplied by the same loop of length
+        D. (A null record keeps its place: under the other relations no row shifts.)
+        """
+        if not self.shifting:
+            return self.rows @ weights
+        return np.stack([np.einsum("ij,j->i", self.rows, w) for w in weights.T.copy()], axis=1)
 
 
 class Chunks(Protocol):
@@ -51,6 +69,8 @@ class LinearRows:
         Append a 1 to each row, after the clipping.
     alone : bool, default=False
         Make every bit of a row and its norm a function of that row alone, wherever it stands.
+    neighboring_relation : str, default="zero_out"
+        Who is a neighbour: under add_or_remove_one a record shifts the places of others.
     """
 
     def __init__(
@@ -61,8 +81,10 @@ class LinearRows:
         data_norm: float,
         fit_intercept: bool,
         alone: bool = False,
+        neighboring_relation: str = ZERO_OUT,
     ) -> None:
         self._X, self._targets, self._alone = X, targets, alone
+        self._shifting = neighboring_relation == ADD_OR_REMOVE_ONE
         self._data_norm, self._fit_intercept = positive(data_norm=data_norm), bool(fit_intercept)
         self._full: LinearBatch | None = None
 
@@ -83,7 +105,7 @@ class LinearRows:
         rows = clipped_rows(
             X, self._data_norm, fit_intercept=self._fit_intercept, alone=self._alone
         )
-        return LinearBatch(rows, _norms(rows, self._alone), targets)
+        return LinearBatch(rows, _norms(rows, self._alone), targets, self._shifting)
 
 
 class PassingRows:

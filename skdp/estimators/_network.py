@@ -184,7 +184,9 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         prenoise = getattr(self, "prenoise_scale", 0.0) != 0.0
         linear = self.module is None and len(module) == 1 and self.clipping == "flat"
         if linear and not prenoise and self.device is None:
-            return network_models.LinearModel(module[0], self._residual, self._one_column_an_output)
+            return network_models.LinearModel(
+                module[0], self._residual, self._one_column_an_output, self.neighboring_relation
+            )
         return network_models.NetworkModel(
             module,
             self._loss,

@@ -59,7 +59,7 @@ def test_additive_over_parts():
     likelihood, theta, batch = random_problem(1, 100, 4, 2)
     clipped_sum = LinearClippedSum(likelihood.residual, 0.5)
     parts = [
-        LinearBatch(*(part[rows] for part in batch)) for rows in (slice(0, 30), slice(30, 100))
+        LinearBatch(*(part[rows] for part in batch[:3])) for rows in (slice(0, 30), slice(30, 100))
     ]
     total = clipped_sum(theta, parts[0]) + clipped_sum(theta, parts[1])
     torch.testing.assert_close(clipped_sum(theta, batch), total, rtol=0, atol=1e-12)
@@ -96,7 +96,7 @@ def test_the_bound_is_reached_so_a_smaller_sensitivity_would_be_wrong():
     batch = make_batch([[1.0, 0.0], [1.0, 0.0]], [1, 1], likelihood)
     theta = torch.tensor([[-50.0, 0.0]], dtype=torch.float64)
     clipped_sum = LinearClippedSum(likelihood.residual, 0.25)
-    one = clipped_sum(theta, LinearBatch(*(part[:1] for part in batch)))
+    one = clipped_sum(theta, LinearBatch(*(part[:1] for part in batch[:3])))
     assert float(one.norm()) == pytest.approx(0.25, rel=1e-12)
     assert float((clipped_sum(theta, batch) - one).norm()) == pytest.approx(0.25, rel=1e-12)
 
@@ -157,3 +157,40 @@ def test_a_memory_map_is_read_by_batch_only(tmp_path):
     assert batch.rows.shape == (2, 4)
     assert data._full is None
     np.testing.assert_allclose(batch.norms, np.linalg.norm(batch.rows, axis=1), rtol=1e-15)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 5, 8, 13, 30, 107])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_under_add_remove_a_record_moves_no_bit_of_the_others_logits(columns, n_outputs):
+    rng = np.random.default_rng(columns)
+    X, weights = rng.normal(size=(531, columns)), rng.normal(size=(columns, n_outputs))
+
+    def logits(X):
+        rows = LinearRows(
+            X,
+            np.zeros((len(X), 1)),
+            data_norm=1e9,
+            fit_intercept=False,
+            neighboring_relation="add_or_remove_one",
+        )
+        return rows.take(slice(None)).logits(weights)
+
+    whole = logits(X)
+    np.testing.assert_allclose(whole, X @ weights, rtol=1e-12, atol=1e-12)
+    for without in (0, 1, 265, 529, 530):
+        expected = np.delete(whole, without, axis=0)
+        np.testing.assert_array_equal(logits(np.delete(X, without, axis=0)), expected)
+
+
+def test_under_the_other_relations_a_null_record_moves_no_bit_of_the_others_logits():
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(531, 30)), rng.normal(size=(30, 1))
+    changed = X.copy()
+    changed[7] = 0.0
+    whole, other = (
+        LinearRows(rows, np.zeros((531, 1)), data_norm=1e9, fit_intercept=False)
+        .take(slice(None))
+        .logits(weights)
+        for rows in (X, changed)
+    )
+    np.testing.assert_array_equal(np.delete(whole, 7, axis=0), np.delete(other, 7, axis=0))
