@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import r2_score
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import (
     check_array,
@@ -93,7 +93,8 @@ def check_features_and_labels(
     with without_data():
         rows, y = validate_data(estimator, X, y, dtype=dtype, **checks)
         if not declared:
-            check_classification_targets(y)
+            # Doubled: a warning that most labels are distinct would reveal how many rows there are.
+            check_classification_targets(np.tile(y, 2))
         return _plain(rows, X), column_or_1d(y)
 
 
@@ -115,7 +116,7 @@ def check_labels(X: Any, y: Any, classes: np.ndarray) -> np.ndarray:
     with without_data():
         check_consistent_length(X, y)
     with without_data(LABELS):
-        unique_labels(np.tile(classes, 2), y)  # twice: else many look continuous
+        unique_labels(np.tile(classes, 2), np.tile(y, 2))  # twice: else many look continuous
     return y
 
 
@@ -191,8 +192,7 @@ class AccuracyMixin(ClassifierMixin):
         predicted: Any = self.predict(X)  # type: ignore[attr-defined]
         y = check_labels(predicted, y, self.classes_)
         weights = _weights(sample_weight, len(y))
-        with without_data(LABELS):
-            return float(accuracy_score(y, predicted, sample_weight=weights))
+        return float(np.average(y == predicted, weights=weights))
 
 
 class R2Mixin(RegressorMixin):
@@ -276,7 +276,7 @@ _KNOWN = re.compile(
 )
 _KNOWN_WARNINGS = re.compile(
     r"X has feature names|X does not have valid feature names|A column-vector y was passed"
-    r"|The number of unique classes is greater|R\^2 score is not well-defined"
+    r"|R\^2 score is not well-defined"
     r"|pandas\.DataFrame with sparse columns found"
 )
 

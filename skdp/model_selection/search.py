@@ -349,7 +349,8 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
         others = [_candidates.draw(groups, generator) for _ in range(_candidates.REHEARSED)]
         drawn = [_candidates.draw(groups, generator) for _ in range(n_trials)]
         plan = planner.plan(others[0])
-        return planner.candidates([*others, *drawn], plan)[len(others) :], plan
+        with _silence():
+            return planner.candidates([*others, *drawn], plan)[len(others) :], plan
 
     def _streams(self, purpose: str, *arrays: np.ndarray) -> Streams:
         """Return streams keyed by the system, or by the seed and the settings."""
@@ -591,11 +592,11 @@ def _trial(
 
 @contextmanager
 def _silence(silent: bool = True) -> Iterator[None]:
-    """Give no warnings: they would tell of trials, and of rows."""
+    """Give no warnings, and no reports of joblib: they would tell of trials, and of rows."""
     if not silent:
         yield
         return
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), joblib.parallel_config(verbose=0):
         warnings.simplefilter("ignore")
         yield
 

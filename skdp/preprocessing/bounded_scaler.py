@@ -86,7 +86,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = check_features(self, X, ensure_all_finite="allow-nan")
         lower = declared_bounds(X.shape[1], lower=self.lower)
         upper = declared_bounds(X.shape[1], upper=self.upper)
-        if not (lower < upper).all():
+        if not (lower / 2 < upper / 2).all():  # halves, as in transform
             raise expected("below upper in every feature", "swap or widen them", lower=self.lower)
         self.lower_, self.upper_ = lower, upper
         return self
@@ -108,7 +108,8 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = check_features(self, X, reset=False, ensure_all_finite="allow-nan")
         half = self.upper_ / 2 - self.lower_ / 2  # halved first: a difference could overflow
         middle = self.upper_ / 2 + self.lower_ / 2
-        return np.clip((X - middle) / half, -1.0, 1.0).astype(X.dtype, copy=False)
+        with np.errstate(all="ignore"):  # a warning would reveal that an extreme row is there
+            return np.clip((X - middle) / half, -1.0, 1.0).astype(X.dtype, copy=False)
 
 
 def declared_bounds(n_features: int, **kw: Any) -> np.ndarray:

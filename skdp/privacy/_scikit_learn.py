@@ -103,9 +103,24 @@ def _is_elementwise_transformer(step: Any) -> bool:
     return all(map(_is_elementwise, functions)) and not (step.kw_args or step.inv_kw_args)
 
 
+def _checks_its_inverse(step: Any, _: Any) -> bool:
+    return step.check_inverse and step.func is not None and step.inverse_func is not None
+
+
+def _checks_its_transformer(fitted: Any, _: Any) -> bool:
+    # Functions are checked by the FunctionTransformer that is made of them, which is a part.
+    return fitted.check_inverse and fitted.transformer is not None
+
+
 def _has_declared_categories(step: Any) -> bool:
     rare = (step.min_frequency, step.max_categories)
     return not isinstance(step.categories, str) and rare == (None, None)
+
+
+def _warns_of_unknown_categories(step: Any, _: Any) -> bool:
+    return step.handle_unknown not in ("error", "ignore") or (
+        step.handle_unknown == "ignore" and step.drop is not None
+    )
 
 
 def _fills_with_a_constant(step: Any) -> bool:
@@ -120,6 +135,12 @@ def _splits_text_itself(step: Any) -> bool:
 
 def _has_a_vocabulary(step: Any) -> bool:
     return step.vocabulary is not None and _splits_text_itself(step)
+
+
+def _may_skip_labels(fitted: Any, _: Any) -> bool:
+    """Whether targets are indicators, of labels that a single row may have, or one was skipped."""
+    skipped = any(type(part).__name__ == _CONSTANT for part in fitted.estimators_)
+    return skipped or fitted.multilabel_
 
 
 def _ran_folds(fitted: Any, _: Any) -> bool:
@@ -187,11 +208,14 @@ def _one(attribute: str, name: str = "estimator") -> Callable[[Any], Parts]:
     return parts
 
 
+# Stands in where a label, or a bit of a class's code, has one value in all rows.
+_CONSTANT = "_ConstantPredictor"
+
+
 def _each(attribute: str = "estimators_") -> Callable[[Any], Parts]:
     def parts(fitted: Any) -> Iterator[tuple[str, Any]]:
         for part in getattr(fitted, attribute, ()):
-            # Stands in where a label has one value in all rows: that is in "classes".
-            if type(part).__name__ != "_ConstantPredictor":
+            if type(part).__name__ != _CONSTANT:
                 yield "estimator", part
 
     return parts
@@ -280,6 +304,12 @@ _ELIMINATES = _leaks(
     "use SelectFromModel(a DP estimator)",
     _one("estimator_"),
 )
+_CATEGORIES = Objection(
+    "learned the categories, or how frequent they are, from the rows",
+    "use categories=[[...], ...] without min_frequency and max_categories",
+    lambda step, _: not _has_declared_categories(step),
+)
+_INVERSE = "checks the inverse on some rows, and warns by the outcome"
 _BAGGING = Rule(
     "composes",
     (
@@ -313,13 +343,40 @@ _TABLE: list[tuple[str, Rule]] = [
         "SkewedChi2Sampler",
         _PASSES,
     ),
-    ("FeatureHasher SparseCoder", replace(_PASSES, needs_fit=False)),
+    ("FeatureHasher", replace(_PASSES, needs_fit=False)),
     (
-        "OneHotEncoder OrdinalEncoder",
-        _passes_if(
+        "SparseCoder",
+        replace(
+            _passes_if(
+                "transform_algorithm='threshold'",
+                lambda step: step.transform_algorithm == "threshold",
+                "warns of rows for which its solver stops early",
+            ),
+            needs_fit=False,
+        ),
+    ),
+    (
+        "OneHotEncoder",
+        Rule(
+            "passes",
+            (
+                _CATEGORIES,
+                Objection(
+                    "warns of columns where a row has an unknown category",
+                    "use handle_unknown='error', or 'ignore' without drop",
+                    _warns_of_unknown_categories,
+                ),
+            ),
+            "categories=[[...], ...] without min_frequency and max_categories; "
+            "handle_unknown='error', or 'ignore' without drop",
+        ),
+    ),
+    (
+        "OrdinalEncoder",
+        Rule(
+            "passes",
+            (_CATEGORIES,),
             "categories=[[...], ...] without min_frequency and max_categories",
-            _has_declared_categories,
-            "learned the categories, or how frequent they are, from the rows",
         ),
     ),
     (
@@ -340,11 +397,18 @@ _TABLE: list[tuple[str, Rule]] = [
     ),
     (
         "FunctionTransformer",
-        _passes_if(
-            "no function, or one of NumPy or SciPy that maps numbers one by one",
-            _is_elementwise_transformer,
-            "applies a function that may compute across rows",
-            DECLARE,
+        Rule(
+            "passes",
+            (
+                Objection(
+                    "applies a function that may compute across rows",
+                    DECLARE,
+                    lambda step, _: not _is_elementwise_transformer(step),
+                ),
+                Objection(_INVERSE, "use check_inverse=False", _checks_its_inverse),
+            ),
+            "no function, or one of NumPy or SciPy that maps numbers one by one, whose own "
+            "warnings are the caller's to silence; check_inverse=False, or no inverse_func",
         ),
     ),
     (
@@ -410,9 +474,10 @@ _TABLE: list[tuple[str, Rule]] = [
     (
         "MultiLabelBinarizer",
         _passes_if(
-            "classes=[...]",
+            "classes=[...] with every label, since it warns of others",
             lambda step: step.classes is not None,
             "learned the labels from the rows",
+            "use classes=[...]",
         ),
     ),
     # Steps that hand rows on.
@@ -439,14 +504,35 @@ _TABLE: list[tuple[str, Rule]] = [
             _column_types,
         ),
     ),
-    ("TransformedTargetRegressor", replace(_COMPOSES, parts=_target)),
+    (
+        "TransformedTargetRegressor",
+        Rule(
+            "composes",
+            (Objection(_INVERSE, "use check_inverse=False", _checks_its_transformer),),
+            "check_inverse=False, or neither func nor transformer",
+            _target,
+        ),
+    ),
     ("FrozenEstimator", replace(_COMPOSES, parts=_one("estimator"))),
     ("FixedThresholdClassifier", replace(_COMPOSES, parts=_one("estimator_"))),
     ("MultiOutputClassifier MultiOutputRegressor", replace(_COMPOSES, parts=_each())),
     (
-        "OneVsRestClassifier OutputCodeClassifier",
-        replace(_COMPOSES, parts=_each(), facts=_facts("classes")),
+        "OneVsRestClassifier",
+        Rule(
+            "composes",
+            (
+                Objection(
+                    "fits no model of a label that no row has, or every row, and one row decides",
+                    "use MultiOutputClassifier for indicators, or else the estimator alone",
+                    _may_skip_labels,
+                ),
+            ),
+            "targets are labels, and not indicators",
+            _each(),
+            _facts("classes"),
+        ),
     ),
+    ("OutputCodeClassifier", replace(_COMPOSES, parts=_each(), facts=_facts("classes"))),
     (
         "OneVsOneClassifier",
         Rule(
@@ -483,7 +569,22 @@ _TABLE: list[tuple[str, Rule]] = [
     ("ClassifierChain RegressorChain", _CHAIN),
     ("BaggingClassifier", _BAGGING),
     ("BaggingRegressor", replace(_BAGGING, facts=_facts("n_samples"))),
-    ("StackingClassifier", replace(_STACKING, facts=_facts("classes"))),
+    (
+        "StackingClassifier",
+        replace(
+            _STACKING,
+            objections=(
+                *_STACKING.objections,
+                Objection(
+                    "read from the rows which labels some row has",
+                    "use targets that are labels, and not indicators",
+                    lambda fitted, _: isinstance(fitted.classes_, list),
+                ),
+            ),
+            only_if="cv='prefit', and targets are labels, and not indicators",
+            facts=_facts("classes"),
+        ),
+    ),
     ("StackingRegressor", _STACKING),
     # Steps that hand rows on and read them as well.
     ("GridSearchCV RandomizedSearchCV HalvingGridSearchCV HalvingRandomSearchCV", _SEARCH),

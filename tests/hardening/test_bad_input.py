@@ -356,6 +356,18 @@ def test_an_unseen_label_is_not_quoted():
             assert ledger.entries == ()
 
 
+@pytest.mark.parametrize("name", [n for n in CLASSIFIERS if "classes" in make(n).get_params()])
+def test_no_warning_counts_rows_per_class(name):
+    # scikit-learn warns where more than half of over 20 labels are distinct.
+    y = np.resize(np.arange(16), 30)
+    rows = np.random.default_rng(0).uniform(-1, 1, (30, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "The privacy statement", PrivacyWarning)
+        model = make(name).set_params(classes=None, n_samples=100).fit(rows, y)
+        assert 0 <= model.score(rows, y) <= 1
+
+
 def test_the_targets_of_the_table_are_secrets():
     # Otherwise the search for them would find nothing whatever was said.
     assert all("8675" in str(value) for value in [*X.ravel(), *TARGETS])

@@ -3,6 +3,7 @@ import pickle
 import warnings
 from unittest import mock
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -256,6 +257,29 @@ def test_trials_are_silent(capfd, recwarn):
     public_fit(search(NoisySum(verbose=1), mean_trials=20))
     assert capfd.readouterr() == ("", "")
     assert not recwarn.list
+
+
+class Threaded(NoisySum):
+    """Runs something of its own by joblib, and warns before it is charged."""
+
+    def fit(self, X, y):
+        warnings.warn("a fit", UserWarning, stacklevel=2)
+        joblib.Parallel()(joblib.delayed(abs)(i) for i in range(3))
+        return super().fit(X, y)
+
+
+@pytest.mark.filterwarnings("always:a fit")
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_no_report_of_joblib_and_no_warning_counts_trials(capfd, recwarn, n_jobs):
+    def said(n_trials):
+        recwarn.clear()
+        with joblib.parallel_config("threading", verbose=100):
+            shifts = {"shift": norm()}
+            with_trials(n_trials, search(Threaded(), shifts, n_jobs=n_jobs))
+        # Plans that do not depend on the number of trials may be heard of, with how long they took.
+        return [len(text.splitlines()) for text in capfd.readouterr()], len(recwarn)
+
+    assert said(2) == said(9)
 
 
 def test_only_the_winner_is_kept_and_it_won():

@@ -18,9 +18,22 @@ def test_output_is_always_within_its_bounds(a, b, value):
     lower, upper = sorted([a, b])
     if not lower < upper or not np.isfinite(value):
         return
-    with np.errstate(all="ignore"):
-        out = BoundedScaler(lower, upper).fit_transform([[value]])
+    if not lower / 2 < upper / 2:
+        return
+    out = BoundedScaler(lower, upper).fit_transform([[value]])
     assert -1 <= out[0, 0] <= 1
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("bounds", [(0, 1e-9), (-1, 1), (1e300, 1.7e308), (-1.7e308, 1.7e308)])
+@pytest.mark.parametrize("state", ["warn", "raise"])
+def test_no_number_is_warned_of(kind, bounds, state):
+    most, least = np.finfo(kind).max, np.finfo(kind).smallest_subnormal
+    X = np.array([[most], [-most], [least], [0.0], [np.nan]], kind)
+    with np.errstate(all=state):
+        out = BoundedScaler(*bounds).fit_transform(X)
+    assert out.dtype == kind
+    assert np.nanmax(np.abs(out)) <= 1
 
 
 def test_fit_reads_no_value_of_the_data():
@@ -44,6 +57,7 @@ def test_missing_values_stay_missing_and_names_are_kept():
     [
         ({"lower": 1.0, "upper": 0.0}, "lower="),
         ({"lower": 1.0, "upper": 1.0}, "lower="),
+        ({"lower": 0.0, "upper": 5e-324}, "lower="),  # half of it is 0
         ({"lower": float("nan")}, "lower="),
         ({"upper": float("inf")}, "upper="),
         ({"upper": None}, "upper="),

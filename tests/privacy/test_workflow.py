@@ -137,10 +137,10 @@ PASSING = [
     (kernel_approximation.RBFSampler(n_components=3, random_state=0), numbers),
     (random_projection.GaussianRandomProjection(2, random_state=0), numbers),
     (random_projection.SparseRandomProjection(2, random_state=0), numbers),
-    (decomposition.SparseCoder(np.eye(4)), numbers),
+    (decomposition.SparseCoder(np.eye(4), transform_algorithm="threshold"), numbers),
     (preprocessing.SplineTransformer(knots=KNOTS), numbers),
     (preprocessing.FunctionTransformer(), numbers),
-    (preprocessing.FunctionTransformer(np.log1p, inverse_func=np.expm1), numbers),
+    (preprocessing.FunctionTransformer(np.log1p, np.expm1, check_inverse=False), numbers),
     (preprocessing.FunctionTransformer(scipy.special.expit), numbers),
     (preprocessing.OneHotEncoder(**LISTS), codes),
     (preprocessing.OneHotEncoder(**LISTS, drop="first", sparse_output=False), codes),
@@ -503,7 +503,7 @@ WORKFLOWS = {
         multiclass.OneVsRestClassifier(private()),
         lambda y: np.column_stack([y, 1 - y, 0 * y]),
         2,
-        [],
+        ["OneVsRestClassifier: fits no model of a label that no row has"],
         ["classes"],
     ),
     "one against one": (multiclass.OneVsOneClassifier(private()), thirds, 3, [], ["classes"]),
@@ -670,7 +670,7 @@ WORKFLOWS = {
     ),
     "target by NumPy": (
         compose.TransformedTargetRegressor(
-            private_regression(), func=np.arctan, inverse_func=np.tan
+            private_regression(), func=np.arctan, inverse_func=np.tan, check_inverse=False
         ),
         fractions,
         1,
@@ -679,7 +679,7 @@ WORKFLOWS = {
     ),
     "target scaled": (
         compose.TransformedTargetRegressor(
-            private_regression(), transformer=preprocessing.StandardScaler()
+            private_regression(), transformer=preprocessing.StandardScaler(), check_inverse=False
         ),
         fractions,
         1,
@@ -951,8 +951,8 @@ def test_every_condition_was_seen_to_fail():
     kept = {
         name for (_, name), rule in RULES.items() if rule.verdict == "passes" and rule.objections
     }
-    # What a function of the caller's does is not known.
-    seen = {type(step).__name__ for step, _ in LEAKING} | {"FunctionTransformer"}
+    # What a function of the caller's does is not known; a solver warns of rows, but moves none.
+    seen = {type(step).__name__ for step, _ in LEAKING} | {"FunctionTransformer", "SparseCoder"}
     assert kept - seen == {"HashingVectorizer", "SparseRandomProjection"}
 
 
