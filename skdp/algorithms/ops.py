@@ -33,9 +33,9 @@ the data term is self-concordant (|ℓ‴| ≤ |x·v| ℓ″), and with r = ‖v
 
 so that r ~ Gamma(p, 1/s'(r₀)) in a uniform direction is an envelope.
 
-**Doubles.** The theorem is about real numbers. Around a centre that depends on the rows a raw double
-tells the centre, so released draws are rounded to a public grid (`skdp._grid`): post-processing, and
-no proof that the *computed* law is η-DP.
+**Doubles.** The theorem is about real numbers. Around a centre that depends on the rows a raw
+double tells the centre, so released draws are rounded to a public grid (`skdp._grid`), which is
+post-processing, and no proof that the *computed* law is η-DP.
 
 **Timing.** How long a draw takes depends on the data and is not covered (Awan & Rao 2023): do not
 let those who see the release see the clock.

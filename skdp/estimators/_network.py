@@ -24,7 +24,7 @@ from skdp._warnings import PrivacyWarning
 from skdp.algorithms import dp_sgd, network_models, training
 from skdp.models import networks
 
-_EACH_BY_ITSELF = (
+EACH_BY_ITSELF = (
     "module treats each record by itself and keeps no state (tried on synthetic records only)"
 )
 
@@ -141,7 +141,7 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
             str(config.sampling),
             before=self.privacy_ if goes_on else None,
             declared=self._declared_facts(),
-            assumptions=() if self.module is None else (_EACH_BY_ITSELF,),
+            assumptions=() if self.module is None else (EACH_BY_ITSELF,),
         )
         streams = _fitting.streams(self, X, targets, *network_models.weights(module))
         self.public_scores_: list[tuple[int, float]] = []

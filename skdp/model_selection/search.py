@@ -43,6 +43,7 @@ from skdp._input import check_labels, check_targets
 from skdp._random import Streams, seed_material
 from skdp._validate import expected, in_range, positive
 from skdp._version import __version__
+from skdp.estimators._network import EACH_BY_ITSELF
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection._candidates import Candidate, Plan, Planner
 from skdp.model_selection.budgets import Sizes, by_itself, private_parts
@@ -331,6 +332,12 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
         )
         return planner, score
 
+    def _assumed(self) -> tuple[str, ...]:
+        """Return what epsilon assumes of candidates other than the winner."""
+        groups = _candidates.checked_distributions(self.estimator, self.param_distributions)
+        names = {name.rpartition("__")[2] for group in groups for name in group}
+        return (EACH_BY_ITSELF,) if "module" in names else ()
+
     def _declared_n_samples(self) -> int | None:
         """Return the number of rows that the private parts declare, if it is one."""
         if self.n_samples is not None:
@@ -414,7 +421,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
                 f for f in dict.fromkeys(facts) if not (declared and f == "n_samples")
             ),
             unaccounted=of_winner.unaccounted,
-            assumptions=of_winner.assumptions,
+            assumptions=tuple(dict.fromkeys((*of_winner.assumptions, *self._assumed()))),
             valid=report.valid and not of_winner.unaccounted,
         )
         _fitting.warn_if_inferred(self, self.privacy_.inferred_public_facts)

@@ -155,12 +155,12 @@ def test_a_posterior_that_presses_against_a_near_wall_is_drawn_from(sampler, p, 
 
 
 def test_draws_at_a_wall_far_from_the_mode_are_fine_grained():
-    """1 − θ is of the order 1/|∇L| and continuous, however wide the prior is."""
+    """1 − θ is of the order 1/|∇L| and on a grid fine beside that, however wide the prior is."""
     X, targets = np.ones((2000, 1)), np.ones((2000, 1))
     target = TemperedPosterior(Bernoulli(), 1, False, 1.0, 1e6, 1.0)
     config = ops.ExactConfig(target, 1.0, 200, "rejection", 2000)
     gap = 1 - ops.sample(config, X, targets, Streams()).ravel()
-    assert len(np.unique(gap)) == 200
+    assert len(np.unique(gap)) > 190
     force = 2000 / (1 + math.e)  # at the wall
     assert stats.kstest(gap * force, "expon").pvalue > 1e-3
 
@@ -169,7 +169,8 @@ def test_draws_are_independent():
     draws = draw("line", "rejection", 50_000).ravel()
     lag = np.corrcoef(draws[1:], draws[:-1])[0, 1]
     assert abs(lag) < stats.norm.isf(1e-6) / math.sqrt(len(draws))
-    assert len(np.unique(draws)) == len(draws)
+    # Of 5e4 draws in ~1e7 cells about 1e2 pairs fall together; draws that were reused would all.
+    assert len(np.unique(draws)) > 0.98 * len(draws)
 
 
 def test_rounds_contract_surely():
