@@ -228,12 +228,12 @@ def on_a_ring(low, high):
     Of an odd number of coordinates the last pair is not all seen.
     """
     m = (len(low) + 1) // 2
-    nearest = np.maximum(np.maximum(low, -high), 0.0) ** 2 * (1 - 1e-14)
-    farthest = np.maximum(-low, high) ** 2 * (1 + 1e-14)
+    nearest = np.maximum(np.maximum(low, -high), 0.0) ** 2 * (1 - 2e-15)
+    farthest = np.maximum(-low, high) ** 2 * (1 + 2e-15)
     nearest, farthest = (a[: len(low) - m] + a[m:] for a in (nearest, farthest))
-    # 1e-14 for the rounding of logarithm, root, sine and product, 1e-13 for that of exp here.
-    least = np.ceil(np.exp(-farthest / 2) * 2.0**53 * (1 - 1e-13))
-    return least <= np.floor(np.exp(-nearest / 2) * 2.0**53 * (1 + 1e-13))
+    # Room for the rounding of logarithm, root, sine and product there, and of squares and exp here.
+    least = np.ceil(np.exp(-farthest / 2) * 2.0**53 * (1 - 4e-15))
+    return least <= np.floor(np.exp(-nearest / 2) * 2.0**53 * (1 + 4e-15))
 
 
 def attack(case, n_fits):
