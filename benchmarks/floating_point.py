@@ -1,0 +1,397 @@
+"""Refute a neighbour by the low-order bits of a release: floating-point attacks on skdp.
+
+    python benchmarks/floating_point.py [names ...] [--fits 400] [--bits 20 45 50 52 54 60]
+
+Noise in floating point cannot reach every double, and which ones it misses depends on the value
+below it (Mironov 2012). The adversary knows both neighbours, D and D', to the bit and asks of each
+output: is there a double z, of noise or of a proposal, that gives it from D? From D'? Where there
+is none for D' the release proves D. Printed, per case and grid: the share of the fits on D and of
+those on D' that refute D, and the share that refute D'. A data set that was used is never refuted,
+or the attack is wrong; one that was not is refuted where doubles leak.
+
+``--bits`` puts releases on a grid of 2^-bits of the scale in place of the library's. At 60 there is
+in effect no grid, and the attacks must work; bisection for one z does down to about 2^-50.
+
+What the adversary recomputes is what the code computes: a fit on the hypothetical rows runs with
+the noise silenced, the releases replaced by those observed, and what each would have been without
+noise kept. From there to the output every operation, the rounding to the grid included, is monotone
+in z, so that bisection over all doubles z finds one if there is one.
+
+- Rejection draws: centre and deviation of the proposal; a draw is fl(c + fl(s z)), rounded.
+- Noisy sums: the exact sum. The adversary is given the sums of the trace, more than a user sees.
+- "path": only the iterates of DP-SGLD, which users see; z passes through the update as well.
+- From 2^14 coordinates on noise is made by the Box-Muller transform of pairs (z, z') from uniform
+  numbers of 53 bits, so r² = z² + z'² is -2 ln(k/2^53) for an integer k: in the tail such rings
+  are far apart, and a pair of cells that none of them crosses is out of reach. This works on grids
+  far coarser than doubles, at 2^-45 nearly always for one such release; at the library's 2^-20 with
+  a probability of 3e-11 per pair.
+
+The proximal sampler is left out: its centre is a secret state, and the noise that covers it reaches
+every cell from some state in the ball.
+
+References
+----------
+I. Mironov, *On Significance of the Least Significant Bits for Differential Privacy*, CCS 2012.
+"""
+
+import argparse
+import math
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from itertools import product
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import nn
+
+from skdp import (
+    DPSGDClassifier,
+    DPSGLDRegressor,
+    DPVariationalLogisticRegression,
+    OPSPosteriorSampler,
+    OPSRegressor,
+    _grid,
+    _trace,
+)
+from skdp._random import SecureStream
+from skdp.algorithms.dp_sgld import DPSGLDUpdate
+from skdp.algorithms.network_models import NetworkModel
+from skdp.engine import noise
+from skdp.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdp.preprocessing import DPPCA, DPStandardScaler
+
+
+class Case(NamedTuple):
+    """What to attack."""
+
+    fit: Callable[..., Any]  # of the rows
+    data: tuple  # arguments of `fit`
+    neighbour: tuple
+    n_releases: int = 1  # the fit may stop after so many
+    path: bool = False  # whether the adversary sees iterates of DP-SGLD and no releases
+
+
+class Unknown(NamedTuple):
+    """An output as a function of z, from hypothetical rows."""
+
+    exact: Any
+    scale: float
+    width: float
+    after: Callable[[Any], Any] = lambda released: released
+
+    def __call__(self, z):
+        """Compute what the code computes."""
+        if isinstance(self.exact, torch.Tensor):
+            noisy = torch.add(self.exact, torch.from_numpy(z), alpha=self.scale)
+        else:
+            noisy = self.exact + self.scale * z
+        return np.asarray(self.after(_grid.on_grid(noisy, self.width)))
+
+
+# --- fits: real ones, and ones on hypothetical rows -----------------------------------------------
+
+
+class Enough(Exception):
+    """The releases that the attack looks at have been made."""
+
+
+def observed(case, rows):
+    """Fit; return the outputs that the adversary sees."""
+    seen = []
+
+    def hook(call, mechanism):
+        if len(seen) == case.n_releases:
+            raise Enough
+        seen.append(mechanism())
+        return seen[-1]
+
+    try:
+        with _trace._hooked(hook):
+            fitted = case.fit(*rows)
+    except Enough:
+        return seen
+    return list(fitted.posterior_samples_) if case.path else seen
+
+
+class Proposal(Exception):
+    """Centre and deviation of a proposal."""
+
+    def __init__(self, center, deviation):
+        super().__init__()
+        self.center, self.deviation = center, deviation
+
+
+class Symbol:
+    """Stands for the normals in `center + deviation * normals`, and reports the other two."""
+
+    __array_ufunc__ = None
+
+    def __rmul__(self, deviation):
+        self.deviation = deviation
+        return self
+
+    def __radd__(self, center):
+        raise Proposal(center, self.deviation)
+
+
+def without_noise(call, mechanism):
+    """Return location and scale of a release: the exact value, or the proposal of a sampler."""
+    sampler = call.kind == "posterior_samples"
+    quiet = {
+        "normal": lambda stream, shape: Symbol() if sampler else np.zeros(shape),
+        "scratch_uniform": lambda stream, size: np.zeros(size),
+        "generator": SimpleNamespace(standard_exponential=np.zeros),
+    }
+    with ExitStack() as stack:
+        for name, value in quiet.items():
+            stack.enter_context(mock.patch.object(SecureStream, name, value))
+        stack.enter_context(mock.patch.object(_trace, "on_grid", lambda values, width: values))
+        try:
+            return mechanism(), call.scale
+        except Proposal as proposal:
+            center = proposal.center.reshape(call.shape[1:])
+            return np.broadcast_to(center, call.shape), proposal.deviation
+
+
+def unknowns(case, rows, outputs):
+    """Fit on hypothetical rows, following the outputs; return what each is a function of z of."""
+    found = []
+    real_update = DPSGLDUpdate.update
+
+    def hook(call, mechanism):
+        if len(found) == case.n_releases:
+            raise Enough
+        found.append(Unknown(*without_noise(call, mechanism), call.width))
+        return found[-1].exact if case.path else outputs[len(found) - 1]
+
+    def update(self, state, noisy, step):
+        if step >= len(found):  # a rehearsal, before anything is released
+            return real_update(self, state, noisy, step)
+
+        def theta(released):
+            return real_update(self, state, released.to(state.theta.dtype), step).theta
+
+        found[step] = found[step]._replace(after=theta)
+        followed = real_update(self, state, noisy, step)
+        return followed._replace(theta=torch.from_numpy(outputs[step]))
+
+    with ExitStack() as stack:
+        stack.enter_context(_trace._hooked(hook))
+        if case.path:
+            stack.enter_context(mock.patch.object(DPSGLDUpdate, "update", update))
+        with suppress(Enough):
+            case.fit(*rows)
+    return found
+
+
+# --- the attack -----------------------------------------------------------------------------------
+
+
+def doubles(ranks):
+    """Doubles by their rank: monotone, 0 is 0.0, and neighbours are neighbours."""
+    return np.copysign(np.abs(ranks).view(np.float64), ranks)
+
+
+def first_rank(holds, shape):
+    """Return the lowest rank of a double for which a monotone condition holds."""
+    most = np.array(1024.0).view(np.int64)
+    low, high = np.full(shape, -most), np.full(shape, most)
+    for _ in range(64):
+        middle = (low >> 1) + (high >> 1) + (low & high & 1)
+        there = holds(doubles(middle))
+        high, low = np.where(there, middle, high), np.where(there, low, middle)
+    return high
+
+
+def refuted(unknown, output):
+    """Whether no z gives the output."""
+    output = np.asarray(output)
+    in_pairs = isinstance(unknown.exact, torch.Tensor) and output.size >= noise._MANY
+    guess = (output - np.asarray(unknown.exact)) / unknown.scale
+    if not in_pairs and (unknown(guess) == output).all():
+        return False
+    first = first_rank(lambda z: unknown(z) >= output, output.shape)
+    if (unknown(doubles(first)) != output).any():
+        return True
+    if not in_pairs:
+        return False
+    last = first_rank(lambda z: unknown(z) > output, output.shape) - 1
+    return bool((~on_a_ring(doubles(first).ravel(), doubles(last).ravel())).any())
+
+
+def on_a_ring(low, high):
+    """Whether z² + z'² can be -2 ln(k/2^53), for pairs (z_i, z_{i+m}) from low to high.
+
+    Of an odd number of coordinates the last pair is not all seen.
+    """
+    m = (len(low) + 1) // 2
+    nearest = np.maximum(np.maximum(low, -high), 0.0) ** 2 * (1 - 2e-15)
+    farthest = np.maximum(-low, high) ** 2 * (1 + 2e-15)
+    nearest, farthest = (a[: len(low) - m] + a[m:] for a in (nearest, farthest))
+    # Room for the rounding of logarithm, root, sine and product there, and of squares and exp here.
+    least = np.ceil(np.exp(-farthest / 2) * 2.0**53 * (1 - 4e-15))
+    return least <= np.floor(np.exp(-nearest / 2) * 2.0**53 * (1 + 4e-15))
+
+
+def attack(case, n_fits):
+    """Return shares [[D refuted on D, on D'], [D' refuted on D, on D']]."""
+    counts = np.zeros((2, 2))
+    kept = {}
+    both = list(enumerate((case.data, case.neighbour)))
+    with mock.patch.object(NetworkModel, "_tried", trial_of_modules()):
+        for (used, rows), (supposed, hypothesis) in n_fits * list(product(both, both)):
+            if supposed == 0:
+                outputs = observed(case, rows)
+            # The first release depends on no other.
+            functions = kept.get(supposed) or unknowns(case, hypothesis, outputs)
+            if case.n_releases == 1:
+                kept[supposed] = functions
+            pairs = zip(functions, outputs, strict=True)
+            counts[supposed, used] += any(refuted(f, output) for f, output in pairs)
+    return counts / n_fits
+
+
+def trial_of_modules():
+    """Return what tries each size of module once: here a trial takes longer than a fit."""
+    tried, known = NetworkModel._tried, {}
+
+    def remembered(self, targets, *size):
+        if size not in known:
+            known[size] = tried(self, targets, *size)
+        return known[size]
+
+    return remembered
+
+
+# --- cases ----------------------------------------------------------------------------------------
+
+
+def table(n_rows, n_columns, n_classes=2):
+    """Rows and labels, some of them noise."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n_rows, n_columns))
+    score = X[:, 0] + 0.3 * rng.normal(size=n_rows)
+    return X, np.digitize(score, np.linspace(-0.5, 0.5, n_classes + 1)[1:-1])
+
+
+def without_first(*arrays):
+    """Leave the first record out, which full batches take for a null record."""
+    return tuple(a[1:] for a in arrays)
+
+
+def with_another_first(X, y):
+    """Replace the first record."""
+    X, y = X.copy(), y.copy()
+    X[0], y[0] = -X[0], 1 - y[0]
+    return X, y
+
+
+def fits(make, n_rows, **parameters):
+    """Return a function of rows that makes and fits."""
+    return lambda *rows: make(n_samples=n_rows, **parameters).fit(*rows)
+
+
+def linear(n_inputs, n_outputs, dtype):
+    """A linear model that starts where the adversary knows: at zero."""
+    module = nn.Linear(n_inputs, n_outputs, dtype=dtype)
+    for weights in module.parameters():
+        nn.init.zeros_(weights)
+    return module
+
+
+def cases():
+    """Return the cases by name."""
+    found = {}
+
+    def draws(name, make, shape, neighbour=without_first, n_classes=2, **parameters):
+        X, y = table(*shape, n_classes)
+        y = 1.0 * y if make is OPSRegressor else y
+        if make is OPSPosteriorSampler:
+            parameters["classes"] = list(range(n_classes))
+        fit = fits(make, len(X), delta=0, sampler="rejection", **parameters)
+        found[name] = Case(fit, (X, y), neighbour(X, y))
+
+    ops = OPSPosteriorSampler
+    replace = {"neighbour": with_another_first, "neighboring_relation": "replace_one"}
+    draws("rejection", ops, (100, 9), epsilon=1.0)
+    draws("rejection, 1000 rows", ops, (1000, 19), epsilon=0.1)
+    draws("rejection, replace_one", ops, (100, 9), epsilon=1.0, **replace)
+    draws("rejection, 5 draws", ops, (100, 9), epsilon=1.0, n_posterior_samples=5)
+    draws("rejection, 3 classes", ops, (100, 4), n_classes=3, epsilon=0.3)
+    draws("rejection, Huber", OPSRegressor, (100, 4), epsilon=0.5, target_bounds=(-1, 2))
+
+    X, y = table(100, 5)
+    chain = {
+        "epsilon": None,
+        "temperature": 0.5,
+        "sampling_rate": 1.0,
+        "max_iter": 4,
+        "burn_in": 0,
+        "thinning": 1,
+        "prior_scale": math.inf,
+        "target_bounds": (-1, 1),
+    }
+    gaussian = {
+        "epsilon": None,
+        "noise_multiplier": 4.0,
+        "sampling_rate": 1.0,
+        "classes": [0, 1],
+    }
+    both = (X, X[:, 0]), without_first(X, X[:, 0])
+    double, single = (
+        fits(DPSGLDRegressor, 100, module=linear(5, 1, dtype), **chain)
+        for dtype in (torch.float64, torch.float32)
+    )
+    found["DP-SGLD double, path"] = Case(double, *both, n_releases=4, path=True)
+    found["DP-SGLD double"] = Case(double, *both, n_releases=4)
+    found["DP-SGLD single"] = Case(single, *both, n_releases=4)
+    both = (X, y), without_first(X, y)
+    module = linear(5, 2, torch.float32)
+    adam = fits(DPSGDClassifier, 100, module=module, max_iter=5, optimizer="adam", **gaussian)
+    found["DP-SGD, Adam"] = Case(adam, *both, n_releases=5)
+    aware = fits(DPVariationalLogisticRegression, 100, classes=[0, 1], epsilon=1.0, delta=1e-5)
+    found["noise-aware logistic"] = Case(aware, *both, n_releases=4)
+
+    wide = np.random.default_rng(1).uniform(-1, 1, (10, 2**13)), np.arange(10) % 2
+    module = linear(2**13, 2, torch.float32)
+    one_step = fits(DPSGDClassifier, 10, module=module, max_iter=1, **gaussian)
+    found["DP-SGD, 2^14 coordinates"] = Case(one_step, wide, without_first(*wide))
+
+    for name, make in (("DPPCA", DPPCA), ("DPStandardScaler", DPStandardScaler)):
+        found[name] = Case(lambda rows, make=make: make().fit(rows), (X,), (X[1:],))
+    X, _ = table(100, 40)
+    sums = X.sum(axis=0), X[1:].sum(axis=0)
+    for make in (GaussianMechanism, LaplaceMechanism):
+        mechanism = make(record_norm=40.0, scale=40.0)
+        found[make.__name__] = Case(mechanism.release, *((value,) for value in sums))
+    return found
+
+
+def main():
+    """Attack and print."""
+    known = cases()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", help="all without")
+    parser.add_argument("--fits", type=int, default=400, help="on each of D and D'")
+    parser.add_argument("--bits", type=int, nargs="+", default=[_grid.GRID_BITS])
+    args = parser.parse_args()
+    if unknown := set(args.names) - set(known):
+        parser.error(f"no case {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    used = ["D on D", "D on D'", "D' on D'", "D' on D"]
+    print(f"{args.fits} fits on each; refuted:".ljust(29), *(f"{u:>9}" for u in ["bits", *used]))
+    for name in args.names or known:
+        for bits in args.bits:
+            with mock.patch.object(_grid, "GRID_BITS", bits):
+                (first, second), (third, fourth) = attack(known[name], args.fits)
+            shares = (f"{share:9.4g}" for share in (first, second, fourth, third))
+            print(f"{name:29} {bits:9}", *shares, flush=True)
+
+
+if __name__ == "__main__":
+    main()

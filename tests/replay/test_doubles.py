@@ -1,0 +1,85 @@
+"""No double that is released refutes a neighbour; on a grid as fine as doubles most do.
+
+A small version of `benchmarks/floating_point.py`, with noise from given keys.
+"""
+
+import hashlib
+import importlib.util
+import itertools
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from skdp import _grid, _random
+from skdp.engine import noise
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "floating_point.py"
+spec = importlib.util.spec_from_file_location("floating_point", SCRIPT)
+floating_point = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(floating_point)
+
+CASES = floating_point.cases()
+PAIRS = "DP-SGD, 2^14 coordinates"
+N_FITS = {1: 20}  # by the number of releases; fits with several take longer, and refute more
+pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+
+
+@pytest.fixture(autouse=True)
+def given_keys():
+    """The same noise in every run of a test."""
+    numbers = itertools.count()
+
+    def urandom(size):
+        return hashlib.sha256(b"%d" % next(numbers)).digest()[:size]
+
+    stand_in = SimpleNamespace(urandom=urandom, getpid=os.getpid)
+    with mock.patch.object(_random, "os", stand_in):
+        yield
+
+
+def refuted(name):
+    """Return the share of fits that refute the data used, and that refute its neighbour."""
+    n_fits = 5 if name == PAIRS else N_FITS.get(CASES[name].n_releases, 8)
+    shares = floating_point.attack(CASES[name], n_fits)
+    return np.trace(shares) / 2, np.trace(shares[::-1]) / 2
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_release_refutes_either_neighbour(name):
+    assert refuted(name) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_on_a_grid_finer_than_doubles_most_releases_refute_the_neighbour(name):
+    with mock.patch.object(_grid, "GRID_BITS", 60):
+        used, neighbour = refuted(name)
+    assert used == 0.0
+    assert neighbour >= 0.5
+
+
+def test_many_normals_refute_the_neighbour_on_a_grid_coarser_than_doubles():
+    with mock.patch.object(_grid, "GRID_BITS", 45):
+        used, neighbour = refuted(PAIRS)
+    assert used == 0.0
+    assert neighbour >= 0.5
+
+
+@pytest.mark.parametrize("width", [2.0**-45, 2.0**-20])
+def test_a_pair_from_the_generator_is_on_a_ring(width):
+    """Also where the radius is largest, next to the last of the uniform numbers."""
+    rng = np.random.default_rng(0)
+    k = np.concatenate([np.arange(1, 1000), rng.integers(1, 2**53, 10_000), [2**53]])
+    pairs = np.concatenate([1 - k / 2.0**53, rng.random(len(k))])
+    z = noise._box_muller(floating_point.torch.from_numpy(pairs)).numpy()
+    assert floating_point.on_a_ring(z - width / 2, z + width / 2).all()
+
+
+def test_a_pair_between_rings_is_not_on_one():
+    # r² = -2 ln(1.5/2^53), between the two outermost rings.
+    z = np.full(2, np.sqrt(np.log(2.0**53 / 1.5)))
+    assert not floating_point.on_a_ring(z - 1e-6, z + 1e-6).any()
+    assert floating_point.on_a_ring(z - 1e-1, z + 1e-1).all()
