@@ -23,8 +23,9 @@ in z, so that bisection over all doubles z finds one if there is one.
 - From 2^14 coordinates on noise is made by the Box-Muller transform of pairs (z, z') from uniform
   numbers of 53 bits, so r² = z² + z'² is -2 ln(k/2^53) for an integer k: in the tail such rings
   are far apart, and a pair of cells that none of them crosses is out of reach. This works on grids
-  far coarser than doubles, at 2^-45 nearly always for one such release; at the library's 2^-20 with
-  a probability of 3e-11 per pair.
+  far coarser than doubles, at 2^-45 nearly always for one such release. At the library's 2^-20 it
+  would have worked with a probability of 3e-11 per pair, which many weights and steps add up; so
+  the library draws more bits where k < 2^33, and rings are nowhere wider apart than 2^-33.
 
 The proximal sampler is left out: its centre is a secret state, and the noise that covers it reaches
 every cell from some state in the ball.
@@ -144,7 +145,7 @@ def without_noise(call, mechanism):
     quiet = {
         "normal": lambda stream, shape: Symbol() if sampler else np.zeros(shape),
         "scratch_uniform": lambda stream, size: np.zeros(size),
-        "generator": SimpleNamespace(standard_exponential=np.zeros),
+        "generator": SimpleNamespace(standard_exponential=np.zeros, random=np.zeros),
     }
     with ExitStack() as stack:
         for name, value in quiet.items():
@@ -226,6 +227,8 @@ def refuted(unknown, output):
 def on_a_ring(low, high):
     """Whether z² + z'² can be -2 ln(k/2^53), for pairs (z_i, z_{i+m}) from low to high.
 
+    Below k = 2^33 the uniform numbers have more bits, and everything is taken to be in reach.
+
     Of an odd number of coordinates the last pair is not all seen.
     """
     m = (len(low) + 1) // 2
@@ -234,7 +237,8 @@ def on_a_ring(low, high):
     nearest, farthest = (a[: len(low) - m] + a[m:] for a in (nearest, farthest))
     # Room for the rounding of logarithm, root, sine and product there, and of squares and exp here.
     least = np.ceil(np.exp(-farthest / 2) * 2.0**53 * (1 - 4e-15))
-    return least <= np.floor(np.exp(-nearest / 2) * 2.0**53 * (1 + 4e-15))
+    most = np.floor(np.exp(-nearest / 2) * 2.0**53 * (1 + 4e-15))
+    return (least <= most) | (least < noise.RARE * 2.0**53)
 
 
 def attack(case, n_fits):

@@ -13,6 +13,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import torch
+from scipy import stats
 
 from skdp import _grid, _random
 from skdp.engine import noise
@@ -74,12 +76,23 @@ def test_a_pair_from_the_generator_is_on_a_ring(width):
     rng = np.random.default_rng(0)
     k = np.concatenate([np.arange(1, 1000), rng.integers(1, 2**53, 10_000), [2**53]])
     pairs = np.concatenate([1 - k / 2.0**53, rng.random(len(k))])
-    z = noise._box_muller(floating_point.torch.from_numpy(pairs)).numpy()
+    z = noise._box_muller(torch.from_numpy(pairs), torch.zeros).numpy()
     assert floating_point.on_a_ring(z - width / 2, z + width / 2).all()
 
 
 def test_a_pair_between_rings_is_not_on_one():
-    # r² = -2 ln(1.5/2^53), between the two outermost rings.
-    z = np.full(2, np.sqrt(np.log(2.0**53 / 1.5)))
-    assert not floating_point.on_a_ring(z - 1e-6, z + 1e-6).any()
-    assert floating_point.on_a_ring(z - 1e-1, z + 1e-1).all()
+    # r² = -2 ln((2^34 + ½)/2^53): rings are 2^-34/r apart there.
+    z = np.full(2, np.sqrt(np.log(2.0**53 / (2.0**34 + 0.5))))
+    assert not floating_point.on_a_ring(z - 1e-14, z + 1e-14).any()
+    assert floating_point.on_a_ring(z - 1e-10, z + 1e-10).all()
+
+
+def test_large_radii_leave_no_gap_that_a_grid_could_show():
+    """Next to the last uniform numbers the radius follows 53 bits more."""
+    n = 20_000
+    rng = np.random.default_rng(0)
+    for k in (1, 2, 2**20):
+        pairs = np.concatenate([np.full(n, 1 - k / 2.0**53), np.zeros(n)])
+        z = noise._box_muller(torch.from_numpy(pairs), lambda m: torch.from_numpy(rng.random(m)))
+        v = np.exp(-(z[n:].numpy() ** 2) / 2) * 2.0**53  # the angle is 0
+        assert stats.kstest(v - (k - 1), "uniform").pvalue > 1e-6
