@@ -4,7 +4,6 @@ The tape of releases is empty, the ledger has no entry, the error quotes no valu
 the estimator is as it was.
 """
 
-import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -23,18 +22,16 @@ from sklearn.utils import get_tags
 
 from skdp import (
     DPPCA,
-    DPQuantileScaler,
     DPSGDClassifier,
     DPStandardScaler,
     DPVariationalLogisticRegression,
     _trace,
     split_budget,
 )
-from skdp._random import SecureStream, Streams
 from skdp.calibration import DPTemperatureScaler
-from skdp.mechanisms import GaussianMechanism, LaplaceMechanism, QuantileMechanism
+from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection import DPRandomizedSearch
-from skdp.privacy import BudgetExceededError, PrivacyLedger, privacy_of
+from skdp.privacy import BudgetExceededError, PrivacyLedger
 
 # Each cell shows 8675 in its decimals, as `assert_quotes_nothing` knows a secret.
 X = np.where(np.random.default_rng(0).random((N, D)) < 0.5, -1.0, 1.0) * 0.8675309
@@ -267,3 +264,161 @@ def test_every_way_refuses_every_estimator_that_it_can():
     assert {way for _, way in CASES} == set(WAYS)
     by_ledger = [way for way in WAYS if "ledger" in way or "ceiling" in way]
     assert {(s, w) for s in SUBJECTS for w in by_ledger} <= set(CASES)
+
+
+# --- releases that nobody planned ---------------------------------------------------------------
+
+
+class OwnPCA(TransformerMixin, BaseEstimator):
+    """A step of the caller's that fits a private transformer of its own, or tries to."""
+
+    def __init__(self, catches=False):
+        self.catches = catches
+
+    def fit(self, X, y=None):
+        try:
+            self.inner_ = DPPCA(2, epsilon=5.0).fit(X)
+        except BudgetExceededError:
+            if not self.catches:
+                raise
+        return self
+
+    def transform(self, X):
+        return X
+
+
+class OwnMean(OwnPCA):
+    """The same with a mechanism."""
+
+    def fit(self, X, y=None):
+        self.mean_ = GaussianMechanism(record_norm=1.0, scale=1.0).release(np.mean(X, axis=0))
+        return self
+
+
+def network_with_private_pca():
+    """A classifier whose network starts from a private fit of the very rows."""
+
+    def module(n_features, n_outputs):
+        DPPCA(2, epsilon=5.0).fit(X)
+        return torch.nn.Linear(n_features, n_outputs)
+
+    return DPSGDClassifier(
+        module=module, classes=[0, 1], n_samples=N, max_iter=2, sampling_rate=1.0
+    )
+
+
+@pytest.mark.parametrize("step", [OwnPCA(), OwnPCA(catches=True), OwnMean()])
+def test_a_step_that_releases_beside_the_plan_ends_the_search(step):
+    what = search(make_pipeline(step, classifier()), f"{CLASSIFIER}__prior_scale")
+    with (
+        PrivacyLedger(epsilon=2.0, delta=1e-5) as ledger,
+        _trace.record() as tape,
+        pytest.raises(RuntimeError, match="had not planned"),
+    ):
+        what.set_params(mean_trials=3, shape=1.0).fit(X, CLASSES)
+    assert [entry.label for entry in ledger.entries] == ["DPRandomizedSearch"]
+    assert not any(release.call.shape == (D * (D + 1) // 2,) for release in tape)
+    assert not hasattr(what, "best_estimator_")
+    assert not hasattr(what, "privacy_")
+
+
+NESTED = {
+    "search": lambda net: search(net, "learning_rate").fit(X, CLASSES),
+    "search of a pipeline": lambda net: search(
+        make_pipeline(DPStandardScaler(-1, 1), net), "dpsgdclassifier__learning_rate"
+    ).fit(X, CLASSES),
+    "split_budget": lambda net: split_budget(
+        make_pipeline(DPStandardScaler(-1, 1), net),
+        epsilon=1.0,
+        delta=1e-5,
+        n_samples=N,
+        n_features=D,
+    ),
+}
+
+
+@pytest.mark.parametrize("plan", NESTED)
+def test_a_release_while_planning_is_refused_before_it_touches_a_row(plan):
+    with (
+        PrivacyLedger() as ledger,
+        _trace.record() as tape,
+        pytest.raises(BudgetExceededError, match="DPPCA is not in the plan"),
+    ):
+        NESTED[plan](network_with_private_pca())
+    assert (ledger.entries, tape) == ((), [])
+
+
+class Refers(TransformerMixin, BaseEstimator):
+    """A step that keeps an object of the caller's, as it is."""
+
+    def __init__(self, reference=None):
+        self.reference = reference
+
+    def __sklearn_clone__(self):
+        return Refers(self.reference)
+
+    def get_params(self, deep=True):
+        return {} if deep else {"reference": self.reference}
+
+    def fit(self, X, y=None):
+        self.fitted_ = True
+        return self
+
+    def transform(self, X):
+        return X
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 8.0])
+def test_what_was_fitted_before_keeps_its_statement(epsilon):
+    before = classifier(epsilon=epsilon).fit(X, CLASSES)
+    stated = before.privacy_
+    piped = make_pipeline(Refers(before), classifier())
+    found = search(piped, f"{CLASSIFIER}__prior_scale").fit(X, CLASSES)
+    assert found.best_estimator_[0].reference is before
+    assert before.privacy_ is stated
+    assert stated.epsilon == pytest.approx(epsilon)
+    assert found.best_estimator_[-1].privacy_ is found.privacy_
+
+
+# --- a ledger that is full half way -------------------------------------------------------------
+
+
+def ceiling_of(n_fits):
+    """What that many fits of `classifier` cost."""
+    with PrivacyLedger() as ledger:
+        for _ in range(n_fits):
+            classifier().fit(X, CLASSES)
+    return ledger.total(1e-5)
+
+
+HALF_WAY = {
+    "grid search": lambda: grid_search(refit=True).fit(X, CLASSES),
+    "cross-validation": lambda: cross_val_score(
+        classifier(), X, CLASSES, cv=KFold(4), error_score="raise"
+    ),
+    # Fits that fail are scored NaN by default; the refit is refused too, and that is raised.
+    "grid search, default error_score": lambda: (
+        clone(grid_search()).set_params(error_score=np.nan).fit(X, CLASSES)
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
+@pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
+@pytest.mark.parametrize("workflow", HALF_WAY)
+def test_a_ledger_that_is_full_half_way_ends_the_search_and_keeps_what_was_charged(workflow):
+    with (
+        PrivacyLedger(ceiling_of(2), 1e-5) as ledger,
+        _trace.record() as tape,
+        pytest.raises(BudgetExceededError, match="The 2 entries charged before stay") as refusal,
+    ):
+        HALF_WAY[workflow]()
+    assert len(ledger.entries) == 2
+    assert len(tape) == 2 * len(tape_of_one_fit())
+    assert_quotes_nothing(refusal.value)
+
+
+def tape_of_one_fit():
+    with _trace.record() as tape:
+        classifier().fit(X, CLASSES)
+    return tape
