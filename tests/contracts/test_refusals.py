@@ -17,7 +17,7 @@ from hardening.test_bad_input import assert_quotes_nothing
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import get_tags
 
 from skdp import (
@@ -90,6 +90,15 @@ SUBJECTS = {
         lambda: search(DPTemperatureScaler(classifier(), n_samples=N), "estimator__prior_scale"),
         CLASSES,
         "estimator__estimator__",
+        True,
+    ),
+    "search of a pipeline with a temperature": Subject(
+        lambda: search(
+            Pipeline([("t", DPTemperatureScaler(classifier(), n_samples=N))]),
+            "t__estimator__prior_scale",
+        ),
+        CLASSES,
+        "estimator__t__estimator__",
         True,
     ),
     "temperature of a frozen classifier": Subject(
