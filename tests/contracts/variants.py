@@ -82,7 +82,3 @@ def build(variant: str, **changes: Any) -> Any:
 def targets_of(variant: str) -> np.ndarray:
     """Two classes, or numbers in [0, 1]."""
     return CLASSES.copy() if VARIANTS[variant][0] in CLASSIFIERS else CLASSES / 2
-
-
-def n_entries(variant: str) -> int:
-    return ESTIMATORS[VARIANTS[variant][0]][2]
