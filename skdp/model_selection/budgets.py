@@ -40,7 +40,7 @@ from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import VotingClassifier, VotingRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from skdp._fitting import planned_event
+from skdp._fitting import encode_labels, planned_event
 from skdp._validate import expected, in_range, integer, positive
 from skdp.privacy import PrivacyReport, epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, terms_of
@@ -416,7 +416,8 @@ class _Stated(ClassifierMixin, BaseEstimator):
         self.classes = classes
 
     def fit(self, X: Any, y: Any) -> _Stated:
-        self.classes_ = np.unique(y)
+        # Labels are checked as the classifier will: what it would refuse is refused in the plan.
+        self.classes_, _ = encode_labels(np.ravel(y), self.classes, "The classifier")
         self.privacy_ = PrivacyReport.of(
             NoOpDpEvent(),
             delta=0.5,
