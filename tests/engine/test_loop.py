@@ -61,13 +61,17 @@ def test_replacing_a_record_moves_a_sum_as_far_as_is_declared(name):
     assert 0.99 * declared <= moved <= declared
 
 
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("name", LINEAR)
-def test_on_the_grid_it_moves_as_many_units_as_the_noise_pays_for(name, sigma):
+def test_on_the_grid_it_moves_as_many_units_as_the_noise_pays_for(name, sigma, relation):
     clipped_sum, at, one, other = LINEAR[name]
-    on_grid = GridSum(clipped_sum, sigma, "replace_one")
-    difference = on_grid(at, batch(one)) - on_grid(at, batch(other))
-    squares, most = sum(int(v) ** 2 for v in difference.ravel()), 2 * lattice_bound(sigma)
+    on_grid = GridSum(clipped_sum, sigma, relation)
+    difference = on_grid(at, batch(one))
+    if relation == "replace_one":
+        difference = difference - on_grid(at, batch(other))
+    squares = sum(int(v) ** 2 for v in difference.ravel())
+    most = int(sensitivity_factor(relation)) * lattice_bound(sigma)
     assert (99 * most) ** 2 <= 10**4 * squares
     assert squares <= most**2
 

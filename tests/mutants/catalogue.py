@@ -49,7 +49,7 @@ SECTIONS = {
             "Plan.noise_scale",
             "sigma * clipped_sum.sensitivity(relation) / sensitivity_factor(relation)",
             "sigma",
-            "tests/laws tests/replay",
+            "tests/engine/test_loop.py tests/laws tests/replay",
         ),
         Mutant(
             "noise added is not the noise declared",
