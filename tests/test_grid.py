@@ -54,3 +54,10 @@ def test_no_mechanism_can_skip_the_grid():
     with _trace.record() as tape:
         _trace.release(call, lambda: np.array([0.3]))
     assert tape[0].output == 0.25
+
+
+@given(st.floats(-1e6, 1e6), st.sampled_from([2.0**-30, 0.25, 64.0]))
+def test_the_grid_of_a_release_is_the_declared_one_whatever_the_value(value, width):
+    call = _trace.MechanismCall("any", 1.0, scale=1.0, rate=1.0, shape=(1,), step=0, width=width)
+    released = float(_trace.release(call, lambda: np.array([value]))[0])
+    assert released == width * round(Fraction(value) / Fraction(width))

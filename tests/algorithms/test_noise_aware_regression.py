@@ -7,6 +7,7 @@ import pytest
 import torch
 from reference.adassp import adassp
 
+from skdp._bounded_sum import ROUNDING
 from skdp._random import Streams
 from skdp.algorithms import noise_aware_regression as nar
 from skdp.engine.gram import GramSum
@@ -63,9 +64,35 @@ class TestSensitivity:
         assert farthest <= residual.norm_bound
         assert farthest >= 0.9 * residual.norm_bound  # and the bound is no larger than needed
 
-    def test_replacing_a_record_counts_twice(self):
-        residual = nar.ResidualSum(1.0, nar.SCALE_WEIGHT, nar.TRACE_WEIGHT)
-        assert residual.sensitivity("replace_one") == 2 * residual.sensitivity("zero_out")
+    @pytest.mark.parametrize(
+        ("weights", "declared"),
+        [
+            ((nar.SCALE_WEIGHT, nar.TRACE_WEIGHT), 2.0),
+            ((math.sqrt(0.5), math.sqrt(0.5)), 2.0),
+            ((0.1, 0.7), 2.0),
+            ((2.0, 2.0), 2 * math.sqrt(3.0)),  # beyond 1/√2, twice the bound of one record
+        ],
+    )
+    def test_replacing_a_record_moves_the_sum_no_farther_than_is_declared(self, weights, declared):
+        residual, coin = nar.ResidualSum(1.0, *weights), np.random.default_rng(0)
+        assert residual.sensitivity("replace_one") == pytest.approx(declared * (1 + ROUNDING))
+        theta = torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
+
+        def term(row, target):
+            made = LinearRows(
+                np.array([row]), np.array([[target]]), data_norm=1.0, fit_intercept=False
+            )
+            return residual(theta, made.take(slice(None))).numpy()
+
+        ends = [([x, 0.0], t) for x in (0.0, 0.5, 1.0, -1.0) for t in (0.0, 0.5, 1.0, -1.0, np.nan)]
+        drawn = [(coin.normal(0, 0.7, 2), coin.normal()) for _ in range(30)]
+        terms = [term(*record) for record in ends + drawn]
+        farthest = max(np.linalg.norm(one - other) for one in terms for other in terms)
+        assert farthest <= residual.sensitivity("replace_one")
+        if declared == 2.0:
+            assert farthest >= 0.99 * residual.sensitivity("replace_one")
+        else:
+            assert farthest > 2.9  # more than the sharper bound would be
 
     def test_the_sum_is_the_textbook_one_by_one(self):
         X, y = simulated(n=30)

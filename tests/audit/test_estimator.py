@@ -12,7 +12,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.pipeline import make_pipeline
 
 from skdp import (
@@ -25,7 +25,9 @@ from skdp import (
 )
 from skdp.audit import AuditReport, audit_estimator, audit_samples
 from skdp.mechanisms import LaplaceMechanism
-from skdp.privacy import BudgetExceededError, PrivacyReport, epsilon_to_gdp
+from skdp.model_selection import DPRandomizedSearch, split_budget
+from skdp.preprocessing import DPStandardScaler
+from skdp.privacy import BudgetExceededError, PrivacyReport, epsilon_to_gdp, privacy_of
 from skdp.privacy.events import dp_sgd_event
 from skdp.privacy.ledger import charge
 
@@ -149,6 +151,65 @@ def test_estimators_of_skdp_are_not_accused_and_spend_what_they_say(name):
     assert not report.violation
     assert report.frame == "gdp"
     assert report.epsilon_lower_bound > 0
+
+
+class Whole(BaseEstimator):
+    """A workflow as one estimator, with the statement of all of it."""
+
+    def __init__(self, workflow, public=None):
+        self.workflow = workflow
+        self.public = public
+
+    def fit(self, X, y):
+        self.workflow_ = clone(self.workflow).fit(X, y, **(self.public or {}))
+        self.privacy_ = privacy_of(self.workflow_)
+        return self
+
+
+ONE_STEP = {
+    "classes": [0, 1], "inference": "dpvi", "max_iter": 1, "clip_norm": 0.01,
+    "fit_intercept": False,
+}  # fmt: skip
+
+
+def test_a_pipeline_spends_what_the_whole_states_and_more_than_a_step_does():
+    step = "dpvariationallogisticregression"
+    model = make_pipeline(
+        DPStandardScaler(), DPVariationalLogisticRegression(**ONE_STEP, n_samples=101)
+    )
+    shares = {"dpstandardscaler": 4.0, step: 1.0}
+    model = split_budget(model, EPSILON, DELTA, shares, n_samples=101, n_features=1)
+
+    def seen(fitted):
+        scaler, classifier = fitted.workflow_
+        return np.concatenate([scaler.mean_, scaler.var_, classifier.coef_.ravel()])
+
+    # Rows of which the scaler makes -1 and 1: whatever it releases, their gradients cancel.
+    rows = {"X": np.repeat([[-1.0], [0.0]], 50, axis=0), "y": np.ones(100, dtype=int)}
+    report = audit_estimator(
+        Whole(model), **rows, canary=([1.0], 1), neighbor="removed", statistic=seen, n_fits=200
+    )
+    assert not report.violation
+    assert report.epsilon == pytest.approx(EPSILON, rel=1e-6)
+    assert report.epsilon_lower_bound > model[-1].epsilon
+
+
+def test_a_private_search_is_not_accused_and_tells_the_canary():
+    model = DPVariationalLogisticRegression(**ONE_STEP, n_samples=10)
+    search = DPRandomizedSearch(
+        model, {"prior_scale": [1.0]}, epsilon=30.0, mean_trials=2, n_samples=10,
+        scoring=lambda fitted, X, y: fitted.coef_[0, -1],
+    )  # fmt: skip
+    report = audit_estimator(
+        Whole(search, {"X_public": np.zeros((1, 2)), "y_public": np.zeros(1)}),
+        neighbor="removed",
+        statistic=lambda fitted: fitted.workflow_.best_estimator_.coef_[0, -1],
+        n_fits=60,
+    )
+    assert not report.violation
+    assert report.frame == "dp"
+    assert report.epsilon == pytest.approx(30.0, rel=1e-6)
+    assert report.epsilon_lower_bound > 1.0
 
 
 @pytest.mark.slow

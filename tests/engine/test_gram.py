@@ -78,6 +78,14 @@ def test_orthogonal_rows_move_it_as_far_as_is_declared():
     assert np.linalg.norm(one - other) > 0.999 * GramSum(2.0).sensitivity("replace_one")
 
 
+def test_a_weight_below_zero_counts_as_none():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    for trace_only in (False, True):
+        clipped_sum = GramSum(0.7, lambda z, r: -z[:, 0] - 1e3, trace_only=trace_only)
+        assert not total(clipped_sum, X).any()
+        assert not clipped_sum.records(THETA, rows_of(X).take(slice(None))).any()
+
+
 def test_rows_that_pass_by_give_the_same_sum():
     X = np.random.default_rng(0).normal(size=(20_000, 2))
     kept = total(GramSum(0.7, weight), X)

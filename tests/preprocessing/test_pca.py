@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.pipeline import make_pipeline
 
 from skdp import _trace
-from skdp._bounded_sum import ROUNDING
+from skdp._bounded_sum import POSITIVE, ROUNDING
 from skdp.preprocessing import DPPCA, NormClipper
 from skdp.preprocessing import pca as module
 from skdp.preprocessing._releases import NoisySum
@@ -39,7 +39,15 @@ def test_neighbours_move_the_sum_by_at_most_the_declared_sensitivity(
         for rows in ([row], second or [[0.0] * 3])
     ]
     moved = np.linalg.norm(sums[0] - sums[1])
-    assert moved <= NoisySum(1.0, 1.0, relation).sensitivity
+    assert moved <= NoisySum(1.0, 1.0, relation, POSITIVE).sensitivity(relation)
+
+
+def test_replacing_a_row_moves_the_sum_by_root_two_and_no_more():
+    declared = NoisySum(1.0, 1.0, "replace_one", POSITIVE).sensitivity("replace_one")
+    assert declared == pytest.approx(np.sqrt(2) * (1 + ROUNDING))
+    orthogonal = [np.array([row]) for row in ([3.0, -3.0, 0.0], [1e300, 1e300, 0.0])]
+    sums = [module._second_moments(row, 2.0) for row in orthogonal]
+    assert 0.99 * declared <= np.linalg.norm(sums[0] - sums[1]) <= declared
 
 
 def test_the_bound_is_attained_so_no_smaller_one_would_do():
@@ -61,8 +69,11 @@ def test_the_release_has_the_declared_noise_and_no_other(relation):
         pca = DPPCA(n_components=1, epsilon=1.0, neighboring_relation=relation).fit(
             np.zeros((3, 60))
         )
-    noise, scale = tape[0].output, pca.noise_multiplier_ * (1 + ROUNDING)
-    assert tape[0].call.scale == pytest.approx(scale, rel=1e-12)
+    noise, call = tape[0].output, tape[0].call
+    moved, factor = (np.sqrt(2), 2) if relation == "replace_one" else (1.0, 1)
+    assert call.sensitivity == pytest.approx(moved * (1 + ROUNDING), rel=1e-12)
+    scale = pca.noise_multiplier_ * call.sensitivity / factor
+    assert call.scale == pytest.approx(scale, rel=1e-12)
     assert noise.size == 60 * 61 // 2
     low, high = stats.chi2.ppf([1e-6, 1 - 1e-6], noise.size)
     for wrong in (2 / 3, 1.0, 3 / 2, np.sqrt(2), 1 / np.sqrt(2)):

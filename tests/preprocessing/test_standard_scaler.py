@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.preprocessing import StandardScaler
 
-from skdp import _trace
+from skdp import _fitting, _trace
 from skdp._bounded_sum import MAX_ROWS, ROUNDING
 from skdp.preprocessing import DPStandardScaler
 from skdp.preprocessing import standard_scaler as module
@@ -43,23 +43,27 @@ class TestSensitivity:
     def test_neighbours_move_the_sum_by_at_most_the_declared_sensitivity(
         self, row, other, rest, relation
     ):
-        plan = NoisySum(module._record_norm(3), 1.0, relation)
+        plan = NoisySum(module._record_norm(3), 1.0, relation, module._APART)
         second = {"zero_out": [[np.nan] * 3], "add_or_remove_one": [], "replace_one": [other]}
         sums = [
             module._moments(np.array([*rest, *rows], dtype=float).reshape(-1, 3), LOWER, UPPER)
             for rows in ([row], second[relation])
         ]
-        assert np.linalg.norm(np.subtract(*np.broadcast_arrays(*sums))) <= plan.sensitivity
+        assert np.linalg.norm(np.subtract(*np.broadcast_arrays(*sums))) <= plan.sensitivity(
+            relation
+        )
 
     def test_the_bound_is_attained_so_no_smaller_one_would_do(self):
         assert np.linalg.norm(share(UPPER)) == pytest.approx(module._record_norm(3), rel=1e-15)
         extreme = np.linalg.norm(share([1e300, -1e300, np.inf]))
         assert extreme == pytest.approx(module._record_norm(3), rel=1e-15)
 
-    def test_replaced_records_can_move_the_sum_by_more_than_one_share(self):
+    def test_a_replaced_record_can_move_the_sum_as_far_as_is_declared(self):
         # At z = 1 and z = -1 only the first moments differ: 2√d, against a share of √(3d/2).
         moved = np.linalg.norm(share(UPPER) - share(LOWER))
-        assert module._record_norm(3) < moved <= 2 * module._record_norm(3)
+        assert moved == pytest.approx(2 * np.sqrt(3), rel=1e-14)
+        plan = NoisySum(module._record_norm(3), 1.0, "replace_one", module._APART)
+        assert 0.99 * plan.sensitivity("replace_one") <= moved <= plan.sensitivity("replace_one")
 
     @given(st.lists(ROW, min_size=1, max_size=6), st.lists(ROW, min_size=1, max_size=6))
     def test_sums_are_additive(self, A, B):
@@ -86,7 +90,7 @@ class TestSensitivity:
         assert error < ROUNDING / 2 * module._record_norm(1)
 
     def test_more_rows_than_the_bound_covers_are_refused(self, monkeypatch):
-        monkeypatch.setattr(module, "MAX_ROWS", 3)
+        monkeypatch.setattr(_fitting.check_n_rows, "__defaults__", (3,))
         with pytest.raises(ValueError, match="at most 3 rows"):
             DPStandardScaler().fit(np.zeros((4, 2)))
         assert MAX_ROWS == 2**26
@@ -102,11 +106,10 @@ class TestNoise:
             )
         noise, call = tape[0].output, tape[0].call
         C = np.sqrt(1.5 * d)
-        scale = scaler.noise_multiplier_ * C * (1 + ROUNDING)
+        moved, factor = (2 * np.sqrt(d), 2) if relation == "replace_one" else (C, 1)
+        scale = scaler.noise_multiplier_ * moved / factor * (1 + ROUNDING)
         assert call.scale == pytest.approx(scale, rel=1e-12)
-        assert call.sensitivity == pytest.approx(
-            C * (1 + ROUNDING) * (2 if relation == "replace_one" else 1)
-        )
+        assert call.sensitivity == pytest.approx(moved * (1 + ROUNDING))
         assert noise.size == 3 * d
         low, high = stats.chi2.ppf([1e-6, 1 - 1e-6], noise.size)
         for wrong in (2 / 3, 1.0, 3 / 2, 1 / C, 1 / np.sqrt(1.5), np.sqrt(2)):

@@ -1,0 +1,156 @@
+"""Releases that are part of a larger one: what is in no plan is refused before it touches a row."""
+
+import numpy as np
+import pytest
+from dp_accounting.dp_event import GaussianDpEvent
+from sklearn.base import BaseEstimator
+
+from skdp import _fitting, _trace
+from skdp.mechanisms import GaussianMechanism
+from skdp.model_selection import DPRandomizedSearch
+from skdp.model_selection._candidates import covers_part
+from skdp.model_selection.search import _restate
+from skdp.privacy import BudgetExceededError, PrivacyLedger, PrivacyReport
+from skdp.privacy.ledger import Cover, charge, covered
+
+X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+
+
+def gaussian(sigma):
+    return GaussianDpEvent(sigma)
+
+
+def spend(sigma, owner=None):
+    charge(gaussian(sigma), label="part", neighboring_relation="zero_out", owner=owner)
+
+
+def report(sigma):
+    return PrivacyReport.of(gaussian(sigma), delta=1e-5, sampling="any")
+
+
+class Sums(BaseEstimator):
+    """A noisy sum of rows, and in its fit what a test puts there."""
+
+    def __init__(self, epsilon=1.0, delta=1e-5, before=None, random_state=None):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.before = before
+        self.random_state = random_state
+
+    neighboring_relation = "zero_out"
+
+    def fit(self, X, y=None):
+        if self.before is not None:
+            self.before(self, X)
+        mechanism = GaussianMechanism.from_budget(
+            epsilon=self.epsilon, delta=self.delta, record_norm=1.0
+        )
+        self.privacy_ = _fitting.spend(self, mechanism.event(), "full batch, 1 release")
+        stream = _fitting.streams(self, np.asarray(X))("noise")
+        total = np.clip(np.asarray(X)[:, 0], -1, 1).sum()
+        self.total_ = float(mechanism.release(total, stream, charged=True))
+        return self
+
+
+def unplanned(estimator, X):
+    GaussianMechanism(1.0, 100.0).release(np.asarray(X)[:, 0].sum())
+
+
+def unplanned_and_caught(estimator, X):
+    if np.asarray(X).any():  # not while the fit is being planned: it would end there
+        try:
+            unplanned(estimator, X)
+        except BudgetExceededError:
+            estimator.caught_ = True
+
+
+def taught(estimator, X):
+    """Refer to what states another, dearer fit."""
+    estimator.teacher_ = report(0.3)
+
+
+def search(before):
+    return DPRandomizedSearch(
+        Sums(before=before), {"before": [before]}, epsilon=3.0, mean_trials=3, n_samples=60
+    ).set_params(scoring=lambda estimator, X, y: estimator.total_)
+
+
+PUBLIC = {"X_public": X[:3], "y_public": np.zeros(3)}
+
+
+# --- the plan -----------------------------------------------------------------------------------
+
+
+def test_what_is_planned_happens_once_and_is_not_charged():
+    cover, owner = Cover([gaussian(2.0), gaussian(3.0)]), object()
+    with PrivacyLedger() as ledger, covered(cover):
+        spend(3.0, owner)
+        with pytest.raises(BudgetExceededError, match="not in the plan"):
+            spend(3.0)
+    assert ledger.entries == ()
+    assert cover.owners == [owner]
+    assert cover.refused
+
+
+@pytest.mark.parametrize("planned", [[], [gaussian(2.0)]])
+def test_what_is_not_planned_is_refused_and_remembered_when_caught(planned):
+    cover = Cover(planned)
+    with covered(cover), pytest.raises(BudgetExceededError):
+        spend(1.0)
+    assert cover.refused
+    assert cover.owners == []
+
+
+def test_the_least_plan_that_will_do_is_used_up():
+    cover = Cover([gaussian(1.0), gaussian(2.0)], covers_part)
+    with covered(cover):
+        spend(2.5)  # of the two, the plan of 2.0 is enough
+        spend(1.0)
+    assert not cover.refused
+
+
+def test_outside_the_block_all_is_charged_as_ever():
+    with covered(Cover([gaussian(2.0)])):
+        pass
+    with PrivacyLedger() as ledger:
+        spend(2.0)
+    assert len(ledger.entries) == 1
+
+
+# --- fits that are planned, and trials ------------------------------------------------------------
+
+
+def test_nothing_is_released_while_a_fit_is_being_planned():
+    with PrivacyLedger() as ledger, _trace.record() as tape:
+        assert _fitting.planned_event(Sums(), X, None) == Sums().fit(X).privacy_.event
+        with pytest.raises(BudgetExceededError, match="not in the plan"):
+            _fitting.planned_event(Sums(before=unplanned), X, None)
+    assert len(ledger.entries) == 1  # the fit
+    assert len(tape) == 1
+
+
+def test_a_trial_that_releases_more_than_planned_voids_the_search_even_if_it_catches_the_error():
+    what = search(unplanned_and_caught)
+    with (
+        PrivacyLedger() as ledger,
+        pytest.raises(RuntimeError, match="had not planned, or more of one"),
+    ):
+        what.fit(X, **PUBLIC)
+    assert [entry.label for entry in ledger.entries] == ["DPRandomizedSearch"]
+    assert not hasattr(what, "best_estimator_")
+
+
+def test_the_winner_states_the_price_of_the_search_and_no_other_fit_a_lower_one():
+    fitted = search(taught).fit(X, **PUBLIC)
+    assert fitted.best_estimator_.privacy_ is fitted.privacy_
+    dear = report(0.3)
+    assert dear.epsilon > fitted.privacy_.epsilon
+    assert fitted.best_estimator_.teacher_ == dear
+
+
+def test_a_price_is_restated_upwards_alone():
+    part, searched = Sums(), report(1.0)
+    part.privacy_, part.teacher_ = report(2.0), report(0.3)
+    _restate([part], searched)
+    assert part.privacy_ is searched
+    assert part.teacher_ == report(0.3)
