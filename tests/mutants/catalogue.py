@@ -415,6 +415,14 @@ algorithm = config.algorithm()
     ],
     "estimators": [
         Mutant(
+            "scikit-learn's warning counts rows per class",
+            "_input.py",
+            "check_features_and_labels",
+            "np.tile(y, 2)",
+            "y",
+            "tests/hardening/test_bad_input.py",
+        ),
+        Mutant(
             "the event knows another rate",
             "algorithms/dp_sgd.py",
             "DPSGDConfig.event",
@@ -488,6 +496,30 @@ algorithm = config.algorithm()
         ),
     ],
     "samplers": [
+        Mutant(
+            "iterates of DP-SGLD are raw doubles",
+            "algorithms/dp_sgld.py",
+            "DPSGLDUpdate.update",
+            "on_grid(theta.double(), config.grid_widths[step])",
+            "theta",
+            "tests/contracts/test_releases.py",
+        ),
+        Mutant(
+            "exact samples are raw doubles",
+            "algorithms/ops.py",
+            "sample",
+            "config.grid_width",
+            "0.0",
+            "tests/replay/test_doubles.py",
+        ),
+        Mutant(
+            "large normals leave gaps between the rings",
+            "engine/noise.py",
+            "_box_muller",
+            "more(len(rare))",
+            "0.0 * more(len(rare))",
+            "tests/replay/test_doubles.py",
+        ),
         Mutant(
             "a Langevin chain at half the noise",
             "algorithms/langevin.py",
@@ -764,6 +796,22 @@ with covered(Cover()):
     ],
     "workflow": [
         Mutant(
+            "a label that one record has decides whether there is a fit",
+            "privacy/_scikit_learn.py",
+            "_may_skip_labels",
+            "skipped or fitted.multilabel_",
+            "False",
+            "tests/replay/test_workflow_table.py",
+        ),
+        Mutant(
+            "a column that one record decides is skipped unseen",
+            "privacy/_scikit_learn.py",
+            "_may_skip_labels",
+            "skipped or fitted.multilabel_",
+            "fitted.multilabel_",
+            "tests/replay/test_workflow_table.py",
+        ),
+        Mutant(
             "fits in worker processes are not charged",
             "privacy/ledger.py",
             "charge",
@@ -810,6 +858,14 @@ charge(
         ),
     ],
     "preprocessing": [
+        Mutant(
+            "a declared scaler warns of a value that overflows",
+            "preprocessing/bounded_scaler.py",
+            "BoundedScaler.transform",
+            'np.errstate(all="ignore")',
+            "np.errstate()",
+            "tests/preprocessing/test_bounded_scaler.py",
+        ),
         Mutant(
             "a scaler forgets the squares in a row's share",
             "preprocessing/standard_scaler.py",
@@ -860,6 +916,30 @@ charge(
         ),
     ],
     "search": [
+        Mutant(
+            "joblib counts the trials aloud",
+            "model_selection/search.py",
+            "_silence",
+            "joblib.parallel_config(verbose=0)",
+            "warnings.catch_warnings()",
+            "tests/model_selection/test_search.py",
+        ),
+        Mutant(
+            "a refused release may be caught inside a trial",
+            "privacy/ledger.py",
+            "Cover.take",
+            "self.refused = True",
+            "pass",
+            "tests/contracts/test_refusals.py",
+        ),
+        Mutant(
+            "labels inside a temperature are not checked before the charge",
+            "model_selection/budgets.py",
+            "_Stated.fit",
+            "encode_labels(np.ravel(y), self.classes, 'The classifier')",
+            "(np.unique(y), None)",
+            "tests/contracts/test_refusals.py",
+        ),
         Mutant(
             "shares of a budget add up in epsilon",
             "model_selection/budgets.py",
