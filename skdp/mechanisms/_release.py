@@ -62,7 +62,7 @@ def additive_release(
     def noisy() -> np.ndarray:
         return exact + mechanism.scale * np.asarray(draw(stream, exact.shape))
 
-    return _trace.release(call, noisy)
+    return np.asarray(_trace.release(call, noisy))
 
 
 def numbers(values: Any) -> np.ndarray:
