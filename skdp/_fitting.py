@@ -126,8 +126,9 @@ def auto_norm(X: np.ndarray) -> float:
     return X.shape[1] ** 0.5 if declared is None else declared
 
 
-def check_n_rows(X: np.ndarray, most: float = MAX_ROWS) -> None:
+def check_n_rows(X: np.ndarray, most: float | None = None) -> None:
     """Refuse more rows than the rounding bound of a sum covers."""
+    most = MAX_ROWS if most is None else most
     if len(X) > most:
         raise ValueError(
             f"Expected X to have at most {most} rows: beyond, the rounding of a sum is not covered "

@@ -18,6 +18,7 @@ from skdp import (
     OPSPosteriorSampler,
     OPSRegressor,
     PrivacyLedger,
+    _fitting,
 )
 
 NAN, INF = float("nan"), float("inf")
@@ -227,9 +228,7 @@ def test_bad_data_is_refused_before_anything_is_spent(estimator, kind, two_blobs
 
 
 def test_more_rows_than_the_rounding_bound_covers_are_refused(two_blobs, monkeypatch):
-    from skdp.algorithms import dp_vi
-
-    monkeypatch.setattr(dp_vi, "MAX_ROWS", 119)
+    monkeypatch.setattr(_fitting, "MAX_ROWS", 119)
     with PrivacyLedger() as ledger, pytest.raises(ValueError, match="at most 119 rows"):
         DPVariationalLogisticRegression().fit(*two_blobs)
     assert ledger.entries == ()
