@@ -38,7 +38,7 @@ class BoundedSum:
     rounding : float
         What the error of the computed sum adds to a bound, relative, on two neighbours together.
     apart : float
-        How far apart the terms of two records can be, over C: at most 2, at least 1.
+        How far apart the terms of two records can be, in units of C: at most 2, at least 1.
     """
 
     rounding = ROUNDING

@@ -22,7 +22,7 @@ from skdp._version import __version__
 from skdp._warnings import PrivacyWarning
 from skdp.privacy.accounting import ACCOUNTANTS
 from skdp.privacy.calibration import calibrate_noise_multiplier
-from skdp.privacy.ledger import Cover, charge, covered
+from skdp.privacy.ledger import BudgetExceededError, Cover, charge, covered
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import ADD_OR_REMOVE_ONE, check_relation
 
@@ -220,11 +220,16 @@ def planned_event(estimator: Any, X: Any, y: Any) -> Any:
     BudgetExceededError
         If something is released before the estimator itself would spend.
     """
-    token = _planning.set(estimator)
+    token, cover = _planning.set(estimator), Cover()
     try:
-        with covered(Cover()):
+        with covered(cover):
             estimator.fit(X, y)
     except _Planned as planned:
+        if cover.refused:
+            raise BudgetExceededError(
+                f"Planning the fit of {type(estimator).__name__} made a private release, or "
+                "another thread did meanwhile. Fit what is inside it beforehand, one at a time."
+            ) from None
         return planned.event
     finally:
         _planning.reset(token)

@@ -144,9 +144,9 @@ class ExactConfig:
 
     @property
     def grid_width(self) -> float:
-        """Grid of the released draws: coarse beside the doubles of a proposal, and to nobody else.
+        """Grid of the released draws: coarse beside the doubles of a proposal, fine for any use.
 
-        A raw double around a centre that depends on the rows tells the centre.
+        A raw double around a centre that depends on the rows reveals the centre.
         """
         return grid_width(self._least_deviation)
 

@@ -8,11 +8,13 @@ vector has a norm of at most
 
     Δ = ⌊2ᵏ/σ⌋,    2³³ ≤ Δ ≤ 2³⁴,
 
-which is *checked*, record by record, on the integers themselves. So the release is an integer query
-of sensitivity Δ with a discrete Gaussian of parameter 2ᵏ ≥ σΔ, whatever the floating-point
-arithmetic before it did with one record, as long as that is a function of the record alone. What a
-grid unit is worth is the utility's business: C/(Δ − 2¹⁵), where 2¹⁵ units of room, four millionths
-of C at most, keep rounding, which adds up to √D/2 units, from pushing a term of norm C over Δ.
+which is *checked*, record by record, on the integers themselves (under replace_one the bound that
+is checked is larger for terms that cannot be opposite: see `GridSum.width`). So the release is an
+integer query of sensitivity Δ with a discrete Gaussian of parameter 2ᵏ ≥ σΔ, whatever the
+floating-point arithmetic before it did with one record, as long as that is a function of the record
+alone. What a grid unit is worth is the utility's business: C/(Δ − 2¹⁵), where 2¹⁵ units of room,
+four millionths of C at most, keep rounding, which adds up to √D/2 units, from pushing a term of
+norm C over Δ.
 
 >>> from skdp.engine.grid import lattice_bits, lattice_bound
 >>> lattice_bits(40.0), lattice_bound(40.0)
@@ -79,7 +81,7 @@ def lattice_bound(noise_multiplier: float) -> int:
 
 @dataclass(frozen=True)
 class GridSum:
-    """Sum over records of integer vectors, each of norm at most Δ.
+    """Sum over records of integer vectors, each of bounded norm; neighbours differ by Δ or 2Δ.
 
     Parameters
     ----------
@@ -145,7 +147,7 @@ class GridSum:
         with np.errstate(all="ignore"):
             for chunk in batch.chunks(max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // len(total)))):
                 terms = rounded(self.inner.records(theta, chunk), width, limit)
-                # Integers up to 2³⁴, and at most 2¹⁴ of them: a sum of doubles that is exact.
+                # Integers up to 2³⁵, and at most 2¹⁴ of them: a sum of doubles that is exact.
                 total += np.add.reduce(terms, axis=0).astype(np.int64)
         return torch.from_numpy(total.reshape(shape))
 

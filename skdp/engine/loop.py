@@ -64,8 +64,8 @@ class Plan:
     clipped_sum : ClippedSum or sequence of ClippedSum
         The private value of a step; a sequence holds one a step.
     noise_multiplier : float or sequence of float
-        σ: standard deviation of the noise over the bound on one record; 0 for no noise. A sequence
-        holds one a step.
+        σ: standard deviation of the noise over the bound on one record (see `noise_scale`); 0 for
+        no noise. A sequence holds one per step.
     neighboring_relation : str
         Relation under which the trace states sensitivities.
     secure : bool, default=False
@@ -78,6 +78,12 @@ class Plan:
     noise_multiplier: float | Sequence[float]
     neighboring_relation: str
     secure: bool = False
+
+    def __post_init__(self) -> None:
+        if self.secure and self.sampling.rate < 1.0:
+            raise ValueError(
+                "Expected secure=False with random batches: their coins are not exact."
+            )
 
     def clipped_sum_of(self, step: int) -> ClippedSum:
         """Return the private value of one step; in grid units with ``secure``."""

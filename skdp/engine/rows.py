@@ -43,7 +43,9 @@ class LinearBatch(NamedTuple):
         """
         if not self.shifting:
             return self.rows @ weights
-        return np.stack([np.einsum("ij,j->i", self.rows, w) for w in weights.T.copy()], axis=1)
+        rows = _not_alone(self.rows)
+        columns = [np.einsum("ij,j->i", rows, w)[: len(self.rows)] for w in weights.T.copy()]
+        return np.stack(columns, axis=1)
 
 
 class Chunks(Protocol):
@@ -186,7 +188,15 @@ def row_products(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _norms(rows: np.ndarray, alone: bool = False) -> np.ndarray:
-    return np.sqrt(row_sums(rows * rows) if alone else np.einsum("ij,ij->i", rows, rows))
+    if alone:
+        return np.sqrt(row_sums(rows * rows))
+    several = _not_alone(rows)
+    return np.sqrt(np.einsum("ij,ij->i", several, several)[: len(rows)])
+
+
+def _not_alone(rows: np.ndarray) -> np.ndarray:
+    """Rows, twice if there is but one: of a single one `einsum` adds many columns in pieces."""
+    return np.concatenate([rows, rows]) if len(rows) == 1 else rows
 
 
 def _tamed(rows: np.ndarray, norm: float, alone: bool) -> np.ndarray:

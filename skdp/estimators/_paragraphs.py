@@ -29,7 +29,7 @@ NETWORK = """    hidden_layer_sizes : tuple of int, default=(100,)
         conditional on that, as ``privacy_.assumptions`` says. A module that is seen to mix is
         refused before anything is spent: in a trial on batches of 1 to 33 synthetic records of
         scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
-        other values, on more than 33 records, on the weights, on a rare random event, on the time
+        other values, on other batch sizes, on the weights, on a rare random event, on the time
         or on global state.
 """
 

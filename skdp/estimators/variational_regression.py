@@ -118,7 +118,8 @@ class DPVariationalLinearRegression(ArvizMixin, CallbackSupportMixin, R2Mixin, B
     n_iter_ : int
         Number of noisy sums of residuals.
     noise_multiplier_ : float
-        Standard deviation of the noise in one of them, over the bound on one record.
+        Standard deviation of the noise in one of them, over the bound on one record; under
+        replace_one, over half of what replacing a record moves.
     data_norm_, prior_scale_ : float
         The values used.
     privacy_ : PrivacyReport

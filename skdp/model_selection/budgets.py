@@ -44,6 +44,7 @@ from skdp._fitting import encode_labels, planned_event
 from skdp._validate import expected, in_range, integer, positive
 from skdp.privacy import PrivacyReport, epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, terms_of
+from skdp.privacy.ledger import BudgetExceededError
 
 # Those that fit each of their parts exactly once. Others, a one-vs-rest classifier for instance,
 # would spend a part's budget several times.
@@ -370,6 +371,11 @@ def _plan_on(name: str, part: Any, n_samples: int, n_features: int) -> DpEvent:
         y = np.resize([0, 1] if _labels(part) is None else np.asarray(_labels(part)), n_samples)
     try:
         return planned_event(by_itself(part), X, y)
+    except BudgetExceededError:
+        raise ValueError(
+            f"What {type(part).__name__} (step {name!r}) is charged cannot be planned: its fit "
+            "makes a release before the charge. Fit it beforehand, on a budget of its own."
+        ) from None
     except ValueError as error:
         raise ValueError(
             f"The budget of {type(part).__name__} (step {name!r}) could not be planned on made-up "

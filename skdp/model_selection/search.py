@@ -50,6 +50,7 @@ from skdp.model_selection.budgets import Sizes, by_itself, private_parts
 from skdp.model_selection.trials import TrialLaw
 from skdp.privacy import PrivacyReport, epsilon_of_event, privacy_of
 from skdp.privacy.ledger import Cover, covered
+from skdp.privacy.workflow import stating_parts
 from skdp.relations import check_relation
 
 _NEVER_SHOWN = {
@@ -583,18 +584,25 @@ def _trial(
         streams = Streams(seed_material(seed, "score", {}, digest))
         for position, part in enumerate(private_parts(fitted).values()):
             part.set_params(random_state=seed + position)
-    cover = Cover(candidate.events, _candidates.covers_part)
+    relation = next(iter(private_parts(fitted).values())).neighboring_relation
+    cover = Cover(candidate.events, _candidates.covers_part, relation)
     # A worker process is silenced by itself; filters of this one are set for all of its threads.
-    with covered(cover), _silence(os.getpid() != parent):
+    with covered(cover), _alone(), _silence(os.getpid() != parent):
         try:
             fitted.fit(X, y)
-            covered_by_plan = plan.covers(privacy_of(fitted).event)
+            charged = stating_parts(fitted) <= {id(owner) for owner in cover.owners}
+            covered_by_plan = charged and plan.covers(privacy_of(fitted).event)
             value = score(fitted, X, y, streams("noise")) if covered_by_plan else 0.0
         except Exception:  # the search will say that, and no more
             return _UNPLANNED if cover.refused else _FAILED
     if cover.refused or not covered_by_plan:
         return _UNPLANNED
     return _Outcome(value, fitted, tuple(cover.owners))
+
+
+def _alone() -> Any:
+    """Keep parts of a trial in its thread, where the cover is, whatever joblib was asked for."""
+    return joblib.parallel_config(backend="sequential", n_jobs=1)
 
 
 @contextmanager

@@ -61,8 +61,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMi
         ``"auto"`` is the norm that rows from a transformer with a declared one carry, else
         √n_features.
     noise_multiplier : float or None, default=None
-        Standard deviation > 0 of the noise over the bound on one row's share, instead of
-        ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was spent.
+        Standard deviation > 0 of the noise over the bound on one row's share (under replace_one,
+        over half of what replacing a row moves), instead of ``epsilon`` (pass ``epsilon=None``);
+        the report then accounts for what was spent.
     random_state : int, RandomState instance or None, default=None
         None keys the noise from the operating system. A seed makes the fit repeatable and its
         guarantee void: the report says ``valid=False``.
@@ -82,7 +83,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMi
     data_norm_, output_norm_ : float
         The norm of the clipped rows; a projection never lengthens a row.
     noise_multiplier_ : float
-        Standard deviation of the noise over the bound on one row's share.
+        Standard deviation of the noise over the bound on one row's share; under replace_one, over
+        half of what replacing a row moves.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     n_features_in_ : int

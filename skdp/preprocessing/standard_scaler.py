@@ -69,8 +69,9 @@ class DPStandardScaler(OneToOneFeatureMixin, CallbackSupportMixin, TransformerMi
         Euclidean norm > 0 to which transformed rows are clipped. ``"auto"`` is √n_features, about
         the norm of an ordinary row.
     noise_multiplier : float or None, default=None
-        Standard deviation > 0 of the noise over the bound on one row's share, instead of
-        ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was spent.
+        Standard deviation > 0 of the noise over the bound on one row's share (under replace_one,
+        over half of what replacing a row moves), instead of ``epsilon`` (pass ``epsilon=None``);
+        the report then accounts for what was spent.
     random_state : int, RandomState instance or None, default=None
         None keys the noise from the operating system. A seed makes the fit repeatable and its
         guarantee void: the report says ``valid=False``.
@@ -86,7 +87,8 @@ class DPStandardScaler(OneToOneFeatureMixin, CallbackSupportMixin, TransformerMi
     output_norm_ : float
         No row of the output exceeds this norm.
     noise_multiplier_ : float
-        Standard deviation of the noise over the bound on one row's share.
+        Standard deviation of the noise over the bound on one row's share; under replace_one, over
+        half of what replacing a row moves.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     n_features_in_ : int

@@ -37,12 +37,10 @@ _REJECTION = (
 
 def as_known_today(report: PrivacyReport) -> PrivacyReport:
     """Return the report, not valid where an advisory disproves it; warn where one may apply."""
-    if report.skdp_version != "0.1.0" or math.isinf(report.epsilon):
+    if not _is_old(report):
         return report
-    doubts = list(_doubts(report))
-    if "by the rejection sampler" in report.sampling:
-        unaccounted = tuple(dict.fromkeys((*report.unaccounted, _REJECTION)))
-        report = replace(report, valid=False, unaccounted=unaccounted)
+    doubts, report = list(_doubts(report)), not_disproved(report)
+    if _REJECTION in report.unaccounted:
         warnings.warn(f"This report is no guarantee: {_REJECTION}.", PrivacyWarning, stacklevel=3)
     if doubts:
         warnings.warn(
@@ -52,6 +50,18 @@ def as_known_today(report: PrivacyReport) -> PrivacyReport:
             stacklevel=3,
         )
     return report
+
+
+def not_disproved(report: PrivacyReport) -> PrivacyReport:
+    """Return the report, not valid where an advisory disproves it."""
+    if not (_is_old(report) and "by the rejection sampler" in report.sampling):
+        return report
+    unaccounted = tuple(dict.fromkeys((*report.unaccounted, _REJECTION)))
+    return replace(report, valid=False, unaccounted=unaccounted)
+
+
+def _is_old(report: PrivacyReport) -> bool:
+    return report.skdp_version == "0.1.0" and math.isfinite(report.epsilon)
 
 
 def _doubts(report: PrivacyReport) -> Iterator[str]:

@@ -5,8 +5,9 @@ dp-accounting lacks are added: `PosteriorSamplesDpEvent` here, `DiscreteGaussian
 `skdp.privacy.discrete`. Events are made from public
 facts alone: no function here sees a row.
 
-Noise multipliers are noise over the bound on *one record's* contribution, whatever the neighbouring
-relation; the accountant knows that replacing a record moves a sum by twice that.
+Noise multipliers are noise over the bound on *one record's* contribution, and under replace_one
+over half of what replacing one record moves: the accountant doubles there. An event is therefore a
+statement under one relation.
 
 >>> from skdp.privacy.events import dp_sgd_event
 >>> dp_sgd_event(noise_multiplier=1.0, sampling_rate=0.01, n_steps=1000).count
@@ -147,7 +148,7 @@ def gaussian_mu(event: DpEvent) -> float | None:
 
     Of discrete ones too it is None: they are near a Gaussian mechanism, and not as good.
 
-    Noise multipliers are over the bound on one record, so under ``replace_one`` μ is twice that.
+    Under ``replace_one``, where noise is stated over half of what moves, μ is twice that.
     """
     terms = terms_of(event)
     if not all(isinstance(t, GaussianTerm) and t.sampling_rate == 1.0 for t in terms):

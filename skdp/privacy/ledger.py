@@ -45,7 +45,7 @@ from skdp.privacy import _process_tree
 from skdp.privacy._ledger_file import LedgerFile, fcntl
 from skdp.privacy.accounting import epsilon_of_event
 from skdp.privacy.events import event_from_dict, event_to_dict, terms_of
-from skdp.relations import check_relation
+from skdp.relations import ZERO_OUT, check_relation
 
 
 class BudgetExceededError(RuntimeError):
@@ -368,35 +368,45 @@ class Cover:
     before it touches a row: charged by itself it would tell how many trials there were, and the
     price of a selection holds for the trial that was planned.
 
+    It covers a block in one thread. What other threads of the process charge meanwhile may be a
+    part of the block that escaped it, so the cover counts as refused then.
+
     Parameters
     ----------
     planned : sequence of DpEvent
         What may be released, in any order.
     covers : callable
         (planned event, event) -> whether the first costs at least as much as the second.
+    neighboring_relation : str
+        The relation of all of them.
 
     Attributes
     ----------
     owners : list
-        What made the releases, where that was said.
-    refused : bool
-        Whether a release was refused; true even if the error was caught on the way.
+        What made the releases, and states their price.
     """
 
     def __init__(
         self,
         planned: Sequence[DpEvent] = (),
         covers: Callable[[DpEvent, DpEvent], bool] = operator.eq,
+        neighboring_relation: str = ZERO_OUT,
     ) -> None:
-        self._left, self._covers = list(planned), covers
+        self._left, self._covers, self._relation = list(planned), covers, neighboring_relation
         self.owners: list[Any] = []
-        self.refused = False
+        self._refused, self._charged_before = False, _charged_alone
 
-    def take(self, event: DpEvent, label: str, owner: Any) -> None:
+    @property
+    def refused(self) -> bool:
+        """Whether a release was refused, even if the error was caught on the way, or escaped."""
+        return self._refused or _charged_alone != self._charged_before
+
+    def take(self, event: DpEvent, label: str, neighboring_relation: str, owner: Any) -> None:
         """Use up what was planned for an event, or refuse the release."""
         fitting = [planned for planned in self._left if self._covers(planned, event)]
-        if not fitting:
-            self.refused = True
+        # Without an owner nobody would state the price.
+        if not fitting or owner is None or neighboring_relation != self._relation:
+            self._refused = True
             raise BudgetExceededError(
                 f"A release of {label} is not in the plan of what it is part of, so it was refused "
                 "and no data was read for it. Make it a step of the pipeline with an epsilon of "
@@ -411,6 +421,7 @@ class Cover:
 # What this thread releases is part of a release that has been charged as a whole; or it is about no
 # private rows at all ("free").
 _cover: ContextVar[Cover | str | None] = ContextVar("skdp_cover", default=None)
+_charged_alone = 0  # how often something was charged, or tried to be, that no cover was asked about
 
 
 @contextmanager
@@ -459,10 +470,12 @@ def charge(
     """
     cover = _cover.get()
     if isinstance(cover, Cover):
-        cover.take(event, label, owner)
+        cover.take(event, label, neighboring_relation, owner)
     if cover is not None:
         return
+    global _charged_alone
     with _lock:
+        _charged_alone += 1
         above = map(PrivacyLedger._from_description, _process_tree.announced_above())
         ledgers = list(dict.fromkeys([*_open, *above]))
         _spend(ledgers, LedgerEntry(label, event, nominal), neighboring_relation)

@@ -29,7 +29,7 @@ from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from skdp._validate import expected
 from skdp._version import __version__
-from skdp.privacy._advisories import as_known_today
+from skdp.privacy._advisories import as_known_today, not_disproved
 from skdp.privacy.accounting import NOT_A_BOUND, epsilon_of_event, least_bound
 from skdp.privacy.events import event_from_dict, event_to_dict
 
@@ -52,7 +52,8 @@ class PrivacyReport:
     accountant : str
         The accountant that gave ε.
     event : DpEvent
-        What was released, for any other accountant.
+        What was released, for any other accountant; in this relation only, because noise is stated
+        over what the relation lets one record move.
     sampling : str
         How records took part in each step.
     inferred_public_facts : tuple of str
@@ -210,6 +211,7 @@ class PrivacyReport:
         ValueError
             If the neighbouring relations differ.
         """
+        reports = [not_disproved(report) for report in reports]
         first = reports[0]
         if len(reports) == 1 and delta in (None, first.delta):
             return first

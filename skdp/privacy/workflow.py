@@ -108,6 +108,13 @@ def privacy_of(
     return report
 
 
+def stating_parts(fitted: Any) -> frozenset[int]:
+    """Identities of the parts of a fitted workflow whose own statements `privacy_of` composes."""
+    visit = _Visit(())
+    visit.part(fitted, "", frozen=False, public=False)
+    return frozenset(visit.seen)
+
+
 @dataclass
 class _Visit:
     """What was found on the way through a workflow."""

@@ -194,3 +194,20 @@ def test_under_the_other_relations_a_null_record_moves_no_bit_of_the_others_logi
         for rows in (X, changed)
     )
     np.testing.assert_array_equal(np.delete(whole, 7, axis=0), np.delete(other, 7, axis=0))
+
+
+def test_a_lone_row_of_many_columns_gets_the_bits_that_it_has_among_others():
+    X = np.random.default_rng(0).normal(size=(2, 10_000))
+    weights = np.random.default_rng(1).normal(size=(10_000, 1))
+
+    def of(X):
+        rows = LinearRows(
+            X,
+            np.zeros((len(X), 1)),
+            data_norm=1e9,
+            fit_intercept=False,
+            neighboring_relation="add_or_remove_one",
+        ).take(slice(None))
+        return rows.logits(weights)[-1], rows.norms[-1]
+
+    assert of(X) == of(X[1:])

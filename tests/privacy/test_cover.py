@@ -1,11 +1,15 @@
 """Releases that are part of a larger one: what is in no plan is refused before it touches a row."""
 
+import threading
+
+import joblib
 import numpy as np
 import pytest
 from dp_accounting.dp_event import GaussianDpEvent
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import FeatureUnion, make_pipeline
 
-from skdp import _fitting, _trace
+from skdp import DPPCA, DPVariationalLogisticRegression, _fitting, _trace
 from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection import DPRandomizedSearch
 from skdp.model_selection._candidates import covers_part
@@ -20,8 +24,8 @@ def gaussian(sigma):
     return GaussianDpEvent(sigma)
 
 
-def spend(sigma, owner=None):
-    charge(gaussian(sigma), label="part", neighboring_relation="zero_out", owner=owner)
+def spend(sigma, owner="an estimator", relation="zero_out"):
+    charge(gaussian(sigma), label="part", neighboring_relation=relation, owner=owner)
 
 
 def report(sigma):
@@ -154,3 +158,50 @@ def test_a_price_is_restated_upwards_alone():
     _restate([part], searched)
     assert part.privacy_ is searched
     assert part.teacher_ == report(0.3)
+
+
+def in_a_thread(estimator, X):
+    thread = threading.Thread(target=lambda: DPPCA(1, epsilon=5.0).fit(X))
+    thread.start()
+    thread.join()
+
+
+def test_a_release_in_another_thread_of_the_process_is_not_missed():
+    cover = Cover([gaussian(1.0)])
+    with covered(cover):
+        in_a_thread(None, X)
+    assert cover.refused
+    with (
+        PrivacyLedger() as ledger,
+        pytest.raises((ValueError, BudgetExceededError), match="release"),
+    ):
+        DPRandomizedSearch(Sums(before=in_a_thread), {"before": [in_a_thread]}, n_samples=60).fit(X)
+    assert all(entry.label == "DPPCA" for entry in ledger.entries)
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_parts_of_a_trial_stay_in_its_thread_whatever_joblib_was_asked_for(backend):
+    union = FeatureUnion([("a", DPPCA(1)), ("b", DPPCA(2))])
+    model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=60, max_iter=2)
+    what = DPRandomizedSearch(
+        make_pipeline(union, model),
+        {"dpvariationallogisticregression__prior_scale": [1.0, 2.0]},
+        epsilon=2.0,
+        mean_trials=2,
+        n_samples=60,
+        n_jobs=1,
+    )
+    y = (X[:, 0] > 0).astype(int)
+    with joblib.parallel_config(backend, n_jobs=2), PrivacyLedger() as ledger:
+        what.fit(X, y)
+    assert [entry.label for entry in ledger.entries] == ["DPRandomizedSearch"]
+    for _, part in what.best_estimator_[0].transformer_list:
+        assert part.privacy_ is what.privacy_
+
+
+@pytest.mark.parametrize("release", [{"relation": "replace_one"}, {"owner": None}])
+def test_a_planned_place_is_for_its_relation_and_for_what_states_a_price(release):
+    cover = Cover([gaussian(1.0)])
+    with covered(cover), pytest.raises(BudgetExceededError):
+        spend(1.0, **release)
+    assert cover.refused

@@ -2,6 +2,7 @@ import json
 import math
 import pickle
 import warnings
+from dataclasses import replace
 
 import dp_accounting as dp
 import pytest
@@ -267,3 +268,11 @@ def test_reports_of_this_version_are_not_those_of_0_1_0(event):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert PrivacyReport.from_json(report.to_json()) == report
+
+
+def test_composing_does_not_make_a_disproved_report_valid():
+    old = replace(PrivacyReport.of(DRAW, delta=1e-5, sampling=BY_REJECTION), skdp_version="0.1.0")
+    new = PrivacyReport.of(EVENT, delta=1e-5, sampling="any")
+    for both in (old + new, new + old, PrivacyReport.compose([old])):
+        assert not both.valid
+        assert any("advisory 1" in part for part in both.unaccounted)
