@@ -740,7 +740,7 @@ _covering_noise(
         Mutant(
             "a report that an advisory disproves stays valid",
             "privacy/_advisories.py",
-            "as_known_today",
+            "not_disproved",
             "replace(report, valid=False, unaccounted=unaccounted)",
             "report",
             "tests/privacy/test_report.py",
@@ -749,10 +749,10 @@ _covering_noise(
             "a release that was not planned goes on",
             "privacy/ledger.py",
             "charge",
-            "cover.take(event, label, owner)",
+            "cover.take(event, label, neighboring_relation, owner)",
             """\
 try:
-    cover.take(event, label, owner)
+    cover.take(event, label, neighboring_relation, owner)
 except BudgetExceededError:
     cover.refused = False
 """,
@@ -770,7 +770,7 @@ except BudgetExceededError:
             "a refusal is forgotten when it is caught",
             "privacy/ledger.py",
             "Cover.take",
-            "self.refused = True",
+            "self._refused = True",
             "pass",
             "tests/privacy/test_cover.py",
         ),
@@ -786,11 +786,8 @@ except BudgetExceededError:
             "a fit that is only planned may release",
             "_fitting.py",
             "planned_event",
-            """\
-with covered(Cover()):
-    estimator.fit(X, y)
-""",
-            "estimator.fit(X, y)",
+            "covered(cover)",
+            'covered("free")',
             "tests/privacy/test_cover.py",
         ),
     ],
@@ -917,6 +914,30 @@ charge(
     ],
     "search": [
         Mutant(
+            "what another thread releases during a trial is missed",
+            "privacy/ledger.py",
+            "Cover.refused",
+            "self._refused or _charged_alone != self._charged_before",
+            "self._refused",
+            "tests/privacy/test_cover.py",
+        ),
+        Mutant(
+            "parts of a trial may run outside its thread",
+            "model_selection/search.py",
+            "_alone",
+            'joblib.parallel_config(backend="sequential", n_jobs=1)',
+            "joblib.parallel_config()",
+            "tests/privacy/test_cover.py",
+        ),
+        Mutant(
+            "a planned place is taken under another relation",
+            "privacy/ledger.py",
+            "Cover.take",
+            "not fitting or owner is None or neighboring_relation != self._relation",
+            "not fitting",
+            "tests/privacy/test_cover.py",
+        ),
+        Mutant(
             "joblib counts the trials aloud",
             "model_selection/search.py",
             "_silence",
@@ -928,7 +949,7 @@ charge(
             "a refused release may be caught inside a trial",
             "privacy/ledger.py",
             "Cover.take",
-            "self.refused = True",
+            "self._refused = True",
             "pass",
             "tests/contracts/test_refusals.py",
         ),
