@@ -371,10 +371,10 @@ def _plan_on(name: str, part: Any, n_samples: int, n_features: int) -> DpEvent:
         y = np.resize([0, 1] if _labels(part) is None else np.asarray(_labels(part)), n_samples)
     try:
         return planned_event(by_itself(part), X, y)
-    except BudgetExceededError:
+    except BudgetExceededError as error:
         raise ValueError(
-            f"What {type(part).__name__} (step {name!r}) is charged cannot be planned: its fit "
-            "makes a release before the charge. Fit it beforehand, on a budget of its own."
+            f"What {type(part).__name__} (step {name!r}) is charged cannot be planned, because its "
+            f"fit makes a release before the charge. {error}"
         ) from None
     except ValueError as error:
         raise ValueError(

@@ -50,6 +50,8 @@ PLANS = [
     (LINEAR, {"max_iter": 3, "inference": "dpvi", "neighboring_relation": "replace_one"}),
     (LINEAR, {"max_iter": 3, "epsilon": None, "noise_multiplier": 2.5}),
 ]
+# Releases as they are before the public grid, which is coarser than the lattice.
+UNROUNDED = mock.patch("skdp._trace.on_grid", new=lambda values, width: values)
 
 
 def make(plan, **more):
@@ -115,7 +117,8 @@ def test_the_event_in_the_ledger_is_the_trace(plan):
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_what_is_released_is_on_the_grid(plan):
-    with _trace.record() as tape:
+    """Integers of the lattice, before they are rounded to the coarser public grid."""
+    with UNROUNDED, _trace.record() as tape:
         make(plan).fit(X, Y)
     factor = sensitivity_factor(plan[1].get("neighboring_relation", "zero_out"))
     for release in tape:
@@ -179,20 +182,25 @@ def test_the_posterior_is_the_ordinary_one_up_to_the_noise(model, inference):
 
 
 def test_without_noise_added_the_releases_are_the_ordinary_sums():
-    """The grid alone, its noise left out: both fits go the same way to many digits."""
+    """The grid alone, its noise left out: both fits go the same way.
+
+    To many digits at first; then by what inference makes of noise whose scale differs by the
+    rounding bound, 3e-4, that ordinary sums need.
+    """
     rows, y = data(DPVariationalLogisticRegression, 500)
     own = {"max_iter": 4, "epsilon": None, "noise_multiplier": 0.3, "n_samples": 500}
     plan = (LOGISTIC, own)
     silent = "skdp.engine.noise.discrete_gaussian_integers"
     none = mock.patch(silent, lambda bits, size, stream: np.zeros(size, dtype=np.int64))
     zero = mock.patch("skdp.engine.noise._normals", lambda shape, *_: torch.zeros(shape))
-    with none, _trace.record() as tape:
+    with none, UNROUNDED, _trace.record() as tape:
         make(plan).fit(rows, y)
-    with zero, _trace.record() as expected:
+    with zero, UNROUNDED, _trace.record() as expected:
         make(plan, secure=False).fit(rows, y)
     for found, plain in zip(tape, expected, strict=True):
         scale = plain.output.abs().max()
-        assert float((found.output - plain.output).abs().max() / scale) < 1e-7
+        off = float((found.output - plain.output).abs().max() / scale)
+        assert off < (1e-7 if found.call.step == 0 else 1e-3)
 
 
 def test_what_it_cannot_secure_is_refused_before_anything_is_spent():
