@@ -30,7 +30,7 @@ from mutants.mutant import mutated, normalised
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
 LIMIT = 900  # seconds; a mutant that hangs has been noticed by nobody
-COPIED = ("skdp", "tests", "docs", "README.md", "pyproject.toml", "constraints.txt")
+COPIED = ("skdp", "tests", "docs", "benchmarks", "README.md", "pyproject.toml", "constraints.txt")
 WRITTEN = ("docs/evidence.json", "docs/evidence.md")  # by tests/evidence.py, and no test reads them
 
 
