@@ -138,7 +138,7 @@ def bad_parameter(name, value):
             changes |= {key: none for key, none in others.items() if key in known}
         if name == "noise_multiplier":
             changes[inner + "epsilon"] = None
-        return Refused(estimator.set_params(**changes), X, subject.y, ValueError, name)
+        return Refused(clone(estimator).set_params(**changes), X, subject.y, ValueError, name)
 
     return way
 

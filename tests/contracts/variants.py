@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from hardening.kinds import CLASSIFIERS, ESTIMATORS, make
+from sklearn.base import clone
 
 N, D = 24, 3
 RNG = np.random.default_rng(0)
@@ -76,7 +77,8 @@ def build(variant: str, **changes: Any) -> Any:
     }
     known = estimator.get_params()
     declared = {key: value for key, value in declared.items() if key in known}
-    return estimator.set_params(**{**declared, **settings, **changes})
+    # A copy: what is inside of some belongs to the registry.
+    return clone(estimator).set_params(**{**declared, **settings, **changes})
 
 
 def targets_of(variant: str) -> np.ndarray:
