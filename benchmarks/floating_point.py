@@ -4,10 +4,10 @@
 
 Noise in floating point cannot reach every double, and which ones it misses depends on the value
 below it (Mironov 2012). The adversary knows both neighbours, D and D', to the bit and asks of each
-output: is there a double z, of noise or of a proposal, that gives it from D? From D'? Where there
-is none for D' the release proves D. Printed, per case and grid: the share of the fits on D and of
-those on D' that refute D, and the share that refute D'. A data set that was used is never refuted,
-or the attack is wrong; one that was not is refuted where doubles leak.
+output: is there a double z, of noise or of a proposal, that gives it from D? From D'? If no
+such z exists for D', the release proves D. Printed, per case and grid: the share of the fits on D
+and of those on D' that refute D, and the share that refute D'. A data set that was used is never
+refuted, or the attack is wrong; one that was not is refuted where doubles leak.
 
 ``--bits`` puts releases on a grid of 2^-bits of the scale in place of the library's. At 60 there is
 in effect no grid, and the attacks must work; bisection for one z does down to about 2^-50.

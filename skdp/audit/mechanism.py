@@ -252,7 +252,7 @@ def _of_mechanism(mechanism: Any) -> tuple[Callable[[np.ndarray], Any], float, f
     def release(values: np.ndarray) -> np.ndarray:
         norms = np.linalg.norm(values, axis=1, keepdims=True)
         clipped = values * (mechanism.record_norm / np.maximum(norms, mechanism.record_norm))
-        # Canaries are nobody's records: an open ledger has nothing to charge.
+        # Canaries are synthetic records, so an open ledger has nothing to charge.
         return mechanism.release(clipped.sum(axis=0), charged=True)
 
     return release, terms[0].noise_multiplier, mechanism.record_norm

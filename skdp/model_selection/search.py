@@ -172,6 +172,8 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
     are silenced while trials run, in all threads of the process. Before the charge, all candidates
     are planned, and X and y are checked as the estimator checks them; of a pipeline, only what
     reaches its first step is.
+    A private release that was not planned ends the search, and so does one in another thread of the
+    process meanwhile; what the caller's own code releases in a process that it starts is not seen.
 
     *Planning.* Where all steps read all rows, it takes milliseconds. On random batches the budget
     of a trial is found by trying: seconds, and minutes where the noise changes from step to step,

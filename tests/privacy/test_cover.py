@@ -69,7 +69,7 @@ def unplanned_and_caught(estimator, X):
 
 
 def taught(estimator, X):
-    """Refer to what states another, dearer fit."""
+    """Refer to what states another, more expensive fit."""
     estimator.teacher_ = report(0.3)
 
 
