@@ -1,4 +1,4 @@
-"""The steps that every private fit shares: check the input, name the public facts, spend, seed."""
+"""`PrivateEstimator`: the one way in which a fit reads, plans, spends, runs and keeps."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from skdp._bounded_sum import MAX_ROWS
 from skdp._input import LABELS, row_norm, without_data
+from skdp._plan import Config, FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
 from skdp._validate import expected, in_range, integer, is_real, one_of, positive
 from skdp._version import __version__
 from skdp._warnings import PrivacyWarning
 from skdp.privacy.accounting import ACCOUNTANTS
+from skdp.privacy.budget import Budget
 from skdp.privacy.calibration import calibrate_noise_multiplier
 from skdp.privacy.ledger import BudgetExceededError, Cover, charge, covered
 from skdp.privacy.report import PrivacyReport
@@ -37,8 +40,6 @@ except ImportError:  # before scikit-learn 1.9
         """Return the method as it is."""
         return method
 
-
-__all__ = ["CallbackSupportMixin", "PrivacyWarning", "with_callbacks"]
 
 _T = TypeVar("_T")
 
@@ -72,8 +73,6 @@ def encode_labels(y: np.ndarray, classes: Any, name: str) -> tuple[np.ndarray, n
             )
         return found, codes
     declared = _distinct(classes)
-    if len(declared) < 2:
-        raise expected("a list of at least 2 distinct labels", classes=classes)
     with without_data(LABELS):
         known = np.isin(y, declared).all()
     if not known:
@@ -84,13 +83,22 @@ def encode_labels(y: np.ndarray, classes: Any, name: str) -> tuple[np.ndarray, n
     return declared, np.searchsorted(declared, y)
 
 
-def _distinct(labels: Any) -> np.ndarray:
-    """Distinct labels, sorted; none if these are no list of comparable labels."""
+def _distinct(classes: Any) -> np.ndarray:
+    """Distinct labels, sorted."""
     try:
-        array = np.asarray(labels)
-        return np.unique(array) if array.ndim == 1 else array[:0].ravel()
+        array = np.asarray(classes)
+        found = np.unique(array) if array.ndim == 1 else array[:0].ravel()
     except (TypeError, ValueError, IndexError):
-        return np.empty(0)
+        found = np.empty(0)
+    if len(found) < 2:
+        raise expected("a list of at least 2 distinct labels", classes=classes)
+    return found
+
+
+def n_classes(estimator: Any, classes: Any) -> int | None:
+    """Return the number of classes, given or declared; None for neither."""
+    labels = estimator.classes if classes is None else classes
+    return None if labels is None else len(_distinct(labels))
 
 
 def target_bounds(bounds: Any) -> tuple[float, float]:
@@ -120,15 +128,8 @@ def public_n_rows(estimator: Any, X: np.ndarray) -> int:
     return len(X)
 
 
-def auto_norm(X: np.ndarray) -> float:
-    """``data_norm="auto"``: the norm that an earlier step declared, else √n_features."""
-    declared = row_norm(X)
-    return X.shape[1] ** 0.5 if declared is None else declared
-
-
-def check_n_rows(X: np.ndarray, most: float | None = None) -> None:
+def check_n_rows(X: np.ndarray, most: float = MAX_ROWS) -> None:
     """Refuse more rows than the rounding bound of a sum covers."""
-    most = MAX_ROWS if most is None else most
     if len(X) > most:
         raise ValueError(
             f"Expected X to have at most {most} rows: beyond, the rounding of a sum is not covered "
@@ -136,18 +137,371 @@ def check_n_rows(X: np.ndarray, most: float | None = None) -> None:
         )
 
 
-def warn_if_inferred(estimator: Any, facts: tuple[str, ...]) -> None:
+def warn_if_inferred(name: str, facts: tuple[str, ...]) -> None:
     """Say once in a process which facts an estimator's ε takes to be public."""
-    key = (type(estimator).__name__, *facts)
-    if facts and key not in _said:
-        _said.add(key)
+    if facts and (name, *facts) not in _said:
+        _said.add((name, *facts))
         warnings.warn(
-            f"The privacy statement of {key[0]} is conditional on facts that were read from the "
-            f"data being public: {', '.join(facts)}. Declare them ({', '.join(facts)}=...) if they "
-            "are. This is said once; every report lists them.",
+            f"The privacy statement of {name} is conditional on facts that were read from the data "
+            f"being public: {', '.join(facts)}. Declare them ({', '.join(facts)}=...) if they are. "
+            "This is said once; every report lists them.",
             PrivacyWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
+
+
+def charged(
+    estimator: BaseEstimator, plan: FitPlan, before: PrivacyReport | None = None
+) -> PrivacyReport:
+    """Write what a plan costs to the open ledgers, and return the report. Before any row is used.
+
+    The report is of this plan and of what was spent ``before``.
+    """
+    report, name = plan.privacy, plan.facts.label
+    total = report if before is None else before + report
+    warn_if_inferred(name, report.inferred_public_facts)
+    if report.seeded:
+        warnings.warn(
+            f"{name} was given a random_state: epsilon is nominal only, because whoever knows or "
+            "guesses the seed can recompute the noise. Use random_state=None for anything that is "
+            "released.",
+            PrivacyWarning,
+            stacklevel=5,
+        )
+    charge(
+        report.event,
+        label=name,
+        neighboring_relation=report.neighboring_relation,
+        nominal=report.seeded,
+        owner=estimator,
+    )
+    return total
+
+
+def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
+    """Return the random streams of a fit: keyed by the system, or by the seed and all of the input.
+
+    With a seed, no two data sets, folds or settings share noise, while the same fit repeats.
+    """
+    if estimator.random_state is None:
+        return Streams()
+    seed = check_random_state(estimator.random_state).randint(2**31 - 1)
+    parameters = {k: _named(v) for k, v in estimator.get_params().items() if k != "random_state"}
+    parameters["declared norms"] = [row_norm(array) for array in arrays]
+    name = f"{type(estimator).__qualname__} {__version__}"
+    return Streams(seed_material(int(seed), name, parameters, *arrays))
+
+
+def _named(value: Any) -> Any:
+    """Name a function that can be imported, whose repr is an address; other functions keep it."""
+    if inspect.isroutine(value) and "<" not in value.__qualname__:
+        return f"{value.__module__}.{value.__qualname__}"
+    return value
+
+
+def initial_seed(estimator: Any) -> int:
+    """Return a seed for initial weights, which need not be secret: no function of the data."""
+    if estimator.random_state is None:
+        return int.from_bytes(os.urandom(4), "little")
+    return int(check_random_state(estimator.random_state).randint(2**31 - 1))
+
+
+def progress_bar(verbose: int, n_steps: int) -> Callable[[Iterable], Iterable]:
+    """Wrap an iteration over steps: in a progress bar if verbose, else not at all."""
+    if not verbose:
+        return iter
+    from tqdm.auto import tqdm
+
+    return partial(tqdm, total=n_steps, desc="noisy steps")
+
+
+def start_callbacks(estimator: Any) -> None:
+    """Set up the callbacks that scikit-learn let the user set; at the very start of a fit."""
+    if hasattr(estimator, "_init_callback_context"):
+        estimator._init_callback_context(max_subtasks=None)
+
+
+def progress(estimator: Any, n_steps: int) -> Callable[[Iterable[_T]], Iterable[_T]]:
+    """Wrap an iteration over steps in a progress bar if verbose, and tell callbacks of each.
+
+    Callbacks are told of steps and of nothing else: no data and no state. A wish to stop early is
+    not followed, because the whole run has been paid for.
+    """
+    bar = progress_bar(getattr(estimator, "verbose", 0), n_steps)
+    context = getattr(estimator, "_callback_fit_ctx", None)
+    if context is None:
+        return bar
+
+    def told(steps: Iterable[_T]) -> Iterator[_T]:
+        context.call_on_fit_task_begin(estimator=estimator)
+        for state in bar(steps):
+            step = context.subcontext(task_name="noisy step")
+            step.call_on_fit_task_begin(estimator=estimator)
+            yield state
+            step.call_on_fit_task_end(estimator=estimator)
+        context.call_on_fit_task_end(estimator=estimator)
+
+    return told
+
+
+def sampling_rate(estimator: Any, facts: PublicFacts, default: Callable[[int], float]) -> float:
+    """Return the rate that ``sampling_rate`` or ``batch_size`` asks for, or the default for n."""
+    if isinstance(facts, int):  # to go
+        of_n = default
+        facts, default = PublicFacts("", n_samples=facts), lambda n: of_n
+    if estimator.sampling_rate is None:
+        if estimator.batch_size == "auto":
+            return default(facts.rows)
+        return min(1.0, integer(1, "or 'auto'", batch_size=estimator.batch_size) / facts.rows)
+    if estimator.batch_size != "auto":
+        raise expected(
+            "'auto' when sampling_rate is given",
+            "the two are alternatives",
+            batch_size=estimator.batch_size,
+        )
+    return in_range(1e-12, 1.0, closed="both", sampling_rate=estimator.sampling_rate)
+
+
+_MOST_EPSILON = 1e9  # of a finite one
+
+
+def check_budget(
+    estimator: Any, instead: str = "noise_multiplier", *, pure: bool = False
+) -> Budget:
+    """Check ``epsilon``, ``delta``, the parameter ``instead`` of ε, and the relation.
+
+    With ``pure``, δ may be 0. What is no seed is refused here too: later it would be charged for.
+    """
+    relation = check_relation(estimator.neighboring_relation)
+    try:
+        check_random_state(estimator.random_state)
+    except ValueError:
+        kind = "None, an integer in [0, 2**32 - 1] or a RandomState"
+        raise expected(kind, random_state=estimator.random_state) from None
+    epsilon, delta, given = estimator.epsilon, estimator.delta, getattr(estimator, instead)
+    if not is_real(delta) or not (0 < delta < 1 or (pure and delta == 0)):
+        kind = "a number in [0, 1)" if pure else "a number in (0, 1)"
+        raise expected(kind, "well below 1/n, e.g. 1e-5", delta=delta)
+    accountant = one_of(ACCOUNTANTS, accountant=getattr(estimator, "accountant", "auto"))
+    if given is None:
+        remedy = f"use float('inf') for a fit without privacy, or give {instead} instead"
+        if _MOST_EPSILON < positive(remedy, epsilon=epsilon, allow_inf=True) < np.inf:
+            raise expected(f"at most {_MOST_EPSILON:g}, or float('inf')", epsilon=epsilon)
+        return Budget(epsilon, delta, relation, accountant)
+    positive(**{instead: given})
+    if instead == "noise_multiplier":
+        in_range(1e-30, 1e30, noise_multiplier=given)  # its square is a double too
+    if epsilon is not None:
+        raise expected(
+            f"None when {instead} is given",
+            "the two are alternatives: one fixes the other",
+            epsilon=epsilon,
+        )
+    return Budget(None, delta, relation, accountant, float(given))
+
+
+class Records(NamedTuple):
+    """The private rows of a fit, checked, with their targets where there are any."""
+
+    X: np.ndarray
+    targets: np.ndarray
+
+
+class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
+    """A private estimator or transformer: plans from public facts, spends, then runs.
+
+    A subclass says three things: `_read` checks the input and names the public facts, `_configure`
+    turns facts and parameters into the config of a run, `_keep` stores what it released. See
+    docs/adding_an_algorithm.md.
+
+    Attributes
+    ----------
+    privacy_ : PrivacyReport
+        The privacy statement of the fit.
+    """
+
+    privacy_: PrivacyReport
+    # The parameter that takes the place of epsilon, and whether delta may be 0.
+    _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
+    _takes_pure_budget: ClassVar[bool] = False
+    _max_rows: ClassVar[float] = MAX_ROWS  # beyond, the rounding of a sum is not covered
+
+    def plan(
+        self, n_samples: int | None = None, n_features: int | None = None, classes: Any = None
+    ) -> FitPlan:
+        """Plan a fit from public facts: ε, noise, steps and memory, before any data exist.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            Public number of rows; None for the one that was declared.
+        n_features : int or None, default=None
+            Number of features.
+        classes : array-like or None, default=None
+            Class labels; None for those that were declared.
+
+        Returns
+        -------
+        FitPlan
+            What `fit` on such data would do and be charged.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or a fact that the plan depends on is missing; the message
+            names it.
+        """
+        if n_samples is not None:
+            integer(1, n_samples=n_samples)
+        if n_features is not None:
+            integer(1, n_features=n_features)
+        declared = getattr(self, "n_samples", None)
+        return self._plan(
+            self._facts(
+                n_samples=n_samples if declared is None else integer(1, n_samples=declared),
+                n_features=n_features,
+                n_outputs=self._n_outputs(classes),
+            )
+        )
+
+    @with_callbacks
+    def fit(self, X, y=None) -> Self:
+        """Fit, privately.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers; dense.
+        y : array-like of shape (n_samples,) or None, default=None
+            Class labels or targets; a transformer ignores them.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the input is invalid; nothing has been spent then.
+        BudgetExceededError
+            If an open `PrivacyLedger` refuses the fit; no row has been used then.
+        """
+        start_callbacks(self)
+        with all_or_nothing(self):
+            records, facts = self._read(X, y)
+            check_n_rows(records.X, self._max_rows)
+            plan = self._plan(facts)
+            run = self._prepared(plan, records)
+            steps = progress(self, plan.config.n_releases)
+            self.privacy_ = charged(self, plan)
+            self._keep(plan, run(records, streams(self, *records), steps))
+        return self
+
+    # --- what a subclass says -------------------------------------------------------------------
+
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+        """Check the input, and name what is public about it."""
+        raise NotImplementedError
+
+    def _configure(self, facts: PublicFacts, budget: Budget) -> Config:
+        """Check the parameters and fill in the defaults, from public facts alone."""
+        raise NotImplementedError
+
+    def _keep(self, plan: FitPlan, released: Any) -> None:
+        """Store what a run released as fitted attributes."""
+        raise NotImplementedError
+
+    def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
+        """Build what can be built before the charge, and return what runs."""
+        return plan.config.run
+
+    def _n_outputs(self, classes: Any) -> int | None:
+        """Number of outputs, for given or declared classes."""
+        return 1
+
+    def _assumptions(self) -> tuple[str, ...]:
+        """What ε is conditional on besides public facts."""
+        return ()
+
+    # --- what is the same for all ---------------------------------------------------------------
+
+    def _facts(self, *, declared: tuple[str, ...] = (), **known: Any) -> PublicFacts:
+        """Public facts; those that no parameter declares count as read from the data."""
+        inferred = tuple(
+            fact
+            for fact in ("classes", "n_samples")
+            if getattr(self, fact, "") is None and fact not in declared
+        )
+        return PublicFacts(label=type(self).__name__, inferred=inferred, **known)
+
+    def _facts_of(self, X: np.ndarray, n_outputs: int = 1, **more: Any) -> PublicFacts:
+        """Public facts about rows that have been checked."""
+        return self._facts(
+            n_samples=public_n_rows(self, X),
+            n_features=X.shape[1],
+            n_outputs=n_outputs,
+            declared_norm=row_norm(X),
+            **more,
+        )
+
+    def _plan(self, facts: PublicFacts) -> FitPlan:
+        """Plan from public facts alone; a plan that was made before is found again."""
+        key = _plan_key(self, facts)
+        plan = None if key is None else _plans.get(key)
+        if plan is None:
+            plan = self._planned(facts)
+            if key is not None:
+                while len(_plans) >= _MOST_PLANS:
+                    _plans.pop(next(iter(_plans)), None)
+                _plans[key] = plan
+        for caution in plan.cautions:
+            warnings.warn(caution, stacklevel=5)
+        return plan
+
+    def _planned(self, facts: PublicFacts) -> FitPlan:
+        budget = check_budget(self, self._instead_of_epsilon, pure=self._takes_pure_budget)
+        config = self._configure(facts, budget)
+        report = PrivacyReport.of(
+            config.event(),
+            delta=budget.delta,
+            sampling=str(config.sampling),
+            neighboring_relation=budget.neighboring_relation,
+            accountant=budget.accountant,
+            inferred_public_facts=facts.inferred,
+            seeded=self.random_state is not None,
+            assumptions=self._assumptions(),
+        )
+        memory = getattr(config, "memory", None)
+        return FitPlan(facts, config, report, {}, memory, tuple(getattr(config, "cautions", ())))
+
+
+_PLAIN = frozenset([int, float, str, bool, type(None)])
+_MOST_PLANS = 256
+_plans: dict[tuple, FitPlan] = {}
+
+
+def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
+    """Everything that a plan depends on, types included; None where an object could change."""
+    parts: list[Any] = [type(estimator), facts]
+    for name, value in estimator.get_params(deep=False).items():
+        if name == "random_state":
+            value = value is not None
+        values = tuple(value) if type(value) in (list, tuple, range) else (value,)
+        kinds = tuple(map(type, values))
+        if not _PLAIN.issuperset(kinds):
+            return None
+        parts += [name, type(value), kinds, values]
+    return tuple(parts)
+
+
+# --- to go, with the estimators that still use them -------------------------------------------
+
+
+def auto_norm(X: np.ndarray) -> float:
+    """``data_norm="auto"``: the norm that an earlier step declared, else √n_features."""
+    declared = row_norm(X)
+    return X.shape[1] ** 0.5 if declared is None else declared
 
 
 def spend(
@@ -183,7 +537,7 @@ def spend(
         assumptions=assumptions,
     )
     total = report if before is None else before + report
-    warn_if_inferred(estimator, inferred_public_facts)
+    warn_if_inferred(type(estimator).__name__, inferred_public_facts)
     if report.seeded:
         warnings.warn(
             f"{type(estimator).__name__} was given a random_state: epsilon is nominal only, "
@@ -248,87 +602,6 @@ class _Planned(BaseException):
 _planning: ContextVar[Any] = ContextVar("skdp_planning", default=None)
 
 
-def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
-    """Return the random streams of a fit: keyed by the system, or by the seed and all of the input.
-
-    With a seed, no two data sets, folds or settings share noise, while the same fit repeats.
-    """
-    if estimator.random_state is None:
-        return Streams()
-    seed = check_random_state(estimator.random_state).randint(2**31 - 1)
-    parameters = {k: _named(v) for k, v in estimator.get_params().items() if k != "random_state"}
-    parameters["declared norms"] = [row_norm(array) for array in arrays]
-    name = f"{type(estimator).__qualname__} {__version__}"
-    return Streams(seed_material(int(seed), name, parameters, *arrays))
-
-
-def _named(value: Any) -> Any:
-    """Name a function that can be imported, whose repr is an address; other functions keep it."""
-    if inspect.isroutine(value) and "<" not in value.__qualname__:
-        return f"{value.__module__}.{value.__qualname__}"
-    return value
-
-
-def initial_seed(estimator: Any) -> int:
-    """Return a seed for initial weights, which need not be secret: no function of the data."""
-    if estimator.random_state is None:
-        return int.from_bytes(os.urandom(4), "little")
-    return int(check_random_state(estimator.random_state).randint(2**31 - 1))
-
-
-def progress_bar(verbose: int, n_steps: int) -> Callable[[Iterable], Iterable]:
-    """Wrap an iteration over steps: in a progress bar if verbose, else not at all."""
-    if not verbose:
-        return iter
-    from tqdm.auto import tqdm
-
-    return partial(tqdm, total=n_steps, desc="noisy steps")
-
-
-def start_callbacks(estimator: Any) -> None:
-    """Set up the callbacks that scikit-learn let the user set; at the very start of a fit."""
-    if hasattr(estimator, "_init_callback_context"):
-        estimator._init_callback_context(max_subtasks=None)
-
-
-def progress(estimator: Any, n_steps: int) -> Callable[[Iterable[_T]], Iterable[_T]]:
-    """Wrap an iteration over steps in a progress bar if verbose, and tell callbacks of each.
-
-    Callbacks are told of steps and of nothing else: no data and no state. A wish to stop early is
-    not followed, because the whole run has been paid for.
-    """
-    bar = progress_bar(estimator.verbose, n_steps)
-    context = getattr(estimator, "_callback_fit_ctx", None)
-    if context is None:
-        return bar
-
-    def told(steps: Iterable[_T]) -> Iterator[_T]:
-        context.call_on_fit_task_begin(estimator=estimator)
-        for state in bar(steps):
-            step = context.subcontext(task_name="noisy step")
-            step.call_on_fit_task_begin(estimator=estimator)
-            yield state
-            step.call_on_fit_task_end(estimator=estimator)
-        context.call_on_fit_task_end(estimator=estimator)
-
-    return told
-
-
-def sampling_rate(estimator: Any, n_rows: int, default: float) -> float:
-    """Return the rate that ``sampling_rate`` or ``batch_size`` asks for, or the default."""
-    if estimator.sampling_rate is None:
-        if estimator.batch_size == "auto":
-            return default
-        return min(1.0, integer(1, "or 'auto'", batch_size=estimator.batch_size) / n_rows)
-    if estimator.batch_size != "auto":
-        raise expected(
-            "'auto' when sampling_rate is given",
-            "the two are alternatives",
-            batch_size=estimator.batch_size,
-        )
-    return in_range(1e-12, 1.0, closed="both", sampling_rate=estimator.sampling_rate)
-
-
 def noise_multiplier(estimator: Any, rate: float, n_steps: int) -> float:
     """Return the noise multiplier that was given, or the one that the budget asks for."""
     one_of(ACCOUNTANTS, accountant=estimator.accountant)
@@ -342,37 +615,3 @@ def noise_multiplier(estimator: Any, rate: float, n_steps: int) -> float:
         neighboring_relation=estimator.neighboring_relation,
         accountant=estimator.accountant,
     )
-
-
-_MOST_EPSILON = 1e9  # of a finite one
-
-
-def check_budget(estimator: Any, instead: str = "noise_multiplier", *, pure: bool = False) -> None:
-    """Check ``epsilon``, ``delta``, the parameter ``instead`` of ε, and the relation.
-
-    With ``pure``, δ may be 0. What is no seed is refused here too: later it would be charged for.
-    """
-    check_relation(estimator.neighboring_relation)
-    try:
-        check_random_state(estimator.random_state)
-    except ValueError:
-        kind = "None, an integer in [0, 2**32 - 1] or a RandomState"
-        raise expected(kind, random_state=estimator.random_state) from None
-    delta, alternative = estimator.delta, getattr(estimator, instead)
-    if not is_real(delta) or not (0 < delta < 1 or (pure and delta == 0)):
-        kind = "a number in [0, 1)" if pure else "a number in (0, 1)"
-        raise expected(kind, "well below 1/n, e.g. 1e-5", delta=delta)
-    if alternative is None:
-        remedy = f"use float('inf') for a fit without privacy, or give {instead} instead"
-        if _MOST_EPSILON < positive(remedy, epsilon=estimator.epsilon, allow_inf=True) < np.inf:
-            raise expected(f"at most {_MOST_EPSILON:g}, or float('inf')", epsilon=estimator.epsilon)
-        return
-    positive(**{instead: alternative})
-    if instead == "noise_multiplier":
-        in_range(1e-30, 1e30, noise_multiplier=alternative)  # its square is a double too
-    if estimator.epsilon is not None:
-        raise expected(
-            f"None when {instead} is given",
-            "the two are alternatives: one fixes the other",
-            epsilon=estimator.epsilon,
-        )

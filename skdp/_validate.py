@@ -73,6 +73,23 @@ def one_of(choices: Iterable[str], remedy: str = "", **kw: Any) -> str:
     return value
 
 
+def number_or_auto(default: float, remedy: str = "", **kw: Any) -> float:
+    """Check for a number in [1e-100, 1e100], or take the default for ``"auto"``."""
+    ((_, value),) = kw.items()
+    if isinstance(value, str) and value == "auto":
+        return default
+    # Squares of numbers beyond these leave the range of a double, and a bound would bound nothing.
+    return in_range(1e-100, 1e100, f"or 'auto'{remedy and '; '}{remedy}", closed="both", **kw)
+
+
+def integer_or_auto(default: int, low: int = 1, **kw: Any) -> int:
+    """Check for an integer ≥ ``low``, or take the default for ``"auto"``."""
+    ((_, value),) = kw.items()
+    if isinstance(value, str) and value == "auto":
+        return default
+    return integer(low, "or 'auto'", **kw)
+
+
 def flag(**kw: Any) -> bool:
     """Check for True or False, numpy's included."""
     ((_, value),) = kw.items()

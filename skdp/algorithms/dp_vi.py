@@ -33,18 +33,22 @@ Improved*, TMLR 2023.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
 from skdp._random import Streams
+from skdp._rows import (
+    LinearBatch,
+    row_bound,
+    row_products,
+    row_sums,
+)
 from skdp._validate import expected, in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_families import (
     SCALE_LEARNING_RATE,
@@ -54,31 +58,12 @@ from skdp.algorithms.gaussian_families import (
     orthogonal_normals,
 )
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last, linear_rows
 from skdp.engine.clipping import LinearClippedSum, Residual
-from skdp.engine.grid import lattice_bits
-from skdp.engine.loop import ClippedSum, Plan, run
-from skdp.engine.rows import (
-    LinearBatch,
-    LinearRows,
-    clipped_rows,
-    row_bound,
-    row_products,
-    row_sums,
-)
+from skdp.engine.loop import ClippedSum, Plan, Progress, run
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam
 from skdp.models.likelihoods import BoundedScores
-from skdp.privacy.discrete import discrete_gaussian_event
-from skdp.privacy.events import dp_sgd_event
-from skdp.relations import check_relation
-
-__all__ = [
-    "DPVIConfig",
-    "GaussianPosterior",
-    "clipped_rows",
-    "fit",
-    "row_bound",
-]
 
 COVARIANCES = ("diag", "full")
 GRADIENTS = ("aligned", "vanilla")
@@ -87,13 +72,15 @@ _MAX_LOG_ODDS = 1e4
 
 
 @dataclass(frozen=True)
-class DPVIConfig:
+class DPVIConfig(GaussianRun):
     """Public facts of a run; built without a row in sight, and all that the event depends on.
 
     Parameters
     ----------
-    n_outputs, n_features : int
-        Outputs of the model (K) and features of a row.
+    likelihood : BoundedScores
+        Of the linear model, with K outputs.
+    n_rows, n_features : int
+        Public number of rows, and features of a row.
     fit_intercept : bool
         Whether each row gets a 1 appended; θ has shape (K, D), D = n_features + fit_intercept.
     data_norm : float
@@ -108,21 +95,19 @@ class DPVIConfig:
         τ > 0 of the prior N(0, τ² I).
     initial_scale : float
         s_0 > 0 of the start N(0, s_0² I).
-    learning_rate : float
-        First step size, in the units of θ; see `VariationalUpdate.decay` for the later ones.
-    noise_multiplier : float
-        σ ≥ 0; 0 is no privacy.
-    neighboring_relation : str
-        Who is a neighbour.
+    given_learning_rate : float or None
+        First step size, in the units of θ, or None for the default; see `VariationalUpdate.decay`
+        for the later ones.
     covariance : {"diag", "full"}
         Whether L is diagonal or lower triangular.
     gradient : {"aligned", "vanilla"}
         What is clipped and released; vanilla is for diagonal L alone.
-    secure : bool
-        Integer sums and discrete Gaussian noise, for full batches alone.
+    noise_multiplier, neighboring_relation, secure
+        As in `GaussianRun`; ``secure`` for full batches alone.
     """
 
-    n_outputs: int
+    likelihood: BoundedScores
+    n_rows: int
     n_features: int
     fit_intercept: bool
     data_norm: float
@@ -131,15 +116,13 @@ class DPVIConfig:
     clip_norm: float
     prior_scale: float
     initial_scale: float
-    learning_rate: float
-    noise_multiplier: float
-    neighboring_relation: str = "zero_out"
+    given_learning_rate: float | None = None
     covariance: str = "diag"
     gradient: str = "aligned"
-    secure: bool = False
 
     def __post_init__(self) -> None:
-        integer(1, n_outputs=self.n_outputs)
+        super().__post_init__()
+        integer(1, n_rows=self.n_rows)
         integer(1, n_features=self.n_features)
         in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
         integer(1, n_steps=self.n_steps)
@@ -148,8 +131,6 @@ class DPVIConfig:
         positive(prior_scale=self.prior_scale)
         positive(initial_scale=self.initial_scale)
         positive(learning_rate=self.learning_rate)
-        in_range(0.0, math.inf, noise_multiplier=self.noise_multiplier, closed="left")
-        check_relation(self.neighboring_relation)
         one_of(COVARIANCES, covariance=self.covariance)
         one_of(GRADIENTS, gradient=self.gradient)
         if (self.covariance, self.gradient) == ("full", "vanilla"):
@@ -168,7 +149,20 @@ class DPVIConfig:
     @property
     def shape(self) -> tuple[int, int]:
         """Shape (K, D) of θ."""
-        return self.n_outputs, self.n_features + bool(self.fit_intercept)
+        return self.likelihood.n_outputs, self.n_features + bool(self.fit_intercept)
+
+    @property
+    def learning_rate(self) -> float:
+        """Step size; the default follows the public ratio of data to noise."""
+        if self.given_learning_rate is not None:
+            return self.given_learning_rate
+        size = math.prod(self.shape)
+        return default_learning_rate(self.n_rows, size, self.row_bound, self.noise_scale)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the rows of a batch, copied, about."""
+        return round(FLOAT * self.sampling_rate * self.n_rows * (sum(self.shape) + 1))
 
     @property
     def row_bound(self) -> float:
@@ -185,19 +179,16 @@ class DPVIConfig:
         """Standard deviation of the noise in the gradient estimate g̃/q."""
         return self.noise_multiplier * self.clip_norm / self.sampling_rate
 
-    def event(self) -> DpEvent:
-        """What the run releases."""
-        if self.secure:
-            size = math.prod(self.shape) * (2 if self.gradient == "vanilla" else 1)
-            sigma, T = self.noise_multiplier, self.n_steps
-            scale = 2.0 ** lattice_bits(sigma)
-            return discrete_gaussian_event([sigma] * T, [scale] * T, [size] * T)
-        return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)
+    @property
+    def dimensions(self) -> list[int]:
+        """Number of coordinates of each release in turn."""
+        size = math.prod(self.shape) * (2 if self.gradient == "vanilla" else 1)
+        return [size] * self.n_steps
 
-    def plan(self, residual: Residual) -> Plan:
+    def plan(self) -> Plan:
         """What the engine executes: built from the very fields of `event`."""
         kind = VanillaClippedSum if self.gradient == "vanilla" else LinearClippedSum
-        clipped_sum: ClippedSum = kind(residual, self.clip_norm)
+        clipped_sum: ClippedSum = kind(self.likelihood.residual, self.clip_norm)
         return Plan(
             sampling=self.sampling,
             clipped_sum=clipped_sum,
@@ -205,6 +196,34 @@ class DPVIConfig:
             neighboring_relation=self.neighboring_relation,
             secure=self.secure,
         )
+
+    def run(
+        self,
+        records: tuple[np.ndarray, np.ndarray],
+        streams: Streams,
+        progress: Progress = iter,
+    ) -> GaussianPosterior:
+        """Run the algorithm on private rows and return the averaged posterior.
+
+        Parameters
+        ----------
+        records : pair of ndarray
+            Rows (n, n_features), clipped here, and their targets (n, K).
+        streams : Streams
+            Streams of the fit: "sampling", "noise" and "eta" are used.
+        progress : callable
+            Wraps the iteration over states.
+
+        Returns
+        -------
+        GaussianPosterior
+            A function of what was released.
+        """
+        etas = orthogonal_normals(math.prod(self.shape), self.n_steps + 1, streams("eta"))
+        algorithm = VariationalUpdate(self, etas)
+        rows = linear_rows(self, records, alone=self.secure)
+        steps = run(self.plan(), rows, algorithm.init(), algorithm.query, algorithm.update, streams)
+        return algorithm.posterior(last(progress(steps)))
 
 
 # Defaults, all functions of public facts: the same few constants for every data set, ε, n and d.
@@ -419,52 +438,3 @@ class VariationalUpdate:
         mean = (state.mean_sum / state.n_averaged).reshape(self._config.shape)
         spread = self._family.posterior_spread(state.spread_sum / state.n_averaged)
         return GaussianPosterior(mean.numpy(), spread)
-
-
-def fit(
-    config: DPVIConfig,
-    likelihood: BoundedScores,
-    X: np.ndarray,
-    targets: np.ndarray,
-    streams: Streams,
-    progress: Callable[[Iterable[DPVIState]], Iterable[DPVIState]] = iter,
-) -> GaussianPosterior:
-    """Run the algorithm on private rows and return the averaged posterior.
-
-    Parameters
-    ----------
-    config : DPVIConfig
-        Public facts, whose event has been charged.
-    likelihood : BoundedScores
-        Of the linear model.
-    X : ndarray of shape (n, n_features)
-        Private rows, clipped on the way in.
-    targets : ndarray of shape (n, K)
-        As ``likelihood.targets`` encodes them.
-    streams : Streams
-        Random streams of this fit.
-    progress : callable, default=iter
-        Wraps the iteration over steps, e.g. in a progress bar.
-    """
-    rows = LinearRows(
-        X,
-        targets,
-        data_norm=config.data_norm,
-        fit_intercept=config.fit_intercept,
-        alone=config.secure,
-        neighboring_relation=config.neighboring_relation,
-    )
-    n_parameters = math.prod(config.shape)
-    algorithm = VariationalUpdate(
-        config, orthogonal_normals(n_parameters, config.n_steps + 1, streams("eta"))
-    )
-    steps = run(
-        config.plan(likelihood.residual),
-        rows,
-        algorithm.init(),
-        algorithm.query,
-        algorithm.update,
-        streams,
-    )
-    last = deque(progress(steps), maxlen=1).pop()
-    return algorithm.posterior(last)

@@ -14,8 +14,8 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize, root_scalar
 
 from skdp._random import SecureStream
+from skdp._rows import LinearRows
 from skdp.algorithms.tempered import TemperedPosterior
-from skdp.engine.rows import LinearRows
 
 _EXPONENT = 4.0  # rejection takes about e^(this/2) trials in a round of the proximal sampler
 _TRIALS = 4  # proposals looked at together in a round

@@ -42,10 +42,10 @@ from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 from skdp import _trace
 from skdp._grid import grid_width
 from skdp._random import SecureStream, Streams
+from skdp._rows import LinearBatch, LinearRows
 from skdp._validate import expected, in_range, integer, positive
 from skdp.algorithms.tempered import TemperedPosterior
 from skdp.engine.clipping import LinearClippedSum
-from skdp.engine.rows import LinearBatch, LinearRows
 from skdp.privacy.events import gdp_event
 from skdp.privacy.hidden_state import cyclic_batch_mu, full_batch_mu
 from skdp.relations import ADD_OR_REMOVE_ONE

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from skdp._bounded_sum import MAX_ROWS
+from skdp._rows import LinearRows
 from skdp._validate import expected, in_range, one_of
 from skdp.engine.clipping import LinearClippedSum, Residual
 from skdp.engine.loop import ClippedSum, Rows
 from skdp.engine.network import FlatModule, Loss, NetworkClippedSum, out_of_memory
 from skdp.engine.records import NetworkRecords
-from skdp.engine.rows import LinearRows
 from skdp.engine.trial import N_RECORDS as N_RECORDS
 from skdp.engine.trial import check_device, clipping_method
 

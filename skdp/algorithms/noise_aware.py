@@ -39,19 +39,18 @@ Estimation in General Regression Models*, JASA 1989.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
 from skdp._random import SecureStream, Streams
+from skdp._rows import PassingRows, row_bound
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last, linear_rows
 from skdp.algorithms.noisy_statistic import Given, chains, laplace
 from skdp.algorithms.normal_rows import (
     FEW_OUTPUTS,
@@ -63,14 +62,10 @@ from skdp.algorithms.normal_rows import (
 )
 from skdp.engine.clipping import LinearClippedSum
 from skdp.engine.gram import GramSum, unpacked
-from skdp.engine.grid import lattice_bits
-from skdp.engine.loop import ClippedSum, Plan, run
-from skdp.engine.rows import LinearRows, PassingRows, row_bound
+from skdp.engine.loop import ClippedSum, Plan, Progress, run
 from skdp.engine.sampling import FullBatch
 from skdp.models.likelihoods import BoundedScores
-from skdp.privacy.discrete import discrete_gaussian_event
-from skdp.privacy.events import dp_sgd_event
-from skdp.relations import check_relation, sensitivity_factor
+from skdp.relations import sensitivity_factor
 
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the
 # study behind them.
@@ -90,7 +85,7 @@ GRAM, TRACE = "gram", "trace"
 
 
 @dataclass(frozen=True)
-class NoiseAwareConfig:
+class NoiseAwareConfig(GaussianRun):
     """Public facts of a run: all that its event depends on.
 
     Parameters
@@ -111,14 +106,12 @@ class NoiseAwareConfig:
         C > 0: bound on the norm of one record's score.
     prior_scale : float
         τ > 0 of the prior N(0, τ² I).
-    noise_multiplier : float
-        σ > 0 of a gradient's noise.
     curvature : {"gram", "trace"}
         Whether second moments are released in full or their trace alone.
-    neighboring_relation : str
-        Who is a neighbour.
-    secure : bool
-        Integer sums and discrete Gaussian noise.
+    covariance : {"full", "diag"}
+        Of the posterior that is returned.
+    noise_multiplier, neighboring_relation, secure
+        As in `GaussianRun`; the noise multiplier is that of a gradient.
     """
 
     likelihood: BoundedScores
@@ -129,21 +122,18 @@ class NoiseAwareConfig:
     n_steps: int
     clip_norm: float
     prior_scale: float
-    noise_multiplier: float
     curvature: str = GRAM
-    neighboring_relation: str = "zero_out"
-    secure: bool = False
+    covariance: str = "full"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         integer(1, n_rows=self.n_rows)
         integer(1, n_features=self.n_features)
         in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
         integer(1, n_steps=self.n_steps)
         positive(clip_norm=self.clip_norm)
         positive(prior_scale=self.prior_scale)
-        in_range(0.0, math.inf, noise_multiplier=self.noise_multiplier, closed="neither")
         one_of((GRAM, TRACE), curvature=self.curvature)
-        check_relation(self.neighboring_relation)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -163,9 +153,15 @@ class NoiseAwareConfig:
         return 1 + max(1, self.n_steps // 2)
 
     @property
-    def noise_multipliers(self) -> tuple[float, ...]:
-        """Noise over the bound on one record, of each release in turn."""
-        return tuple(self.noise_multiplier * u for u in _units(self))
+    def units(self) -> tuple[float, ...]:
+        """Noise multipliers of the releases over that of a gradient."""
+        curvatures = 1 if self.slope_step is None else 2
+        of_one_gradient = (1.0 - curvatures * CURVATURE_SHARE) / self.n_steps
+        of_curvature = math.sqrt(of_one_gradient / CURVATURE_SHARE)
+        units = [of_curvature] + [1.0] * self.n_steps
+        if self.slope_step is not None:
+            units.insert(self.slope_step, of_curvature)
+        return tuple(units)
 
     @property
     def dimensions(self) -> list[int]:
@@ -179,15 +175,13 @@ class NoiseAwareConfig:
     @property
     def sampling(self) -> FullBatch:
         """Every record takes part in every release."""
-        return FullBatch(len(self.noise_multipliers))
+        return FullBatch(1 + self.n_steps + (self.slope_step is not None))
 
-    def event(self) -> DpEvent:
-        """What the run releases."""
-        if self.secure:
-            sigmas = self.noise_multipliers
-            scales = [2.0 ** lattice_bits(sigma) for sigma in sigmas]
-            return discrete_gaussian_event(sigmas, scales, self.dimensions)
-        return dp_sgd_event(self.noise_multipliers, 1.0)
+    @property
+    def memory(self) -> int:
+        """Bytes of the rows, copied, about."""
+        entries = min(self.n_rows * self.n_features, KEPT_ENTRIES)
+        return round(FLOAT * entries * (1 + 3 / self.n_features))
 
     def plan(self) -> Plan:
         """What the engine executes: built from the very fields of `event`."""
@@ -206,23 +200,43 @@ class NoiseAwareConfig:
             self.sampling, sums, self.noise_multipliers, self.neighboring_relation, self.secure
         )
 
+    def run(
+        self,
+        records: tuple[np.ndarray, np.ndarray],
+        streams: Streams,
+        progress: Progress = iter,
+    ) -> GaussianPosterior:
+        """Run the algorithm on private rows and return the posterior.
+
+        Parameters
+        ----------
+        records : pair of ndarray
+            Rows (n, n_features), clipped here, and their targets (n, K).
+        streams : Streams
+            Streams of the fit: "sampling", "noise" and "inference" are used.
+        progress : callable
+            Wraps the iteration over states.
+
+        Returns
+        -------
+        GaussianPosterior
+            A function of what was released.
+        """
+        rows = linear_rows(self, records, alone=self.secure)
+        data = PassingRows(rows) if records[0].size > KEPT_ENTRIES else rows
+        update = NoiseAwareUpdate(self)
+        steps = run(update.plan, data, update.init(), update.query, update.update, streams)
+        q = update.posterior(last(progress(steps)), streams("inference"))
+        if self.covariance == "diag":
+            return GaussianPosterior(q.mean, np.sqrt(np.diag(q.covariance)))
+        return q
+
     @property
     def slope_bound(self) -> float:
         """Bound on a record's share of H̃, whose weight grows as 1/‖x‖ where C cuts: R² or C R."""
         return (
             self.likelihood.score(self.clip_norm / self.row_bound).slope_bound * self.row_bound**2
         )
-
-
-def _units(config: NoiseAwareConfig) -> list[float]:
-    """Noise multipliers of the releases over that of a gradient."""
-    curvatures = 1 if config.slope_step is None else 2
-    of_one_gradient = (1.0 - curvatures * CURVATURE_SHARE) / config.n_steps
-    of_curvature = math.sqrt(of_one_gradient / CURVATURE_SHARE)
-    units = [of_curvature] + [1.0] * config.n_steps
-    if config.slope_step is not None:
-        units.insert(config.slope_step, of_curvature)
-    return units
 
 
 def default_curvature(
@@ -276,9 +290,9 @@ class NoiseAwareUpdate:
         self.size = math.prod(config.shape)
         self.prior_scale = config.prior_scale * self.R
         self.noise_variance = (config.noise_multiplier * config.clip_norm / self.R) ** 2  # ν²
-        plan, step = config.plan(), config.slope_step
-        self.moments_scale = plan.noise_scale(0) / self.R**2  # in Ã, or in its trace
-        self.slope_scale = 0.0 if step is None else plan.noise_scale(step) / self.R**2  # in H̃
+        self.plan, step = config.plan(), config.slope_step
+        self.moments_scale = self.plan.noise_scale(0) / self.R**2  # in Ã, or in its trace
+        self.slope_scale = 0.0 if step is None else self.plan.noise_scale(step) / self.R**2  # in H̃
 
     def init(self) -> NoiseAwareState:
         """Start at the prior's mean."""
@@ -400,40 +414,3 @@ class NoiseAwareUpdate:
     def _in_units(self, mean: np.ndarray, covariance: np.ndarray) -> GaussianPosterior:
         covariance = (covariance + covariance.T) / (2.0 * self.R**2)
         return GaussianPosterior(mean.reshape(self.config.shape) / self.R, covariance)
-
-
-def fit(
-    config: NoiseAwareConfig,
-    X: np.ndarray,
-    targets: np.ndarray,
-    streams: Streams,
-    progress: Callable[[Iterable[NoiseAwareState]], Iterable[NoiseAwareState]] = iter,
-) -> GaussianPosterior:
-    """Run the algorithm on private rows and return the posterior.
-
-    Parameters
-    ----------
-    config : NoiseAwareConfig
-        Public facts, whose event has been charged.
-    X : ndarray of shape (n, n_features)
-        Private rows, clipped on the way in.
-    targets : ndarray of shape (n, K)
-        As ``likelihood.targets`` encodes them.
-    streams : Streams
-        Random streams of this fit.
-    progress : callable, default=iter
-        Wraps the iteration over releases, e.g. in a progress bar.
-    """
-    rows = LinearRows(
-        X,
-        targets,
-        data_norm=config.data_norm,
-        fit_intercept=config.fit_intercept,
-        alone=config.secure,
-        neighboring_relation=config.neighboring_relation,
-    )
-    data = PassingRows(rows) if X.size > KEPT_ENTRIES else rows
-    algorithm = NoiseAwareUpdate(config)
-    steps = run(config.plan(), data, algorithm.init(), algorithm.query, algorithm.update, streams)
-    last = deque(progress(steps), maxlen=1).pop()
-    return algorithm.posterior(last, streams("inference"))

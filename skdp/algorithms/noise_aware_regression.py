@@ -40,32 +40,24 @@ signals*, 1952 (κ).
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from dp_accounting.dp_event import DpEvent
 from scipy.special import logsumexp, ndtr, ndtri
 from torch import Tensor
 
 from skdp._random import SecureStream, Streams
+from skdp._rows import row_bound
 from skdp._validate import in_range, integer, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last, linear_rows
 from skdp.algorithms.normal_rows import believed, floored
 from skdp.engine.gram import GramSum, unpacked
-from skdp.engine.grid import lattice_bits
-from skdp.engine.loop import ClippedSum, Plan, run
+from skdp.engine.loop import ClippedSum, Plan, Progress, run
 from skdp.engine.residual_sum import ResidualSum
-from skdp.engine.rows import LinearRows, clipped_rows, row_bound
 from skdp.engine.sampling import FullBatch
-from skdp.privacy.discrete import discrete_gaussian_event
-from skdp.privacy.events import dp_sgd_event
-from skdp.relations import check_relation
-
-__all__ = ["NoiseAwareRegressionConfig", "clipped_rows", "fit", "row_bound"]
 
 # Constants, the same for every data set, ε, n and d, chosen by coverage and error in simulations
 # like those of benchmarks/linear_regression.py.
@@ -83,7 +75,7 @@ FIXED_POINT_STEPS, ZOOMS = 4, 4
 
 
 @dataclass(frozen=True)
-class NoiseAwareRegressionConfig:
+class NoiseAwareRegressionConfig(GaussianRun):
     """Public facts of a run: all that its event depends on. Targets are in [-1, 1], or about 1.
 
     Parameters
@@ -100,12 +92,11 @@ class NoiseAwareRegressionConfig:
         Clip c > 0 of residuals in every step; None follows their scale.
     prior_scale : float
         τ > 0 of the prior N(0, τ² I).
-    noise_multiplier : float
-        Noise of a residual sum over its bound; 0 is the ordinary posterior, without privacy.
-    neighboring_relation : str
-        Who is a neighbour.
-    secure : bool
-        Integer sums and discrete Gaussian noise; not without privacy.
+    noise_aware : bool
+        False reports the spread as if the releases were exact.
+    noise_multiplier, neighboring_relation, secure
+        As in `GaussianRun`; the noise multiplier is that of a residual sum, and 0 is the ordinary
+        posterior.
     """
 
     n_rows: int
@@ -115,11 +106,10 @@ class NoiseAwareRegressionConfig:
     n_steps: int
     clip_norm: float | None
     prior_scale: float
-    noise_multiplier: float
-    neighboring_relation: str = "zero_out"
-    secure: bool = False
+    noise_aware: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         integer(1, n_rows=self.n_rows)
         integer(1, n_features=self.n_features)
         in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
@@ -127,8 +117,6 @@ class NoiseAwareRegressionConfig:
         if self.clip_norm is not None:
             positive(clip_norm=self.clip_norm)
         positive(prior_scale=self.prior_scale)
-        in_range(0.0, math.inf, noise_multiplier=self.noise_multiplier, closed="left")
-        check_relation(self.neighboring_relation)
 
     @property
     def private(self) -> bool:
@@ -146,9 +134,9 @@ class NoiseAwareRegressionConfig:
         return row_bound(self.data_norm, self.fit_intercept)
 
     @property
-    def noise_multipliers(self) -> tuple[float, ...]:
-        """Noise over the bound on one record, of each release in turn."""
-        return tuple(self.noise_multiplier * unit for unit in units(self.n_steps))
+    def units(self) -> tuple[float, ...]:
+        """Noise multipliers of the releases over that of a residual sum."""
+        return (math.sqrt((1.0 - GRAM_SHARE) / (self.n_steps * GRAM_SHARE)), *[1.0] * self.n_steps)
 
     @property
     def dimensions(self) -> list[int]:
@@ -161,14 +149,6 @@ class NoiseAwareRegressionConfig:
         """Every record takes part in every release."""
         return FullBatch(self.n_steps + 1)
 
-    def event(self) -> DpEvent:
-        """What the run releases."""
-        if self.secure:
-            sigmas = self.noise_multipliers
-            scales = [2.0 ** lattice_bits(sigma) for sigma in sigmas]
-            return discrete_gaussian_event(sigmas, scales, self.dimensions)
-        return dp_sgd_event(self.noise_multipliers, 1.0)
-
     def plan(self) -> Plan:
         """What the engine executes: built from the very fields of `event`."""
         residual = ResidualSum(self.row_bound, SCALE_WEIGHT, TRACE_WEIGHT, bounded=self.private)
@@ -177,10 +157,41 @@ class NoiseAwareRegressionConfig:
             self.sampling, sums, self.noise_multipliers, self.neighboring_relation, self.secure
         )
 
+    @property
+    def memory(self) -> int:
+        """Bytes of the rows, copied, about."""
+        return FLOAT * self.n_rows * (self.n_columns + 2)
 
-def units(n_steps: int) -> list[float]:
-    """Noise multipliers of the releases, over that of a residual sum."""
-    return [math.sqrt((1.0 - GRAM_SHARE) / (n_steps * GRAM_SHARE)), *[1.0] * n_steps]
+    def run(
+        self,
+        records: tuple[np.ndarray, np.ndarray],
+        streams: Streams,
+        progress: Progress = iter,
+    ) -> GaussianPosterior:
+        """Run the algorithm on private rows and return the posterior of (θ, ln σ).
+
+        Parameters
+        ----------
+        records : pair of ndarray
+            Rows (n, n_features), clipped here, and targets (n, 1) in [-1, 1] or of the order of 1.
+        streams : Streams
+            Streams of the fit: "sampling", "noise" and "inference" are used.
+        progress : callable
+            Wraps the iteration over states.
+
+        Returns
+        -------
+        GaussianPosterior
+            A function of what was released.
+        """
+        update = NoiseAwareRegression(self)
+        rows = linear_rows(self, records, alone=self.secure)
+        state, steps = update.init(), (update.query, update.update, streams)
+        state = last(progress(run(update.plan, rows, state, *steps)))
+        if not self.private:
+            return update.ordinary_posterior(state)
+        q = update.posterior(state, streams("inference"))
+        return q if self.noise_aware else update.plain_posterior(state, q)
 
 
 def default_prior_scale(bound: float) -> float:
@@ -225,9 +236,9 @@ class NoiseAwareRegression:
         self.config, self.n, self.D = config, config.n_rows, config.n_columns
         self.R = config.row_bound
         self.prior_variance = (config.prior_scale * self.R) ** 2
-        plan = config.plan()
-        self.noise = plan.noise_scale(1)  # ν
-        self.gram_noise = plan.noise_scale(0) / self.R**2
+        self.plan = config.plan()
+        self.noise = self.plan.noise_scale(1)  # ν
+        self.gram_noise = self.plan.noise_scale(0) / self.R**2
 
     def init(self) -> State:
         """Start at the prior's mean, with the clip that targets in [-1, 1] need there."""
@@ -512,46 +523,3 @@ def _pooled(
     covariance = (weights[:, None] * (points - mean)).T @ (points - mean)
     covariance[:-1, :-1] += within
     return mean, (covariance + covariance.T) / 2
-
-
-def fit(
-    config: NoiseAwareRegressionConfig,
-    X: np.ndarray,
-    targets: np.ndarray,
-    streams: Streams,
-    progress: Callable[[Iterable[State]], Iterable[State]] = iter,
-    *,
-    noise_aware: bool = True,
-) -> GaussianPosterior:
-    """Run the algorithm on private rows and return the posterior of (θ, ln σ).
-
-    Parameters
-    ----------
-    config : NoiseAwareRegressionConfig
-        Public facts, whose event has been charged.
-    X : ndarray of shape (n, n_features)
-        Private rows, clipped on the way in.
-    targets : ndarray of shape (n, 1)
-        Targets, in [-1, 1] or of the order of 1.
-    streams : Streams
-        Random streams of this fit.
-    progress : callable, default=iter
-        Wraps the iteration over releases, e.g. in a progress bar.
-    noise_aware : bool, default=True
-        False reports the spread as if the releases were exact.
-    """
-    rows = LinearRows(
-        X,
-        targets,
-        data_norm=config.data_norm,
-        fit_intercept=config.fit_intercept,
-        alone=config.secure,
-        neighboring_relation=config.neighboring_relation,
-    )
-    algorithm = NoiseAwareRegression(config)
-    steps = run(config.plan(), rows, algorithm.init(), algorithm.query, algorithm.update, streams)
-    last = deque(progress(steps), maxlen=1).pop()
-    if not config.private:
-        return algorithm.ordinary_posterior(last)
-    q = algorithm.posterior(last, streams("inference"))
-    return q if noise_aware else algorithm.plain_posterior(last, q)

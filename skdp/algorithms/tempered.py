@@ -17,8 +17,8 @@ import math
 from dataclasses import dataclass
 
 from skdp._bounded_sum import ROUNDING
+from skdp._rows import clipped_rows, row_bound
 from skdp._validate import in_range, integer, positive
-from skdp.engine.rows import clipped_rows, row_bound
 from skdp.models.likelihoods import LogConcave
 from skdp.relations import sensitivity_factor
 

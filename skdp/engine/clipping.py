@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
+from skdp._rows import Chunks, LinearBatch, row_products, row_sums
 from skdp._validate import positive
-from skdp.engine.rows import Chunks, LinearBatch, row_products, row_sums
 
 Residual = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, POSITIVE, BoundedSum
+from skdp._rows import Chunks, LinearBatch, row_products
 from skdp._validate import positive
-from skdp.engine.rows import Chunks, LinearBatch, row_products
 
 Weight = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

@@ -33,8 +33,8 @@ import torch
 from torch import Tensor
 
 from skdp._grid import grid_width
+from skdp._rows import Chunks, LinearBatch
 from skdp._validate import in_range
-from skdp.engine.rows import Chunks, LinearBatch
 from skdp.relations import ZERO_OUT, sensitivity_factor
 
 BOUND_BITS = 34  # sums of 2²⁶ records fit in int64, and sums of 2¹⁸ in the digits of a double

@@ -6,7 +6,7 @@ everything else done with the noisy sum, is the update rule's business and costs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -21,6 +21,7 @@ from skdp.engine.sampling import Sampling
 from skdp.relations import sensitivity_factor
 
 State = TypeVar("State")
+Progress = Callable[[Iterable[State]], Iterable[State]]
 
 
 class Rows(Protocol):

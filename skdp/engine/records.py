@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skdp.engine.rows import copied
+from skdp._rows import copied
 
 
 class NetworkRecords:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, OPPOSITE, BoundedSum
-from skdp.engine.rows import LinearBatch, row_products
+from skdp._rows import LinearBatch, row_products
 
 
 @dataclass(frozen=True)

@@ -129,22 +129,105 @@ def _documentation(*, summary: str, own: str, fitted: str, notes: str, example: 
     )
 
 
-class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):  # noqa: D101
-    __doc__ = _documentation(
-        summary="""Bayesian logistic regression by private posterior samples (OPS).
+class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):
+    """Bayesian logistic regression by private posterior samples (OPS).
 
     The released model is one or a few samples of the posterior of the coefficients, under a
     Gaussian prior N(0, τ² I) and with the likelihood raised to the power ρ that the budget affords.
     Two classes take one logit, more take softmax. Predictions are averaged over the samples.
-""",
-        own=_paragraphs.CLASSES,
-        fitted=_paragraphs.FITTED_CLASSES
-        + """    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    all samples and whatever is computed from them. The guarantee of the Langevin sampler holds
+    after any number of steps, converged or not; that of the exact samplers is pure for ``delta=0``.
+    *How long* an exact sampler runs depends on the data and is not covered. The unit is a row. The
+    guarantee covers one fit; each further fit on the same rows is a further release. It is
+    conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a
+    seeded fit, and treats floating-point arithmetic as exact.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the posterior itself, and the report says what its samples
+        cost. None with ``likelihood_power``.
+    delta : float, default=1e-5
+        δ in [0, 1); 0 asks for pure ε.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    n_posterior_samples : int, default=1
+        Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
+        posterior, and each is of a flatter one.
+    sampler : {"auto", "langevin", "rejection", "proximal"}, default="auto"
+        ``"langevin"`` has a certificate that needs δ > 0 and no convergence. The other two are
+        exact: ``"rejection"`` for few columns or small budgets, ``"proximal"`` for all else, and
+        slow on large data. ``"auto"`` is Langevin for δ > 0, else one of the exact ones by public
+        facts.
+    prior_scale : float or "auto", default="auto"
+        Standard deviation τ > 0 of the prior of every coefficient and intercept. Not to be chosen
+        by trying values on the data. ``"auto"`` follows the number of columns.
+    data_norm : float or "auto", default="auto"
+        Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
+        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
+        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
+        before declares, as `NormClipper` does.
+    theta_norm : float or "auto", default="auto"
+        Norm > 0 of all parameters jointly at which the domain ends. The exact samplers pay for a
+        wide domain with a flat posterior; ``"auto"`` grows slowly with the budget and with n.
+        The Langevin sampler needs none: ``"auto"`` and ``float("inf")`` are no bound there.
+    fit_intercept : bool, default=True
+        Append a 1 to each row.
+    likelihood_power : float or None, default=None
+        ρ in (0, 1], instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for
+        what was spent.
+    step_size : float or "auto", default="auto"
+        Langevin only: h > 0 of θ ← θ − h∇U(θ) + √(2h) ξ. A step too long for the certificate is an
+        error. ``"auto"`` is a quarter of the longest or less.
+    max_iter : int or "auto", default="auto"
+        Langevin only: passes over the rows. More passes come closer to the posterior.
+    batch_size : int or "auto", default="auto"
+        Langevin only: rows of a fixed batch; one step is taken a batch. ``"auto"`` makes batches
+        where they cost next to nothing, and takes all rows under ``"add_or_remove_one"``.
+    classes : array-like of shape (n_classes,) or None, default=None
+        The class labels, as a declared public fact. None reads them from y and says so in the
+        report.
+    n_samples : int or None, default=None
+        Public number of rows, or an upper bound near it. None reads it from X and says so in the
+        report. Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for
+        data sets of at most so many rows.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they are told of steps and see no data.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Mean of the sampled coefficients.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Mean of the sampled intercepts; zero without ``fit_intercept``.
-""",
-        notes="""
+    likelihood_power_ : float
+        ρ: the samples are of the posterior ∝ prior x likelihood^ρ.
+    effective_n_samples_ : float
+        ρn: how many rows such a posterior would have come from at ρ = 1.
+    sampler_ : str
+        The sampler used.
+    data_norm_, prior_scale_, theta_norm_ : float
+        The values used.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Passes of the Langevin sampler; 1 for an exact one, whose work is not shown.
+    privacy_ : PrivacyReport
+        The privacy statement of this fit.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+
     Notes
     -----
     A sample of a posterior varies as much as the posterior is wide, d/2ρn of log-loss a row. It is
@@ -152,8 +235,14 @@ class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):  # noqa: D101
     budget `DPVariationalLogisticRegression` makes more of the same (ε, δ). Whether a chain has come
     close to its posterior cannot be checked in private: `diagnose_convergence` shows chains on rows
     that may be seen.
-""",
-        example="""
+
+    References
+    ----------
+    Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free: Posterior Sampling and Stochastic Gradient
+    Monte Carlo*, ICML 2015. J. Bok, W. J. Su, J. Altschuler, *Shifted Interpolation for
+    Differential Privacy*, ICML 2024 (the certificate). Y. Lin et al., *Tractable MCMC for Private
+    Learning with Pure and Gaussian Differential Privacy*, ICLR 2024 (the proximal sampler's noise).
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -173,8 +262,7 @@ class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):  # noqa: D101
     Traceback (most recent call last):
       ...
     skdp.privacy.ledger.BudgetExceededError: 2 posterior samples were asked for and 1 paid for. ...
-    """,
-    )
+    """
 
     def __init__(
         self,
@@ -306,16 +394,66 @@ class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):  # noqa: D101
         return self._config.posterior.likelihood.probabilities(logits)
 
 
-class OPSRegressor(R2Mixin, PosteriorSampler):  # noqa: D101
-    __doc__ = _documentation(
-        summary="""Bayesian linear regression by private posterior samples (OPS).
+class OPSRegressor(R2Mixin, PosteriorSampler):
+    """Bayesian linear regression by private posterior samples (OPS).
 
     The released model is one or a few samples of the posterior of the coefficients, under a
     Gaussian prior N(0, τ² I) on the scale on which targets lie in [-1, 1], and with the likelihood
     raised to the power ρ that the budget affords. The likelihood is normal with Huber's bounded
     residuals, so that one record's influence is bounded whatever the coefficients are.
-""",
-        own="""    target_bounds : (float, float) or None, default=None
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    all samples and whatever is computed from them. The guarantee of the Langevin sampler holds
+    after any number of steps, converged or not; that of the exact samplers is pure for ``delta=0``.
+    *How long* an exact sampler runs depends on the data and is not covered. The unit is a row. The
+    guarantee covers one fit; each further fit on the same rows is a further release. It is
+    conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a
+    seeded fit, and treats floating-point arithmetic as exact.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the posterior itself, and the report says what its samples
+        cost. None with ``likelihood_power``.
+    delta : float, default=1e-5
+        δ in [0, 1); 0 asks for pure ε.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    n_posterior_samples : int, default=1
+        Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
+        posterior, and each is of a flatter one.
+    sampler : {"auto", "langevin", "rejection", "proximal"}, default="auto"
+        ``"langevin"`` has a certificate that needs δ > 0 and no convergence. The other two are
+        exact: ``"rejection"`` for few columns or small budgets, ``"proximal"`` for all else, and
+        slow on large data. ``"auto"`` is Langevin for δ > 0, else one of the exact ones by public
+        facts.
+    prior_scale : float or "auto", default="auto"
+        Standard deviation τ > 0 of the prior of every coefficient and intercept. Not to be chosen
+        by trying values on the data. ``"auto"`` follows the number of columns.
+    data_norm : float or "auto", default="auto"
+        Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
+        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
+        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
+        before declares, as `NormClipper` does.
+    theta_norm : float or "auto", default="auto"
+        Norm > 0 of all parameters jointly at which the domain ends. The exact samplers pay for a
+        wide domain with a flat posterior; ``"auto"`` grows slowly with the budget and with n.
+        The Langevin sampler needs none: ``"auto"`` and ``float("inf")`` are no bound there.
+    fit_intercept : bool, default=True
+        Append a 1 to each row.
+    likelihood_power : float or None, default=None
+        ρ in (0, 1], instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for
+        what was spent.
+    step_size : float or "auto", default="auto"
+        Langevin only: h > 0 of θ ← θ − h∇U(θ) + √(2h) ξ. A step too long for the certificate is an
+        error. ``"auto"`` is a quarter of the longest or less.
+    max_iter : int or "auto", default="auto"
+        Langevin only: passes over the rows. More passes come closer to the posterior.
+    batch_size : int or "auto", default="auto"
+        Langevin only: rows of a fixed batch; one step is taken a batch. ``"auto"`` makes batches
+        where they cost next to nothing, and takes all rows under ``"add_or_remove_one"``.
+    target_bounds : (float, float) or None, default=None
         Public bounds of the targets, to which they are clipped. None takes targets as they are,
         which should then be of the order of 1.
     noise_scale : float or "auto", default="auto"
@@ -324,21 +462,56 @@ class OPSRegressor(R2Mixin, PosteriorSampler):  # noqa: D101
     residual_bound : float or "auto", default="auto"
         Residual > 0, in the unit of y, beyond which a record counts linearly (Huber 1964).
         ``"auto"`` is half the width of the bounds.
-""",
-        fitted="""    coef_ : ndarray of shape (n_features,)
+    n_samples : int or None, default=None
+        Public number of rows, or an upper bound near it. None reads it from X and says so in the
+        report. Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for
+        data sets of at most so many rows.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they are told of steps and see no data.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
         Mean of the sampled coefficients, in the unit of y.
     intercept_ : float
         Mean of the sampled intercepts, in the unit of y.
     noise_scale_ : float
         The value used.
-""",
-        notes="""
+    likelihood_power_ : float
+        ρ: the samples are of the posterior ∝ prior x likelihood^ρ.
+    effective_n_samples_ : float
+        ρn: how many rows such a posterior would have come from at ρ = 1.
+    sampler_ : str
+        The sampler used.
+    data_norm_, prior_scale_, theta_norm_ : float
+        The values used.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Passes of the Langevin sampler; 1 for an exact one, whose work is not shown.
+    privacy_ : PrivacyReport
+        The privacy statement of this fit.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+
     Notes
     -----
     Rows beyond ``data_norm_`` are clipped in prediction too, so that ``X @ coef_ + intercept_`` is
     `predict` for rows within it only.
-""",
-        example="""
+
+    References
+    ----------
+    Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free: Posterior Sampling and Stochastic Gradient
+    Monte Carlo*, ICML 2015. J. Bok, W. J. Su, J. Altschuler, *Shifted Interpolation for
+    Differential Privacy*, ICML 2024 (the certificate). Y. Lin et al., *Tractable MCMC for Private
+    Learning with Pure and Gaussian Differential Privacy*, ICLR 2024 (the proximal sampler's noise).
+
     Examples
     --------
     >>> import numpy as np
@@ -352,8 +525,7 @@ class OPSRegressor(R2Mixin, PosteriorSampler):  # noqa: D101
     >>> mean, deviation = regressor.predict(X, return_std=True)
     >>> regressor.score(X, y) > 0.5
     True
-    """,
-    )
+    """
 
     def __init__(
         self,

@@ -186,16 +186,129 @@ class DPSGD(NetworkEstimator):
         self.learning_rate_ = config.learning_rate
 
 
-class DPSGDClassifier(NetworkClassifier, DPSGD):  # noqa: D101
-    __doc__ = _documentation(
-        summary="""Neural network classifier trained by differentially private SGD.
+class DPSGDClassifier(NetworkClassifier, DPSGD):
+    """Neural network classifier trained by differentially private SGD.
 
     A perceptron, or any torch module, trained on the cross-entropy by noisy sums of clipped
     per-record gradients (DP-SGD), at about the price of ordinary SGD.
-""",
-        task=_paragraphs.CLASSES,
-        fitted=_paragraphs.FITTED_CLASSES,
-        example="""
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    weights, predictions and samples together. The unit is a row. `partial_fit`, and `fit` with
+    ``warm_start``, release more about rows that they may have seen before: ``privacy_`` then states
+    the composition of all releases so far. It is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, is *not* a guarantee for a seeded fit, and treats
+    floating-point arithmetic as exact.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
+    delta : float, default=1e-5
+        δ in (0, 1); should be well below 1/n.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    hidden_layer_sizes : tuple of int, default=(100,)
+        Neurons of the hidden layers; ``()`` is a linear model.
+    activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
+        Of the hidden layers. Bounded ones lose less to clipping.
+    module : nn.Module, callable or None, default=None
+        A network instead of the perceptron, or a function of (n_features, n_outputs) that makes
+        one. It gets rows (n, n_features) of floating-point numbers, also of integer X (start with
+        ``nn.Unflatten`` for images, with ``x.long()`` for an `Embedding`), and returns logits
+        (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
+        have been learned from the private rows. A module is copied, and each `fit` starts from its
+        weights; parameters with ``requires_grad=False`` stay as they are. A record on which it
+        fails contributes nothing.
+
+        It must treat each record by itself, in training too, and keep no state: the guarantee is
+        conditional on that, as ``privacy_.assumptions`` says. A module that is seen to mix is
+        refused before anything is spent: in a trial on batches of 1 to 33 synthetic records of
+        scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
+        other values, on other batch sizes, on the weights, on a rare random event, on the time
+        or on global state.
+    optimizer : {"adam", "sgd"} or callable, default="adam"
+        ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
+        momentum .9. Or a torch optimiser class, or a function from parameters to an optimiser.
+    learning_rate : float or "auto", default="auto"
+        Step size > 0.
+    learning_rate_schedule : {"constant", "linear", "cosine"} or callable, default="constant"
+        Factor on the step size; a callable maps the share of the run that is done to it.
+    max_iter : int or "auto", default="auto"
+        Number of noisy steps.
+    epochs : float or None, default=None
+        Instead of ``max_iter``: expected number of times that a row takes part, > 0.
+    batch_size : int or "auto", default="auto"
+        Expected number of rows in a Poisson batch.
+    sampling_rate : float or None, default=None
+        Poisson sampling rate in (0, 1], instead of ``batch_size``; 1 is the full batch.
+    clip_norm : float or "auto", default="auto"
+        Norm > 0 to which each record's gradient, over all parameters jointly, is clipped; 1 if
+        ``"auto"``, and none without privacy.
+    clipping : {"flat", "automatic"}, default="flat"
+        Factor of a record's gradient g: min(1, C/‖g‖), or C/(‖g‖ + .01) (Bu et al. 2023).
+    averaging : float, default=0.5
+        Share in [0, 1] of the run, from its end, whose iterates are averaged; 0 keeps the last one.
+    noise_multiplier : float or None, default=None
+        Standard deviation > 0 of the noise over the clipping norm, instead of ``epsilon`` (pass
+        ``epsilon=None``); the report then accounts for what was spent.
+    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
+        See `skdp.privacy.epsilon`.
+    physical_batch_size : int or None, default=None
+        Records that are worked on at once, for memory; None is 1024. Changes no result and no cost.
+    mixed_precision : bool, default=False
+        Run the network in bfloat16; norms, sums and noise stay in full precision.
+    device : str, torch.device or None, default=None
+        Where to train, e.g. ``"cuda"``; None is where the module's parameters are.
+    warm_start : bool, default=False
+        Let `fit` go on from the previous solution.
+    classes : array-like of shape (n_classes,) or None, default=None
+        The class labels, as a declared public fact. None reads them from y and says so in the
+        report.
+    n_samples : int or None, default=None
+        Public number of rows, from which rates and step sizes are computed. None reads it from X
+        and says so in the report.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they are told of steps and see no data.
+
+    Attributes
+    ----------
+    module_ : nn.Module
+        The network, with the averaged weights.
+    noise_multiplier_, clip_norm_, sampling_rate_, learning_rate_ : float
+        The values used.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Number of noisy steps taken, in all releases that ``privacy_`` states.
+    privacy_ : PrivacyReport
+        The privacy statement.
+    public_scores_ : list of (int, float)
+        Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
+        they are not private.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+
+    Notes
+    -----
+    `sample_posterior` draws from a Gaussian with the mean and the variances of the iterates in the
+    tail of the run (SWAG; Maddox et al. 2019). It costs no privacy, and shows where the walk went:
+    optimiser, noise and likelihood together. It is *not* the posterior of a model, and its
+    intervals have no stated coverage; `DPVariationalLogisticRegression` has a posterior.
+
+    References
+    ----------
+    M. Abadi et al., *Deep Learning with Differential Privacy*, CCS 2016. Z. Bu, Y.-X. Wang, S. Zha,
+    G. Karypis, *Differentially Private Optimization on Large Model at Small Cost*, ICML 2023.
+
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -204,8 +317,7 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):  # noqa: D101
     >>> classifier = DPSGDClassifier(epsilon=3.0, delta=1e-5, classes=range(10), n_samples=1797)
     >>> classifier.fit(X / 16, y).score(X / 16, y) > 0.7
     True
-    """,
-    )
+    """
 
     def __init__(
         self,
@@ -290,16 +402,127 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):  # noqa: D101
             del self._declared
 
 
-class DPSGDRegressor(NetworkRegressor, DPSGD):  # noqa: D101
-    __doc__ = _documentation(
-        summary="""Neural network regressor trained by differentially private SGD.
+class DPSGDRegressor(NetworkRegressor, DPSGD):
+    """Neural network regressor trained by differentially private SGD.
 
     A perceptron, or any torch module, trained on half the squared error by noisy sums of clipped
     per-record gradients (DP-SGD), at about the price of ordinary SGD.
-""",
-        task=_paragraphs.TARGET_BOUNDS,
-        fitted="",
-        example="""
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    weights, predictions and samples together. The unit is a row. `partial_fit`, and `fit` with
+    ``warm_start``, release more about rows that they may have seen before: ``privacy_`` then states
+    the composition of all releases so far. It is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, is *not* a guarantee for a seeded fit, and treats
+    floating-point arithmetic as exact.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
+    delta : float, default=1e-5
+        δ in (0, 1); should be well below 1/n.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    hidden_layer_sizes : tuple of int, default=(100,)
+        Neurons of the hidden layers; ``()`` is a linear model.
+    activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
+        Of the hidden layers. Bounded ones lose less to clipping.
+    module : nn.Module, callable or None, default=None
+        A network instead of the perceptron, or a function of (n_features, n_outputs) that makes
+        one. It gets rows (n, n_features) of floating-point numbers, also of integer X (start with
+        ``nn.Unflatten`` for images, with ``x.long()`` for an `Embedding`), and returns logits
+        (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
+        have been learned from the private rows. A module is copied, and each `fit` starts from its
+        weights; parameters with ``requires_grad=False`` stay as they are. A record on which it
+        fails contributes nothing.
+
+        It must treat each record by itself, in training too, and keep no state: the guarantee is
+        conditional on that, as ``privacy_.assumptions`` says. A module that is seen to mix is
+        refused before anything is spent: in a trial on batches of 1 to 33 synthetic records of
+        scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
+        other values, on other batch sizes, on the weights, on a rare random event, on the time
+        or on global state.
+    optimizer : {"adam", "sgd"} or callable, default="adam"
+        ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
+        momentum .9. Or a torch optimiser class, or a function from parameters to an optimiser.
+    learning_rate : float or "auto", default="auto"
+        Step size > 0.
+    learning_rate_schedule : {"constant", "linear", "cosine"} or callable, default="constant"
+        Factor on the step size; a callable maps the share of the run that is done to it.
+    max_iter : int or "auto", default="auto"
+        Number of noisy steps.
+    epochs : float or None, default=None
+        Instead of ``max_iter``: expected number of times that a row takes part, > 0.
+    batch_size : int or "auto", default="auto"
+        Expected number of rows in a Poisson batch.
+    sampling_rate : float or None, default=None
+        Poisson sampling rate in (0, 1], instead of ``batch_size``; 1 is the full batch.
+    clip_norm : float or "auto", default="auto"
+        Norm > 0 to which each record's gradient, over all parameters jointly, is clipped; 1 if
+        ``"auto"``, and none without privacy.
+    clipping : {"flat", "automatic"}, default="flat"
+        Factor of a record's gradient g: min(1, C/‖g‖), or C/(‖g‖ + .01) (Bu et al. 2023).
+    averaging : float, default=0.5
+        Share in [0, 1] of the run, from its end, whose iterates are averaged; 0 keeps the last one.
+    noise_multiplier : float or None, default=None
+        Standard deviation > 0 of the noise over the clipping norm, instead of ``epsilon`` (pass
+        ``epsilon=None``); the report then accounts for what was spent.
+    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
+        See `skdp.privacy.epsilon`.
+    physical_batch_size : int or None, default=None
+        Records that are worked on at once, for memory; None is 1024. Changes no result and no cost.
+    mixed_precision : bool, default=False
+        Run the network in bfloat16; norms, sums and noise stay in full precision.
+    device : str, torch.device or None, default=None
+        Where to train, e.g. ``"cuda"``; None is where the module's parameters are.
+    warm_start : bool, default=False
+        Let `fit` go on from the previous solution.
+    target_bounds : (float, float) or None, default=None
+        Public bounds of the targets, to which they are clipped; the network then works on [-1, 1].
+        None takes targets as they are, which should then be of the order of 1.
+    n_samples : int or None, default=None
+        Public number of rows, from which rates and step sizes are computed. None reads it from X
+        and says so in the report.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they are told of steps and see no data.
+
+    Attributes
+    ----------
+    module_ : nn.Module
+        The network, with the averaged weights.
+    noise_multiplier_, clip_norm_, sampling_rate_, learning_rate_ : float
+        The values used.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Number of noisy steps taken, in all releases that ``privacy_`` states.
+    privacy_ : PrivacyReport
+        The privacy statement.
+    public_scores_ : list of (int, float)
+        Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
+        they are not private.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+
+    Notes
+    -----
+    `sample_posterior` draws from a Gaussian with the mean and the variances of the iterates in the
+    tail of the run (SWAG; Maddox et al. 2019). It costs no privacy, and shows where the walk went:
+    optimiser, noise and likelihood together. It is *not* the posterior of a model, and its
+    intervals have no stated coverage; `DPVariationalLogisticRegression` has a posterior.
+
+    References
+    ----------
+    M. Abadi et al., *Deep Learning with Differential Privacy*, CCS 2016. Z. Bu, Y.-X. Wang, S. Zha,
+    G. Karypis, *Differentially Private Optimization on Large Model at Small Cost*, ICML 2023.
+
     Examples
     --------
     >>> import numpy as np
@@ -309,8 +532,7 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):  # noqa: D101
     >>> regressor = DPSGDRegressor(epsilon=3.0, delta=1e-5, target_bounds=(0, 3), n_samples=2000)
     >>> regressor.fit(X, y).score(X, y) > 0.5
     True
-    """,
-    )
+    """
 
     def __init__(
         self,

@@ -262,16 +262,159 @@ class DPSGLD(NetworkEstimator):
         self.sampling_rate_ = config.sampling_rate
 
 
-class DPSGLDClassifier(NetworkClassifier, DPSGLD):  # noqa: D101
-    __doc__ = _documentation(
-        summary="""Neural network classifier whose weights are sampled by DP-SGLD.
+class DPSGLDClassifier(NetworkClassifier, DPSGLD):
+    """Neural network classifier whose weights are sampled by DP-SGLD.
 
     A perceptron, or any torch module, whose iterates under stochastic gradient Langevin dynamics
     are private samples of its weights; predictions are averaged over them.
-""",
-        task=_paragraphs.CLASSES,
-        fitted=_paragraphs.FITTED_CLASSES,
-        example="""
+
+    The chain takes steps θ ← θ + η_t [(1/B) Σ clip(g_i) − ∇r(θ)/N] + N(0, 2Tη_t/N · I) on Poisson
+    batches of expected size B of the N rows, with a Gaussian prior ∝ exp(−r). Its noise is both
+    that of Langevin dynamics at temperature T and that of differential privacy: a budget buys a
+    temperature. Predictions are averaged over the iterates kept after burn-in.
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    all iterates, predictions and samples together, whether or not the chain has converged. The
+    unit is a row. The guarantee is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and treats floating-point
+    arithmetic as exact.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``temperature``.
+    delta : float, default=1e-5
+        δ in (0, 1); should be well below 1/n.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    temperature : float or None, default=None
+        T > 0, instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was
+        spent. With ``epsilon=float("inf")`` nothing is clipped, None is 1, the posterior itself,
+        and 0 is gradient descent.
+    hidden_layer_sizes : tuple of int, default=(100,)
+        Neurons of the hidden layers; ``()`` is a linear model.
+    activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
+        Of the hidden layers. Bounded ones lose less to clipping.
+    module : nn.Module, callable or None, default=None
+        A network instead of the perceptron, or a function of (n_features, n_outputs) that makes
+        one. It gets rows (n, n_features) of floating-point numbers, also of integer X (start with
+        ``nn.Unflatten`` for images, with ``x.long()`` for an `Embedding`), and returns logits
+        (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
+        have been learned from the private rows. A module is copied, and each `fit` starts from its
+        weights; parameters with ``requires_grad=False`` stay as they are. A record on which it
+        fails contributes nothing.
+
+        It must treat each record by itself, in training too, and keep no state: the guarantee is
+        conditional on that, as ``privacy_.assumptions`` says. A module that is seen to mix is
+        refused before anything is spent: in a trial on batches of 1 to 33 synthetic records of
+        scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
+        other values, on other batch sizes, on the weights, on a rare random event, on the time
+        or on global state.
+    learning_rate : float, callable or "auto", default="auto"
+        η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy,
+        less where that overshoots the prior. η_0 may not exceed N times the prior's variance.
+        A callable maps the step t = 0, 1, … to η_t itself, which must never rise; see
+        `skdp.schedules.PolynomialDecay`.
+    decay_exponent : float, default=0.55
+        γ in [0, 1]; 0 is a constant step size.
+    decay_offset : float or "auto", default="auto"
+        b > 0, in steps; ``"auto"`` is a third of ``max_iter``.
+    prior_scale : float, default=1.0
+        Standard deviation > 0 of the Gaussian prior of each weight; infinite for a flat prior.
+    burn_in : int or "auto", default="auto"
+        Steps below ``max_iter`` after which iterates are kept; ``"auto"`` is half of them. With
+        ``max_iter - 1`` the last iterate alone is kept, as in the paper.
+    thinning : int or "auto", default="auto"
+        Every how many steps ≥ 1 an iterate is kept; ``"auto"`` keeps at most 30.
+    prenoise_scale : float, default=0.0
+        Standard deviation ≥ 0 of normal noise on each record's gradient *before* it is clipped,
+        which makes clipping less biased (Chen et al. 2020). It costs no privacy and earns none;
+        it costs time.
+    max_iter : int or "auto", default="auto"
+        Number of noisy steps.
+    epochs : float or None, default=None
+        Instead of ``max_iter``: expected number of times that a row takes part, > 0.
+    batch_size : int or "auto", default="auto"
+        Expected number of rows in a Poisson batch.
+    sampling_rate : float or None, default=None
+        Poisson sampling rate in (0, 1], instead of ``batch_size``; 1 is the full batch.
+    clip_norm : float or "auto", default="auto"
+        Norm > 0 to which each record's gradient, over all parameters jointly, is clipped; 1 if
+        ``"auto"``, and none without privacy.
+    clipping : {"flat", "automatic"}, default="flat"
+        Factor of a record's gradient g: min(1, C/‖g‖), or C/(‖g‖ + .01) (Bu et al. 2023).
+    accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}, default="auto"
+        See `skdp.privacy.epsilon`.
+    physical_batch_size : int or None, default=None
+        Records that are worked on at once, for memory; None is 1024. Changes no result and no cost.
+    mixed_precision : bool, default=False
+        Run the network in bfloat16; norms, sums and noise stay in full precision.
+    device : str, torch.device or None, default=None
+        Where to train, e.g. ``"cuda"``; None is where the module's parameters are.
+    classes : array-like of shape (n_classes,) or None, default=None
+        The class labels, as a declared public fact. None reads them from y and says so in the
+        report.
+    n_samples : int or None, default=None
+        Public number of rows, from which rates and step sizes are computed. None reads it from X
+        and says so in the report.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they are told of steps and see no data.
+
+    Attributes
+    ----------
+    module_ : nn.Module
+        The network, with the weights of the last iterate.
+    temperature_ : float
+        T of the chain.
+    learning_rates_, noise_multipliers_ : ndarray of shape (n_steps,)
+        η_t and σ_t of each step.
+    posterior_samples_ : ndarray of shape (n_kept, n_parameters)
+        The kept iterates, in their order; the columns as in ``parameter_names_``.
+    posterior_steps_ : ndarray of shape (n_kept,)
+        After how many steps each of them was reached.
+    burn_in_ : int
+        Steps before the first that could be kept.
+    clip_norm_, sampling_rate_ : float
+        The values used.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Number of noisy steps taken, in all releases that ``privacy_`` states.
+    privacy_ : PrivacyReport
+        The privacy statement.
+    public_scores_ : list of (int, float)
+        Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
+        they are not private.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+
+    Notes
+    -----
+    σ_t = (B/C) √(2T/(Nη_t)) is the noise multiplier of step t, so T = σ_t² C² N η_t/(2B²)
+    (Knolle et al. 2021; Li et al. 2019). The paper accounts by a central limit theorem, which can
+    understate ε: ``accountant="gdp_clt"`` repeats that, and its report says that it is no bound.
+
+    A temperature below 1 makes the samples more alike than those of the posterior, one above 1 less
+    alike; clipping, batches and the length of a step change their law too. They tell how far
+    predictions may be trusted; `skdp.metrics` and `skdp.displays` show how well they do. Their
+    intervals have no stated coverage.
+
+    References
+    ----------
+    M. Knolle et al., *Differentially private training of neural networks with Langevin dynamics for
+    calibrated predictive uncertainty*, 2021. B. Li, C. Chen, H. Liu, L. Carin, *On Connecting
+    Stochastic Gradient MCMC and Differential Privacy*, AISTATS 2019. X. Chen, S. Z. Wu, M. Hong,
+    *Understanding Gradient Clipping in Private SGD*, NeurIPS 2020.
+
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -282,8 +425,7 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):  # noqa: D101
     True
     >>> classifier.posterior_samples_.shape
     (25, 7510)
-    """,
-    )
+    """
 
     def __init__(
         self,
@@ -364,17 +506,158 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):  # noqa: D101
         return softmax(np.stack(list(self._outputs(X))), axis=-1)
 
 
-class DPSGLDRegressor(NetworkRegressor, DPSGLD):  # noqa: D101
-    __doc__ = _documentation(
-        summary="""Neural network regressor whose weights are sampled by DP-SGLD.
+class DPSGLDRegressor(NetworkRegressor, DPSGLD):
+    """Neural network regressor whose weights are sampled by DP-SGLD.
 
     A perceptron, or any torch module, with normal errors of standard deviation 1 on the scale that
     the network works on; its iterates under stochastic gradient Langevin dynamics are private
     samples of its weights, and predictions are averaged over them.
-""",
-        task=_paragraphs.TARGET_BOUNDS,
-        fitted="",
-        example="""
+
+    The chain takes steps θ ← θ + η_t [(1/B) Σ clip(g_i) − ∇r(θ)/N] + N(0, 2Tη_t/N · I) on Poisson
+    batches of expected size B of the N rows, with a Gaussian prior ∝ exp(−r). Its noise is both
+    that of Langevin dynamics at temperature T and that of differential privacy: a budget buys a
+    temperature. Predictions are averaged over the iterates kept after burn-in.
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    all iterates, predictions and samples together, whether or not the chain has converged. The
+    unit is a row. The guarantee is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and treats floating-point
+    arithmetic as exact.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``temperature``.
+    delta : float, default=1e-5
+        δ in (0, 1); should be well below 1/n.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    temperature : float or None, default=None
+        T > 0, instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was
+        spent. With ``epsilon=float("inf")`` nothing is clipped, None is 1, the posterior itself,
+        and 0 is gradient descent.
+    hidden_layer_sizes : tuple of int, default=(100,)
+        Neurons of the hidden layers; ``()`` is a linear model.
+    activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
+        Of the hidden layers. Bounded ones lose less to clipping.
+    module : nn.Module, callable or None, default=None
+        A network instead of the perceptron, or a function of (n_features, n_outputs) that makes
+        one. It gets rows (n, n_features) of floating-point numbers, also of integer X (start with
+        ``nn.Unflatten`` for images, with ``x.long()`` for an `Embedding`), and returns logits
+        (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
+        have been learned from the private rows. A module is copied, and each `fit` starts from its
+        weights; parameters with ``requires_grad=False`` stay as they are. A record on which it
+        fails contributes nothing.
+
+        It must treat each record by itself, in training too, and keep no state: the guarantee is
+        conditional on that, as ``privacy_.assumptions`` says. A module that is seen to mix is
+        refused before anything is spent: in a trial on batches of 1 to 33 synthetic records of
+        scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
+        other values, on other batch sizes, on the weights, on a rare random event, on the time
+        or on global state.
+    learning_rate : float, callable or "auto", default="auto"
+        η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy,
+        less where that overshoots the prior. η_0 may not exceed N times the prior's variance.
+        A callable maps the step t = 0, 1, … to η_t itself, which must never rise; see
+        `skdp.schedules.PolynomialDecay`.
+    decay_exponent : float, default=0.55
+        γ in [0, 1]; 0 is a constant step size.
+    decay_offset : float or "auto", default="auto"
+        b > 0, in steps; ``"auto"`` is a third of ``max_iter``.
+    prior_scale : float, default=1.0
+        Standard deviation > 0 of the Gaussian prior of each weight; infinite for a flat prior.
+    burn_in : int or "auto", default="auto"
+        Steps below ``max_iter`` after which iterates are kept; ``"auto"`` is half of them. With
+        ``max_iter - 1`` the last iterate alone is kept, as in the paper.
+    thinning : int or "auto", default="auto"
+        Every how many steps ≥ 1 an iterate is kept; ``"auto"`` keeps at most 30.
+    prenoise_scale : float, default=0.0
+        Standard deviation ≥ 0 of normal noise on each record's gradient *before* it is clipped,
+        which makes clipping less biased (Chen et al. 2020). It costs no privacy and earns none;
+        it costs time.
+    max_iter : int or "auto", default="auto"
+        Number of noisy steps.
+    epochs : float or None, default=None
+        Instead of ``max_iter``: expected number of times that a row takes part, > 0.
+    batch_size : int or "auto", default="auto"
+        Expected number of rows in a Poisson batch.
+    sampling_rate : float or None, default=None
+        Poisson sampling rate in (0, 1], instead of ``batch_size``; 1 is the full batch.
+    clip_norm : float or "auto", default="auto"
+        Norm > 0 to which each record's gradient, over all parameters jointly, is clipped; 1 if
+        ``"auto"``, and none without privacy.
+    clipping : {"flat", "automatic"}, default="flat"
+        Factor of a record's gradient g: min(1, C/‖g‖), or C/(‖g‖ + .01) (Bu et al. 2023).
+    accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}, default="auto"
+        See `skdp.privacy.epsilon`.
+    physical_batch_size : int or None, default=None
+        Records that are worked on at once, for memory; None is 1024. Changes no result and no cost.
+    mixed_precision : bool, default=False
+        Run the network in bfloat16; norms, sums and noise stay in full precision.
+    device : str, torch.device or None, default=None
+        Where to train, e.g. ``"cuda"``; None is where the module's parameters are.
+    target_bounds : (float, float) or None, default=None
+        Public bounds of the targets, to which they are clipped; the network then works on [-1, 1].
+        None takes targets as they are, which should then be of the order of 1.
+    n_samples : int or None, default=None
+        Public number of rows, from which rates and step sizes are computed. None reads it from X
+        and says so in the report.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they are told of steps and see no data.
+
+    Attributes
+    ----------
+    module_ : nn.Module
+        The network, with the weights of the last iterate.
+    temperature_ : float
+        T of the chain.
+    learning_rates_, noise_multipliers_ : ndarray of shape (n_steps,)
+        η_t and σ_t of each step.
+    posterior_samples_ : ndarray of shape (n_kept, n_parameters)
+        The kept iterates, in their order; the columns as in ``parameter_names_``.
+    posterior_steps_ : ndarray of shape (n_kept,)
+        After how many steps each of them was reached.
+    burn_in_ : int
+        Steps before the first that could be kept.
+    clip_norm_, sampling_rate_ : float
+        The values used.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Number of noisy steps taken, in all releases that ``privacy_`` states.
+    privacy_ : PrivacyReport
+        The privacy statement.
+    public_scores_ : list of (int, float)
+        Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
+        they are not private.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+
+    Notes
+    -----
+    σ_t = (B/C) √(2T/(Nη_t)) is the noise multiplier of step t, so T = σ_t² C² N η_t/(2B²)
+    (Knolle et al. 2021; Li et al. 2019). The paper accounts by a central limit theorem, which can
+    understate ε: ``accountant="gdp_clt"`` repeats that, and its report says that it is no bound.
+
+    A temperature below 1 makes the samples more alike than those of the posterior, one above 1 less
+    alike; clipping, batches and the length of a step change their law too. They tell how far
+    predictions may be trusted; `skdp.metrics` and `skdp.displays` show how well they do. Their
+    intervals have no stated coverage.
+
+    References
+    ----------
+    M. Knolle et al., *Differentially private training of neural networks with Langevin dynamics for
+    calibrated predictive uncertainty*, 2021. B. Li, C. Chen, H. Liu, L. Carin, *On Connecting
+    Stochastic Gradient MCMC and Differential Privacy*, AISTATS 2019. X. Chen, S. Z. Wu, M. Hong,
+    *Understanding Gradient Clipping in Private SGD*, NeurIPS 2020.
+
     Examples
     --------
     >>> import numpy as np
@@ -385,8 +668,7 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):  # noqa: D101
     >>> mean, spread = regressor.fit(X, y).predict(X, return_std=True)
     >>> mean.shape, spread.shape
     ((2000,), (2000,))
-    """,
-    )
+    """
 
     def __init__(
         self,

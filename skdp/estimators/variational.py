@@ -18,35 +18,129 @@ True
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
-from skdp import _fitting
-from skdp._fitting import with_callbacks
+from skdp._fitting import Records, encode_labels, n_classes
 from skdp._input import AccuracyMixin, check_features_and_labels
-from skdp.estimators import _paragraphs
-from skdp.estimators._variational import VariationalLinearModel, documentation
+from skdp._plan import PublicFacts
+from skdp.estimators._linear import VariationalLinearModel
 from skdp.models.likelihoods import Likelihood, classification_likelihood
 
 
-class DPVariationalLogisticRegression(AccuracyMixin, VariationalLinearModel):  # noqa: D101
-    __doc__ = documentation(
-        summary="""Bayesian logistic regression by differentially private variational inference.
+@dataclass(eq=False, repr=False)
+class DPVariationalLogisticRegression(AccuracyMixin, VariationalLinearModel):
+    """Bayesian logistic regression by differentially private variational inference.
 
     Approximates the posterior of the coefficients under a Gaussian prior N(0, prior_scale² I) by a
     Gaussian. By default that posterior is *noise-aware*: it is the posterior given what was
     released, and on data that the model and the prior describe its intervals cover the truth about
     as often as they say. As ε falls it widens and returns to the prior; as ε grows it becomes the
     ordinary posterior. Two classes take one logit, more take softmax.
-""",
-        own=_paragraphs.CLASSES,
-        clip="""``"auto"`` is R/4 to R, by the public
-        ratio of the DP noise to that of the data; with ``"dpvi"`` half the bound that the clipped
-        rows imply: R/2 for two classes, √2 R/2 for more.""",
-        fitted=_paragraphs.FITTED_CLASSES,
-        shape="(1, n_features) for two classes, else (n_classes, n_features)",
-        rest="""
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    the coefficients, the posterior, every prediction and every posterior sample together. The unit
+    is a row. The guarantee covers one fit; each further fit on the same rows, a grid search for
+    instance, is a further release. It is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
+    floating-point Gaussian noise as exact.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
+    delta : float, default=1e-5
+        δ in (0, 1); should be well below 1/n.
+    inference : {"noise_aware", "dpvi"}, default="noise_aware"
+        ``"noise_aware"`` is the posterior given the noisy releases. ``"dpvi"`` is DPVI as
+        published: faster on many parameters, works on Poisson batches, and its posterior does not
+        know of the noise: too narrow where ε is small. Without privacy there is no noise to know
+        of, and both are the ordinary variational posterior.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    prior_scale : float or "auto", default="auto"
+        Standard deviation > 0 of the prior of every coefficient and intercept. ``"auto"`` is 3/R:
+        logits of ±3 for a row at the norm bound R = √(data_norm² + 1), or data_norm without
+        intercept. 5/R for more than two classes, with ``"dpvi"`` or without privacy.
+    covariance : {"auto", "full", "diag"}, default="auto"
+        Of the posterior. ``"diag"`` is mean-field. ``"auto"`` is full when noise-aware, and
+        diagonal with ``"dpvi"`` or where a fit without privacy has more than 1000 parameters.
+    gradient : {"aligned", "vanilla"}, default="aligned"
+        With ``"dpvi"``: ``"vanilla"`` clips and releases the gradients of mean and scale together,
+        as first published; ``"aligned"`` derives the second from the first.
+    data_norm : float or "auto", default="auto"
+        Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
+        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
+        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
+        before declares, as `NormClipper` does.
+    fit_intercept : bool, default=True
+        Append a 1 to each row.
+    max_iter : int or "auto", default="auto"
+        Number of noisy gradients. ``"auto"`` is 20; with ``"dpvi"`` 150, or 72 where rows x columns
+        exceed 1e6; without privacy 500 to 4000.
+    batch_size : int or "auto", default="auto"
+        With ``"dpvi"``: expected number of rows in a Poisson batch. ``"auto"`` reads all rows in
+        each step while rows x columns is at most 1e8.
+    sampling_rate : float or None, default=None
+        With ``"dpvi"``: Poisson sampling rate in (0, 1], instead of ``batch_size``.
+    clip_norm : float or "auto", default="auto"
+        Bound > 0 on the norm of each record's part of a gradient. ``"auto"`` is R/4 to R,
+        by the public ratio of the DP noise to that of the data; with ``"dpvi"`` half the bound that
+        the clipped rows imply: R/2 for two classes, √2 R/2 for more.
+    learning_rate : float or "auto", default="auto"
+        With ``"dpvi"``: step size > 0 of the noise-corrected Adam rule, in the units of the
+        coefficients. ``"auto"`` follows the public ratio of data to noise.
+    noise_multiplier : float or None, default=None
+        Standard deviation > 0 of a gradient's noise over ``clip_norm``, instead of ``epsilon``
+        (pass ``epsilon=None``); the report then accounts for what was spent.
+    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
+        See `skdp.privacy.epsilon`.
+    classes : array-like of shape (n_classes,) or None, default=None
+        The class labels, as a declared public fact. None reads them from y and says so in the
+        report.
+    secure : bool, default=False
+        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
+        noise: the guarantee then no longer treats floating-point sums and noise as exact. Full
+        batches only; slower, and as accurate. See docs/privacy.md, section 8.
+    n_samples : int or None, default=None
+        Public number of rows, from which rates and step sizes are computed. None reads it from X
+        and says so in the report.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they are told of steps and see no data.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    coef_ : ndarray
+        Posterior mean of the coefficients, (1, n_features) for two classes, else (n_classes,
+        n_features).
+    intercept_ : ndarray
+        Posterior mean of the intercepts; zero without ``fit_intercept``.
+    covariance_ : ndarray of shape (n_parameters, n_parameters)
+        Posterior covariance, in the order of ``parameter_names_``.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Number of noisy gradients.
+    noise_multiplier_ : float
+        Standard deviation of a gradient's noise over the bound on one record.
+    clip_norm_, data_norm_, prior_scale_, sampling_rate_ : float
+        The values used.
+    privacy_ : PrivacyReport
+        The privacy statement of this fit.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+
     See Also
     --------
     skdp.preprocessing.BoundedScaler : Scales features by declared bounds, at no privacy cost.
@@ -83,91 +177,22 @@ class DPVariationalLogisticRegression(AccuracyMixin, VariationalLinearModel):  #
     True
     >>> classifier[-1].privacy_.valid
     True
-    """,
-    )
+    """
 
-    _likelihood: Likelihood
+    _: KW_ONLY
+    classes: Any = None
 
-    def __init__(
-        self,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-5,
-        *,
-        inference: str = "noise_aware",
-        neighboring_relation: str = "zero_out",
-        prior_scale: float | str = "auto",
-        covariance: str = "auto",
-        gradient: str = "aligned",
-        data_norm: float | str = "auto",
-        fit_intercept: bool = True,
-        max_iter: int | str = "auto",
-        batch_size: int | str = "auto",
-        sampling_rate: float | None = None,
-        clip_norm: float | str = "auto",
-        learning_rate: float | str = "auto",
-        noise_multiplier: float | None = None,
-        accountant: str = "auto",
-        secure: bool = False,
-        classes: Any = None,
-        n_samples: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            inference=inference,
-            neighboring_relation=neighboring_relation,
-            prior_scale=prior_scale,
-            covariance=covariance,
-            gradient=gradient,
-            data_norm=data_norm,
-            fit_intercept=fit_intercept,
-            max_iter=max_iter,
-            batch_size=batch_size,
-            sampling_rate=sampling_rate,
-            clip_norm=clip_norm,
-            learning_rate=learning_rate,
-            noise_multiplier=noise_multiplier,
-            accountant=accountant,
-            secure=secure,
-            n_samples=n_samples,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.classes = classes
+    def _n_outputs(self, classes: Any) -> int | None:
+        return n_classes(self, classes)
 
-    @with_callbacks
-    def fit(self, X, y) -> DPVariationalLogisticRegression:
-        """Fit the posterior, privately.
+    def _likelihood_of(self, facts: PublicFacts) -> Likelihood:
+        return classification_likelihood(facts.outputs)
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite numbers; dense.
-        y : array-like of shape (n_samples,)
-            Class labels.
-
-        Returns
-        -------
-        DPVariationalLogisticRegression
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
-        """
-        _fitting.start_callbacks(self)
-        with _fitting.all_or_nothing(self):
-            _fitting.check_budget(self)
-            X, y = check_features_and_labels(self, X, y, declared=self.classes is not None)
-            self.classes_, codes = _fitting.encode_labels(y, self.classes, type(self).__name__)
-            likelihood = classification_likelihood(len(self.classes_))
-            self._run(X, likelihood.targets(codes), likelihood)
-        return self
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+        X, y = check_features_and_labels(self, X, y, declared=self.classes is not None)
+        self.classes_, codes = encode_labels(y, self.classes, type(self).__name__)
+        likelihood = classification_likelihood(len(self.classes_))
+        return Records(X, likelihood.targets(codes)), self._facts_of(X, len(self.classes_))
 
     def _labels(self) -> list[Any]:
         return list(self.classes_)

@@ -30,11 +30,12 @@ from sklearn.utils.validation import check_is_fitted
 from skdp import _fitting
 from skdp._fitting import CallbackSupportMixin, with_callbacks
 from skdp._input import check_features, check_features_and_targets
+from skdp._rows import clipped_rows
 from skdp._validate import expected, in_range, integer, one_of
-from skdp.algorithms import dp_vi, dp_vi_model
+from skdp._validate import number_or_auto as bounded_or_auto
+from skdp.algorithms import dp_vi_model
 from skdp.algorithms.dp_vi_model import Prior, UserModel
 from skdp.estimators._arviz import ArvizMixin
-from skdp.estimators._posterior_sampler import bounded_or_auto
 from skdp.models.user_models import N_MADE_UP, made_up_records, takes_targets
 
 _N_PREDICTIVE_DRAWS = 200
@@ -297,7 +298,7 @@ class DPVariationalModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
         if self.data_norm is None:
             return X
         norm = in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
-        return dp_vi.clipped_rows(X, norm, fit_intercept=False)
+        return clipped_rows(X, norm, fit_intercept=False)
 
     def _configure(self, n_rows: int, *, supervised: bool) -> dp_vi_model.ModelConfig:
         """Check the parameters and fill in the defaults, from public facts alone."""

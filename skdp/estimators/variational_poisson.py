@@ -17,36 +17,126 @@ True
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from skdp import _fitting
-from skdp._fitting import with_callbacks
+from skdp._fitting import Records
 from skdp._input import R2Mixin, check_features_and_targets
+from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import in_range
-from skdp.estimators._variational import VariationalLinearModel, documentation
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.estimators._linear import VariationalLinearModel
 from skdp.models.likelihoods import Poisson
 
 
-class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):  # noqa: D101
-    __doc__ = documentation(
-        summary="""Bayesian Poisson regression by differentially private variational inference.
+@dataclass(eq=False, repr=False)
+class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
+    """Bayesian Poisson regression by differentially private variational inference.
 
     Counts y with y ~ Poisson(exp(x·θ)) under a Gaussian prior N(0, prior_scale² I), whose posterior
     is approximated by a Gaussian. By default that posterior is *noise-aware*: the posterior given
     what was released, wide where ε is small.
-""",
-        own="""    largest_count : float, default=100.0
-        Public bound > 0 of the counts, to which they, and predicted rates, are cut.
-""",
-        clip="""``"auto"`` is R √y_max to
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    the coefficients, the posterior, every prediction and every posterior sample together. The unit
+    is a row. The guarantee covers one fit; each further fit on the same rows, a grid search for
+    instance, is a further release. It is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
+    floating-point Gaussian noise as exact.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
+    delta : float, default=1e-5
+        δ in (0, 1); should be well below 1/n.
+    inference : {"noise_aware", "dpvi"}, default="noise_aware"
+        ``"noise_aware"`` is the posterior given the noisy releases. ``"dpvi"`` is DPVI as
+        published: faster on many parameters, works on Poisson batches, and its posterior does not
+        know of the noise: too narrow where ε is small. Without privacy there is no noise to know
+        of, and both are the ordinary variational posterior.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    prior_scale : float or "auto", default="auto"
+        Standard deviation > 0 of the prior of every coefficient and intercept. ``"auto"`` is 3/R:
+        logits of ±3 for a row at the norm bound R = √(data_norm² + 1), or data_norm without
+        intercept. 5/R for more than two classes, with ``"dpvi"`` or without privacy.
+    covariance : {"auto", "full", "diag"}, default="auto"
+        Of the posterior. ``"diag"`` is mean-field. ``"auto"`` is full when noise-aware, and
+        diagonal with ``"dpvi"`` or where a fit without privacy has more than 1000 parameters.
+    gradient : {"aligned", "vanilla"}, default="aligned"
+        With ``"dpvi"``: ``"vanilla"`` clips and releases the gradients of mean and scale together,
+        as first published; ``"aligned"`` derives the second from the first.
+    data_norm : float or "auto", default="auto"
+        Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
+        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
+        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
+        before declares, as `NormClipper` does.
+    fit_intercept : bool, default=True
+        Append a 1 to each row.
+    max_iter : int or "auto", default="auto"
+        Number of noisy gradients. ``"auto"`` is 20; with ``"dpvi"`` 150, or 72 where rows x columns
+        exceed 1e6; without privacy 500 to 4000.
+    batch_size : int or "auto", default="auto"
+        With ``"dpvi"``: expected number of rows in a Poisson batch. ``"auto"`` reads all rows in
+        each step while rows x columns is at most 1e8.
+    sampling_rate : float or None, default=None
+        With ``"dpvi"``: Poisson sampling rate in (0, 1], instead of ``batch_size``.
+    clip_norm : float or "auto", default="auto"
+        Bound > 0 on the norm of each record's part of a gradient. ``"auto"`` is R √y_max to
         4 R √y_max, at most R y_max, by the public ratio of the DP noise to that of the data; with
-        ``"dpvi"`` half of R y_max.""",
-        fitted="",
-        shape="(n_features,)",
-        rest="""
+        ``"dpvi"`` half of R y_max.
+    learning_rate : float or "auto", default="auto"
+        With ``"dpvi"``: step size > 0 of the noise-corrected Adam rule, in the units of the
+        coefficients. ``"auto"`` follows the public ratio of data to noise.
+    noise_multiplier : float or None, default=None
+        Standard deviation > 0 of a gradient's noise over ``clip_norm``, instead of ``epsilon``
+        (pass ``epsilon=None``); the report then accounts for what was spent.
+    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
+        See `skdp.privacy.epsilon`.
+    largest_count : float, default=100.0
+        Public bound > 0 of the counts, to which they, and predicted rates, are cut.
+    secure : bool, default=False
+        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
+        noise: the guarantee then no longer treats floating-point sums and noise as exact. Full
+        batches only; slower, and as accurate. See docs/privacy.md, section 8.
+    n_samples : int or None, default=None
+        Public number of rows, from which rates and step sizes are computed. None reads it from X
+        and says so in the report.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they are told of steps and see no data.
+
+    Attributes
+    ----------
+    coef_ : ndarray
+        Posterior mean of the coefficients, (n_features,).
+    intercept_ : ndarray
+        Posterior mean of the intercepts; zero without ``fit_intercept``.
+    covariance_ : ndarray of shape (n_parameters, n_parameters)
+        Posterior covariance, in the order of ``parameter_names_``.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Number of noisy gradients.
+    noise_multiplier_ : float
+        Standard deviation of a gradient's noise over the bound on one record.
+    clip_norm_, data_norm_, prior_scale_, sampling_rate_ : float
+        The values used.
+    privacy_ : PrivacyReport
+        The privacy statement of this fit.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+
     References
     ----------
     T. Kulkarni, J. Jälkö, A. Koskela, S. Kaski, A. Honkela, *Differentially Private Bayesian
@@ -63,59 +153,10 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):  # noqa: 
     >>> regression = DPVariationalPoissonRegression(largest_count=15, n_samples=5000).fit(X, y)
     >>> regression.coef_.shape
     (3,)
-    """,
-    )
+    """
 
-    _likelihood: Poisson
-
-    def __init__(
-        self,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-5,
-        *,
-        inference: str = "noise_aware",
-        neighboring_relation: str = "zero_out",
-        prior_scale: float | str = "auto",
-        covariance: str = "auto",
-        gradient: str = "aligned",
-        data_norm: float | str = "auto",
-        fit_intercept: bool = True,
-        max_iter: int | str = "auto",
-        batch_size: int | str = "auto",
-        sampling_rate: float | None = None,
-        clip_norm: float | str = "auto",
-        learning_rate: float | str = "auto",
-        noise_multiplier: float | None = None,
-        accountant: str = "auto",
-        secure: bool = False,
-        largest_count: float = 100.0,
-        n_samples: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            inference=inference,
-            neighboring_relation=neighboring_relation,
-            prior_scale=prior_scale,
-            covariance=covariance,
-            gradient=gradient,
-            data_norm=data_norm,
-            fit_intercept=fit_intercept,
-            max_iter=max_iter,
-            batch_size=batch_size,
-            sampling_rate=sampling_rate,
-            clip_norm=clip_norm,
-            learning_rate=learning_rate,
-            noise_multiplier=noise_multiplier,
-            accountant=accountant,
-            secure=secure,
-            n_samples=n_samples,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.largest_count = largest_count
+    _: KW_ONLY
+    largest_count: float = 100.0
 
     def __sklearn_tags__(self) -> Any:
         """Counts are positive, and a noisy fit of few rows scores little."""
@@ -124,37 +165,18 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):  # noqa: 
         tags.regressor_tags.poor_score = True
         return tags
 
-    @with_callbacks
-    def fit(self, X, y) -> DPVariationalPoissonRegression:
-        """Fit the posterior, privately.
+    def _likelihood_of(self, facts: PublicFacts) -> Poisson:
+        return Poisson(in_range(1e-6, 1e6, closed="both", largest_count=self.largest_count))
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite numbers; dense.
-        y : array-like of shape (n_samples,)
-            Counts, cut to [0, largest_count].
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+        X, y = check_features_and_targets(self, X, y, multi_output=False)
+        facts = self._facts_of(X)
+        most = self._likelihood_of(facts).largest_count
+        return Records(X, np.clip(column_or_1d(y), 0.0, most)[:, None]), facts
 
-        Returns
-        -------
-        DPVariationalPoissonRegression
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
-        """
-        _fitting.start_callbacks(self)
-        with _fitting.all_or_nothing(self):
-            _fitting.check_budget(self)
-            most = in_range(1e-6, 1e6, closed="both", largest_count=self.largest_count)
-            X, y = check_features_and_targets(self, X, y, multi_output=False)
-            self._run(X, np.clip(column_or_1d(y), 0.0, most)[:, None], Poisson(most))
-            self.coef_ = self.coef_[0]
-        return self
+    def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
+        super()._keep(plan, released)
+        self.coef_ = self.coef_[0]
 
     def predict(self, X, return_std: bool = False) -> Any:
         """Mean of a new count under the posterior predictive, and its standard deviation.

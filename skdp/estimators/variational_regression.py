@@ -19,26 +19,27 @@ True
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skdp import _fitting
-from skdp._fitting import CallbackSupportMixin, with_callbacks
-from skdp._input import R2Mixin, check_features, check_features_and_targets
-from skdp._validate import flag, in_range, integer, one_of, positive
+from skdp._fitting import PrivateEstimator, Records, target_bounds
+from skdp._input import R2Mixin, check_features_and_targets
+from skdp._plan import FitPlan, PublicFacts
+from skdp._rows import row_bound
+from skdp._validate import flag, integer, integer_or_auto, number_or_auto, one_of
 from skdp.algorithms import noise_aware_regression as algorithm
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import ArvizMixin
-from skdp.estimators._variational import affordable, check_secure
-from skdp.privacy.accounting import ACCOUNTANTS
-from skdp.privacy.calibration import calibrate_schedule
+from skdp.estimators._linear import check_secure, fitted_rows, linear_names
+from skdp.privacy.budget import Budget
 
 
-class DPVariationalLinearRegression(ArvizMixin, CallbackSupportMixin, R2Mixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
     """Bayesian linear regression from private releases, with intervals that know of the noise.
 
     Approximates the posterior of the coefficients and of the residual scale σ by a Gaussian of
@@ -160,137 +161,63 @@ class DPVariationalLinearRegression(ArvizMixin, CallbackSupportMixin, R2Mixin, B
     True
     """
 
-    n_features_in_: int
+    epsilon: float | None = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    neighboring_relation: str = "zero_out"
+    inference: str = "noise_aware"
+    target_bounds: tuple[float, float] | None = None
+    prior_scale: float | str = "auto"
+    data_norm: float | str = "auto"
+    fit_intercept: bool = True
+    max_iter: int | str = "auto"
+    clip_norm: float | str = "auto"
+    noise_multiplier: float | None = None
+    accountant: str = "auto"
+    secure: bool = False
+    n_samples: int | None = None
+    random_state: Any = None
+    verbose: int = 0
 
-    def __init__(
-        self,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-5,
-        *,
-        neighboring_relation: str = "zero_out",
-        inference: str = "noise_aware",
-        target_bounds: tuple[float, float] | None = None,
-        prior_scale: float | str = "auto",
-        data_norm: float | str = "auto",
-        fit_intercept: bool = True,
-        max_iter: int | str = "auto",
-        clip_norm: float | str = "auto",
-        noise_multiplier: float | None = None,
-        accountant: str = "auto",
-        secure: bool = False,
-        n_samples: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring_relation = neighboring_relation
-        self.inference = inference
-        self.target_bounds = target_bounds
-        self.prior_scale = prior_scale
-        self.data_norm = data_norm
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.clip_norm = clip_norm
-        self.noise_multiplier = noise_multiplier
-        self.accountant = accountant
-        self.secure = secure
-        self.n_samples = n_samples
-        self.random_state = random_state
-        self.verbose = verbose
+    def _unit_of_targets(self) -> tuple[float, float]:
+        """Middle and half width of the bounds."""
+        low, high = target_bounds(self.target_bounds)
+        return (0.0, 1.0) if math.isinf(low) else ((low + high) / 2, (high - low) / 2)
 
-    @with_callbacks
-    def fit(self, X, y) -> DPVariationalLinearRegression:
-        """Fit the posterior, privately.
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+        low, high = target_bounds(self.target_bounds)
+        self._center, self._half_width = self._unit_of_targets()
+        X, y = check_features_and_targets(self, X, y, multi_output=False)
+        y = np.clip(column_or_1d(y, warn=True), low, high)
+        return Records(X, ((y - self._center) / self._half_width)[:, None]), self._facts_of(X)
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite numbers; dense.
-        y : array-like of shape (n_samples,)
-            Targets.
-
-        Returns
-        -------
-        DPVariationalLinearRegression
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
-        """
-        _fitting.start_callbacks(self)
-        with _fitting.all_or_nothing(self):
-            _fitting.check_budget(self)
-            one_of(("noise_aware", "dpvi"), inference=self.inference)
-            low, high = _fitting.target_bounds(self.target_bounds)
-            X, y = check_features_and_targets(self, X, y, multi_output=False)
-            _fitting.check_n_rows(X)
-            self._center, self._half_width = 0.0, 1.0
-            if self.target_bounds is not None:
-                self._center, self._half_width = (low + high) / 2, (high - low) / 2
-            config = self._configure(X)
-            progress = _fitting.progress(self, config.n_steps + 1)
-            y = column_or_1d(y, warn=True)
-            targets = ((np.clip(y, low, high) - self._center) / self._half_width)[:, None]
-
-            self.privacy_ = _fitting.spend(self, config.event(), str(config.sampling))
-            streams = _fitting.streams(self, X, targets)
-            q = algorithm.fit(
-                config, X, targets, streams, progress, noise_aware=self.inference == "noise_aware"
-            )
-            self._store(q, config)
-        return self
-
-    def _configure(self, X: np.ndarray) -> algorithm.NoiseAwareRegressionConfig:
-        """Check the parameters and fill in the defaults, from the shape of X and public facts."""
+    def _configure(
+        self, facts: PublicFacts, budget: Budget
+    ) -> algorithm.NoiseAwareRegressionConfig:
+        one_of(("noise_aware", "dpvi"), inference=self.inference)
         flag(fit_intercept=self.fit_intercept)
-        check_secure(self)
-        data_norm = _or_auto(_fitting.auto_norm(X), data_norm=self.data_norm)
-        bound = algorithm.row_bound(data_norm, self.fit_intercept)
-        n_steps = algorithm.STEPS
-        if self.max_iter != "auto":
-            n_steps = integer(1, "or 'auto'", max_iter=self.max_iter)
-        clip = None
-        if self.clip_norm != "auto":
-            clip = _or_auto(1.0, clip_norm=self.clip_norm) / self._half_width
-        sigma = self._noise(n_steps)
-        config = algorithm.NoiseAwareRegressionConfig(
-            n_rows=_fitting.public_n_rows(self, X),
-            n_features=X.shape[1],
-            fit_intercept=self.fit_intercept,
+        check_secure(self.secure, budget)
+        data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
+        tau = algorithm.default_prior_scale(row_bound(data_norm, self.fit_intercept))
+        n_steps = integer_or_auto(algorithm.STEPS, max_iter=self.max_iter)
+        # 0 stands for "auto" here: residuals are clipped on the scale on which targets are.
+        clip_norm = number_or_auto(0.0, clip_norm=self.clip_norm) / self._unit_of_targets()[1]
+        return algorithm.NoiseAwareRegressionConfig(
+            n_rows=facts.rows,
+            n_features=facts.features,
+            fit_intercept=bool(self.fit_intercept),
             data_norm=data_norm,
-            n_steps=n_steps if sigma > 0 else 1,
-            clip_norm=clip,
-            prior_scale=_or_auto(
-                algorithm.default_prior_scale(bound), prior_scale=self.prior_scale
-            ),
-            noise_multiplier=sigma,
+            n_steps=n_steps if budget.private else 1,
+            clip_norm=clip_norm or None,
+            prior_scale=number_or_auto(tau, prior_scale=self.prior_scale),
+            noise_aware=self.inference == "noise_aware",
             neighboring_relation=self.neighboring_relation,
             secure=bool(self.secure),
-        )
-        return affordable(self, config)
+        ).calibrated(budget)
 
-    def _noise(self, n_steps: int) -> float:
-        """Noise multiplier of a residual sum: the given one, or what the budget asks for."""
-        one_of(ACCOUNTANTS, accountant=self.accountant)
-        if self.epsilon is None:
-            return positive(noise_multiplier=self.noise_multiplier)
-        if self.epsilon == math.inf:
-            return 0.0
-        return calibrate_schedule(
-            algorithm.units(n_steps),
-            epsilon=self.epsilon,
-            delta=self.delta,
-            neighboring_relation=self.neighboring_relation,
-            accountant=self.accountant,
-        )
-
-    def _store(self, q: GaussianPosterior, config: algorithm.NoiseAwareRegressionConfig) -> None:
-        self._posterior, n = q, config.n_features
+    def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
+        config: algorithm.NoiseAwareRegressionConfig = plan.config
+        self._posterior, q, n = released, released, config.n_features
         self.coef_ = self._half_width * q.mean[0, :n]
         self.intercept_ = self._center
         if config.fit_intercept:
@@ -321,11 +248,7 @@ class DPVariationalLinearRegression(ArvizMixin, CallbackSupportMixin, R2Mixin, B
     @property
     def parameter_names_(self) -> list[str]:
         """Names of the columns of `sample_posterior`: features, intercept, noise scale."""
-        features = getattr(self, "feature_names_in_", None)
-        if features is None:
-            features = [f"x{i}" for i in range(self.n_features_in_)]
-        intercept = ["intercept"] * (self._posterior.mean.shape[1] - 1 - self.n_features_in_)
-        return [*features, *intercept, "noise_scale"]
+        return [*linear_names(self, 1, self._posterior.mean.shape[1] - 1, []), "noise_scale"]
 
     def predict(self, X, return_std: bool = False) -> Any:
         """Mean of the target, and if asked its standard deviation.
@@ -396,15 +319,4 @@ class DPVariationalLinearRegression(ArvizMixin, CallbackSupportMixin, R2Mixin, B
 
     def _rows(self, X) -> np.ndarray:
         check_is_fitted(self)
-        X = check_features(self, X, reset=False)
-        has_intercept = self._posterior.mean.shape[1] > self.n_features_in_ + 1
-        return algorithm.clipped_rows(X, self.data_norm_, fit_intercept=has_intercept)
-
-
-def _or_auto(default: float, **kw: Any) -> float:
-    """Check a number > 0, or take the default for ``"auto"``."""
-    ((_, value),) = kw.items()
-    if isinstance(value, str) and value == "auto":
-        return default
-    # Squares of numbers beyond these leave the range of a double, and a bound would bound nothing.
-    return in_range(1e-100, 1e100, "or 'auto'", **kw)
+        return fitted_rows(self, X, self._posterior.mean.shape[1] - 1)

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from skdp._random import Streams
 from skdp.algorithms import noise_aware
 from skdp.engine.clipping import LinearClippedSum
-from skdp.engine.rows import LinearRows
+from skdp._rows import LinearRows
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.privacy.calibration import calibrate_schedule
 from skdp.relations import RELATIONS

@@ -9,7 +9,7 @@ from skdp._random import Streams
 from skdp.audit import audit_mechanism
 from skdp.engine.clipping import LinearClippedSum
 from skdp.engine.loop import Plan, run
-from skdp.engine.rows import LinearRows
+from skdp._rows import LinearRows
 from skdp.engine.sampling import sampling
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism
 

@@ -16,7 +16,7 @@ from skdp.engine.clipping import LinearClippedSum
 from skdp.engine.gram import GramSum, packed
 from skdp.engine.grid import GridSum, lattice_bits, lattice_bound
 from skdp.engine.residual_sum import ResidualSum
-from skdp.engine.rows import LinearRows, PassingRows, row_products, row_sums
+from skdp._rows import LinearRows, PassingRows, row_products, row_sums
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.relations import sensitivity_factor
 

@@ -12,7 +12,7 @@ from skdp.engine.gram import GramSum
 from skdp.engine.grid import GridSum, lattice_bound
 from skdp.engine.loop import Plan
 from skdp.engine.residual_sum import ResidualSum
-from skdp.engine.rows import LinearRows
+from skdp._rows import LinearRows
 from skdp.engine.sampling import sampling
 from skdp.models.likelihoods import Bernoulli
 from skdp.relations import RELATIONS, sensitivity_factor

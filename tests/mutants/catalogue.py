@@ -118,7 +118,7 @@ theta, clipped_sum = query(state), plan.clipped_sum_of(step)
         ),
         Mutant(
             "rows are not clipped",
-            "engine/rows.py",
+            "_rows.py",
             "clipped_rows",
             "features *= np.minimum(1.0, norm / np.maximum(norms, norm))[:, None]",
             "pass",
@@ -126,7 +126,7 @@ theta, clipped_sum = query(state), plan.clipped_sum_of(step)
         ),
         Mutant(
             "the intercept is not in the bound of a row",
-            "engine/rows.py",
+            "_rows.py",
             "row_bound",
             "float(np.hypot(data_norm, 1.0))",
             "float(data_norm)",

@@ -20,7 +20,7 @@ POINTS = [
     f"{FIT}.streams",
     "skdp.algorithms.noise_aware.LinearRows",
     "skdp.algorithms.noise_aware.run",
-    "skdp.engine.rows.LinearRows.take",
+    "skdp._rows.LinearRows.take",
     "skdp.engine.clipping.LinearClippedSum.__call__",
     "skdp._random.SecureStream.normal",
     "skdp.engine.loop.gaussian",

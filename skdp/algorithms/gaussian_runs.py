@@ -1,0 +1,134 @@
+"""What the configs of Gaussian mechanisms share: noise for a budget, and runs on linear rows."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol, Self, TypeVar
+
+import numpy as np
+from dp_accounting.dp_event import DpEvent
+
+from skdp._rows import LinearRows
+from skdp._validate import in_range
+from skdp.engine.grid import lattice_bits
+from skdp.engine.sampling import Sampling
+from skdp.privacy.budget import Budget
+from skdp.privacy.discrete import discrete_gaussian_event
+from skdp.privacy.events import dp_sgd_event
+from skdp.relations import ZERO_OUT, check_relation
+
+S = TypeVar("S")
+FLOAT = 8  # bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianRun:
+    """A run whose noise multipliers are one factor times public units.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        The factor ≥ 0; 0 for no noise, before it is `calibrated` or without privacy.
+    neighboring_relation : str
+        Who is a neighbour.
+    secure : bool
+        Integer sums and discrete Gaussian noise.
+    """
+
+    noise_multiplier: float = 0.0
+    neighboring_relation: str = ZERO_OUT
+    secure: bool = False
+
+    def __post_init__(self) -> None:
+        in_range(0.0, math.inf, noise_multiplier=self.noise_multiplier, closed="left")
+        check_relation(self.neighboring_relation)
+
+    @property
+    def sampling(self) -> Sampling:
+        """Which records take part in each step."""
+        raise NotImplementedError
+
+    @property
+    def units(self) -> tuple[float, ...]:
+        """Noise multiplier of each release over the factor."""
+        return (1.0,) * self.sampling.n_steps
+
+    @property
+    def n_releases(self) -> int:
+        """Number of noisy releases."""
+        return self.sampling.n_steps
+
+    @property
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """Noise over the bound on one record, of each release in turn."""
+        return tuple(self.noise_multiplier * unit for unit in self.units)
+
+    @property
+    def dimensions(self) -> list[int]:
+        """Number of coordinates of each release in turn."""
+        raise NotImplementedError
+
+    def event(self) -> DpEvent:
+        """What the run releases."""
+        sigmas = self.noise_multipliers
+        if self.secure:
+            scales = [2.0 ** lattice_bits(sigma) for sigma in sigmas]
+            return discrete_gaussian_event(sigmas, scales, self.dimensions)
+        if len(set(sigmas)) == 1:
+            return dp_sgd_event(sigmas[0], self.sampling.rate, len(sigmas))
+        return dp_sgd_event(sigmas, self.sampling.rate)
+
+    def calibrated(self, budget: Budget) -> Self:
+        """Return the same run with the least noise that affords a budget.
+
+        Discrete Gaussian noise needs a little more of it than Gaussian noise does.
+        """
+        factor = budget.factor(self.units, self.sampling.rate)
+        config = replace(self, noise_multiplier=factor)
+        if not self.secure:
+            return config
+
+        def event(sigma: float) -> DpEvent:
+            return replace(config, noise_multiplier=sigma).event()
+
+        return replace(config, noise_multiplier=budget.least(event, factor))
+
+
+class LinearConfig(Protocol):
+    """Public facts about rows of a linear model."""
+
+    @property
+    def data_norm(self) -> float:
+        """Norm to which the features of each row are clipped."""
+        ...
+
+    @property
+    def fit_intercept(self) -> bool:
+        """Whether each row gets a 1 appended."""
+        ...
+
+    @property
+    def neighboring_relation(self) -> str:
+        """Who is a neighbour."""
+        ...
+
+
+def linear_rows(
+    config: LinearConfig, records: tuple[np.ndarray, np.ndarray], *, alone: bool = False
+) -> LinearRows:
+    """Wrap private rows and their targets for sums over them; see `LinearRows` for ``alone``."""
+    return LinearRows(
+        *records,
+        data_norm=config.data_norm,
+        fit_intercept=config.fit_intercept,
+        alone=alone,
+        neighboring_relation=config.neighboring_relation,
+    )
+
+
+def last(states: Iterable[S]) -> S:
+    """Go through a run and return its last state."""
+    return deque(states, maxlen=1).pop()

@@ -1,0 +1,241 @@
+"""What variational estimators of linear models share: parameters, plan, posterior and draws."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from skdp._fitting import PrivateEstimator, sampling_rate
+from skdp._input import check_features
+from skdp._plan import FitPlan, PublicFacts
+from skdp._rows import clipped_rows, row_bound
+from skdp._validate import expected, flag, integer, integer_or_auto, number_or_auto, one_of
+from skdp.algorithms import dp_vi, noise_aware
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.estimators._arviz import ArvizMixin
+from skdp.models.likelihoods import BoundedScores
+from skdp.privacy.budget import Budget
+
+NOISE_AWARE, DPVI = "noise_aware", "dpvi"
+COVARIANCES = ("auto", "full", "diag")
+GRADIENTS = ("aligned", "vanilla")
+MANY_PARAMETERS = 1000  # beyond which a full covariance is not the default
+MOST_PARAMETERS = 3000  # beyond which a fit with a full covariance takes minutes
+
+Config = dp_vi.DPVIConfig | noise_aware.NoiseAwareConfig
+
+
+@dataclass(eq=False, repr=False)
+class VariationalLinearModel(ArvizMixin, PrivateEstimator):
+    """A linear model whose posterior of the coefficients is normal."""
+
+    epsilon: float | None = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    inference: str = NOISE_AWARE
+    neighboring_relation: str = "zero_out"
+    prior_scale: float | str = "auto"
+    covariance: str = "auto"
+    gradient: str = "aligned"
+    data_norm: float | str = "auto"
+    fit_intercept: bool = True
+    max_iter: int | str = "auto"
+    batch_size: int | str = "auto"
+    sampling_rate: float | None = None
+    clip_norm: float | str = "auto"
+    learning_rate: float | str = "auto"
+    noise_multiplier: float | None = None
+    accountant: str = "auto"
+    secure: bool = False
+    n_samples: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+    # What the noise-aware inference has no use for, with the defaults.
+    _OF_DPVI: ClassVar[dict[str, Any]] = {
+        "batch_size": "auto", "sampling_rate": None, "learning_rate": "auto", "gradient": "aligned",
+    }  # fmt: skip
+
+    def _likelihood_of(self, facts: PublicFacts) -> BoundedScores:
+        """Likelihood of the model."""
+        raise NotImplementedError
+
+    def _configure(self, facts: PublicFacts, budget: Budget) -> Config:
+        one_of((NOISE_AWARE, DPVI), inference=self.inference)
+        one_of(COVARIANCES, covariance=self.covariance)
+        one_of(GRADIENTS, gradient=self.gradient)
+        flag(fit_intercept=self.fit_intercept)
+        check_secure(self.secure, budget)
+        if self.inference == NOISE_AWARE:
+            self._check_unused()
+        if self.inference == DPVI or not budget.private:
+            return self._dpvi(facts, budget)
+        return self._noise_aware(facts, budget)
+
+    def _check_unused(self) -> None:
+        """Refuse settings of the other inference, which this one would ignore."""
+        for name, default in self._OF_DPVI.items():
+            value = getattr(self, name)
+            if type(value) is not type(default) or value != default:
+                remedy = (
+                    "the noise-aware inference has no such setting: use inference='dpvi' for it"
+                )
+                raise expected(repr(default), remedy, **{name: value})
+
+    def _noise_aware(self, facts: PublicFacts, budget: Budget) -> noise_aware.NoiseAwareConfig:
+        likelihood, n, D = self._likelihood_of(facts), facts.rows, self._n_columns(facts)
+        n_parameters = likelihood.n_outputs * D
+        if n_parameters > MOST_PARAMETERS:
+            raise ValueError(
+                f"Expected at most {MOST_PARAMETERS} parameters, got {n_parameters}: the full "
+                "covariance of a noise-aware posterior would take minutes and more. Use "
+                "inference='dpvi', or fewer features."
+            )
+        data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
+        R = row_bound(data_norm, self.fit_intercept)
+        n_steps = integer_or_auto(noise_aware.STEPS, max_iter=self.max_iter)
+        mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given
+        share = noise_aware.default_clip_share(n, D, mu)
+        return noise_aware.NoiseAwareConfig(
+            likelihood=likelihood,
+            n_rows=n,
+            n_features=facts.features,
+            fit_intercept=bool(self.fit_intercept),
+            data_norm=data_norm,
+            n_steps=n_steps,
+            clip_norm=number_or_auto(
+                share * likelihood.residual_scale * R, clip_norm=self.clip_norm
+            ),
+            prior_scale=number_or_auto(
+                noise_aware.default_prior_scale(R, likelihood.n_outputs),
+                prior_scale=self.prior_scale,
+            ),
+            curvature=noise_aware.default_curvature(n, D, mu, self.neighboring_relation),
+            covariance="diag" if self.covariance == "diag" else "full",
+            neighboring_relation=self.neighboring_relation,
+            secure=bool(self.secure),
+        ).calibrated(budget)
+
+    def _dpvi(self, facts: PublicFacts, budget: Budget) -> dp_vi.DPVIConfig:
+        private, likelihood = budget.private, self._likelihood_of(facts)
+        n, D = facts.rows, self._n_columns(facts)
+        data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
+        R = row_bound(data_norm, self.fit_intercept)
+        rate = sampling_rate(self, facts, lambda n: dp_vi.default_sampling_rate(n, D))
+        default_clip_norm = dp_vi.default_clip_norm(likelihood.residual_bound * R, private=private)
+        prior_scale = number_or_auto(dp_vi.default_prior_scale(R), prior_scale=self.prior_scale)
+        covariance = self.covariance
+        if covariance == "auto":
+            few = likelihood.n_outputs * D <= MANY_PARAMETERS
+            covariance = "full" if self.inference == NOISE_AWARE and few else "diag"
+        return dp_vi.DPVIConfig(
+            likelihood=likelihood,
+            n_rows=n,
+            n_features=facts.features,
+            fit_intercept=bool(self.fit_intercept),
+            data_norm=data_norm,
+            n_steps=integer_or_auto(
+                dp_vi.default_steps(round(rate * n), D, private=private), max_iter=self.max_iter
+            ),
+            sampling_rate=rate,
+            clip_norm=number_or_auto(default_clip_norm, clip_norm=self.clip_norm),
+            prior_scale=prior_scale,
+            initial_scale=dp_vi.default_initial_scale(n, D, R, prior_scale),
+            given_learning_rate=number_or_auto(0.0, learning_rate=self.learning_rate) or None,
+            covariance=covariance,
+            gradient=self.gradient,
+            neighboring_relation=self.neighboring_relation,
+            secure=bool(self.secure),
+        ).calibrated(budget)
+
+    def _n_columns(self, facts: PublicFacts) -> int:
+        return facts.features + bool(self.fit_intercept)
+
+    def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
+        config: Config = plan.config
+        self._likelihood, self._posterior = plan.config.likelihood, released
+        self.coef_ = released.mean[:, : config.n_features].copy()
+        self.intercept_ = np.zeros(len(released.mean))
+        if config.fit_intercept:
+            self.intercept_ = released.mean[:, -1].copy()
+        self.n_iter_ = config.n_steps
+        self.noise_multiplier_ = config.noise_multiplier
+        self.clip_norm_ = config.clip_norm
+        self.data_norm_ = config.data_norm
+        self.prior_scale_ = config.prior_scale
+        self.sampling_rate_ = config.sampling.rate
+
+    @property
+    def covariance_(self) -> np.ndarray:
+        """Posterior covariance, in the order of ``parameter_names_``."""
+        check_is_fitted(self)
+        return self._posterior.covariance.copy()
+
+    def _labels(self) -> list[Any]:
+        """Names of the outputs where there is more than one."""
+        return []
+
+    @property
+    def parameter_names_(self) -> list[str]:
+        """Names of the columns of `sample_posterior`: the outputs in turn, intercept last."""
+        check_is_fitted(self)
+        return linear_names(self, *self._posterior.mean.shape, self._labels())
+
+    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Draw parameters from the released posterior; this costs no privacy.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of draws ≥ 1.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the draws. Seeding here is harmless: the posterior has been released.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_parameters)
+            Columns as in ``parameter_names_``.
+        """
+        check_is_fitted(self)
+        integer(1, n_samples=n_samples)
+        return self._posterior.sample(n_samples, check_random_state(random_state))
+
+    def _logits(self, X) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean (n, K) and covariance (n, K, K)."""
+        check_is_fitted(self)
+        rows = fitted_rows(self, X, self._posterior.mean.shape[1])
+        return self._posterior.logits(rows)
+
+    def _logit_draws(self, X, n_samples: int, random_state: Any) -> np.ndarray:
+        """(n_samples, n, K)."""
+        check_is_fitted(self)
+        rows = fitted_rows(self, X, self._posterior.mean.shape[1])
+        draws = self.sample_posterior(n_samples, random_state)
+        draws = draws.reshape(n_samples, *self._posterior.mean.shape)
+        return np.einsum("nd,skd->snk", rows, draws, optimize=True)
+
+
+def fitted_rows(estimator: Any, X: Any, n_columns: int) -> np.ndarray:
+    """Check rows to predict, clip them as in the fit and append the intercept's 1 if it had one."""
+    X = check_features(estimator, X, reset=False)
+    has_intercept = n_columns > estimator.n_features_in_
+    return clipped_rows(X, estimator.data_norm_, fit_intercept=has_intercept)
+
+
+def linear_names(estimator: Any, K: int, D: int, labels: list[Any]) -> list[str]:
+    """Names of the parameters of a linear model: the outputs in turn, intercept last."""
+    features = getattr(estimator, "feature_names_in_", None)
+    if features is None:
+        features = [f"x{i}" for i in range(estimator.n_features_in_)]
+    names = [*features, "intercept"][:D]
+    return names if K == 1 else [f"{label}: {name}" for label in labels for name in names]
+
+
+def check_secure(secure: Any, budget: Budget) -> None:
+    """Refuse ``secure`` without noise to make secure."""
+    if flag(secure=secure) and not budget.private:
+        raise expected("False when epsilon is infinite", "there is no noise then", secure=True)
