@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from dp_accounting.dp_event import DpEvent
 from skdp._rows import LinearRows
 from skdp._validate import in_range
 from skdp.engine.grid import lattice_bits
+from skdp.engine.loop import Plan
 from skdp.engine.sampling import Sampling
 from skdp.privacy.budget import Budget
 from skdp.privacy.discrete import discrete_gaussian_event
@@ -97,6 +99,14 @@ class GaussianRun:
         return replace(config, noise_multiplier=budget.least(event, factor))
 
 
+class Planned(Hashable, Protocol):
+    """A config of a run by the engine's loop."""
+
+    def plan(self) -> Plan:
+        """What the engine executes."""
+        ...
+
+
 class LinearConfig(Protocol):
     """Public facts about rows of a linear model."""
 
@@ -127,6 +137,12 @@ def linear_rows(
         alone=alone,
         neighboring_relation=config.neighboring_relation,
     )
+
+
+@lru_cache(maxsize=64)
+def release_plan(config: Planned) -> Plan:
+    """Return what the engine executes for a config; the same object for equal ones."""
+    return config.plan()
 
 
 def last(states: Iterable[S]) -> S:

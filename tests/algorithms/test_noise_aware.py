@@ -11,9 +11,9 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from skdp._random import Streams
+from skdp._rows import LinearRows
 from skdp.algorithms import noise_aware
 from skdp.engine.clipping import LinearClippedSum
-from skdp._rows import LinearRows
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.privacy.calibration import calibrate_schedule
 from skdp.relations import RELATIONS
@@ -170,7 +170,7 @@ class TestReleases:
                     for a, b in ((X, y), (X2, y2))
                 ]
                 moved = np.linalg.norm(released[0] - released[1])
-                call = plan.call((K, 3), step)
+                call = plan.step((K, 3), step)[1]
                 assert call.shape == released[0].shape
                 assert moved <= call.sensitivity
 
