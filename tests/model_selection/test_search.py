@@ -1,6 +1,7 @@
 import math
 import pickle
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from unittest import mock
 
 import joblib
@@ -11,8 +12,9 @@ import torch
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.private_sum import PrivateSum, SumConfig
 from scipy.stats import beta, loguniform, norm
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.pipeline import make_pipeline
@@ -25,7 +27,6 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     PrivacyWarning,
-    _fitting,
     _trace,
 )
 from skdp._random import Streams
@@ -51,48 +52,32 @@ X = RNG.uniform(-1, 1, (N, 2))
 Y = (X[:, 0] > 0).astype(int)
 
 
-class NoisySum(BaseEstimator):
-    """The cheapest private estimator: a noisy sum of rows in [-1, 1]."""
+@dataclass(eq=False, repr=False)
+class NoisySum(PrivateSum):
+    """A noisy sum that shifts its score, speaks, or fails."""
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        delta=1e-5,
-        *,
-        shift=0.0,
-        fails="never",
-        neighboring_relation="zero_out",
-        random_state=None,
-        verbose=0,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.shift = shift
-        self.fails = fails
-        self.neighboring_relation = neighboring_relation
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    shift: float = 0.0
+    fails: str = "never"
+    verbose: int = 0
 
-    def fit(self, X, y=None):
-        mechanism = GaussianMechanism.from_budget(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            record_norm=1.0,
-            neighboring_relation=self.neighboring_relation,
-        )
-        event = mechanism.event()
-        if self.fails == "cheats" and np.asarray(X).any():
-            event = GaussianMechanism(1.0, mechanism.scale / 2).event()
-        self.privacy_ = _fitting.spend(self, event, "full batch, 1 release")
+    def _read(self, X, y):
+        self._cheats = self.fails == "cheats" and np.asarray(X).any()
+        return super()._read(X, y)
+
+    def _configure(self, facts, budget):
+        config = super()._configure(facts, budget)
+        if getattr(self, "_cheats", False):
+            return SumConfig(GaussianMechanism(1.0, config.mechanism.scale / 2))
+        return config
+
+    def _keep(self, plan, released):
         if self.verbose:
             print("fitting")
         warnings.warn("a trial", UserWarning, stacklevel=2)
         if self.fails == "always":
-            raise ValueError(f"a row is {X[0]}")
-        stream = _fitting.streams(self, np.asarray(X))("noise")
-        total = np.clip(np.asarray(X, dtype=float)[:, 0], -1, 1).sum()
-        self.total_ = float(mechanism.release(total, stream, charged=True))
-        return self
+            raise ValueError(f"a release is {released}")
+        super()._keep(plan, released)
 
 
 def largest(estimator, X, y):

@@ -6,16 +6,8 @@ puts there may use only names that are known there.
 
 from mutants.mutant import Mutant
 
-CHARGE = "self.privacy_ = _fitting.spend(self, config.event(), str(config.sampling))\n"
-WORK = """\
-streams = _fitting.streams(self, X, targets)
-if isinstance(config, noise_aware.NoiseAwareConfig):
-    q = noise_aware.fit(config, X, targets, streams, progress)
-    if self.covariance == "diag":
-        q = GaussianPosterior(q.mean, np.sqrt(np.diag(q.covariance)))
-else:
-    q = dp_vi.fit(config, likelihood, X, targets, streams, progress)
-"""
+CHARGE = "self.privacy_ = charged(self, plan)\n"
+WORK = "self._keep(plan, run(records, streams(self, *records), steps))\n"
 
 SECTIONS = {
     "engine": [
@@ -100,18 +92,18 @@ coins, noise = streams("sampling"), Again()
             "an empty batch is skipped",
             "engine/loop.py",
             "run",
-            "theta, clipped_sum = query(state), plan.clipped_sum_of(step)",
+            "theta = query(state)",
             """\
 if not isinstance(selection, slice) and len(selection) == 0:
     continue
-theta, clipped_sum = query(state), plan.clipped_sum_of(step)
+theta = query(state)
 """,
             "tests/replay",
         ),
         Mutant(
             "a sequence of sums is all declared as the first",
             "engine/loop.py",
-            "Plan._given_sum",
+            "Plan.clipped_sum_of",
             "clipped_sum[step]",
             "clipped_sum[0]",
             "tests/replay/test_variational.py tests/algorithms/test_noise_aware.py",
@@ -432,26 +424,26 @@ algorithm = config.algorithm()
         ),
         Mutant(
             "the event of variational inference knows another rate",
-            "algorithms/dp_vi.py",
-            "DPVIConfig.event",
-            "self.sampling_rate",
-            "self.sampling_rate / 2",
+            "algorithms/gaussian_runs.py",
+            "GaussianRun.event",
+            "dp_sgd_event(sigmas[0], self.sampling.rate, len(sigmas))",
+            "dp_sgd_event(sigmas[0], self.sampling.rate / 2, len(sigmas))",
             "tests/replay",
         ),
         Mutant(
             "charged after the work",
-            "estimators/_variational.py",
-            "VariationalLinearModel._run",
+            "_fitting.py",
+            "PrivateEstimator.fit",
             CHARGE + WORK,
             WORK + CHARGE,
             "tests/bugs tests/privacy/test_crashes.py",
         ),
         Mutant(
             "the noise-aware event leaves the curvature out",
-            "algorithms/noise_aware.py",
-            "NoiseAwareConfig.event",
-            "dp_sgd_event(self.noise_multipliers, 1.0)",
-            "dp_sgd_event(self.noise_multiplier, 1.0, self.n_steps)",
+            "algorithms/gaussian_runs.py",
+            "GaussianRun.event",
+            "dp_sgd_event(sigmas, self.sampling.rate)",
+            "dp_sgd_event(sigmas[1:], self.sampling.rate)",
             "tests/replay/test_variational.py tests/estimators/test_variational.py",
         ),
         Mutant(
@@ -473,9 +465,9 @@ algorithm = config.algorithm()
         Mutant(
             "temperature scaling states its own cost alone",
             "calibration.py",
-            "DPTemperatureScaler._fit_temperature",
-            "fitted.privacy_ + own",
-            "own",
+            "DPTemperatureScaler.fit",
+            "fitted.privacy_ + self.temperature_privacy_",
+            "self.temperature_privacy_",
             "tests/test_calibration.py",
         ),
         Mutant(
@@ -783,9 +775,9 @@ except BudgetExceededError:
             "tests/privacy/test_cover.py",
         ),
         Mutant(
-            "a fit that is only planned may release",
-            "_fitting.py",
-            "planned_event",
+            "an input that is only checked may be released",
+            "model_selection/search.py",
+            "_read_alone",
             "covered(cover)",
             'covered("free")',
             "tests/privacy/test_cover.py",
@@ -955,10 +947,10 @@ charge(
         ),
         Mutant(
             "labels inside a temperature are not checked before the charge",
-            "model_selection/budgets.py",
-            "_Stated.fit",
-            "encode_labels(np.ravel(y), self.classes, 'The classifier')",
-            "(np.unique(y), None)",
+            "calibration.py",
+            "DPTemperatureScaler._read",
+            "encode_labels(labels, declared, type(inner).__name__)",
+            "(np.unique(labels), None)",
             "tests/contracts/test_refusals.py",
         ),
         Mutant(
@@ -996,7 +988,7 @@ charge(
         Mutant(
             "a search takes candidates that cost more",
             "model_selection/_candidates.py",
-            "Plan.covers",
+            "TrialPlan.covers",
             "dominates(self.base, ComposedDpEvent([event, *score]))",
             "True",
             "tests/model_selection/test_search.py",
@@ -1012,7 +1004,7 @@ charge(
         Mutant(
             "the winner states the price of its own trial",
             "model_selection/search.py",
-            "DPRandomizedSearch._keep",
+            "DPRandomizedSearch._keep_winner",
             "_restate(parts, self.privacy_)",
             "pass",
             "tests/model_selection/test_search.py",
@@ -1036,7 +1028,7 @@ charge(
         Mutant(
             "what the winner assumes is not assumed of the search",
             "model_selection/search.py",
-            "DPRandomizedSearch._keep",
+            "DPRandomizedSearch._keep_winner",
             "of_winner.assumptions",
             "()",
             "tests/model_selection/test_search.py",
