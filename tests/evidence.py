@@ -51,8 +51,8 @@ LAYERS = [
         " they are cut up.",
         (
             "tests/engine/test_clipping", "tests/engine/test_gram", "tests/engine/test_grid",
-            "tests/engine/test_network", "tests/engine/test_per_sample", "tests/engine/test_records",
-            "tests/engine/test_trial", "tests/models",
+            "tests/engine/test_network", "tests/engine/test_per_sample",
+            "tests/engine/test_records", "tests/engine/test_trial", "tests/models",
         ),
     ),
     (
