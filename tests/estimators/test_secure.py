@@ -6,8 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from replay.neighbours import neighbours
 from scipy import stats
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -59,37 +58,21 @@ def make(plan, **more):
     return kind(**{"n_samples": N, "secure": True, **own, **settings_, **more})
 
 
-def neighbours():
-    """Data sets that differ from (X, Y) in one record, some of them violently."""
-    values = st.sampled_from([0.0, 1.0, -1e300, 1e154, 5e-324, 0.3])
-
-    def changed(row, label, kind):
-        if kind == "replace":
-            return np.vstack([X[:3], [row], X[4:]]), np.concatenate([Y[:3], [label], Y[4:]])
-        if kind == "remove":
-            return X[1:], Y[1:]
-        return np.vstack([X, [row]]), np.append(Y, label)
-
-    kinds = st.sampled_from(["replace", "remove", "add"])
-    return st.builds(changed, st.lists(values, min_size=3, max_size=3), st.integers(0, 1), kinds)
-
-
 def public_state(estimator):
     state = {k: v for k, v in vars(estimator).items() if k != "_likelihood"}
     return pickle.dumps(state), repr(estimator), repr(estimator.privacy_)
 
 
 @pytest.mark.parametrize("plan", PLANS)
-@settings(max_examples=8)
-@given(neighbour=neighbours())
-def test_with_the_releases_frozen_nothing_depends_on_the_data(plan, neighbour):
+def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
     with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
         with _trace.record() as tape:
-            first = make(plan).fit(X, Y)
-        with _trace.replay([release.output for release in tape]) as again:
-            second = make(plan).fit(*neighbour)
-    assert [r.call for r in again] == [r.call for r in tape]
-    assert public_state(first) == public_state(second)
+            first = public_state(make(plan).fit(X, Y))
+        for other in neighbours(X, Y, [0.0, -1e300, 5e-324]):
+            with _trace.replay([release.output for release in tape]) as again:
+                second = public_state(make(plan).fit(*other))
+            assert [r.call for r in again] == [r.call for r in tape]
+            assert second == first
 
 
 @pytest.mark.parametrize("plan", PLANS)

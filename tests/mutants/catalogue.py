@@ -335,7 +335,7 @@ apart = 2**0.5
             "_matrix",
             "a_wide, b_wide = a.double(), b.double()",
             "a_wide, b_wide = a, b",
-            "tests/engine/test_network.py",
+            "tests/engine/test_per_sample.py",
         ),
         Mutant(
             "a padding row has a gradient",
@@ -343,7 +343,7 @@ apart = 2**0.5
             "embedding",
             "b = b.masked_fill((index == module.padding_idx)[..., None], 0.0)",
             "pass",
-            "tests/engine/test_network.py",
+            "tests/engine/test_per_sample.py",
         ),
         Mutant(
             "the realised batch as divisor",
