@@ -33,7 +33,6 @@ class PrivateSum(PrivateEstimator):
     before: Any = None
     neighboring_relation: str = "zero_out"
     random_state: Any = None
-    noise_multiplier = None
 
     def _read(self, X, y):
         X = np.asarray(X, dtype=float)
