@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from skdp import _trace
-from skdp._grid import grid_width
+from skdp import _release_hook
 from skdp._random import SecureStream, Streams
+from skdp._release_hook import grid_width
 from skdp._validate import expected, in_range
 from skdp.privacy.ledger import charge
 from skdp.relations import check_relation
@@ -49,7 +49,7 @@ def additive_release(
             "Expected values to be finite; bound the contribution of every record before summing."
         )
     stream = charged_stream(mechanism, stream, charged)
-    call = _trace.MechanismCall(
+    call = _release_hook.MechanismCall(
         kind,
         sensitivity=mechanism.sensitivity,
         scale=mechanism.scale,
@@ -62,7 +62,7 @@ def additive_release(
     def noisy() -> np.ndarray:
         return exact + mechanism.scale * np.asarray(draw(stream, exact.shape))
 
-    return np.asarray(_trace.release(call, noisy))
+    return np.asarray(_release_hook.release(call, noisy))
 
 
 def numbers(values: Any) -> np.ndarray:

@@ -16,9 +16,9 @@ from scipy import stats
 from torch import nn
 from torch.nn import functional as F
 
-from skdp import _trace
-from skdp._grid import grid_width
+from skdp import _release_hook
 from skdp._random import SecureStream
+from skdp._release_hook import grid_width
 from skdp.engine import network, noise, per_sample
 from skdp.engine.network import ROUNDING, FlatModule, NetworkClippedSum
 from skdp.engine.records import NetworkRecords
@@ -968,7 +968,7 @@ def test_mixed_precision_agrees_roughly_and_stays_within_the_bound(method, make,
 
 
 def call_of(*shape, scale=1.0):
-    return _trace.MechanismCall(
+    return _release_hook.MechanismCall(
         "gaussian", 1.0, scale=scale, rate=1.0, shape=shape, step=0, width=grid_width(scale)
     )
 

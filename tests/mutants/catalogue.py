@@ -214,7 +214,7 @@ theta, clipped_sum = query(state), plan.clipped_sum_of(step)
         ),
         Mutant(
             "released values are not rounded",
-            "_trace.py",
+            "_release_hook.py",
             "release.rounded",
             "on_grid(mechanism(), call.width)",
             "mechanism()",
@@ -222,7 +222,7 @@ theta, clipped_sum = query(state), plan.clipped_sum_of(step)
         ),
         Mutant(
             "the grid follows the size of the value",
-            "_trace.py",
+            "_release_hook.py",
             "release.rounded",
             "on_grid(mechanism(), call.width)",
             "(lambda v: on_grid(v, call.width / (1 + (abs(v).max() > 1))))(mechanism())",
@@ -230,7 +230,7 @@ theta, clipped_sum = query(state), plan.clipped_sum_of(step)
         ),
         Mutant(
             "a grid so fine that it hides no digits",
-            "_grid.py",
+            "_release_hook.py",
             "",
             "GRID_BITS = 20",
             "GRID_BITS = 45",

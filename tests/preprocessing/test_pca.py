@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.pipeline import make_pipeline
 
-from skdp import _trace
+from skdp import _release_hook
 from skdp._bounded_sum import POSITIVE, ROUNDING
 from skdp.preprocessing import DPPCA, NormClipper
 from skdp.preprocessing import pca as module
@@ -65,7 +65,7 @@ def test_the_triangle_holds_the_whole_matrix():
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_release_has_the_declared_noise_and_no_other(relation):
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         pca = DPPCA(n_components=1, epsilon=1.0, neighboring_relation=relation).fit(
             np.zeros((3, 60))
         )

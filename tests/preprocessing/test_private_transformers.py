@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.pipeline import make_pipeline
 
-from skdp import BudgetExceededError, PrivacyLedger, PrivacyWarning, _fitting, _trace
+from skdp import BudgetExceededError, PrivacyLedger, PrivacyWarning, _fitting, _release_hook
 from skdp._input import BoundedRows, row_norm
 from skdp.preprocessing import DPPCA, DPQuantileScaler, DPStandardScaler, NormClipper
 from skdp.privacy.events import GaussianTerm, PosteriorTerm, terms_of
@@ -36,7 +36,7 @@ class TestCharge:
     @each
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_the_event_in_the_ledger_is_the_trace(self, kind, relation):
-        with PrivacyLedger(neighboring_relation=relation) as ledger, _trace.record() as tape:
+        with PrivacyLedger(neighboring_relation=relation) as ledger, _release_hook.record() as tape:
             fitted = kind(neighboring_relation=relation).fit(ROWS)
         (entry,) = ledger.entries
         assert entry.event == fitted.privacy_.event
@@ -61,7 +61,7 @@ class TestCharge:
         monkeypatch.setattr(_fitting, "streams", lambda *_: used.append(1))
         with (
             PrivacyLedger(epsilon=0.5, delta=1e-5) as ledger,
-            _trace.record() as tape,
+            _release_hook.record() as tape,
             pytest.raises(BudgetExceededError),
         ):
             transformer.fit(2 * ROWS)
@@ -114,7 +114,7 @@ class TestCharge:
     def test_the_noise_is_new_with_every_fit(self, kind):
         one, two = ([], [])
         for outputs in (one, two):
-            with _trace.record() as tape:
+            with _release_hook.record() as tape:
                 kind().fit(ROWS)
             outputs.extend(np.ravel(release.output) for release in tape)
         assert not np.isin(np.concatenate(one), np.concatenate(two)).any()
@@ -157,7 +157,7 @@ def test_a_bad_parameter_is_named_and_nothing_spent(kind, parameters, name):
     transformer = kind(**parameters)
     with (
         PrivacyLedger() as ledger,
-        _trace.record() as tape,
+        _release_hook.record() as tape,
         pytest.raises(ValueError, match=f"Expected {name}="),
     ):
         transformer.fit(ROWS)
@@ -224,9 +224,9 @@ class TestInput:
 
     @each
     def test_the_number_of_rows_is_in_no_attribute(self, kind):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             first = kind(neighboring_relation="add_or_remove_one").fit(ROWS)
-        with _trace.replay([release.output for release in tape]):
+        with _release_hook.replay([release.output for release in tape]):
             second = kind(neighboring_relation="add_or_remove_one").fit(ROWS[:1])
         assert pickle.dumps(first) == pickle.dumps(second)
 
@@ -284,7 +284,7 @@ class TestSeed:
         neighbour[0, 0] += 1e-9
         found = []
         for X in (ROWS, neighbour):
-            with _trace.record() as tape, pytest.warns(PrivacyWarning):
+            with _release_hook.record() as tape, pytest.warns(PrivacyWarning):
                 kind(random_state=0).fit(X)
             found.append(np.concatenate([np.ravel(release.output) for release in tape]))
         assert not (found[0] == found[1]).any()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skdp import _trace
+from skdp import _release_hook
 from skdp.preprocessing import DPQuantileScaler
 from skdp.preprocessing import quantile_scaler as module
 from skdp.privacy import epsilon_of_event
@@ -43,7 +43,7 @@ class TestAccount:
     def test_the_report_says_the_epsilon_that_was_asked(self, epsilon, delta, d, relation):
         X = np.zeros((3, d))
         scaler = DPQuantileScaler(epsilon=epsilon, delta=delta, neighboring_relation=relation)
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             report = scaler.fit(X).privacy_
         assert 0.998 * epsilon <= report.epsilon <= epsilon
         assert report.delta == delta
@@ -76,7 +76,7 @@ class TestAccount:
     def test_mechanisms_know_the_relation(self):
         X = np.zeros((3, 1))
         for relation in RELATIONS:
-            with _trace.record() as tape:
+            with _release_hook.record() as tape:
                 DPQuantileScaler(neighboring_relation=relation).fit(X)
             found = [release.call.sensitivity for release in tape]
             assert found == pytest.approx([2.0, 2.0] if relation == "replace_one" else [1.9, 1.9])
@@ -160,7 +160,7 @@ class TestDegenerate:
     def test_quantiles_in_the_wrong_order_are_put_right(self):
         fits = []
         for numbers in ([6e8, 7e8], [7e8, 6e8]):
-            with _trace.replay(numbers):
+            with _release_hook.replay(numbers):
                 fits.append(DPQuantileScaler(unit=1.0).fit([[0.0]]))
         right, wrong = fits
         assert right.lower_ < right.upper_

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.preprocessing import StandardScaler
 
-from skdp import _fitting, _trace
+from skdp import _fitting, _release_hook
 from skdp._bounded_sum import MAX_ROWS, ROUNDING
 from skdp.preprocessing import DPStandardScaler
 from skdp.preprocessing import standard_scaler as module
@@ -100,7 +100,7 @@ class TestNoise:
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_the_release_has_the_declared_noise_and_no_other(self, relation):
         d = 600
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             scaler = DPStandardScaler(epsilon=1.0, neighboring_relation=relation).fit(
                 np.full((5, d), np.nan)
             )

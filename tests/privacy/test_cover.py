@@ -9,7 +9,7 @@ from dp_accounting.dp_event import GaussianDpEvent
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import FeatureUnion, make_pipeline
 
-from skdp import DPPCA, DPVariationalLogisticRegression, _fitting, _trace
+from skdp import DPPCA, DPVariationalLogisticRegression, _fitting, _release_hook
 from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection import DPRandomizedSearch
 from skdp.model_selection._candidates import covers_part
@@ -125,7 +125,7 @@ def test_outside_the_block_all_is_charged_as_ever():
 
 
 def test_nothing_is_released_while_a_fit_is_being_planned():
-    with PrivacyLedger() as ledger, _trace.record() as tape:
+    with PrivacyLedger() as ledger, _release_hook.record() as tape:
         assert _fitting.planned_event(Sums(), X, None) == Sums().fit(X).privacy_.event
         with pytest.raises(BudgetExceededError, match="not in the plan"):
             _fitting.planned_event(Sums(before=unplanned), X, None)

@@ -14,7 +14,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skdp import DPVariationalLogisticRegression, PrivacyLedger, _trace
+from skdp import DPVariationalLogisticRegression, PrivacyLedger, _release_hook
 from skdp._random import Streams
 from skdp.model_selection import split_budget
 from skdp.preprocessing import DPStandardScaler, NormClipper
@@ -79,9 +79,12 @@ def public_state(fitted):
 @given(neighbour=neighbours())
 def test_with_the_releases_frozen_nothing_depends_on_the_table(neighbour):
     with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
-        with _trace.record() as tape, PrivacyLedger() as ledger:
+        with _release_hook.record() as tape, PrivacyLedger() as ledger:
             first = pipeline().fit(TABLE, Y)
-        with _trace.replay([release.output for release in tape]) as again, PrivacyLedger() as other:
+        with (
+            _release_hook.replay([release.output for release in tape]) as again,
+            PrivacyLedger() as other,
+        ):
             second = pipeline().fit(*neighbour)
     assert [release.call for release in tape] == [release.call for release in again]
     assert public_state(first) == public_state(second)
@@ -92,9 +95,9 @@ def test_the_same_with_a_leaking_scaler_is_found_out():
     other = TABLE.copy()
     other.loc[0, "age"] = 100.0
     with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             first = pipeline(StandardScaler()).fit(TABLE.fillna({"income": 0.0}), Y)
-        with _trace.replay([release.output for release in tape]):
+        with _release_hook.replay([release.output for release in tape]):
             second = pipeline(StandardScaler()).fit(other.fillna({"income": 0.0}), Y)
     means = [model[0].named_transformers_["numbers"].mean_ for model in (first, second)]
     assert means[0][0] != means[1][0]

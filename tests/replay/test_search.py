@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import loguniform
 from sklearn.pipeline import make_pipeline
 
-from skdp import DPVariationalLogisticRegression, _trace
+from skdp import DPVariationalLogisticRegression, _release_hook
 from skdp._random import Streams
 from skdp.model_selection import DPRandomizedSearch
 from skdp.preprocessing import DPStandardScaler
@@ -87,9 +87,9 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(plan, neighbour):
         mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")),
         mock.patch("skdp.model_selection.search.Streams", side_effect=lambda *_: Streams(b"s")),
     ):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             first = search().fit(X, Y, **public)
-        with _trace.replay([release.output for release in tape]) as again:
+        with _release_hook.replay([release.output for release in tape]) as again:
             second = search().fit(*neighbour, **public)
     assert [r.call for r in again] == [r.call for r in tape]
     assert public_state(first) == public_state(second)
