@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skdp import _release_hook
-from skdp._release_hook import LEAST_SCALE, MOST_SCALE, MechanismCall, grid_width, on_grid
+from skdp._release_hook import LEAST_SCALE, MOST_SCALE, grid_width, on_grid
 
 
 @given(st.floats(LEAST_SCALE, MOST_SCALE))

@@ -6,15 +6,20 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, TypeVar
+from functools import cached_property, partial
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
+import torch
 from dp_accounting.dp_event import DpEvent
 
+from skdp._random import Streams
+from skdp._release_hook import MechanismCall
 from skdp._rows import LinearRows
 from skdp._validate import in_range
 from skdp.engine.grid import lattice_bits
-from skdp.engine.sampling import Sampling
+from skdp.engine.loop import ClippedSum, Plan, Progress
+from skdp.engine.sampling import FullBatch, Sampling
 from skdp.privacy.budget import Budget
 from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
@@ -95,6 +100,52 @@ class GaussianRun:
             return replace(config, noise_multiplier=sigma).event()
 
         return replace(config, noise_multiplier=budget.least(event, factor))
+
+
+class Once(FullBatch):
+    """Every record in the only release."""
+
+    def __str__(self) -> str:
+        return "full batch, 1 release"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneSum(GaussianRun):
+    """A run that releases one noisy sum over all rows, at no parameters.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features.
+    """
+
+    n_features: int
+    sampling = Once(1)
+
+    @property
+    def clipped_sum(self) -> ClippedSum:
+        """The private value."""
+        raise NotImplementedError
+
+    @cached_property
+    def _declared(self) -> tuple[ClippedSum, Plan, MechanismCall]:
+        """The private value, what the engine executes, and what the release declares."""
+        value, relation = self.clipped_sum, self.neighboring_relation
+        plan = Plan(self.sampling, value, self.noise_multiplier, relation)
+        return value, plan, plan.call((1, self.n_features), 0)
+
+    @property
+    def noise_scale(self) -> float:
+        """Standard deviation of the noise."""
+        return self._declared[2].scale
+
+    def released(self, rows: Any, streams: Streams, progress: Progress) -> np.ndarray:
+        """Release the sum over private rows."""
+        clipped_sum, plan, call = self._declared
+        value = partial(clipped_sum, torch.zeros(1, self.n_features), rows)
+        noise = streams("noise")
+        (noisy,) = progress(plan.release(value, call, noise) for _ in range(1))
+        return np.asarray(noisy)
 
 
 class LinearConfig(Protocol):

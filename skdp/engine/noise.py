@@ -1,6 +1,6 @@
-"""Gaussian noise on the sums of iterative algorithms, once per release, through the trace.
+"""The one place where Gaussian noise is added: once per release, through the hook.
 
-In floating point, or as exact integers in the units of `skdp.engine.grid`; either way the trace
+In floating point, or as exact integers in the units of `skdp.engine.grid`; either way the hook
 rounds the result to the public grid that the call declares.
 """
 
@@ -22,7 +22,9 @@ RARE = 2.0**-20  # 1 − u below which a uniform number gets more bits
 
 
 def gaussian(
-    value: Callable[[], Tensor], call: _release_hook.MechanismCall, stream: SecureStream
+    value: Callable[[], Tensor | np.ndarray],
+    call: _release_hook.MechanismCall,
+    stream: SecureStream,
 ) -> Tensor:
     """Release value() + N(0, scale² I).
 
@@ -37,7 +39,7 @@ def gaussian(
     """
 
     def mechanism() -> Tensor:
-        exact = value()
+        exact = torch.as_tensor(value())
         if call.scale == 0.0:
             return exact
         # In double precision whatever the value's is: neither noise nor grid loses digits to it.

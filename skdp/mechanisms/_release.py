@@ -1,4 +1,4 @@
-"""What mechanisms share: checks that quote no value, the charge, one release through the trace."""
+"""What mechanisms share: checks that quote no value, the charge, the call of one release."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from skdp import _release_hook
 from skdp._random import SecureStream, Streams
-from skdp._release_hook import grid_width
+from skdp._release_hook import MechanismCall, grid_width
 from skdp._validate import expected, in_range
 from skdp.privacy.ledger import charge
 from skdp.relations import check_relation
@@ -40,16 +39,16 @@ def additive_release(
     values: Any,
     stream: SecureStream | None,
     charged: bool,
-    draw: Callable[[SecureStream, tuple[int, ...]], np.ndarray],
+    release: Callable[[np.ndarray, MechanismCall, SecureStream], Any],
 ) -> np.ndarray:
-    """Charge a release of values + scale · draw, and make it, through the trace."""
+    """Charge a release of values with noise of the mechanism's scale, and make it."""
     exact = numbers(values)
     if not np.isfinite(exact).all():
         raise ValueError(
             "Expected values to be finite; bound the contribution of every record before summing."
         )
     stream = charged_stream(mechanism, stream, charged)
-    call = _release_hook.MechanismCall(
+    call = MechanismCall(
         kind,
         sensitivity=mechanism.sensitivity,
         scale=mechanism.scale,
@@ -58,11 +57,7 @@ def additive_release(
         step=0,
         width=grid_width(mechanism.scale),
     )
-
-    def noisy() -> np.ndarray:
-        return exact + mechanism.scale * np.asarray(draw(stream, exact.shape))
-
-    return np.asarray(_release_hook.release(call, noisy))
+    return np.asarray(release(exact, call, stream))
 
 
 def numbers(values: Any) -> np.ndarray:

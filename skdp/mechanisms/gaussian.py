@@ -35,6 +35,7 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent, GaussianDpEvent
 
 from skdp._random import SecureStream
+from skdp._release_hook import MechanismCall
 from skdp._validate import expected, in_range, one_of
 from skdp.mechanisms._release import (
     LEAST,
@@ -234,6 +235,10 @@ class GaussianMechanism:
         >>> bool((noisy % 2.0**-20 == 0).all())
         True
         """
-        return additive_release(
-            "gaussian", self, values, stream, charged, lambda stream, shape: stream.normal(shape)
-        )
+        return additive_release("gaussian", self, values, stream, charged, _noisy)
+
+
+def _noisy(exact: np.ndarray, call: MechanismCall, stream: SecureStream) -> Any:
+    from skdp.engine.noise import gaussian  # torch, which takes a second to import
+
+    return gaussian(lambda: exact, call, stream)

@@ -26,7 +26,9 @@ from typing import Any
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
+from skdp import _release_hook
 from skdp._random import SecureStream
+from skdp._release_hook import MechanismCall
 from skdp.mechanisms._release import (
     LEAST,
     LEAST_EPSILON,
@@ -187,8 +189,11 @@ class LaplaceMechanism:
         return additive_release("laplace", self, values, stream, charged, _laplace)
 
 
-def _laplace(stream: SecureStream, shape: tuple[int, ...]) -> np.ndarray:
-    # A difference of two exponentials. The usual logarithm of one uniform number leaves the holes
-    # that Mironov (2012) found; here two draws have to be known to tell where they are.
-    one, other = stream.generator.standard_exponential((2, *shape))
-    return np.asarray(one - other)
+def _laplace(exact: np.ndarray, call: MechanismCall, stream: SecureStream) -> Any:
+    def noisy() -> np.ndarray:
+        # A difference of two exponentials. The usual logarithm of one uniform number leaves the
+        # holes that Mironov (2012) found; here two draws have to be known to tell where they are.
+        one, other = stream.generator.standard_exponential((2, *exact.shape))
+        return exact + call.scale * np.asarray(one - other)
+
+    return _release_hook.release(call, noisy)

@@ -90,10 +90,25 @@ class TestCharge:
     def test_a_plan_costs_nothing_and_is_what_the_fit_is_charged(self, kind):
         transformer = kind()
         with PrivacyLedger() as ledger:
-            event = _fitting.planned_event(transformer, ROWS, None)
+            plan = transformer.plan(n_features=3)
             assert ledger.entries == ()
             assert vars(transformer) == vars(kind())
-            assert transformer.fit(ROWS).privacy_.event == event
+            fitted = transformer.fit(ROWS)
+        assert fitted.privacy_ == plan.privacy
+        assert tuple(entry.event for entry in ledger.entries) == plan.events
+
+    @each
+    def test_a_plan_without_the_number_of_features_names_it(self, kind):
+        with pytest.raises(ValueError, match="n_features"):
+            kind().plan()
+
+    @pytest.mark.parametrize("kind", TAKE_NAN)
+    def test_bounds_for_each_feature_tell_how_many_there_are(self, kind):
+        plan = kind([0, 0, 0], 5.0).plan()
+        assert plan.facts.n_features == 3
+        assert plan.event == kind(0.0, 5.0).fit(ROWS).privacy_.event
+        with pytest.raises(ValueError, match=r"Expected lower=.* 4 features"):
+            kind([0, 0, 0], 5.0).plan(n_features=4)
 
     @each
     def test_without_privacy_the_report_says_so(self, kind):
@@ -325,7 +340,9 @@ class TestScikitLearn:
                 told.append((context.task_name, X, y))
 
         transformer = kind().set_callbacks(Recorder()).fit(ROWS)
-        assert told == ["setup", ("fit", None, None), ("fit", None, None), "teardown"]
+        n_releases = 6 if kind is DPQuantileScaler else 1
+        steps = [("noisy step", None, None)] * (2 * n_releases)
+        assert told == ["setup", ("fit", None, None), *steps, ("fit", None, None), "teardown"]
         assert "_callback_fit_ctx" not in vars(transformer)
 
 
