@@ -324,6 +324,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     # The parameter that takes the place of epsilon, and whether delta may be 0.
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False
+    _memory_told_by: ClassVar[str] = ""
     _max_rows: ClassVar[float] = MAX_ROWS  # beyond, the rounding of a sum is not covered
 
     def plan(
@@ -473,7 +474,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             assumptions=self._assumptions(),
         )
         memory = getattr(config, "memory", None)
-        return FitPlan(facts, config, report, {}, memory, tuple(getattr(config, "cautions", ())))
+        cautions = tuple(getattr(config, "cautions", ()))
+        return FitPlan(facts, config, report, {}, memory, cautions, self._memory_told_by)
 
 
 _PLAIN = frozenset([int, float, str, bool, type(None)])

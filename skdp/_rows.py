@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from skdp._validate import positive
-from skdp.relations import ADD_OR_REMOVE_ONE, ZERO_OUT
+from skdp.relations import ZERO_OUT, check_relation
 
 
 class LinearBatch(NamedTuple):
@@ -86,7 +86,7 @@ class LinearRows:
         neighboring_relation: str = ZERO_OUT,
     ) -> None:
         self._X, self._targets, self._alone = X, targets, alone
-        self._shifting = neighboring_relation == ADD_OR_REMOVE_ONE
+        self._shifting = not check_relation(neighboring_relation).n_is_public
         self._data_norm, self._fit_intercept = positive(data_norm=data_norm), bool(fit_intercept)
         self._full: LinearBatch | None = None
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import lru_cache, partial
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -14,7 +14,6 @@ import torch
 from dp_accounting.dp_event import DpEvent
 
 from skdp._random import Streams
-from skdp._release_hook import MechanismCall
 from skdp._rows import LinearRows
 from skdp._validate import in_range
 from skdp.engine.grid import lattice_bits
@@ -127,25 +126,27 @@ class OneSum(GaussianRun):
         """The private value."""
         raise NotImplementedError
 
-    @cached_property
-    def _declared(self) -> tuple[ClippedSum, Plan, MechanismCall]:
-        """The private value, what the engine executes, and what the release declares."""
-        value, relation = self.clipped_sum, self.neighboring_relation
-        plan = Plan(self.sampling, value, self.noise_multiplier, relation)
-        return value, plan, plan.call((1, self.n_features), 0)
+    def plan(self) -> Plan:
+        """What the engine executes."""
+        relation = self.neighboring_relation
+        return Plan(self.sampling, self.clipped_sum, self.noise_multiplier, relation)
 
-    @property
-    def noise_scale(self) -> float:
-        """Standard deviation of the noise."""
-        return self._declared[2].scale
-
-    def released(self, rows: Any, streams: Streams, progress: Progress) -> np.ndarray:
-        """Release the sum over private rows."""
-        clipped_sum, plan, call = self._declared
+    def released(self, rows: Any, streams: Streams, progress: Progress) -> tuple[np.ndarray, float]:
+        """Release the sum over private rows; return it and the scale of its noise."""
+        plan = release_plan(self)
+        clipped_sum, call = plan.step((1, self.n_features), 0)
         value = partial(clipped_sum, torch.zeros(1, self.n_features), rows)
         noise = streams("noise")
         (noisy,) = progress(plan.release(value, call, noise) for _ in range(1))
-        return np.asarray(noisy)
+        return np.asarray(noisy), call.scale
+
+
+class Planned(Hashable, Protocol):
+    """A config of a run by the engine's loop."""
+
+    def plan(self) -> Plan:
+        """What the engine executes."""
+        ...
 
 
 class LinearConfig(Protocol):
@@ -178,6 +179,12 @@ def linear_rows(
         alone=alone,
         neighboring_relation=config.neighboring_relation,
     )
+
+
+@lru_cache(maxsize=64)
+def release_plan(config: Planned) -> Plan:
+    """Return what the engine executes for a config; the same object for equal ones."""
+    return config.plan()
 
 
 def last(states: Iterable[S]) -> S:

@@ -110,8 +110,8 @@ class MomentsConfig(OneSum):
         progress : callable
             Wraps the iteration over the release.
         """
-        released = self.released(records[0], streams, progress).reshape(3, -1)
-        mean, variance = mean_and_variance(released, self.noise_scale)
+        released, scale = self.released(records[0], streams, progress)
+        mean, variance = mean_and_variance(released.reshape(3, -1), scale)
         lower, upper = np.array(self.lower), np.array(self.upper)
         half = upper / 2 - lower / 2
         return Moments(np.clip(lower + half * (1.0 + mean), lower, upper), half * np.sqrt(variance))

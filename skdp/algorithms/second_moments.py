@@ -74,7 +74,7 @@ class SecondMomentsConfig(OneSum):
             Wraps the iteration over the release.
         """
         rows = LinearRows(*records, data_norm=self.data_norm, fit_intercept=False)
-        released = self.released(PassingRows(rows), streams, progress)
+        released, _ = self.released(PassingRows(rows), streams, progress)
         matrix = unpacked(released / self.data_norm**2, self.n_features)
         values, vectors = np.linalg.eigh(matrix)
         leading = np.maximum(values[::-1][: self.n_components], 0.0)

@@ -40,7 +40,7 @@ from skdp.mechanisms._release import (
     numbers,
     within,
 )
-from skdp.relations import REPLACE_ONE, ZERO_OUT, check_relation, sensitivity_factor
+from skdp.relations import ZERO_OUT, check_relation
 
 # The answer is one of GRID + 1 equally spaced points. Finer costs utility: a point that many
 # records share must outweigh, with e^(rate · d), all others together.
@@ -180,7 +180,7 @@ class QuantileMechanism:
     @property
     def sensitivity(self) -> float:
         """R: range over all points of the change of d between neighbours (see Notes)."""
-        if self.neighboring_relation == REPLACE_ONE:
+        if not check_relation(self.neighboring_relation).null_record:
             return 2.0
         return 2 * max(self.quantile, 1 - self.quantile)
 
@@ -213,7 +213,7 @@ class QuantileMechanism:
         >>> QuantileMechanism(quantile=0.5, lower=0.0, upper=1.0, epsilon=0.5).event()
         LaplaceDpEvent(noise_multiplier=2.0)
         """
-        return LaplaceDpEvent(sensitivity_factor(self.neighboring_relation) / self.epsilon)
+        return LaplaceDpEvent(check_relation(self.neighboring_relation).factor / self.epsilon)
 
     def release(
         self, values: Any, stream: SecureStream | None = None, *, charged: bool = False

@@ -61,7 +61,8 @@ def correlated_rows(n, d, correlation):
 
 
 CONFIG = dp_vi.DPVIConfig(
-    n_outputs=1,
+    likelihood=Bernoulli(),
+    n_rows=600,
     n_features=5,
     fit_intercept=False,
     data_norm=1.0,
@@ -70,14 +71,14 @@ CONFIG = dp_vi.DPVIConfig(
     clip_norm=10.0,
     prior_scale=5.0,
     initial_scale=0.1,
-    learning_rate=0.1,
+    given_learning_rate=0.1,
     noise_multiplier=0.0,
 )
 
 
 def fitted(X, y, **changes):
     config = dataclasses.replace(CONFIG, n_features=X.shape[1], **changes)
-    return dp_vi.fit(config, Bernoulli(), X, y[:, None], Streams(b"test"))
+    return config.run((X, y[:, None]), Streams(b"test"))
 
 
 class TestOptimum:

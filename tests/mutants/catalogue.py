@@ -62,7 +62,7 @@ SECTIONS = {
         Mutant(
             "sensitivity without the factor of replacement",
             "relations.py",
-            "sensitivity_factor",
+            "Relation.factor",
             "2.0",
             "1.0",
             "tests/privacy tests/engine/test_clipping.py",
@@ -651,10 +651,10 @@ _covering_noise(
     "privacy": [
         Mutant(
             "one step accounted instead of T",
-            "privacy/events.py",
-            "_run",
-            "SelfComposedDpEvent(step if q == 1.0 else PoissonSampledDpEvent(q, step), n_steps)",
-            "SelfComposedDpEvent(step if q == 1.0 else PoissonSampledDpEvent(q, step), 1)",
+            "privacy/terms.py",
+            "gaussian_event",
+            "SelfComposedDpEvent(sampled, n_steps)",
+            "SelfComposedDpEvent(sampled, 1)",
             "tests/privacy/test_accounting.py tests/replay",
         ),
         Mutant(
@@ -699,7 +699,7 @@ _covering_noise(
         ),
         Mutant(
             "schedules are bucketed upwards",
-            "privacy/bounds.py",
+            "privacy/terms.py",
             "bucketed_down",
             "sigmas[inside].min()",
             "sigmas[inside].max()",
@@ -709,16 +709,16 @@ _covering_noise(
             "noise multiplier squared",
             "privacy/bounds.py",
             "gdp",
-            "math.sqrt(term.count) * factor / term.noise_multiplier",
-            "math.sqrt(term.count) * factor / term.noise_multiplier**2",
+            "math.sqrt(term.count) * relation.factor / term.noise_multiplier",
+            "math.sqrt(term.count) * relation.factor / term.noise_multiplier**2",
             "tests/privacy",
         ),
         Mutant(
             "a selection is accounted with its inner event doubled wrongly",
-            "privacy/bounds.py",
-            "_rdp_event",
-            "[_rdp_event(t, relation) for t in _fewer_levels(inner, relation)]",
-            '[_rdp_event(t, "zero_out") for t in inner]',
+            "privacy/terms.py",
+            "SelectionTerm.rdp",
+            "[term.rdp(relation, True) for term in fewer_levels(self.inner, relation)]",
+            "[term.rdp(Relation.ZERO_OUT, True) for term in self.inner]",
             "tests/privacy/test_selection.py tests/model_selection/test_search.py",
         ),
         Mutant(

@@ -16,8 +16,8 @@ from skdp.privacy import (
     epsilon_of_event,
     gdp_to_epsilon,
 )
-from skdp.privacy.bounds import NoBoundError, bucketed_down
 from skdp.privacy.events import PosteriorSamplesDpEvent, dp_sgd_event, gdp_event, terms_of
+from skdp.privacy.terms import NoBoundError, bucketed_down
 
 
 def schedule():
