@@ -22,9 +22,7 @@ RARE = 2.0**-20  # 1 − u below which a uniform number gets more bits
 
 
 def gaussian(
-    value: Callable[[], Tensor | np.ndarray],
-    call: _release_hook.MechanismCall,
-    stream: SecureStream,
+    value: Callable[[], Tensor], call: _release_hook.MechanismCall, stream: SecureStream
 ) -> Tensor:
     """Release value() + N(0, scale² I).
 
@@ -39,7 +37,7 @@ def gaussian(
     """
 
     def mechanism() -> Tensor:
-        exact = torch.as_tensor(value())
+        exact = value()
         if call.scale == 0.0:
             return exact
         # In double precision whatever the value's is: neither noise nor grid loses digits to it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,45 @@ from skdp._random import SecureStream, Streams
 from skdp._release_hook import MechanismCall, grid_width
 from skdp._validate import expected, in_range
 from skdp.privacy.ledger import charge
-from skdp.relations import check_relation
+from skdp.relations import ZERO_OUT, check_relation
 
 # Beyond these, ratios and multiples of parameters could leave the range of a double.
 LEAST, MOST = 1e-150, 1e150
 LEAST_EPSILON, MOST_EPSILON = 1e-9, 1e9
 
 
-def check_fields(mechanism: Any) -> None:
-    """Check the fields of a mechanism with additive noise, and make plain floats of them."""
-    for name in ("record_norm", "scale"):
-        value = within(LEAST, MOST, **{name: getattr(mechanism, name)})
-        object.__setattr__(mechanism, name, value)
-    check_relation(mechanism.neighboring_relation)
+@dataclass(frozen=True)
+class AdditiveMechanism:
+    """A vector released with independent noise of one scale; the fields as in a subclass."""
+
+    record_norm: float
+    scale: float
+    neighboring_relation: str = ZERO_OUT
+
+    def __post_init__(self) -> None:
+        for name in ("record_norm", "scale"):
+            value = within(LEAST, MOST, **{name: getattr(self, name)})
+            object.__setattr__(self, name, value)
+        check_relation(self.neighboring_relation)
+
+    @property
+    def sensitivity(self) -> float:
+        """Δ: how far neighbours can move the vector; the bound on a record, or twice it."""
+        return check_relation(self.neighboring_relation).factor * self.record_norm
+
+    def _opened(
+        self, kind: str, values: Any, stream: SecureStream | None, charged: bool
+    ) -> tuple[np.ndarray, MechanismCall, SecureStream]:
+        """Charge a release; return the values, what it declares, and its random stream."""
+        exact = numbers(values)
+        if not np.isfinite(exact).all():
+            raise ValueError(
+                "Expected values to be finite; bound the contribution of every record before "
+                "summing."
+            )
+        stream, width = charged_stream(self, stream, charged), grid_width(self.scale)
+        call = MechanismCall(kind, self.sensitivity, self.scale, 1.0, exact.shape, 0, width)
+        return exact, call, stream
 
 
 def within(low: float, high: float, **kw: Any) -> float:
@@ -31,33 +57,6 @@ def within(low: float, high: float, **kw: Any) -> float:
     ((name, value),) = kw.items()
     plain = value.item() if isinstance(value, np.generic) else value
     return in_range(low, high, closed="both", **{name: plain})
-
-
-def additive_release(
-    kind: str,
-    mechanism: Any,
-    values: Any,
-    stream: SecureStream | None,
-    charged: bool,
-    release: Callable[[np.ndarray, MechanismCall, SecureStream], Any],
-) -> np.ndarray:
-    """Charge a release of values with noise of the mechanism's scale, and make it."""
-    exact = numbers(values)
-    if not np.isfinite(exact).all():
-        raise ValueError(
-            "Expected values to be finite; bound the contribution of every record before summing."
-        )
-    stream = charged_stream(mechanism, stream, charged)
-    call = MechanismCall(
-        kind,
-        sensitivity=mechanism.sensitivity,
-        scale=mechanism.scale,
-        rate=1.0,
-        shape=exact.shape,
-        step=0,
-        width=grid_width(mechanism.scale),
-    )
-    return np.asarray(release(exact, call, stream))
 
 
 def numbers(values: Any) -> np.ndarray:
