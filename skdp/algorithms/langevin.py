@@ -39,9 +39,9 @@ import numpy as np
 import torch
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 
-from skdp import _trace
-from skdp._grid import grid_width
+from skdp import _release_hook
 from skdp._random import SecureStream, Streams
+from skdp._release_hook import grid_width
 from skdp._rows import LinearBatch, LinearRows
 from skdp._validate import expected, in_range, integer, positive
 from skdp.algorithms.tempered import TemperedPosterior
@@ -261,7 +261,7 @@ def sample(
     progress : callable, default=iter
         Wraps the iteration over passes, e.g. in a progress bar. It must not keep the states.
     """
-    call = _trace.MechanismCall(
+    call = _release_hook.MechanismCall(
         kind="langevin",
         sensitivity=config.mu,  # against unit noise: the last states are as bad as that Gaussian
         scale=1.0,
@@ -274,7 +274,7 @@ def sample(
     def mechanism() -> np.ndarray:
         return deque(progress(states(config, X, targets, streams)), maxlen=1).pop()
 
-    return _trace.release(call, mechanism)
+    return _release_hook.release(call, mechanism)
 
 
 def states(

@@ -12,9 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
-from skdp._grid import grid_width
 from skdp._random import SecureStream, Streams
-from skdp._trace import MechanismCall
+from skdp._release_hook import MechanismCall, grid_width
 from skdp.engine.grid import GridSum, lattice_bits
 from skdp.engine.noise import discrete_gaussian, gaussian
 from skdp.engine.sampling import Sampling

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
-from skdp import _trace
+from skdp import _release_hook
 from skdp._random import SecureStream
 from skdp._validate import expected
 from skdp.mechanisms._release import (
@@ -256,7 +256,7 @@ class QuantileMechanism:
         if values.ndim != 1:
             raise ValueError("Expected values to be one-dimensional, one number a record.")
         stream = charged_stream(self, stream, charged)
-        call = _trace.MechanismCall(
+        call = _release_hook.MechanismCall(
             "quantile",
             sensitivity=self.sensitivity,
             scale=self.sensitivity / self.epsilon,
@@ -266,7 +266,7 @@ class QuantileMechanism:
             width=1.0,
         )
         # What is released is the number of a grid point; the point is a function of it.
-        number = _trace.release(call, lambda: self._draw(values, stream.generator))
+        number = _release_hook.release(call, lambda: self._draw(values, stream.generator))
         return min(self.lower + (self.upper - self.lower) * (number / GRID), self.upper)
 
     def _draw(self, values: np.ndarray, generator: np.random.Generator) -> float:

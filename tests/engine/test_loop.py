@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skdp import DPVariationalModel, _trace
+from skdp import DPVariationalModel, _release_hook
 from skdp._bounded_sum import ROUNDING
 from skdp._rows import LinearRows
 from skdp.algorithms.dp_vi_model import GRADIENT, OUTER, SQUARES, ModelClippedSum
@@ -133,7 +133,7 @@ def test_curvature_of_random_batches_is_released_with_the_noise_of_one_record(co
         covariance=covariance,
         neighboring_relation="replace_one",
     )
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         fitted = model.fit(np.random.default_rng(0).normal(size=(40, 2)))
     bounds = sorted({r.call.scale / fitted.noise_multiplier_ for r in tape})
     assert bounds == pytest.approx([0.2**2 * (1 + ROUNDING), 0.2 * (1 + ROUNDING)], rel=1e-14)

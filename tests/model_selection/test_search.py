@@ -27,7 +27,7 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     PrivacyWarning,
-    _trace,
+    _release_hook,
 )
 from skdp._random import Streams
 from skdp.calibration import DPTemperatureScaler
@@ -123,7 +123,7 @@ def test_the_search_costs_what_was_asked_for(relation, shape):
 
 
 def test_trials_and_their_scores_are_within_the_base_event():
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         fitted = search(logistic(), {"prior_scale": [1.0, 2.0]}, score_share=0.3).fit(X, Y)
     (base,) = terms_of(fitted.privacy_.event.event)
     scores = [r for r in tape if r.call.kind == "gaussian" and r.call.sensitivity == 0.5]
@@ -136,7 +136,7 @@ def test_trials_and_their_scores_are_within_the_base_event():
 
 
 def test_scores_on_public_rows_cost_nothing():
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         fitted = public_fit(search())
     assert all(r.call.sensitivity == 1.0 for r in tape)
     assert fitted.best_score_ == fitted.best_estimator_.total_
@@ -186,7 +186,7 @@ def test_the_ledger_has_one_entry_for_the_search():
 def test_a_ceiling_refuses_the_search_before_a_row_is_used():
     what = search(logistic(), {"prior_scale": [1.0]})
     ledger = PrivacyLedger(epsilon=1.9, delta=1e-5)
-    with ledger, _trace.record() as tape, pytest.raises(BudgetExceededError):
+    with ledger, _release_hook.record() as tape, pytest.raises(BudgetExceededError):
         what.fit(X, Y)
     assert (ledger.entries, tape) == ((), [])
 
@@ -424,7 +424,7 @@ def test_invalid_settings_are_refused_before_anything_is_spent(settings, match):
         settings["distributions"] = {"dpvariationallogisticregression__prior_scale": [1.0]}
     with (
         PrivacyLedger() as ledger,
-        _trace.record() as tape,
+        _release_hook.record() as tape,
         pytest.raises(ValueError, match=match),
     ):
         search(**settings).fit(X, Y)

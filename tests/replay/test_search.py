@@ -10,7 +10,7 @@ from replay.neighbours import neighbours
 from scipy.stats import loguniform
 from sklearn.pipeline import make_pipeline
 
-from skdp import DPVariationalLogisticRegression, _trace
+from skdp import DPVariationalLogisticRegression, _release_hook
 from skdp._random import Streams
 from skdp.model_selection import DPRandomizedSearch
 from skdp.preprocessing import DPStandardScaler
@@ -65,10 +65,10 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
         mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")),
         mock.patch("skdp.model_selection.search.Streams", side_effect=lambda *_: Streams(b"s")),
     ):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             first = public_state(search().fit(X, Y, **public))
         for other in neighbours(X, Y, [0.0, -1e300, 5e-324]):
-            with _trace.replay([release.output for release in tape]) as again:
+            with _release_hook.replay([release.output for release in tape]) as again:
                 second = public_state(search().fit(*other, **public))
             assert [r.call for r in again] == [r.call for r in tape]
             assert second == first

@@ -14,7 +14,7 @@ from skdp import (
     DPSGLDClassifier,
     DPSGLDRegressor,
     PrivacyLedger,
-    _trace,
+    _release_hook,
 )
 from skdp._random import Streams
 from skdp.privacy.events import terms_of
@@ -77,10 +77,10 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(kind, plan):
         mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")),
         mock.patch("skdp._fitting.initial_seed", return_value=1),
     ):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             first = public_state(make(kind, plan).fit(X, Y))
         for other in neighbours(X, Y, VALUES):
-            with _trace.replay([release.output for release in tape]) as again:
+            with _release_hook.replay([release.output for release in tape]) as again:
                 second = public_state(make(kind, plan).fit(*other))
             assert [r.call for r in again] == [r.call for r in tape]
             assert second == first
@@ -89,7 +89,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(kind, plan):
 @pytest.mark.parametrize(("kind", "plan"), CASES)
 def test_the_event_in_the_ledger_is_the_trace(kind, plan):
     relation = plan.get("neighboring_relation", "zero_out")
-    with PrivacyLedger(neighboring_relation=relation) as ledger, _trace.record() as tape:
+    with PrivacyLedger(neighboring_relation=relation) as ledger, _release_hook.record() as tape:
         estimator = make(kind, plan).fit(X, Y)
     (entry,) = ledger.entries
     assert entry.event == estimator.privacy_.event
@@ -117,7 +117,7 @@ def test_the_training_rows_are_not_in_the_pickle(hidden):
 
 def test_an_empty_poisson_batch_still_releases_noise():
     plan = {"max_iter": 30, "sampling_rate": 1e-4, "hidden_layer_sizes": (4,), "classes": [0, 1]}
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         make(DPSGDClassifier, plan).fit(X, Y)
     assert len(tape) == 30
     assert all(np.abs(r.output.numpy()).min() > 0 for r in tape)

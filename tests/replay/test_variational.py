@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from replay.neighbours import neighbours
 
-from skdp import DPVariationalLogisticRegression, PrivacyLedger, _trace
+from skdp import DPVariationalLogisticRegression, PrivacyLedger, _release_hook
 from skdp._random import Streams
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
@@ -52,10 +52,10 @@ def public_state(estimator):
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
     # The draws η are no function of the data; both runs get the same.
     with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             first = public_state(make(plan).fit(X, Y))
         for other in neighbours(X, Y):
-            with _trace.replay([release.output for release in tape]) as again:
+            with _release_hook.replay([release.output for release in tape]) as again:
                 second = public_state(make(plan).fit(*other))
             assert [r.call for r in again] == [r.call for r in tape]
             assert second == first
@@ -64,7 +64,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_event_in_the_ledger_is_the_trace(plan):
     relation = plan.get("neighboring_relation", "zero_out")
-    with PrivacyLedger(neighboring_relation=relation) as ledger, _trace.record() as tape:
+    with PrivacyLedger(neighboring_relation=relation) as ledger, _release_hook.record() as tape:
         estimator = make(plan).fit(X, Y)
     (entry,) = ledger.entries
     assert entry.event == estimator.privacy_.event
@@ -87,7 +87,7 @@ def test_the_training_rows_are_not_in_the_pickle():
 
 def test_an_empty_poisson_batch_still_releases_noise():
     plan = {"max_iter": 50, "sampling_rate": 1e-4, "inference": "dpvi"}
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         make(plan).fit(X, Y)
     assert len(tape) == 50
     assert all(np.abs(r.output.numpy()).min() > 0 for r in tape)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from replay.neighbours import neighbours
 
-from skdp import PrivacyLedger, _trace
+from skdp import PrivacyLedger, _release_hook
 from skdp._random import Streams
 from skdp.estimators.variational_model import DPVariationalModel
 from skdp.privacy.events import terms_of
@@ -48,10 +48,10 @@ def public_state(estimator):
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
     # The draws η are no function of the data; both runs get the same.
     with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             first = public_state(make(plan).fit(X, Y))
         for other in neighbours(X, Y):
-            with _trace.replay([release.output for release in tape]) as again:
+            with _release_hook.replay([release.output for release in tape]) as again:
                 second = public_state(make(plan).fit(*other))
             assert [r.call for r in again] == [r.call for r in tape]
             assert second == first
@@ -60,7 +60,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_event_in_the_ledger_is_the_trace(plan):
     relation = plan.get("neighboring_relation", "zero_out")
-    with PrivacyLedger(neighboring_relation=relation) as ledger, _trace.record() as tape:
+    with PrivacyLedger(neighboring_relation=relation) as ledger, _release_hook.record() as tape:
         estimator = make(plan).fit(X, Y)
     (entry,) = ledger.entries
     assert entry.event == estimator.privacy_.event
@@ -80,7 +80,7 @@ def test_no_record_moves_a_sum_beyond_its_sensitivity(covariance):
         parameters = {"covariance": covariance, "clip_norm": 0.2, "epsilon": None, "max_iter": 6}
         model = make({**parameters, "noise_multiplier": 1e-9})
         streams = mock.patch("skdp._fitting.streams", return_value=Streams(b"x"))
-        with streams, _trace.record() as tape:
+        with streams, _release_hook.record() as tape:
             model.fit(rows, labels)
         values[name] = tape
     # The first sums are at the same θ; noise is 1e-9 of the bound.

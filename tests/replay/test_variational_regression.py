@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from replay.neighbours import VALUES, neighbours
 
-from skdp import PrivacyLedger, _trace
+from skdp import PrivacyLedger, _release_hook
 from skdp._random import Streams
 from skdp.estimators.variational_regression import DPVariationalLinearRegression
 from skdp.privacy.events import dp_sgd_event, terms_of
@@ -38,10 +38,10 @@ def public_state(estimator):
 @pytest.mark.parametrize("plan", PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
     with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             first = public_state(make(plan).fit(X, Y))
         for other in neighbours(X, Y, targets=VALUES):
-            with _trace.replay([release.output for release in tape]) as again:
+            with _release_hook.replay([release.output for release in tape]) as again:
                 second = public_state(make(plan).fit(*other))
             assert [r.call for r in again] == [r.call for r in tape]
             assert second == first
@@ -50,7 +50,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_event_in_the_ledger_is_the_trace(plan):
     relation = plan.get("neighboring_relation", "zero_out")
-    with PrivacyLedger(neighboring_relation=relation) as ledger, _trace.record() as tape:
+    with PrivacyLedger(neighboring_relation=relation) as ledger, _release_hook.record() as tape:
         estimator = make(plan).fit(X, Y)
     (entry,) = ledger.entries
     assert entry.event == estimator.privacy_.event
