@@ -390,7 +390,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         BudgetExceededError
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
-        start_callbacks(self)
+        if hasattr(self, "_init_callback_context"):  # that scikit-learn let the user set
+            self._init_callback_context(max_subtasks=None)
         with all_or_nothing(self):
             records, facts = self._read(X, y)
             check_n_rows(records.X, self._max_rows)
@@ -431,12 +432,11 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _facts(self, *, declared: tuple[str, ...] = (), **known: Any) -> PublicFacts:
         """Public facts; those that no parameter declares count as read from the data."""
-        inferred = tuple(
-            fact
-            for fact in ("classes", "n_samples")
-            if getattr(self, fact, "") is None and fact not in declared
-        )
-        return PublicFacts(label=type(self).__name__, inferred=inferred, **known)
+        inferred = []
+        for fact in ("classes", "n_samples"):
+            if getattr(self, fact, "") is None and fact not in declared:
+                inferred.append(fact)
+        return PublicFacts(label=type(self).__name__, inferred=tuple(inferred), **known)
 
     def _facts_of(self, X: np.ndarray, n_outputs: int = 1, **more: Any) -> PublicFacts:
         """Public facts about rows that have been checked."""
