@@ -39,9 +39,9 @@ import numpy as np
 import torch
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 
-from skdp import _trace
-from skdp._grid import grid_width
+from skdp import _release_hook
 from skdp._random import SecureStream, Streams
+from skdp._release_hook import grid_width
 from skdp._rows import LinearBatch
 from skdp._validate import expected, in_range, integer, positive
 from skdp.algorithms.gaussian_runs import last, linear_rows
@@ -51,7 +51,7 @@ from skdp.engine.loop import Progress
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import gdp_event
 from skdp.privacy.hidden_state import cyclic_batch_mu, full_batch_mu
-from skdp.relations import ADD_OR_REMOVE_ONE, sensitivity_factor
+from skdp.relations import check_relation
 
 Records = tuple[np.ndarray, np.ndarray]
 
@@ -159,7 +159,7 @@ class LangevinConfig(PosteriorRun):
         steps = "full batch" if self.n_batches == 1 else f"{self.n_batches} fixed batches"
         states = "last state" if self.n_chains == 1 else f"last states of {self.n_chains} chains"
         text = f"{steps}, {self.n_epochs} passes, {states} only"
-        if self.posterior.neighboring_relation == ADD_OR_REMOVE_ONE:
+        if not check_relation(self.posterior.neighboring_relation).n_is_public:
             text += f"; both neighbours have at most {self.n_rows} rows"
         return text
 
@@ -175,7 +175,7 @@ class LangevinConfig(PosteriorRun):
         progress : callable, default=iter
             Wraps the iteration over passes. It must not keep the states.
         """
-        call = _trace.MechanismCall(
+        call = _release_hook.MechanismCall(
             kind="langevin",
             sensitivity=self.mu,  # against unit noise: the last states are as bad as that Gaussian
             scale=1.0,
@@ -184,7 +184,7 @@ class LangevinConfig(PosteriorRun):
             step=0,
             width=grid_width(math.sqrt(2 * self.step_size)),  # of the last states alone
         )
-        return _trace.release(call, lambda: last(progress(states(self, records, streams))))
+        return _release_hook.release(call, lambda: last(progress(states(self, records, streams))))
 
 
 def _check_contraction(posterior: TemperedPosterior, h: float, data_curvature: float) -> None:
@@ -261,7 +261,7 @@ def configure(
             h /= λ + ρ * posterior.curvature(n_rows)
         if batch_size is not None:
             l = math.ceil(n_rows / batch_size)  # noqa: E741 (the paper's letter)
-        elif posterior.neighboring_relation == ADD_OR_REMOVE_ONE:
+        elif not check_relation(posterior.neighboring_relation).n_is_public:
             l = 1  # noqa: E741
         else:
             # Beyond a few /ρ batches their gradients' own noise would count beside the chain's.
@@ -270,7 +270,7 @@ def configure(
         epochs = math.ceil(RUN_TIME / (l * h * λ)) if n_epochs is None else n_epochs
         return h, epochs, l
 
-    mu = budget.mu * sensitivity_factor(posterior.neighboring_relation)
+    mu = budget.mu * check_relation(posterior.neighboring_relation).factor
 
     def affordable(ρ: float) -> bool:
         return math.sqrt(n_chains) * ρ * _mu(posterior, *design(ρ)) <= mu

@@ -106,7 +106,7 @@ class Trained(NamedTuple):
 def rehearse(config: Config, model: Model) -> None:
     """Go through the motions of a run on made-up sums: what fails must fail before the charge."""
     theta = model.start
-    config.plan(model).call(tuple(theta.shape), 0)
+    config.plan(model).step(tuple(theta.shape), 0)
     algorithm = config.algorithm()
     state = algorithm.init(theta)
     for step in range(min(3, config.n_steps)):

@@ -24,7 +24,7 @@ from skdp.estimators._linear import fitted_rows, linear_names
 from skdp.models.likelihoods import LogConcave
 from skdp.privacy.budget import Budget
 from skdp.privacy.ledger import BudgetExceededError
-from skdp.relations import ADD_OR_REMOVE_ONE
+from skdp.relations import check_relation
 
 SAMPLERS = ("auto", "langevin", *ops.SAMPLERS)
 
@@ -185,7 +185,8 @@ class PosteriorSampler(PrivateEstimator):
         τ = langevin.default_prior_scale(target.row_bound, target.n_parameters, flat)
         τ = number_or_auto(τ, prior_scale=self.prior_scale)
         batch_size = integer_or_auto(0, batch_size=self.batch_size) or None
-        if self.neighboring_relation == ADD_OR_REMOVE_ONE and (batch_size or n_rows) < n_rows:
+        fixed = check_relation(self.neighboring_relation).n_is_public
+        if not fixed and (batch_size or n_rows) < n_rows:
             remedy = "a fixed partition does not survive adding a record"
             raise expected("'auto' under 'add_or_remove_one'", remedy, batch_size=batch_size)
         return langevin.configure(
