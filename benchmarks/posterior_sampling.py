@@ -29,7 +29,7 @@ from skdp._random import Streams
 from skdp.algorithms import langevin, ops
 from skdp.algorithms.tempered import TemperedPosterior
 from skdp.models.likelihoods import Bernoulli
-from skdp.privacy.gdp import epsilon_to_gdp
+from skdp.privacy.budget import Budget
 from skdp.privacy.posterior_samples import posterior_samples_range
 
 DELTA = 1e-5
@@ -50,7 +50,6 @@ def power():
                 ratios = []
                 for relation in ("zero_out", "replace_one"):
                     ball = TemperedPosterior(Bernoulli(), p, False, R, 1.0, D, relation)
-                    mu = epsilon_to_gdp(epsilon, DELTA)
                     wide = TemperedPosterior(
                         Bernoulli(), p, False, R, D / p**0.5, neighboring_relation=relation
                     )
@@ -59,7 +58,9 @@ def power():
                         for d in (0, DELTA)
                     ]
                     ours = [ops.affordable_power(ball, eta, "rejection") for eta in etas]
-                    chain = langevin.plan(wide, n_rows=n, n_chains=1, mu=mu)
+                    chain = langevin.configure(
+                        wide, Budget(epsilon, DELTA, relation), n_rows=n, n_chains=1
+                    )
                     ours.append(chain.likelihood_power)
                     # A power of 1 is the posterior itself: nobody wants more.
                     capped = [o == 1.0 for o in ours]
@@ -83,7 +84,7 @@ def laws():
         config = ops.ExactConfig(target, 0.8, n_draws, "rejection", len(X))
         found = []
         for keep in (slice(None), slice(1, None)):
-            draws = ops.sample(config, X[keep], y[keep], Streams()).reshape(n_draws, -1)
+            draws = config.run((X[keep], y[keep]), Streams()).reshape(n_draws, -1)
             found.append(min(_p_value(d, X, y, axis, m) for axis, d in enumerate(draws.T)))
         print(
             f"  {X.shape[1]}-d, {n_draws} draws: p = {found[0]:.3f}; "
@@ -101,7 +102,7 @@ def laws():
         h = fraction * longest
         passes = int(np.ceil(8 / (h * target.prior_precision)))
         config = langevin.LangevinConfig(target, 0.8, len(X), 200_000, h, passes)
-        draws = langevin.sample(config, X, y, Streams()).ravel()
+        draws = config.run((X, y), Streams()).ravel()
         mean = (draws.mean() - density @ grid) / deviation
         print(
             f"  h = {fraction:4g} of the longest: {draws.std() / deviation - 1:+.4f} ± .0016, "

@@ -10,6 +10,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from numpydoc.docscrape import ClassDoc
 from numpydoc.validate import validate
 
 import skdp
@@ -202,6 +203,44 @@ def test_docstrings_of_public_names_are_whole():
                 short = IN_A_LINE if "\n\n" not in doc else {"EX01"}
                 found += findings(method, set(IGNORED) | short)
     assert not found, "\n".join(found)
+
+
+def parameters(name):
+    return {p.name: (p.type, p.desc) for p in ClassDoc(getattr(skdp, name))["Parameters"]}
+
+
+# Siblings, and the parameters that mean something else to each.
+OF_A_REGRESSION = {
+    "clip_norm", "inference", "max_iter", "n_samples", "noise_multiplier", "prior_scale", "secure",
+    "verbose",
+}  # fmt: skip
+OF_A_CHAIN = {"accountant", "epsilon", "learning_rate"}
+SIBLINGS = [
+    ("DPVariationalLogisticRegression", "DPVariationalPoissonRegression", {"clip_norm"}),
+    ("DPVariationalLogisticRegression", "DPVariationalLinearRegression", OF_A_REGRESSION),
+    ("DPSGDClassifier", "DPSGDRegressor", set()),
+    ("DPSGLDClassifier", "DPSGLDRegressor", set()),
+    ("OPSPosteriorSampler", "OPSRegressor", set()),
+    ("DPSGDClassifier", "DPSGLDClassifier", OF_A_CHAIN),
+    ("DPSGDRegressor", "DPSGLDRegressor", OF_A_CHAIN),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "own"), SIBLINGS)
+def test_siblings_say_the_same_of_what_they_share(one, other, own):
+    first, second = parameters(one), parameters(other)
+    shared = first.keys() & second.keys()
+    assert {"epsilon", "delta", "neighboring_relation"} <= shared
+    assert {name for name in shared if first[name] != second[name]} == own
+
+
+@pytest.mark.parametrize("name", ["OPSPosteriorSampler", "OPSRegressor"])
+def test_a_posterior_sampler_says_for_which_data_sets_its_guarantee_is(name):
+    said = " ".join(parameters(name)["n_samples"][1])
+    assert (
+        'Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for data sets of '
+        "at most so many rows." in said
+    )
 
 
 def test_every_public_name_is_in_the_reference():

@@ -30,32 +30,28 @@ Related: Alrawajfeh, Jälkö & Honkela, *Noise-Aware Differentially Private Vari
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, OPPOSITE, POSITIVE, BoundedSum
 from skdp._random import SecureStream, Streams
+from skdp._rows import clipped_rows
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.dp_vi import COVARIANCES
 from skdp.algorithms.gaussian_families import Cholesky, Diagonal, Family, orthogonal_normals
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last
 from skdp.engine.gram import packed, unpacked
-from skdp.engine.loop import ClippedSum, Plan, run
+from skdp.engine.loop import ClippedSum, Plan, Progress, run
 from skdp.engine.records import NetworkBatch, NetworkRecords
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam
 from skdp.models.user_models import Prior, UserModel
-from skdp.privacy.events import dp_sgd_event
-from skdp.relations import check_relation
-
-__all__ = ["ModelConfig", "Prior", "UserModel", "fit"]
 
 GRADIENT, OUTER, SQUARES = "gradient", "outer", "squares"
 _CHUNK_NUMBERS = 2**21  # of per-record gradients in memory
@@ -175,7 +171,7 @@ class ModelClippedSum(BoundedSum):
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(GaussianRun):
     """Public facts of a run; built without a row in sight, and all that the event depends on.
 
     Parameters
@@ -199,14 +195,14 @@ class ModelConfig:
         q in (0, 1]; 1 is the full batch.
     clip_norm : float
         C > 0: norm to which each record's gradient is clipped; infinite without noise.
-    learning_rate : float
-        Step size of m, in the units of θ.
-    noise_multiplier : float
-        σ ≥ 0; 0 is no privacy.
+    given_learning_rate : float or None
+        Step size of m, in the units of θ, or None for the default.
     covariance : {"diag", "full"}
         Whether L is diagonal or lower triangular.
-    neighboring_relation : str
-        Who is a neighbour.
+    data_norm : float or None
+        Norm > 0 to which rows are clipped; None leaves them as they are.
+    noise_multiplier, neighboring_relation
+        As in `GaussianRun`.
     """
 
     model: UserModel
@@ -218,12 +214,12 @@ class ModelConfig:
     n_curvature_steps: int
     sampling_rate: float
     clip_norm: float
-    learning_rate: float
-    noise_multiplier: float
+    given_learning_rate: float | None = None
     covariance: str = "full"
-    neighboring_relation: str = "zero_out"
+    data_norm: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         integer(1, n_rows=self.n_rows)
         positive(initial_scale=self.initial_scale)
         integer(1, n_steps=self.n_steps)
@@ -231,9 +227,9 @@ class ModelConfig:
         in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
         positive(clip_norm=self.clip_norm, allow_inf=self.noise_multiplier == 0.0)
         positive(learning_rate=self.learning_rate)
-        in_range(0.0, math.inf, noise_multiplier=self.noise_multiplier, closed="left")
         one_of(COVARIANCES, covariance=self.covariance)
-        check_relation(self.neighboring_relation)
+        if self.data_norm is not None:
+            in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
 
     @property
     def n_parameters(self) -> int:
@@ -263,9 +259,19 @@ class ModelConfig:
             return 0.0
         return self.noise_multiplier * self.clip_norm / self.sampling_rate
 
-    def event(self) -> DpEvent:
-        """What the run releases."""
-        return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_releases)
+    @property
+    def learning_rate(self) -> float:
+        """Step size; the default follows the public ratio of data to noise."""
+        if self.given_learning_rate is not None:
+            return self.given_learning_rate
+        return default_learning_rate(
+            self.n_rows, self.n_parameters, self.noise_multiplier, self.sampling_rate
+        )
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the gradients held at a time and of θ's matrices, about."""
+        return FLOAT * (2 * _CHUNK_NUMBERS + 3 * self.n_parameters**2)
 
     def plan(self) -> Plan:
         """What the engine executes: built from the very fields of `event`."""
@@ -275,6 +281,36 @@ class ModelConfig:
         for step in self.curvature_steps:
             sums[step] = ModelClippedSum(self.model, self.clip_norm, kind)
         return Plan(self.sampling, sums, self.noise_multiplier, self.neighboring_relation)
+
+    def run(
+        self, records: tuple[np.ndarray, np.ndarray], streams: Streams, progress: Progress = iter
+    ) -> GaussianPosterior:
+        """Run the algorithm on private rows and return the posterior.
+
+        Parameters
+        ----------
+        records : pair of ndarray
+            Rows (n, n_features), clipped here, and targets (n,) as the log-likelihood takes them;
+            ignored where it takes none.
+        streams : Streams
+            Streams of the fit: "sampling", "noise", "eta" and "inference" are used.
+        progress : callable, default=iter
+            Wraps the iteration over releases.
+        """
+        X, targets = records
+        rows = NetworkRecords(bounded(X, self.data_norm), targets, torch.empty(0).double())
+        etas = orthogonal_normals(self.n_parameters, self.n_releases + 1, streams("eta"))
+        algorithm = ModelUpdate(self, etas)
+        steps = run(self.plan(), rows, algorithm.init(), algorithm.query, algorithm.update, streams)
+        state = last(progress(steps))
+        if self.n_curvature_steps:
+            return algorithm.infer(state, streams("inference"))
+        return algorithm.posterior(state)
+
+
+def bounded(X: np.ndarray, data_norm: float | None) -> np.ndarray:
+    """Rows, clipped to a norm if there is one."""
+    return X if data_norm is None else clipped_rows(X, data_norm, fit_intercept=False)
 
 
 class ModelState(NamedTuple):
@@ -437,37 +473,3 @@ def _lognormal_given(
 
 def _finite(numbers: Tensor) -> Tensor:
     return numbers.detach().nan_to_num(0.0, 0.0, 0.0).to(torch.float64)
-
-
-def fit(
-    config: ModelConfig,
-    X: np.ndarray,
-    targets: np.ndarray,
-    streams: Streams,
-    progress: Callable[[Iterable[ModelState]], Iterable[ModelState]] = iter,
-) -> GaussianPosterior:
-    """Run the algorithm on private rows and return the posterior.
-
-    Parameters
-    ----------
-    config : ModelConfig
-        Public facts, whose event has been charged.
-    X : ndarray of shape (n, n_features)
-        Private rows.
-    targets : ndarray of shape (n,)
-        As the log-likelihood takes them; ignored where it takes none.
-    streams : Streams
-        Random streams of this fit.
-    progress : callable, default=iter
-        Wraps the iteration over releases, e.g. in a progress bar.
-    """
-    records = NetworkRecords(X, targets, torch.empty(0, dtype=torch.float64))
-    etas = orthogonal_normals(config.n_parameters, config.n_releases + 1, streams("eta"))
-    algorithm = ModelUpdate(config, etas)
-    steps = run(
-        config.plan(), records, algorithm.init(), algorithm.query, algorithm.update, streams
-    )
-    last = deque(progress(steps), maxlen=1).pop()
-    if config.n_curvature_steps:
-        return algorithm.infer(last, streams("inference"))
-    return algorithm.posterior(last)

@@ -14,7 +14,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize, root_scalar
 
 from skdp._random import SecureStream
-from skdp._rows import LinearRows
+from skdp.algorithms.gaussian_runs import linear_rows
 from skdp.algorithms.tempered import TemperedPosterior
 
 _EXPONENT = 4.0  # rejection takes about e^(this/2) trials in a round of the proximal sampler
@@ -38,11 +38,9 @@ class Potential:
     """
 
     def __init__(
-        self, posterior: TemperedPosterior, power: float, X: np.ndarray, targets: np.ndarray
+        self, posterior: TemperedPosterior, power: float, records: tuple[np.ndarray, np.ndarray]
     ) -> None:
-        rows = LinearRows(
-            X, targets, data_norm=posterior.data_norm, fit_intercept=posterior.fit_intercept
-        ).take(slice(None))
+        rows = linear_rows(posterior, records).take(slice(None))
         self.posterior, self._power, self._likelihood = posterior, power, posterior.likelihood
         reach = posterior.row_bound * posterior.theta_norm
         self._rows = rows.rows
@@ -54,7 +52,7 @@ class Potential:
             value, gradient = self(θ)
             return value + λ / 2 * float(θ @ θ), gradient + λ * θ
 
-        start = np.zeros(math.prod(posterior.shape))
+        start = np.zeros(posterior.n_parameters)
         options = {"gtol": 1e-9, "ftol": 0.0, "maxiter": 300}
         found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
         self.minimum = found.x
@@ -138,7 +136,7 @@ def round_length(posterior: TemperedPosterior, trace: float) -> float:
 
     This one keeps trials few, in the bulk (ln det ≤ trace) and at the ball's surface.
     """
-    surface = (2 * posterior.theta_norm / math.prod(posterior.shape)) ** 2
+    surface = (2 * posterior.theta_norm / posterior.n_parameters) ** 2
     return min(_EXPONENT / max(trace, posterior.prior_precision), surface)
 
 
@@ -151,7 +149,7 @@ def n_rounds(posterior: TemperedPosterior, g: float, distance: float) -> int:
 def proximal(potential: Potential, distance: float, stream: SecureStream) -> Iterator[np.ndarray]:
     """Yield draws that are surely within a distance of exact ones."""
     posterior, mode = potential.posterior, potential.mode
-    shape, n_parameters = posterior.shape, math.prod(posterior.shape)
+    shape, n_parameters = posterior.shape, posterior.n_parameters
     blocks = potential.curvature(mode)
     g = round_length(posterior, float(np.trace(blocks, axis1=1, axis2=2).sum()))
     precision = posterior.prior_precision + 1 / g

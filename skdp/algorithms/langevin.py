@@ -31,9 +31,9 @@ M. Welling, Y. W. Teh, *Bayesian Learning via Stochastic Gradient Langevin Dynam
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -42,13 +42,18 @@ from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 from skdp import _release_hook
 from skdp._random import SecureStream, Streams
 from skdp._release_hook import grid_width
-from skdp._rows import LinearBatch, LinearRows
+from skdp._rows import LinearBatch
 from skdp._validate import expected, in_range, integer, positive
-from skdp.algorithms.tempered import TemperedPosterior
+from skdp.algorithms.gaussian_runs import last, linear_rows
+from skdp.algorithms.tempered import PosteriorRun, TemperedPosterior
 from skdp.engine.clipping import LinearClippedSum
+from skdp.engine.loop import Progress
+from skdp.privacy.budget import Budget
 from skdp.privacy.events import gdp_event
 from skdp.privacy.hidden_state import cyclic_batch_mu, full_batch_mu
 from skdp.relations import check_relation
+
+Records = tuple[np.ndarray, np.ndarray]
 
 # Defaults, functions of public facts alone; benchmarks/posterior_sampling.py shows what they do.
 STEP = 0.05  # h(λ + ρnκR²) a direction, as far as …
@@ -61,7 +66,7 @@ LEAST_BATCH = 256  # rows; below, a step costs as much for fewer
 
 
 @dataclass(frozen=True)
-class LangevinConfig:
+class LangevinConfig(PosteriorRun):
     """Public facts of a run; built without a row in sight, and all that the event depends on.
 
     Parameters
@@ -91,6 +96,12 @@ class LangevinConfig:
     n_epochs: int
     n_batches: int = 1
 
+    sampler: ClassVar[str] = "langevin"
+    shorter: ClassVar[str] = (
+        "Fewer rows, a smaller prior_scale, epsilon or n_posterior_samples make it shorter; so "
+        "does a smaller max_iter"
+    )
+
     def __post_init__(self) -> None:
         in_range(0.0, 1.0, closed="right", likelihood_power=self.likelihood_power)
         integer(1, n_rows=self.n_rows)
@@ -116,6 +127,20 @@ class LangevinConfig:
         one = _mu(self.posterior, self.step_size, self.n_epochs, self.n_batches)
         return math.sqrt(self.n_chains) * self.likelihood_power * one
 
+    @property
+    def n_releases(self) -> int:
+        """Passes, of which a progress bar tells; the states after the last one are released."""
+        return self.n_epochs
+
+    @property
+    def most_rows(self) -> int:
+        """Number of rows up to which the certificate holds."""
+        return self.n_rows
+
+    def of(self, n_samples: int) -> Self:
+        """The same run with another number of chains."""
+        return replace(self, n_chains=n_samples)
+
     def event(self) -> DpEvent:
         """What the run releases."""
         if not math.isfinite(self.mu):
@@ -125,7 +150,7 @@ class LangevinConfig:
     @property
     def seconds(self) -> float:
         """About how long the run takes on a core, from public facts."""
-        work = self.n_rows * math.prod(self.posterior.shape) * self.n_chains
+        work = self.n_rows * self.posterior.n_parameters * self.n_chains
         return self.n_epochs * (work / 2e9 + self.n_batches * 5e-5)
 
     @property
@@ -137,6 +162,29 @@ class LangevinConfig:
         if not check_relation(self.posterior.neighboring_relation).n_is_public:
             text += f"; both neighbours have at most {self.n_rows} rows"
         return text
+
+    def run(self, records: Records, streams: Streams, progress: Progress = iter) -> np.ndarray:
+        """Run the chains on private rows and return their last states, (k, K, D).
+
+        Parameters
+        ----------
+        records : pair of ndarray
+            Rows (n, n_features), n ≤ ``n_rows``, clipped here, and their targets (n, K).
+        streams : Streams
+            Streams of the fit: "noise" and "partition" are used.
+        progress : callable, default=iter
+            Wraps the iteration over passes. It must not keep the states.
+        """
+        call = _release_hook.MechanismCall(
+            kind="langevin",
+            sensitivity=self.mu,  # against unit noise: the last states are as bad as that Gaussian
+            scale=1.0,
+            rate=1.0,
+            shape=(self.n_chains, *self.posterior.shape),
+            step=0,
+            width=grid_width(math.sqrt(2 * self.step_size)),  # of the last states alone
+        )
+        return _release_hook.release(call, lambda: last(progress(states(self, records, streams))))
 
 
 def _check_contraction(posterior: TemperedPosterior, h: float, data_curvature: float) -> None:
@@ -178,13 +226,12 @@ def default_prior_scale(row_bound: float, n_parameters: int, n_chains: int) -> f
     return 7 * n_chains ** (1 / 3) / (row_bound * math.sqrt(n_parameters))
 
 
-def plan(
+def configure(
     posterior: TemperedPosterior,
+    budget: Budget,
     *,
     n_rows: int,
     n_chains: int,
-    likelihood_power: float | None = None,
-    mu: float = math.inf,
     step_size: float | None = None,
     n_epochs: int | None = None,
     batch_size: int | None = None,
@@ -195,12 +242,10 @@ def plan(
     ----------
     posterior : TemperedPosterior
         What to sample from.
+    budget : Budget
+        Of all chains together; or ρ, given instead.
     n_rows, n_chains : int
         As in `LangevinConfig`.
-    likelihood_power : float or None
-        ρ, instead of a budget.
-    mu : float
-        Budget of all chains together.
     step_size, n_epochs, batch_size : number or None
         None for the default, which depends on public facts alone.
     """
@@ -225,66 +270,28 @@ def plan(
         epochs = math.ceil(RUN_TIME / (l * h * λ)) if n_epochs is None else n_epochs
         return h, epochs, l
 
-    if likelihood_power is None:
-        likelihood_power, low = 1.0, 0.0
-        if math.sqrt(n_chains) * _mu(posterior, *design(1.0)) > mu:
-            while likelihood_power - low > 1e-9 * likelihood_power:
-                middle = (low + likelihood_power) / 2
-                if math.sqrt(n_chains) * middle * _mu(posterior, *design(middle)) <= mu:
-                    low = middle
-                else:
-                    likelihood_power = middle
-            likelihood_power = low
-    h, epochs, l = design(likelihood_power)  # noqa: E741
-    return LangevinConfig(posterior, likelihood_power, n_rows, n_chains, h, epochs, l)
+    mu = budget.mu * check_relation(posterior.neighboring_relation).factor
+
+    def affordable(ρ: float) -> bool:
+        return math.sqrt(n_chains) * ρ * _mu(posterior, *design(ρ)) <= mu
+
+    power = budget.given or 1.0
+    if not affordable(power):
+        low = 0.0
+        while power - low > 1e-9 * power:
+            middle = (low + power) / 2
+            low, power = (middle, power) if affordable(middle) else (low, middle)
+        power = low
+    h, epochs, l = design(power)  # noqa: E741
+    return LangevinConfig(posterior, power, n_rows, n_chains, h, epochs, l)
 
 
-def sample(
-    config: LangevinConfig,
-    X: np.ndarray,
-    targets: np.ndarray,
-    streams: Streams,
-    progress: Callable[[Iterable[np.ndarray]], Iterable[np.ndarray]] = iter,
-) -> np.ndarray:
-    """Run the chains on private rows and return their last states, (k, K, D).
-
-    Parameters
-    ----------
-    config : LangevinConfig
-        Public facts, whose event has been charged.
-    X : ndarray of shape (n, n_features)
-        Private rows, n ≤ ``config.n_rows``; clipped on the way in.
-    targets : ndarray of shape (n, K)
-        As the likelihood wants them.
-    streams : Streams
-        Random streams of this fit.
-    progress : callable, default=iter
-        Wraps the iteration over passes, e.g. in a progress bar. It must not keep the states.
-    """
-    call = _release_hook.MechanismCall(
-        kind="langevin",
-        sensitivity=config.mu,  # against unit noise: the last states are as bad as that Gaussian
-        scale=1.0,
-        rate=1.0,
-        shape=(config.n_chains, *config.posterior.shape),
-        step=0,
-        width=grid_width(math.sqrt(2 * config.step_size)),  # of the last states alone
-    )
-
-    def mechanism() -> np.ndarray:
-        return deque(progress(states(config, X, targets, streams)), maxlen=1).pop()
-
-    return _release_hook.release(call, mechanism)
-
-
-def states(
-    config: LangevinConfig, X: np.ndarray, targets: np.ndarray, streams: Streams
-) -> Iterator[np.ndarray]:
+def states(config: LangevinConfig, records: Records, streams: Streams) -> Iterator[np.ndarray]:
     """Yield the chains' states (k, K, D) after each pass: private ones, but for the last."""
     posterior, k, h = config.posterior, config.n_chains, config.step_size
     shape = (k, *posterior.shape)
     noise = streams("noise")
-    batches = _batches(config, X, targets, streams("partition"))
+    batches = _batches(config, records, streams("partition"))
     # Nothing is left to clip: rows of norm R and residuals of norm residual_bound bound a gradient.
     gradient = LinearClippedSum(_chainwise(posterior, k), clip_norm=math.inf)
     θ = _projected(posterior, posterior.prior_scale * noise.normal(shape))
@@ -299,26 +306,19 @@ def states(
         yield θ
 
 
-def _batches(
-    config: LangevinConfig, X: np.ndarray, targets: np.ndarray, stream: SecureStream
-) -> list[LinearBatch]:
-    posterior = config.posterior
-    rows = LinearRows(
-        X,
-        targets,
-        data_norm=posterior.data_norm,
-        fit_intercept=posterior.fit_intercept,
-        neighboring_relation=posterior.neighboring_relation,
-    )
+def _batches(config: LangevinConfig, records: Records, stream: SecureStream) -> list[LinearBatch]:
+    rows = linear_rows(config.posterior, records)
     if config.n_batches == 1:
         return [rows.take(slice(None))]
     # Positions are dealt at random up to n_rows: those beyond the rows at hand are null rows.
     dealt = stream.generator.permutation(config.n_batches * config.batch_size)
     parts = dealt.reshape(config.n_batches, config.batch_size)
-    return [rows.take(part[part < len(X)]) for part in parts]
+    return [rows.take(part[part < len(rows)]) for part in parts]
 
 
-def _chainwise(posterior: TemperedPosterior, k: int):
+def _chainwise(
+    posterior: TemperedPosterior, k: int
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """Residuals of k chains at once: logits (m, k·K) against targets (m, K)."""
     K = posterior.shape[0]
 

@@ -53,8 +53,8 @@ Gaussian Differential Privacy*, ICLR 2024.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
@@ -64,8 +64,11 @@ from skdp._random import SecureStream, Streams
 from skdp._release_hook import grid_width
 from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms import exact_draws
-from skdp.algorithms.tempered import TemperedPosterior
+from skdp.algorithms.tempered import PosteriorRun, TemperedPosterior
+from skdp.engine.loop import Progress
+from skdp.privacy.budget import Budget
 from skdp.privacy.events import PosteriorSamplesDpEvent
+from skdp.privacy.posterior_samples import posterior_samples_epsilon, posterior_samples_range
 
 SAMPLERS = ("rejection", "proximal")
 NOISE_SHARE = 0.01  # of η, spent on the noise that covers the proximal sampler's distance
@@ -74,7 +77,7 @@ _MOST_EXPONENT = 12.0  # of the bound on ln det(I + ∇²L/λ), up to which "aut
 
 
 @dataclass(frozen=True)
-class ExactConfig:
+class ExactConfig(PosteriorRun):
     """Public facts of a run; built without a row in sight, and all that the event depends on.
 
     Parameters
@@ -97,6 +100,13 @@ class ExactConfig:
     sampler: str
     n_rows: int
 
+    n_epochs: ClassVar[int] = 1  # how much work a draw took is not shown
+    most_rows: ClassVar[float] = math.inf
+    shorter: ClassVar[str] = (
+        "Fewer rows, a smaller prior_scale, epsilon or n_posterior_samples make it shorter; so do "
+        "delta > 0 and sampler='langevin'"
+    )
+
     def __post_init__(self) -> None:
         in_range(0.0, 1.0, closed="right", likelihood_power=self.likelihood_power)
         integer(1, n_samples=self.n_samples)
@@ -114,6 +124,21 @@ class ExactConfig:
         """η of one released draw, the noise of the proximal sampler included."""
         return self.likelihood_power * self.posterior.range / _share(self.sampler)
 
+    @property
+    def n_releases(self) -> int:
+        """Number of draws."""
+        return self.n_samples
+
+    def of(self, n_samples: int) -> Self:
+        """The same run with another number of draws."""
+        return replace(self, n_samples=n_samples)
+
+    def price(self, n_samples: int, delta: float) -> str:
+        """What so many samples cost, in words."""
+        if n_samples > 1000:  # the exact curve would take minutes
+            return f"at most epsilon={n_samples * self.eta:.4g}"
+        return super().price(n_samples, delta)
+
     def event(self) -> DpEvent:
         """What the run releases."""
         return PosteriorSamplesDpEvent(self.eta, self.n_samples)
@@ -123,18 +148,17 @@ class ExactConfig:
         """About how long the rounds take at most on a core, from public facts."""
         if self.sampler == "rejection":
             return 0.0  # no bound on rare cases is of use
-        n_parameters = math.prod(self.posterior.shape)
         trace = self.likelihood_power * self.posterior.curvature(self.n_rows)
         trace *= self.posterior.shape[0]
         g = exact_draws.round_length(self.posterior, trace)
         rounds = exact_draws.n_rounds(self.posterior, g, self.distance)
-        return self.n_samples * rounds * (self.n_rows * n_parameters / 5e7 + 3e-4)
+        return self.n_samples * rounds * (self.n_rows * self.posterior.n_parameters / 5e7 + 3e-4)
 
     @property
     def distance(self) -> float:
         """w: how close the rounds come to an exact draw; public, as it sets the released noise."""
-        n_parameters = math.prod(self.posterior.shape)
-        return _NOISE * self.epsilon_of_noise * self._least_deviation / n_parameters
+        near = _NOISE * self.epsilon_of_noise * self._least_deviation
+        return near / self.posterior.n_parameters
 
     @property
     def _least_deviation(self) -> float:
@@ -163,6 +187,44 @@ class ExactConfig:
     def epsilon_of_noise(self) -> float:
         """ε' of the proximal sampler's noise: η = range + 4ε'."""
         return (1 - _share(self.sampler)) * self.eta / 4
+
+    def run(
+        self, records: tuple[np.ndarray, np.ndarray], streams: Streams, progress: Progress = iter
+    ) -> np.ndarray:
+        """Draw from the posterior given private rows; returns (k, K, D).
+
+        Parameters
+        ----------
+        records : pair of ndarray
+            Rows (n, n_features), clipped here, and their targets (n, K).
+        streams : Streams
+            Streams of the fit: "noise" is used.
+        progress : callable, default=iter
+            Wraps the iteration over draws.
+        """
+        shape = self.posterior.shape
+        call = _release_hook.MechanismCall(
+            kind="posterior_samples",
+            sensitivity=self.eta,
+            scale=1.0,
+            rate=1.0,
+            shape=(self.n_samples, *shape),
+            step=0,
+            width=self.grid_width,
+        )
+
+        def mechanism() -> np.ndarray:
+            potential = exact_draws.Potential(self.posterior, self.likelihood_power, records)
+            stream = streams("noise")
+            if self.sampler == "rejection":
+                draws = exact_draws.rejection(potential, stream)
+            else:
+                near = exact_draws.proximal(potential, self.distance, stream)
+                draws = (potential.projected(θ + _covering_noise(self, stream)) for θ in near)
+            kept = [next(draws) for _ in progress(range(self.n_samples))]
+            return np.array(kept).reshape(self.n_samples, *shape)
+
+        return _release_hook.release(call, mechanism)
 
 
 def _share(sampler: str) -> float:
@@ -199,56 +261,42 @@ def default_sampler(posterior: TemperedPosterior, likelihood_power: float, n_row
     return "rejection" if few else "proximal"
 
 
-def sample(
-    config: ExactConfig,
-    X: np.ndarray,
-    targets: np.ndarray,
-    streams: Streams,
-    progress: Callable[[Iterable[int]], Iterable[int]] = iter,
-) -> np.ndarray:
-    """Draw from the posterior given private rows; returns (k, K, D).
+def affordable_range(budget: Budget, n_samples: int) -> float:
+    """Range η of each of several draws that a budget affords; infinite without one."""
+    if budget.epsilon is None or not budget.private:
+        return math.inf
+    return posterior_samples_range(epsilon=budget.epsilon, n_samples=n_samples, delta=budget.delta)
 
-    Parameters
-    ----------
-    config : ExactConfig
-        Public facts, whose event has been charged.
-    X : ndarray of shape (n, n_features)
-        Private rows, clipped on the way in.
-    targets : ndarray of shape (n, K)
-        As the likelihood wants them.
-    streams : Streams
-        Random streams of this fit.
-    progress : callable, default=iter
-        Wraps the iteration over draws.
-    """
-    shape = config.posterior.shape
-    call = _release_hook.MechanismCall(
-        kind="posterior_samples",
-        sensitivity=config.eta,
-        scale=1.0,
-        rate=1.0,
-        shape=(config.n_samples, *shape),
-        step=0,
-        width=config.grid_width,
-    )
 
-    def mechanism() -> np.ndarray:
-        potential = exact_draws.Potential(config.posterior, config.likelihood_power, X, targets)
-        stream = streams("noise")
-        if config.sampler == "rejection":
-            draws = exact_draws.rejection(potential, stream)
-        else:
-            near = exact_draws.proximal(potential, config.distance, stream)
-            draws = (potential.projected(θ + _covering_noise(config, stream)) for θ in near)
-        kept = [next(draws) for _ in progress(range(config.n_samples))]
-        return np.array(kept).reshape(config.n_samples, *shape)
+def configure(
+    posterior: TemperedPosterior, budget: Budget, *, n_rows: int, n_samples: int, sampler: str
+) -> ExactConfig:
+    """Choose a sampler for ``"auto"``, and the largest power ρ ≤ 1 that a budget affords."""
+    eta = affordable_range(budget, n_samples)
 
-    return _release_hook.release(call, mechanism)
+    def power(sampler: str) -> float:
+        return budget.given or affordable_power(posterior, eta, sampler)
+
+    if sampler == "auto":
+        sampler = default_sampler(posterior, power("rejection"), n_rows)
+    config = ExactConfig(posterior, power(sampler), n_samples, sampler, n_rows)
+    if budget.epsilon is None or not budget.private:
+        return config
+    step = 2.0**-52
+    while _cost(config, budget.delta) > budget.epsilon:  # a rounding too many
+        config = replace(config, likelihood_power=config.likelihood_power * (1 - step))
+        step *= 4
+    return config
+
+
+def _cost(config: ExactConfig, delta: float) -> float:
+    once = posterior_samples_epsilon(eta=config.eta, n_samples=config.n_samples, delta=delta)
+    return once * (1 + 2e-15)  # as the accountant rounds
 
 
 def _covering_noise(config: ExactConfig, stream: SecureStream) -> np.ndarray:
     """Noise with density ∝ exp(−ε'‖z‖/w), which covers a distance w at a price of ε'."""
-    n_parameters = math.prod(config.posterior.shape)
+    n_parameters = config.posterior.n_parameters
     direction = stream.normal(n_parameters)
     radius = stream.generator.gamma(n_parameters, config.distance / config.epsilon_of_noise)
     return radius * direction / np.linalg.norm(direction)

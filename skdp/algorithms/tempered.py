@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from dp_accounting.dp_event import DpEvent
 
 from skdp._bounded_sum import ROUNDING
-from skdp._rows import clipped_rows, row_bound
+from skdp._rows import row_bound
 from skdp._validate import in_range, integer, positive
+from skdp.algorithms.gaussian_runs import FLOAT
 from skdp.models.likelihoods import LogConcave
+from skdp.privacy.accounting import epsilon_of_event
 from skdp.relations import sensitivity_factor
-
-__all__ = ["TemperedPosterior", "clipped_rows", "row_bound"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,11 @@ class TemperedPosterior:
         return self.likelihood.n_outputs, self.n_features + bool(self.fit_intercept)
 
     @property
+    def n_parameters(self) -> int:
+        """Length K·D of θ, flat."""
+        return math.prod(self.shape)
+
+    @property
     def row_bound(self) -> float:
         """R: norm bound of a row with its intercept."""
         return row_bound(self.data_norm, self.fit_intercept)
@@ -94,3 +102,41 @@ class TemperedPosterior:
     def curvature(self, n_rows: int) -> float:
         """Bound on ∇²Σℓ over n rows."""
         return n_rows * self.likelihood.curvature_bound * self.row_bound**2
+
+
+class PosteriorRun:
+    """What the configs of the samplers share: how long a run takes, and what more of it costs."""
+
+    posterior: TemperedPosterior
+    n_rows: int
+    shorter: ClassVar[str]  # how to make a run shorter
+
+    def event(self) -> DpEvent:
+        """What the run releases."""
+        raise NotImplementedError
+
+    def of(self, n_samples: int) -> Self:
+        """The same run for another number of samples."""
+        raise NotImplementedError
+
+    @property
+    def seconds(self) -> float:
+        """About how long the run takes on a core, from public facts."""
+        raise NotImplementedError
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What to say of a long run before it starts."""
+        if self.seconds <= 600:
+            return ()
+        return (f"This fit may take as long as {self.seconds / 60:.0f} minutes. {self.shorter}.",)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of a copy of the rows and their targets, about."""
+        return FLOAT * self.n_rows * (sum(self.posterior.shape) + 1)
+
+    def price(self, n_samples: int, delta: float) -> str:
+        """What so many samples cost, in words."""
+        relation = self.posterior.neighboring_relation
+        return f"epsilon={epsilon_of_event(self.of(n_samples).event(), delta, relation):.4g}"

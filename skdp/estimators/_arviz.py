@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from skdp._validate import integer
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
 
 
 class ArvizMixin:
@@ -45,3 +50,34 @@ class ArvizMixin:
             coords={"parameter": self.parameter_names_},
             dims={"theta": ["parameter"]},
         )
+
+
+class GaussianDraws(ArvizMixin):
+    """Adds what a released normal posterior gives at no further cost."""
+
+    _posterior: GaussianPosterior
+
+    @property
+    def covariance_(self) -> np.ndarray:
+        """Posterior covariance, in the order of ``parameter_names_``."""
+        check_is_fitted(self)
+        return self._posterior.covariance.copy()
+
+    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Draw parameters from the released posterior; this costs no privacy.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of draws ≥ 1.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the draws. Seeding here is harmless: the posterior has been released.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_parameters)
+            Columns as in ``parameter_names_``.
+        """
+        check_is_fitted(self)
+        integer(1, n_samples=n_samples)
+        return self._posterior.sample(n_samples, check_random_state(random_state))

@@ -6,17 +6,16 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._fitting import PrivateEstimator, sampling_rate
+from skdp._fitting import PrivateEstimator, sampling_rate, target_bounds
 from skdp._input import check_features
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import clipped_rows, row_bound
-from skdp._validate import expected, flag, integer, integer_or_auto, number_or_auto, one_of
+from skdp._validate import expected, flag, integer_or_auto, number_or_auto, one_of
 from skdp.algorithms import dp_vi, noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.estimators._arviz import ArvizMixin
+from skdp.estimators._arviz import GaussianDraws
 from skdp.models.likelihoods import BoundedScores
 from skdp.privacy.budget import Budget
 
@@ -30,7 +29,7 @@ Config = dp_vi.DPVIConfig | noise_aware.NoiseAwareConfig
 
 
 @dataclass(eq=False, repr=False)
-class VariationalLinearModel(ArvizMixin, PrivateEstimator):
+class VariationalLinearModel(GaussianDraws, PrivateEstimator):
     """A linear model whose posterior of the coefficients is normal."""
 
     epsilon: float | None = 1.0
@@ -169,12 +168,6 @@ class VariationalLinearModel(ArvizMixin, PrivateEstimator):
         self.prior_scale_ = config.prior_scale
         self.sampling_rate_ = config.sampling.rate
 
-    @property
-    def covariance_(self) -> np.ndarray:
-        """Posterior covariance, in the order of ``parameter_names_``."""
-        check_is_fitted(self)
-        return self._posterior.covariance.copy()
-
     def _labels(self) -> list[Any]:
         """Names of the outputs where there is more than one."""
         return []
@@ -184,25 +177,6 @@ class VariationalLinearModel(ArvizMixin, PrivateEstimator):
         """Names of the columns of `sample_posterior`: the outputs in turn, intercept last."""
         check_is_fitted(self)
         return linear_names(self, *self._posterior.mean.shape, self._labels())
-
-    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Draw parameters from the released posterior; this costs no privacy.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws. Seeding here is harmless: the posterior has been released.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_parameters)
-            Columns as in ``parameter_names_``.
-        """
-        check_is_fitted(self)
-        integer(1, n_samples=n_samples)
-        return self._posterior.sample(n_samples, check_random_state(random_state))
 
     def _logits(self, X) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean (n, K) and covariance (n, K, K)."""
@@ -233,6 +207,12 @@ def linear_names(estimator: Any, K: int, D: int, labels: list[Any]) -> list[str]
         features = [f"x{i}" for i in range(estimator.n_features_in_)]
     names = [*features, "intercept"][:D]
     return names if K == 1 else [f"{label}: {name}" for label in labels for name in names]
+
+
+def unit_of_targets(bounds: tuple[float, float] | None) -> tuple[float, float]:
+    """Middle and half width of the bounds of the targets; 0 and 1 without bounds."""
+    low, high = target_bounds(bounds)
+    return (0.0, 1.0) if bounds is None else ((low + high) / 2, (high - low) / 2)
 
 
 def check_secure(secure: Any, budget: Budget) -> None:

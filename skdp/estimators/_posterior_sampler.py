@@ -4,93 +4,66 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from skdp import _fitting
 from skdp._bounded_sum import MAX_ROWS
-from skdp._fitting import CallbackSupportMixin
-from skdp._input import check_features
+from skdp._fitting import PrivateEstimator, Records
+from skdp._plan import FitPlan, PublicFacts
 from skdp._random import Streams
-from skdp._validate import expected, flag, in_range, integer, is_real, one_of, positive
+from skdp._validate import expected, flag, integer, integer_or_auto, number_or_auto, one_of
 from skdp._warnings import PrivacyWarning
 from skdp.algorithms import langevin, ops
-from skdp.algorithms.tempered import TemperedPosterior, clipped_rows, row_bound
+from skdp.algorithms.tempered import TemperedPosterior
+from skdp.estimators._linear import fitted_rows, linear_names
 from skdp.models.likelihoods import LogConcave
-from skdp.privacy.accounting import epsilon_of_event
-from skdp.privacy.gdp import epsilon_to_gdp
+from skdp.privacy.budget import Budget
 from skdp.privacy.ledger import BudgetExceededError
-from skdp.privacy.posterior_samples import posterior_samples_epsilon, posterior_samples_range
-from skdp.relations import ADD_OR_REMOVE_ONE
+from skdp.relations import check_relation
 
 SAMPLERS = ("auto", "langevin", *ops.SAMPLERS)
 
+Config = langevin.LangevinConfig | ops.ExactConfig
 
-class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
-    """What the two share: the plan from public facts, the budget, the samples."""
 
-    n_features_in_: int
-    classes_: Any
-    privacy_: Any
+@dataclass(eq=False, repr=False)
+class PosteriorSampler(PrivateEstimator):
+    """A linear model of which a few posterior samples are released."""
 
-    def __init__(
-        self,
-        *,
-        epsilon,
-        delta,
-        n_posterior_samples,
-        sampler,
-        neighboring_relation,
-        prior_scale,
-        data_norm,
-        theta_norm,
-        fit_intercept,
-        likelihood_power,
-        step_size,
-        max_iter,
-        batch_size,
-        n_samples,
-        random_state,
-        verbose,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.n_posterior_samples = n_posterior_samples
-        self.sampler = sampler
-        self.neighboring_relation = neighboring_relation
-        self.prior_scale = prior_scale
-        self.data_norm = data_norm
-        self.theta_norm = theta_norm
-        self.fit_intercept = fit_intercept
-        self.likelihood_power = likelihood_power
-        self.step_size = step_size
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.n_samples = n_samples
-        self.random_state = random_state
-        self.verbose = verbose
+    epsilon: float | None = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    n_posterior_samples: int = 1
+    sampler: str = "auto"
+    neighboring_relation: str = "zero_out"
+    prior_scale: float | str = "auto"
+    data_norm: float | str = "auto"
+    theta_norm: float | str = "auto"
+    fit_intercept: bool = True
+    likelihood_power: float | None = None
+    step_size: float | str = "auto"
+    max_iter: int | str = "auto"
+    batch_size: int | str = "auto"
+    n_samples: int | None = None
+    random_state: Any = None
+    verbose: int = 0
 
-    def _draw(self, X: np.ndarray, targets: np.ndarray, likelihood: LogConcave) -> None:
-        """Plan from public facts, spend, draw."""
-        config = self._configure(X, likelihood)
-        is_chain = isinstance(config, langevin.LangevinConfig)
-        _check_duration(config.seconds, is_chain)
-        if is_chain and len(X) > config.n_rows:
+    _instead_of_epsilon: ClassVar[str] = "likelihood_power"
+    _takes_pure_budget: ClassVar[bool] = True
+
+    def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
+        if len(records.X) > plan.config.most_rows:
             raise expected(
                 "at least the number of rows",
                 "the certificate of the Langevin sampler holds for that many rows at most",
                 n_samples=self.n_samples,
             )
-        progress = _fitting.progress(self, config.n_epochs if is_chain else config.n_samples)
-
-        self.privacy_ = _fitting.spend(self, config.event(), config.sampling)
-        streams = _fitting.streams(self, X, targets)
-        sample: Any = langevin.sample if is_chain else ops.sample
-        self._store(sample(config, X, targets, streams, progress), config)
+        return plan.config.run
 
     def diagnose_convergence(self, X, y, n_chains: int = 4, n_passes: int | None = None) -> Any:
         """Show chains of the Langevin sampler on rows that may be seen: **not private**.
@@ -129,9 +102,9 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         import arviz
 
         other: Any = clone(self)
-        X, targets, likelihood = other._prepare(X, y)
-        config = other._configure(X, likelihood)
-        if not isinstance(config, langevin.LangevinConfig):
+        records, facts = other._read(X, y)
+        config = other._planned(facts).config
+        if config.sampler != "langevin":
             raise expected("'langevin'", "exact draws need no diagnosis", sampler=self.sampler)
         n_chains = integer(2, n_chains=n_chains)
         if n_passes is None:
@@ -142,67 +115,33 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
             PrivacyWarning,
             stacklevel=2,
         )
-        path = np.stack(list(langevin.states(shown, X, targets, Streams())), axis=1)
-        data = arviz.from_dict(posterior={"theta": path.reshape(n_chains, n_passes, -1)})
+        path = np.stack(list(langevin.states(shown, records, Streams())), axis=1)
+        data = arviz.from_dict(posterior={"theta": path.reshape(*path.shape[:2], -1)})
         data["posterior"].attrs.update(private=0, passes_of_fit=config.n_epochs)
         return data
 
-    def _prepare(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, LogConcave]:
-        """Check parameters and data; return rows, targets and their likelihood."""
+    def _likelihood_of(self, facts: PublicFacts) -> LogConcave:
+        """Likelihood of the model."""
         raise NotImplementedError
 
-    def _configure(self, X: np.ndarray, likelihood: LogConcave) -> Any:
-        """Check the parameters and fill in the defaults, from the shape of X and public facts."""
-        n_rows, n_features = _fitting.public_n_rows(self, X), X.shape[1]
-        k = integer(1, n_posterior_samples=self.n_posterior_samples)
-        if n_rows > MAX_ROWS:
+    def _configure(self, facts: PublicFacts, budget: Budget) -> Config:
+        integer(1, n_posterior_samples=self.n_posterior_samples)
+        if facts.rows > MAX_ROWS:
             raise expected(f"at most {MAX_ROWS}", n_samples=self.n_samples)
         flag(fit_intercept=self.fit_intercept)
-        data_norm = bounded_or_auto(_fitting.auto_norm(X), data_norm=self.data_norm)
-        R = row_bound(data_norm, self.fit_intercept)
-        n_parameters = likelihood.n_outputs * (n_features + bool(self.fit_intercept))
-        exact = self._is_exact()
-        eta, mu = math.inf, math.inf
-        if self.epsilon is not None and self.epsilon != math.inf:
-            if exact:
-                eta = posterior_samples_range(epsilon=self.epsilon, n_samples=k, delta=self.delta)
-            else:
-                mu = epsilon_to_gdp(self.epsilon, self.delta)
-        D = ops.default_theta_norm(R, n_rows, n_parameters, eta) if exact else math.inf
-        if exact:
-            remedy = "on an unbounded domain an exact sample has no such guarantee"
-            D = bounded_or_auto(D, remedy, theta_norm=self.theta_norm)
-        elif not (is_real(self.theta_norm) and self.theta_norm == math.inf):
-            D = bounded_or_auto(D, "or float('inf')", theta_norm=self.theta_norm)
-        # A budget is what makes many samples flat; without one they need no wide prior.
-        τ = langevin.default_prior_scale(R, n_parameters, 1 if math.isinf(mu) else k)
-        if exact:
-            τ = ops.default_prior_scale(R, D, n_parameters)
         target = TemperedPosterior(
-            likelihood=likelihood,
-            n_features=n_features,
+            likelihood=self._likelihood_of(facts),
+            n_features=facts.features,
             fit_intercept=bool(self.fit_intercept),
-            data_norm=data_norm,
-            prior_scale=bounded_or_auto(τ, prior_scale=self.prior_scale),
-            theta_norm=D,
+            data_norm=number_or_auto(facts.auto_norm, data_norm=self.data_norm),
+            prior_scale=1.0,  # until the sampler is known
             neighboring_relation=self.neighboring_relation,
         )
-        if exact:
-            return self._exact(target, n_rows, k, eta)
-        batch_size = _none_if_auto(_at_least_one, batch_size=self.batch_size)
-        if self.neighboring_relation == ADD_OR_REMOVE_ONE and (batch_size or n_rows) < n_rows:
-            remedy = "a fixed partition does not survive adding a record"
-            raise expected("'auto' under 'add_or_remove_one'", remedy, batch_size=batch_size)
-        return langevin.plan(
-            target,
-            n_rows=n_rows,
-            n_chains=k,
-            likelihood_power=self._given_power(),
-            mu=mu,
-            step_size=_none_if_auto(positive, step_size=self.step_size),
-            n_epochs=_none_if_auto(_at_least_one, max_iter=self.max_iter),
-            batch_size=batch_size,
-        )
+        configure = self._exact if self._is_exact() else self._langevin
+        config = configure(target, facts.rows, budget)
+        if not config.seconds < 1e8:
+            raise ValueError(f"This fit would take years. {config.shorter}.")
+        return config
 
     def _is_exact(self) -> bool:
         one_of(SAMPLERS, sampler=self.sampler)
@@ -214,67 +153,80 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
                 sampler=self.sampler,
             )
         for name in ("step_size", "max_iter", "batch_size") if exact else ():
-            if not _is_auto(getattr(self, name)):
-                remedy = "it is for 'langevin' alone"
-                raise expected("'auto'", remedy, **{name: getattr(self, name)})
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value == "auto"):
+                raise expected("'auto'", "it is for 'langevin' alone", **{name: value})
         return exact
 
-    def _exact(self, target: TemperedPosterior, n_rows: int, k: int, eta: float) -> ops.ExactConfig:
-        def power(sampler: str) -> float:
-            return self._given_power() or ops.affordable_power(target, eta, sampler)
-
-        sampler = self.sampler
-        if sampler == "auto":
-            sampler = ops.default_sampler(target, power("rejection"), n_rows)
-        config = ops.ExactConfig(target, power(sampler), k, sampler, n_rows)
-        step = 2.0**-52
-        while math.isfinite(eta) and self._costs(config) > self.epsilon:  # a rounding too many
-            config = replace(config, likelihood_power=config.likelihood_power * (1 - step))
-            step *= 4
-        return config
-
-    def _costs(self, config: ops.ExactConfig) -> float:
-        once = posterior_samples_epsilon(
-            eta=config.eta, n_samples=config.n_samples, delta=self.delta
+    def _exact(self, target: TemperedPosterior, n_rows: int, budget: Budget) -> ops.ExactConfig:
+        R, k, p = target.row_bound, self.n_posterior_samples, target.n_parameters
+        D = number_or_auto(
+            ops.default_theta_norm(R, n_rows, p, ops.affordable_range(budget, k)),
+            "on an unbounded domain an exact sample has no such guarantee",
+            theta_norm=self.theta_norm,
         )
-        return once * (1 + 2e-15)  # as the accountant rounds
+        τ = number_or_auto(ops.default_prior_scale(R, D, p), prior_scale=self.prior_scale)
+        return ops.configure(
+            replace(target, theta_norm=D, prior_scale=τ),
+            budget,
+            n_rows=n_rows,
+            n_samples=k,
+            sampler=self.sampler,
+        )
 
-    def _given_power(self) -> float | None:
-        if self.likelihood_power is None:
-            return None
-        return in_range(0.0, 1.0, closed="right", likelihood_power=self.likelihood_power)
+    def _langevin(
+        self, target: TemperedPosterior, n_rows: int, budget: Budget
+    ) -> langevin.LangevinConfig:
+        D, k = self.theta_norm, self.n_posterior_samples
+        if math.inf != D:
+            D = number_or_auto(math.inf, "or float('inf')", theta_norm=D)
+        # A budget is what makes many samples flat; without one they need no wide prior.
+        flat = k if math.isfinite(budget.mu) else 1
+        τ = langevin.default_prior_scale(target.row_bound, target.n_parameters, flat)
+        τ = number_or_auto(τ, prior_scale=self.prior_scale)
+        batch_size = integer_or_auto(0, batch_size=self.batch_size) or None
+        fixed = check_relation(self.neighboring_relation).n_is_public
+        if not fixed and (batch_size or n_rows) < n_rows:
+            remedy = "a fixed partition does not survive adding a record"
+            raise expected("'auto' under 'add_or_remove_one'", remedy, batch_size=batch_size)
+        return langevin.configure(
+            replace(target, theta_norm=float(D), prior_scale=τ),
+            budget,
+            n_rows=n_rows,
+            n_chains=k,
+            step_size=number_or_auto(0.0, step_size=self.step_size) or None,
+            n_epochs=integer_or_auto(0, max_iter=self.max_iter) or None,
+            batch_size=batch_size,
+        )
 
-    def _store(self, samples: np.ndarray, config: Any) -> None:
-        posterior = config.posterior
-        self._samples, self._config = samples, config
+    def _keep(self, plan: FitPlan, released: np.ndarray) -> None:
+        config: Config = plan.config
+        self._samples, self._config = released, config
         self.likelihood_power_ = config.likelihood_power
         self.effective_n_samples_ = config.likelihood_power * config.n_rows
-        self.sampler_ = getattr(config, "sampler", "langevin")
-        self.n_iter_ = getattr(config, "n_epochs", 1)
-        self.data_norm_ = posterior.data_norm
-        self.prior_scale_ = posterior.prior_scale
-        self.theta_norm_ = posterior.theta_norm
+        self.sampler_ = config.sampler
+        self.n_iter_ = config.n_epochs
+        self.data_norm_ = config.posterior.data_norm
+        self.prior_scale_ = config.posterior.prior_scale
+        self.theta_norm_ = config.posterior.theta_norm
 
     @property
     def _mean(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients (K, n_features) and intercepts (K,), averaged over the samples."""
-        mean = self._samples.mean(axis=0)
-        coefficients = mean[:, : self.n_features_in_]
-        if self._config.posterior.fit_intercept:
-            return coefficients, mean[:, -1]
-        return coefficients, np.zeros(len(mean))
+        mean, posterior = self._samples.mean(axis=0), self._config.posterior
+        intercepts = mean[:, -1] if posterior.fit_intercept else np.zeros(len(mean))
+        return mean[:, : posterior.n_features], intercepts
+
+    def _labels(self) -> list[Any]:
+        """Names of the outputs where there is more than one."""
+        return []
 
     @property
     def parameter_names_(self) -> list[str]:
         """Names of the columns of `sample_posterior`: the outputs in turn, intercept last."""
         check_is_fitted(self)
-        features = getattr(self, "feature_names_in_", None)
-        if features is None:
-            features = [f"x{i}" for i in range(self.n_features_in_)]
-        names = [*features, "intercept"][: self._samples.shape[2]]
-        if self._samples.shape[1] == 1:
-            return names
-        return [f"{label}: {name}" for label in self.classes_ for name in names]
+        _, K, D = self._samples.shape
+        return linear_names(self, K, D, self._labels())
 
     def sample_posterior(
         self, n_samples: int | None = None, random_state: Any = None
@@ -307,15 +259,10 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
         paid = len(self._samples)
         wanted = paid if n_samples is None else integer(1, "or None", n_samples=n_samples)
         if wanted > paid:
-            count = "n_chains" if self.sampler_ == "langevin" else "n_samples"
-            config, report, bound = replace(self._config, **{count: wanted}), self.privacy_, ""
-            if count == "n_samples" and wanted > 1000:  # the exact curve would take minutes
-                cost, bound = wanted * config.eta, "at most "
-            else:
-                cost = epsilon_of_event(config.event(), report.delta, report.neighboring_relation)
+            report = self.privacy_
             raise BudgetExceededError(
                 f"{wanted} posterior samples were asked for and {paid} paid for. {wanted} samples "
-                f"of this posterior would have cost {bound}epsilon={cost:.4g} at "
+                f"of this posterior would have cost {self._config.price(wanted, report.delta)} at "
                 f"delta={report.delta:g} instead of epsilon={report.epsilon:.4g}; fit again with "
                 f"n_posterior_samples={wanted}, a further release, or see those that there are."
             )
@@ -324,41 +271,4 @@ class PosteriorSampler(CallbackSupportMixin, BaseEstimator):
     def _logits(self, X: Any, n_samples: int | None = None) -> np.ndarray:
         """(n_samples, n, K)."""
         draws = self._paid(n_samples)
-        X = check_features(self, X, reset=False)
-        posterior = self._config.posterior
-        rows = clipped_rows(X, posterior.data_norm, fit_intercept=posterior.fit_intercept)
-        return np.einsum("nd,skd->snk", rows, draws, optimize=True)
-
-
-def _check_duration(seconds: float, is_chain: bool) -> None:
-    """Warn of a long run, and refuse one without end, before anything is spent."""
-    how = "Fewer rows, a smaller prior_scale, epsilon or n_posterior_samples make it shorter; so "
-    how += "does a smaller max_iter" if is_chain else "do delta > 0 and sampler='langevin'"
-    if not seconds < 1e8:
-        raise ValueError(f"This fit would take years. {how}.")
-    if seconds > 600:
-        warnings.warn(
-            f"This fit may take as long as {seconds / 60:.0f} minutes. {how}.", stacklevel=4
-        )
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
-
-
-def _at_least_one(**kw: Any) -> int:
-    return integer(1, "or 'auto'", **kw)
-
-
-def _none_if_auto(check: Any, **kw: Any) -> Any:
-    ((_, value),) = kw.items()
-    return None if _is_auto(value) else check(**kw)
-
-
-def bounded_or_auto(default: float, remedy: str = "", **kw: Any) -> float:
-    """Check a number > 0, or take the default for ``"auto"``."""
-    ((_, value),) = kw.items()
-    if _is_auto(value):
-        return default
-    # Squares of numbers beyond these leave the range of a double, and a bound would bound nothing.
-    return in_range(1e-100, 1e100, f"or 'auto'{remedy and '; '}{remedy}", closed="both", **kw)
+        return np.einsum("nd,skd->snk", fitted_rows(self, X, draws.shape[2]), draws, optimize=True)

@@ -18,117 +18,26 @@ True
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
-from skdp import _fitting
-from skdp._fitting import with_callbacks
+from skdp._fitting import Records, encode_labels, n_classes, target_bounds
 from skdp._input import (
     AccuracyMixin,
     R2Mixin,
     check_features_and_labels,
     check_features_and_targets,
 )
-from skdp.estimators import _paragraphs
-from skdp.estimators._posterior_sampler import PosteriorSampler, bounded_or_auto
-from skdp.models.likelihoods import HuberRegression, classification_likelihood
-
-_PRIVACY = """
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all samples and whatever is computed from them. The guarantee of the Langevin sampler holds
-    after any number of steps, converged or not; that of the exact samplers is pure for ``delta=0``.
-    *How long* an exact sampler runs depends on the data and is not covered. The unit is a row. The
-    guarantee covers one fit; each further fit on the same rows is a further release. It is
-    conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a
-    seeded fit, and treats floating-point arithmetic as exact.
-
-    Parameters
-    ----------
-"""
-_BUDGET = _paragraphs.BUDGET.replace(
-    'ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``INSTEAD``.',
-    'ε > 0. ``float("inf")`` is the posterior itself, and the report says what its samples\n'
-    "        cost. None with ``likelihood_power``.",
-).replace("δ in (0, 1); should be well below 1/n.", "δ in [0, 1); 0 asks for pure ε.")
-_SAMPLER = """    n_posterior_samples : int, default=1
-        Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
-        posterior, and each is of a flatter one.
-    sampler : {"auto", "langevin", "rejection", "proximal"}, default="auto"
-        ``"langevin"`` has a certificate that needs δ > 0 and no convergence. The other two are
-        exact: ``"rejection"`` for few columns or small budgets, ``"proximal"`` for all else, and
-        slow on large data. ``"auto"`` is Langevin for δ > 0, else one of the exact ones by public
-        facts.
-    prior_scale : float or "auto", default="auto"
-        Standard deviation τ > 0 of the prior of every coefficient and intercept. Not to be chosen
-        by trying values on the data. ``"auto"`` follows the number of columns.
-    data_norm : float or "auto", default="auto"
-        Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
-        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
-        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
-        before declares, as `NormClipper` does.
-    theta_norm : float or "auto", default="auto"
-        Norm > 0 of all parameters jointly at which the domain ends. The exact samplers pay for a
-        wide domain with a flat posterior; ``"auto"`` grows slowly with the budget and with n.
-        The Langevin sampler needs none: ``"auto"`` and ``float("inf")`` are no bound there.
-    fit_intercept : bool, default=True
-        Append a 1 to each row.
-    likelihood_power : float or None, default=None
-        ρ in (0, 1], instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for
-        what was spent.
-    step_size : float or "auto", default="auto"
-        Langevin only: h > 0 of θ ← θ − h∇U(θ) + √(2h) ξ. A step too long for the certificate is an
-        error. ``"auto"`` is a quarter of the longest or less.
-    max_iter : int or "auto", default="auto"
-        Langevin only: passes over the rows. More passes come closer to the posterior.
-    batch_size : int or "auto", default="auto"
-        Langevin only: rows of a fixed batch; one step is taken a batch. ``"auto"`` makes batches
-        where they cost next to nothing, and takes all rows under ``"add_or_remove_one"``.
-"""
-_END = _paragraphs.END.replace(
-    "Public number of rows, from which rates and step sizes are computed. None reads it from X\n"
-    "        and says so in the report.",
-    "Public number of rows, or an upper bound near it. None reads it from X and says so in the\n"
-    '        report. Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for\n'
-    "        data sets of at most so many rows.",
-)
-_FITTED = """    likelihood_power_ : float
-        ρ: the samples are of the posterior ∝ prior x likelihood^ρ.
-    effective_n_samples_ : float
-        ρn: how many rows such a posterior would have come from at ρ = 1.
-    sampler_ : str
-        The sampler used.
-    data_norm_, prior_scale_, theta_norm_ : float
-        The values used.
-    parameter_names_ : list of str
-        Names of the columns of `sample_posterior`.
-    n_iter_ : int
-        Passes of the Langevin sampler; 1 for an exact one, whose work is not shown.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
-"""
-_REFERENCES = """
-    References
-    ----------
-    Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free: Posterior Sampling and Stochastic Gradient
-    Monte Carlo*, ICML 2015. J. Bok, W. J. Su, J. Altschuler, *Shifted Interpolation for
-    Differential Privacy*, ICML 2024 (the certificate). Y. Lin et al., *Tractable MCMC for Private
-    Learning with Pure and Gaussian Differential Privacy*, ICLR 2024 (the proximal sampler's noise).
-"""
+from skdp._plan import FitPlan, PublicFacts
+from skdp._validate import number_or_auto
+from skdp.estimators._linear import unit_of_targets
+from skdp.estimators._posterior_sampler import PosteriorSampler
+from skdp.models.likelihoods import HuberRegression, Likelihood, classification_likelihood
 
 
-def _documentation(*, summary: str, own: str, fitted: str, notes: str, example: str) -> str:
-    """Return the docstring of an estimator; ``own`` describes its own parameters."""
-    attributes = ("\n    Attributes\n    ----------\n", fitted, _FITTED)
-    return "".join(
-        [summary, _PRIVACY, _BUDGET, _SAMPLER, own, _END, *attributes, notes, _REFERENCES, example]
-    )
-
-
+@dataclass(eq=False, repr=False)
 class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):
     """Bayesian logistic regression by private posterior samples (OPS).
 
@@ -264,84 +173,27 @@ class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):
     skdp.privacy.ledger.BudgetExceededError: 2 posterior samples were asked for and 1 paid for. ...
     """
 
-    def __init__(
-        self,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-5,
-        *,
-        n_posterior_samples: int = 1,
-        sampler: str = "auto",
-        neighboring_relation: str = "zero_out",
-        prior_scale: float | str = "auto",
-        data_norm: float | str = "auto",
-        theta_norm: float | str = "auto",
-        fit_intercept: bool = True,
-        likelihood_power: float | None = None,
-        step_size: float | str = "auto",
-        max_iter: int | str = "auto",
-        batch_size: int | str = "auto",
-        classes: Any = None,
-        n_samples: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            n_posterior_samples=n_posterior_samples,
-            sampler=sampler,
-            neighboring_relation=neighboring_relation,
-            prior_scale=prior_scale,
-            data_norm=data_norm,
-            theta_norm=theta_norm,
-            fit_intercept=fit_intercept,
-            likelihood_power=likelihood_power,
-            step_size=step_size,
-            max_iter=max_iter,
-            batch_size=batch_size,
-            n_samples=n_samples,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.classes = classes
+    _: KW_ONLY
+    classes: Any = None
 
-    @with_callbacks
-    def fit(self, X, y) -> OPSPosteriorSampler:
-        """Draw the posterior samples, privately.
+    def _n_outputs(self, classes: Any) -> int | None:
+        return n_classes(self, classes)
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite numbers; dense.
-        y : array-like of shape (n_samples,)
-            Class labels.
+    def _likelihood_of(self, facts: PublicFacts) -> Likelihood:
+        return classification_likelihood(facts.outputs)
 
-        Returns
-        -------
-        OPSPosteriorSampler
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
-        """
-        _fitting.start_callbacks(self)
-        with _fitting.all_or_nothing(self):
-            X, targets, likelihood = self._prepare(X, y)
-            self._draw(X, targets, likelihood)
-            self.coef_, self.intercept_ = self._mean
-        return self
-
-    def _prepare(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, Any]:
-        _fitting.check_budget(self, instead="likelihood_power", pure=True)
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         X, y = check_features_and_labels(self, X, y, declared=self.classes is not None)
-        _fitting.check_n_rows(X)
-        self.classes_, codes = _fitting.encode_labels(y, self.classes, type(self).__name__)
+        self.classes_, codes = encode_labels(y, self.classes, type(self).__name__)
         likelihood = classification_likelihood(len(self.classes_))
-        return X, likelihood.targets(codes), likelihood
+        return Records(X, likelihood.targets(codes)), self._facts_of(X, len(self.classes_))
+
+    def _keep(self, plan: FitPlan, released: np.ndarray) -> None:
+        super()._keep(plan, released)
+        self.coef_, self.intercept_ = self._mean
+
+    def _labels(self) -> list[Any]:
+        return list(self.classes_)
 
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities, averaged over the posterior samples.
@@ -391,9 +243,10 @@ class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):
         ndarray of shape (n_samples, n, n_classes)
         """
         logits = self._logits(X, n_samples)
-        return self._config.posterior.likelihood.probabilities(logits)
+        return classification_likelihood(len(self.classes_)).probabilities(logits)
 
 
+@dataclass(eq=False, repr=False)
 class OPSRegressor(R2Mixin, PosteriorSampler):
     """Bayesian linear regression by private posterior samples (OPS).
 
@@ -527,102 +380,37 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
     True
     """
 
-    def __init__(
-        self,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-5,
-        *,
-        n_posterior_samples: int = 1,
-        sampler: str = "auto",
-        neighboring_relation: str = "zero_out",
-        prior_scale: float | str = "auto",
-        data_norm: float | str = "auto",
-        theta_norm: float | str = "auto",
-        fit_intercept: bool = True,
-        likelihood_power: float | None = None,
-        step_size: float | str = "auto",
-        max_iter: int | str = "auto",
-        batch_size: int | str = "auto",
-        target_bounds: tuple[float, float] | None = None,
-        noise_scale: float | str = "auto",
-        residual_bound: float | str = "auto",
-        n_samples: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            n_posterior_samples=n_posterior_samples,
-            sampler=sampler,
-            neighboring_relation=neighboring_relation,
-            prior_scale=prior_scale,
-            data_norm=data_norm,
-            theta_norm=theta_norm,
-            fit_intercept=fit_intercept,
-            likelihood_power=likelihood_power,
-            step_size=step_size,
-            max_iter=max_iter,
-            batch_size=batch_size,
-            n_samples=n_samples,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.target_bounds = target_bounds
-        self.noise_scale = noise_scale
-        self.residual_bound = residual_bound
+    _: KW_ONLY
+    target_bounds: tuple[float, float] | None = None
+    noise_scale: float | str = "auto"
+    residual_bound: float | str = "auto"
 
-    @with_callbacks
-    def fit(self, X, y) -> OPSRegressor:
-        """Draw the posterior samples, privately.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite numbers; dense.
-        y : array-like of shape (n_samples,)
-            Targets.
-
-        Returns
-        -------
-        OPSRegressor
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
-        """
-        _fitting.start_callbacks(self)
-        with _fitting.all_or_nothing(self):
-            X, targets, likelihood = self._prepare(X, y)
-            self._draw(X, targets, likelihood)
-            coefficients, intercepts = self._mean
-            self.coef_ = coefficients[0] * self._half_width
-            self.intercept_ = float(intercepts[0] * self._half_width + self._center)
-        return self
-
-    def _prepare(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, Any]:
-        _fitting.check_budget(self, instead="likelihood_power", pure=True)
-        low, high = _fitting.target_bounds(self.target_bounds)
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+        low, high = target_bounds(self.target_bounds)
+        self._center, self._half_width = unit_of_targets(self.target_bounds)
         X, y = check_features_and_targets(self, X, y, multi_output=False)
-        _fitting.check_n_rows(X)
-        self._center, self._half_width = 0.0, 1.0
-        if self.target_bounds is not None:
-            self._center, self._half_width = (low + high) / 2, (high - low) / 2
-        self.noise_scale_ = bounded_or_auto(self._half_width / 4, noise_scale=self.noise_scale)
-        threshold = bounded_or_auto(self._half_width, residual_bound=self.residual_bound)
-        likelihood = HuberRegression(
-            self.noise_scale_ / self._half_width,
-            threshold / self._half_width,
-            target_bound=1.0 if self.target_bounds is not None else np.inf,
-        )
         targets = (np.clip(y, low, high) - self._center) / self._half_width
         if self.target_bounds is not None:
             targets = np.clip(targets, -1.0, 1.0)  # whatever the roundings of the bounds did
-        return X, targets[:, None], likelihood
+        return Records(X, targets[:, None]), self._facts_of(X)
+
+    def _likelihood_of(self, facts: PublicFacts) -> HuberRegression:
+        _, unit = unit_of_targets(self.target_bounds)
+        return HuberRegression(
+            self._noise_scale(unit) / unit,
+            number_or_auto(unit, residual_bound=self.residual_bound) / unit,
+            target_bound=1.0 if self.target_bounds is not None else np.inf,
+        )
+
+    def _noise_scale(self, unit: float) -> float:
+        return number_or_auto(unit / 4, noise_scale=self.noise_scale)
+
+    def _keep(self, plan: FitPlan, released: np.ndarray) -> None:
+        super()._keep(plan, released)
+        self.noise_scale_ = self._noise_scale(self._half_width)
+        coefficients, intercepts = self._mean
+        self.coef_ = coefficients[0] * self._half_width
+        self.intercept_ = float(intercepts[0] * self._half_width + self._center)
 
     def __sklearn_tags__(self) -> Any:
         """On the few rows of a check one sample of a posterior is no good fit."""

@@ -18,30 +18,31 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp import _fitting
-from skdp._fitting import CallbackSupportMixin, with_callbacks
+from skdp._fitting import PrivateEstimator, Records, sampling_rate
 from skdp._input import check_features, check_features_and_targets
-from skdp._rows import clipped_rows
-from skdp._validate import expected, in_range, integer, one_of
-from skdp._validate import number_or_auto as bounded_or_auto
+from skdp._plan import FitPlan, PublicFacts
+from skdp._validate import expected, integer, integer_or_auto, number_or_auto, one_of
 from skdp.algorithms import dp_vi_model
-from skdp.algorithms.dp_vi_model import Prior, UserModel
-from skdp.estimators._arviz import ArvizMixin
-from skdp.models.user_models import N_MADE_UP, made_up_records, takes_targets
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.estimators._arviz import GaussianDraws
+from skdp.models.user_models import N_MADE_UP, Prior, UserModel, made_up_records, takes_targets
+from skdp.privacy.budget import Budget
 
 _N_PREDICTIVE_DRAWS = 200
 
 
-class DPVariationalModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class DPVariationalModel(GaussianDraws, PrivateEstimator):
     """Bayesian inference for any log-likelihood, by differentially private variational inference.
 
     Approximates the posterior of the parameters of a model by a Gaussian, from noisy sums of
@@ -179,103 +180,38 @@ class DPVariationalModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
     (100, 3)
     """
 
-    n_features_in_: int
+    log_likelihood: Any
+    n_parameters: int
+    prior: Any = 1.0
+    epsilon: float | None = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    neighboring_relation: str = "zero_out"
+    inference: str = "noise_aware"
+    covariance: str = "full"
+    data_norm: float | None = None
+    max_iter: int | str = "auto"
+    batch_size: int | str = "auto"
+    sampling_rate: float | None = None
+    clip_norm: float | str = "auto"
+    learning_rate: float | str = "auto"
+    initial_mean: Any = None
+    initial_scale: float | str = "auto"
+    noise_multiplier: float | None = None
+    accountant: str = "auto"
+    parameter_names: Any = None
+    example_rows: Any = None
+    n_samples: int | None = None
+    random_state: Any = None
+    verbose: int = 0
 
-    def __init__(
-        self,
-        log_likelihood: Any,
-        n_parameters: int,
-        prior: Any = 1.0,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-5,
-        *,
-        neighboring_relation: str = "zero_out",
-        inference: str = "noise_aware",
-        covariance: str = "full",
-        data_norm: float | None = None,
-        max_iter: int | str = "auto",
-        batch_size: int | str = "auto",
-        sampling_rate: float | None = None,
-        clip_norm: float | str = "auto",
-        learning_rate: float | str = "auto",
-        initial_mean: Any = None,
-        initial_scale: float | str = "auto",
-        noise_multiplier: float | None = None,
-        accountant: str = "auto",
-        parameter_names: Any = None,
-        example_rows: Any = None,
-        n_samples: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.log_likelihood = log_likelihood
-        self.n_parameters = n_parameters
-        self.prior = prior
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring_relation = neighboring_relation
-        self.inference = inference
-        self.covariance = covariance
-        self.data_norm = data_norm
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.sampling_rate = sampling_rate
-        self.clip_norm = clip_norm
-        self.learning_rate = learning_rate
-        self.initial_mean = initial_mean
-        self.initial_scale = initial_scale
-        self.noise_multiplier = noise_multiplier
-        self.accountant = accountant
-        self.parameter_names = parameter_names
-        self.example_rows = example_rows
-        self.n_samples = n_samples
-        self.random_state = random_state
-        self.verbose = verbose
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+        supervised = self._takes_targets() and y is not None
+        records = self._records(X, y if supervised else None, reset=True)
+        return records, self._facts_of(records.X, int(supervised))
 
-    @with_callbacks
-    def fit(self, X, y=None) -> DPVariationalModel:
-        """Fit the posterior, privately.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite numbers; dense.
-        y : array-like of shape (n_samples,) or None, default=None
-            Numbers, for a ``log_likelihood`` that takes them; ignored for one that does not.
-
-        Returns
-        -------
-        DPVariationalModel
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter, the function or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
-        """
-        _fitting.start_callbacks(self)
-        with _fitting.all_or_nothing(self):
-            _fitting.check_budget(self)
-            y = y if self._takes_targets() else None
-            X, targets = self._records(X, y, reset=True)
-            _fitting.check_n_rows(X)
-            config = self._configure(_fitting.public_n_rows(self, X), supervised=y is not None)
-            self.parameter_names_ = self._names(config.n_parameters)
-            self._try(config, X.shape[1], integers=targets.dtype.kind == "i")
-            progress = _fitting.progress(self, config.n_releases)
-
-            self.privacy_ = _fitting.spend(self, config.event(), str(config.sampling))
-            streams = _fitting.streams(self, X, targets)
-            self._posterior = dp_vi_model.fit(config, self._rows(X), targets, streams, progress)
-            self._model, self.mean_ = config.model, self._posterior.mean
-            self.n_iter_ = config.n_releases
-            self.noise_multiplier_ = config.noise_multiplier
-            self.clip_norm_ = config.clip_norm
-            self.learning_rate_ = config.learning_rate
-            self.sampling_rate_ = config.sampling_rate
-        return self
+    def _n_outputs(self, classes: Any) -> int:
+        return int(self._takes_targets())
 
     def _takes_targets(self) -> bool:
         function: Any = self.log_likelihood
@@ -283,67 +219,55 @@ class DPVariationalModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
             raise expected("a function of (theta, x) or (theta, x, y)", log_likelihood=function)
         return takes_targets(function)
 
-    def _records(self, X: Any, y: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _records(self, X: Any, y: Any, *, reset: bool) -> Records:
         """Check rows and targets; zeros stand for targets that the function does not take."""
         if y is None:
             X = check_features(self, X, reset=reset)
-            return X, np.zeros(len(X))
+            return Records(X, np.zeros(len(X)))
         X, targets = check_features_and_targets(self, X, y, multi_output=False, reset=reset)
         # The type of an array is declared; that of a list would depend on each of its values.
         integers = getattr(getattr(y, "dtype", None), "kind", "f") in "biu"
         with np.errstate(invalid="ignore"):
-            return X, targets.astype(np.int64 if integers else np.float64)
+            return Records(X, targets.astype(np.int64 if integers else np.float64))
 
-    def _rows(self, X: np.ndarray) -> np.ndarray:
-        if self.data_norm is None:
-            return X
-        norm = in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
-        return clipped_rows(X, norm, fit_intercept=False)
-
-    def _configure(self, n_rows: int, *, supervised: bool) -> dp_vi_model.ModelConfig:
-        """Check the parameters and fill in the defaults, from public facts alone."""
+    def _configure(self, facts: PublicFacts, budget: Budget) -> dp_vi_model.ModelConfig:
         one_of(("noise_aware", "dpvi"), inference=self.inference)
-        private = self.epsilon != float("inf")
+        private, n = budget.private, facts.rows
+        noise_aware = private and self.inference == "noise_aware"
         P = integer(1, n_parameters=self.n_parameters)
+        self._names(P)
         prior = Prior.of(self.prior, P)
-        if private and self.inference == "noise_aware" and prior.covariance is None:
+        if noise_aware and prior.covariance is None:
             raise expected(
                 "a scale, or a torch distribution with mean and variance",
                 "the noise-aware posterior returns to them as epsilon falls; use inference='dpvi' "
                 "for a function",
                 prior=self.prior,
             )
-        rate = _fitting.sampling_rate(self, n_rows, dp_vi_model.default_sampling_rate(n_rows, P))
         n_releases = dp_vi_model.STEPS if private else dp_vi_model.STEPS_WITHOUT_NOISE
-        least = 2 if private and self.inference == "noise_aware" else 1
-        if self.max_iter != "auto":
-            n_releases = integer(least, "or 'auto'", max_iter=self.max_iter)
-        n_curvature = 0
-        if least == 2:
-            n_curvature = max(1, round(dp_vi_model.CURVATURE_SHARE * n_releases))
-        sigma = _fitting.noise_multiplier(self, rate, n_releases)
+        n_releases = integer_or_auto(n_releases, 2 if noise_aware else 1, max_iter=self.max_iter)
+        n_curvature = max(1, round(dp_vi_model.CURVATURE_SHARE * n_releases)) if noise_aware else 0
         return dp_vi_model.ModelConfig(
-            model=UserModel(self.log_likelihood, P, supervised),
+            model=UserModel(self.log_likelihood, P, supervised=facts.outputs > 0),
             prior=prior,
-            n_rows=n_rows,
+            n_rows=n,
             initial_mean=self._initial_mean(prior),
-            initial_scale=bounded_or_auto(
-                dp_vi_model.default_initial_scale(n_rows, P), initial_scale=self.initial_scale
+            initial_scale=number_or_auto(
+                dp_vi_model.default_initial_scale(n, P), initial_scale=self.initial_scale
             ),
             n_steps=n_releases - n_curvature,
             n_curvature_steps=n_curvature,
-            sampling_rate=rate,
-            clip_norm=bounded_or_auto(
+            sampling_rate=sampling_rate(
+                self, facts, lambda n: dp_vi_model.default_sampling_rate(n, P)
+            ),
+            clip_norm=number_or_auto(
                 dp_vi_model.default_clip_norm(P, private=private), clip_norm=self.clip_norm
             ),
-            learning_rate=bounded_or_auto(
-                dp_vi_model.default_learning_rate(n_rows, P, sigma, rate),
-                learning_rate=self.learning_rate,
-            ),
-            noise_multiplier=sigma,
+            given_learning_rate=number_or_auto(0.0, learning_rate=self.learning_rate) or None,
             covariance=self.covariance,
+            data_norm=self.data_norm,
             neighboring_relation=self.neighboring_relation,
-        )
+        ).calibrated(budget)
 
     def _initial_mean(self, prior: Prior) -> np.ndarray:
         if self.initial_mean is None:
@@ -364,48 +288,40 @@ class DPVariationalModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
             raise expected(f"None or {n_parameters} names", parameter_names=self.parameter_names)
         return names
 
-    def _try(self, config: dp_vi_model.ModelConfig, n_features: int, *, integers: bool) -> None:
+    def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
         """Try the function before anything is spent, on records that are nobody's."""
+        config: dp_vi_model.ModelConfig = plan.config
+        x, y = self._examples(plan.facts.features, integers=records.targets.dtype.kind == "i")
+        rows = torch.from_numpy(dp_vi_model.bounded(x.numpy(), config.data_norm))
+        config.model.check(torch.from_numpy(config.initial_mean), rows, y)
+        return config.run
+
+    def _examples(self, n_features: int, *, integers: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows and targets that are made up, or were given."""
         x, y = made_up_records(N_MADE_UP, n_features, integers=integers)
-        if self.example_rows is not None:
-            pair = isinstance(self.example_rows, tuple)
-            rows = _array(self.example_rows[0] if pair else self.example_rows)
-            if rows is None or rows.ndim != 2 or rows.shape[1] != n_features or len(rows) < 2:
-                raise expected(
-                    f"None, at least 2 rows of {n_features} features, or such rows and targets",
-                    example_rows=self.example_rows,
-                )
-            targets = _array(self.example_rows[1]) if pair else np.arange(len(rows)) % 2
-            if targets is None or targets.shape != (len(rows),):
-                raise expected("rows and one target for each", example_rows=self.example_rows)
-            x, y = torch.from_numpy(rows), torch.from_numpy(targets).to(y.dtype)
-        rows = self._rows(x.numpy())
-        config.model.check(torch.from_numpy(config.initial_mean), torch.from_numpy(rows), y)
+        if self.example_rows is None:
+            return x, y
+        pair = isinstance(self.example_rows, tuple)
+        rows = _array(self.example_rows[0] if pair else self.example_rows)
+        if rows is None or rows.ndim != 2 or rows.shape[1] != n_features or len(rows) < 2:
+            raise expected(
+                f"None, at least 2 rows of {n_features} features, or such rows and targets",
+                example_rows=self.example_rows,
+            )
+        targets = _array(self.example_rows[1]) if pair else np.arange(len(rows)) % 2
+        if targets is None or targets.shape != (len(rows),):
+            raise expected("rows and one target for each", example_rows=self.example_rows)
+        return torch.from_numpy(rows), torch.from_numpy(targets).to(y.dtype)
 
-    @property
-    def covariance_(self) -> np.ndarray:
-        """Posterior covariance, in the order of ``parameter_names_``."""
-        check_is_fitted(self)
-        return self._posterior.covariance.copy()
-
-    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Draw parameters from the released posterior; this costs no privacy.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws. Seeding here is harmless: the posterior has been released.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_parameters)
-            Columns as in ``parameter_names_``.
-        """
-        check_is_fitted(self)
-        integer(1, n_samples=n_samples)
-        return self._posterior.sample(n_samples, check_random_state(random_state))
+    def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
+        config: dp_vi_model.ModelConfig = plan.config
+        self._model, self._posterior, self.mean_ = config.model, released, released.mean
+        self.parameter_names_ = self._names(config.n_parameters)
+        self.n_iter_ = config.n_releases
+        self.noise_multiplier_ = config.noise_multiplier
+        self.clip_norm_ = config.clip_norm
+        self.learning_rate_ = config.learning_rate
+        self.sampling_rate_ = config.sampling_rate
 
     def score_samples(self, X, y=None) -> np.ndarray:
         """Log of the likelihood of each row, averaged over the posterior.
@@ -426,7 +342,7 @@ class DPVariationalModel(ArvizMixin, CallbackSupportMixin, BaseEstimator):
         if self._model.supervised and y is None:
             raise ValueError("Expected y, because fit was given one; pass the targets of the rows.")
         X, targets = self._records(X, y if self._model.supervised else None, reset=False)
-        x = torch.tensor(self._rows(X), dtype=torch.float64)
+        x = torch.tensor(dp_vi_model.bounded(X, self.data_norm), dtype=torch.float64)
         draws = self._posterior.sample(_N_PREDICTIVE_DRAWS, check_random_state(0))
         with torch.no_grad():
             values = [

@@ -34,7 +34,7 @@ from skdp._validate import flag, integer, integer_or_auto, number_or_auto, one_o
 from skdp.algorithms import noise_aware_regression as algorithm
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import ArvizMixin
-from skdp.estimators._linear import check_secure, fitted_rows, linear_names
+from skdp.estimators._linear import check_secure, fitted_rows, linear_names, unit_of_targets
 from skdp.privacy.budget import Budget
 
 
@@ -179,14 +179,9 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
     random_state: Any = None
     verbose: int = 0
 
-    def _unit_of_targets(self) -> tuple[float, float]:
-        """Middle and half width of the bounds."""
-        low, high = target_bounds(self.target_bounds)
-        return (0.0, 1.0) if math.isinf(low) else ((low + high) / 2, (high - low) / 2)
-
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         low, high = target_bounds(self.target_bounds)
-        self._center, self._half_width = self._unit_of_targets()
+        self._center, self._half_width = unit_of_targets(self.target_bounds)
         X, y = check_features_and_targets(self, X, y, multi_output=False)
         y = np.clip(column_or_1d(y, warn=True), low, high)
         return Records(X, ((y - self._center) / self._half_width)[:, None]), self._facts_of(X)
@@ -201,7 +196,8 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         tau = algorithm.default_prior_scale(row_bound(data_norm, self.fit_intercept))
         n_steps = integer_or_auto(algorithm.STEPS, max_iter=self.max_iter)
         # 0 stands for "auto" here: residuals are clipped on the scale on which targets are.
-        clip_norm = number_or_auto(0.0, clip_norm=self.clip_norm) / self._unit_of_targets()[1]
+        _, unit = unit_of_targets(self.target_bounds)
+        clip_norm = number_or_auto(0.0, clip_norm=self.clip_norm) / unit
         return algorithm.NoiseAwareRegressionConfig(
             n_rows=facts.rows,
             n_features=facts.features,

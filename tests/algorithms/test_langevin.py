@@ -10,10 +10,12 @@ from skdp._random import Streams
 from skdp.algorithms import langevin
 from skdp.algorithms.tempered import TemperedPosterior
 from skdp.models.likelihoods import Bernoulli, Categorical, HuberRegression
+from skdp.privacy.budget import Budget
 from skdp.privacy.gdp import epsilon_to_gdp, gdp_delta
 from skdp.privacy.hidden_state import langevin_mu
 
 X = np.array([[1.0], [0.6], [-0.8], [1.0], [-1.0], [0.9], [0.4], [-0.2]])
+BUDGET = Budget(1.0, 1e-5)
 Y = np.array([1, 0, 0, 1, 1, 1, 1, 0])[:, None].astype(float)
 
 
@@ -47,8 +49,8 @@ def test_bias_against_quadrature_vanishes_with_the_step():
     biases = []
     for fraction in (0.9, 0.3, 0.03):
         h = fraction * longest
-        config = configured(h, math.ceil(12 / (h / 1.5**2)), 6000)
-        draws = langevin.sample(config, X, Y, Streams(b"bias")).ravel()
+        config = configured(h, math.ceil(12 / (h / 1.5**2)), 20_000)
+        draws = config.run((X, Y), Streams(b"bias")).ravel()
         biases.append(draws.std() / deviation - 1)
     assert abs(draws.mean() - mean) < 5 * deviation / math.sqrt(len(draws))
     error = 5 / math.sqrt(2 * 6000)
@@ -62,7 +64,7 @@ def test_short_steps_sample_the_posterior_and_not_the_neighbours(n_batches):
     """Kolmogorov–Smirnov at level 1e-3."""
     h = 0.02 / (1 / 1.5**2 + 0.9 * posterior().curvature(len(X)))
     config = configured(h, math.ceil(3 / (n_batches * h / 1.5**2)), 10_000, n_batches)
-    draws = langevin.sample(config, X, Y, Streams(b"law")).ravel()
+    draws = config.run((X, Y), Streams(b"law")).ravel()
 
     def p_value(**other):
         return stats.kstest(
@@ -76,7 +78,7 @@ def test_short_steps_sample_the_posterior_and_not_the_neighbours(n_batches):
 
 def test_projected_chain_stays_in_the_ball_and_fills_it():
     config = configured(0.05, 60, 3000, theta_norm=0.5, n_features=1)
-    draws = langevin.sample(config, X, Y, Streams(b"ball")).ravel()
+    draws = config.run((X, Y), Streams(b"ball")).ravel()
     assert np.abs(draws).max() <= 0.5
     assert np.mean(draws > 0) > 0.5 > np.mean(draws > 0.25)
 
@@ -119,7 +121,8 @@ def test_plan_spends_the_budget_and_no_more():
                 for relation in ("zero_out", "add_or_remove_one", "replace_one"):
                     target = posterior(5, neighboring_relation=relation)
                     mu = epsilon_to_gdp(ε, 1e-5)
-                    config = langevin.plan(target, n_rows=n, n_chains=k, mu=mu)
+                    budget = Budget(ε, 1e-5, relation)
+                    config = langevin.configure(target, budget, n_rows=n, n_chains=k)
                     assert config.mu <= mu
                     # One pass more or less is a jump when there are only a few of them.
                     assert config.likelihood_power == 1.0 or config.mu > mu * (
@@ -130,21 +133,23 @@ def test_plan_spends_the_budget_and_no_more():
 
 def test_plan_depends_on_the_shape_of_the_problem_alone():
     target = posterior(5)
-    again = langevin.plan(target, n_rows=5000, n_chains=3, mu=0.5)
-    assert langevin.plan(target, n_rows=5000, n_chains=3, mu=0.5) == again
+    again = langevin.configure(target, BUDGET, n_rows=5000, n_chains=3)
+    assert langevin.configure(target, BUDGET, n_rows=5000, n_chains=3) == again
     assert again.n_batches > 1
-    full = langevin.plan(target, n_rows=5000, n_chains=3, mu=0.5, batch_size=5000)
+    full = langevin.configure(target, BUDGET, n_rows=5000, n_chains=3, batch_size=5000)
     # Batches cost power, a few per cent of it, and save passes.
     assert 0.95 * full.likelihood_power < again.likelihood_power < full.likelihood_power
     assert again.n_epochs < full.n_epochs / 2
 
 
 def test_given_numbers_are_taken():
-    config = langevin.plan(
-        posterior(5), n_rows=1000, n_chains=1, mu=0.5, step_size=1e-3, n_epochs=17, batch_size=100
+    config = langevin.configure(
+        posterior(5), BUDGET, n_rows=1000, n_chains=1, step_size=1e-3, n_epochs=17, batch_size=100
     )
     assert (config.step_size, config.n_epochs, config.n_batches) == (1e-3, 17, 10)
-    config = langevin.plan(posterior(5), n_rows=1000, n_chains=1, likelihood_power=0.25)
+    config = langevin.configure(
+        posterior(5), Budget(None, 1e-5, given=0.25), n_rows=1000, n_chains=1
+    )
     assert config.likelihood_power == 0.25
 
 
@@ -157,7 +162,7 @@ def test_a_step_beyond_the_limit_of_the_certificate_is_refused(likelihood):
         langevin.LangevinConfig(target, 0.5, 100, 1, longest * (1 + 1e-9), 10)
     # What the limit protects: beyond it a step along the stiffest direction expands.
     with pytest.raises(ValueError, match="at most"):
-        langevin.plan(target, n_rows=100, n_chains=1, mu=1.0, step_size=10.0)
+        langevin.configure(target, BUDGET, n_rows=100, n_chains=1, step_size=10.0)
 
 
 # --- the certificate against exact densities ------------------------------------------------------

@@ -42,9 +42,11 @@ def config(name, sampler, n_samples=1, power=POWER):
 def draw(name, sampler, n_samples, seed=b"laws", without=0):
     X, targets, *_ = CASES[name]
     keep = slice(without, None)
-    return ops.sample(
-        config(name, sampler, n_samples), X[keep], targets[keep].astype(float), Streams(seed)
-    ).reshape(n_samples, -1)
+    return (
+        config(name, sampler, n_samples)
+        .run((X[keep], targets[keep].astype(float)), Streams(seed))
+        .reshape(n_samples, -1)
+    )
 
 
 @functools.cache
@@ -139,7 +141,7 @@ def test_the_sharper_bound_is_one():
         X = coin.uniform(-1, 1, (n, p)) / math.sqrt(p)
         y = coin.integers(2, size=(n, 1)).astype(float)
         posterior = TemperedPosterior(Bernoulli(), p, False, 1.0, τ, 30.0)
-        potential = exact_draws.Potential(posterior, 0.7, X, y)
+        potential = exact_draws.Potential(posterior, 0.7, (X, y))
         λ, m = posterior.prior_precision, potential.minimum
         H = λ * np.eye(p) + potential.curvature(m)[0]
         Λ = potential.longest_row(H)
@@ -169,7 +171,7 @@ def test_a_posterior_that_presses_against_a_near_wall_is_drawn_from(sampler, p, 
     target = TemperedPosterior(Bernoulli(), p, False, 1.0, τ, D)
     ρ = 1.0 if sampler == "proximal" else min(1.0, 12 * 4 / (4000 * τ**2))
     config = ops.ExactConfig(target, ρ, 1, sampler, 4000)
-    (θ,) = ops.sample(config, X, np.ones((4000, 1)), Streams())
+    (θ,) = config.run((X, np.ones((4000, 1))), Streams())
     assert 0.5 * D < np.linalg.norm(θ) <= D
 
 
@@ -178,7 +180,7 @@ def test_draws_at_a_wall_far_from_the_mode_are_fine_grained():
     X, targets = np.ones((2000, 1)), np.ones((2000, 1))
     target = TemperedPosterior(Bernoulli(), 1, False, 1.0, 1e6, 1.0)
     config = ops.ExactConfig(target, 1.0, 200, "rejection", 2000)
-    gap = 1 - ops.sample(config, X, targets, Streams()).ravel()
+    gap = 1 - config.run((X, targets), Streams()).ravel()
     assert len(np.unique(gap)) > 190
     force = 2000 / (1 + math.e)  # at the wall
     assert stats.kstest(gap * force, "expon").pvalue > 1e-3

@@ -346,7 +346,7 @@ def test_a_long_run_is_announced_before_it_starts(two_blobs):
     stopped = RuntimeError("stopped here")
     with (
         pytest.warns(UserWarning, match="minutes"),
-        mock.patch("skdp.algorithms.langevin.sample", side_effect=stopped),
+        mock.patch("skdp.algorithms.langevin.LangevinConfig.run", side_effect=stopped),
         pytest.raises(RuntimeError, match="stopped here"),
     ):
         sampler.fit(*two_blobs)

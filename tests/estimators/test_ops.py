@@ -136,7 +136,7 @@ def test_a_refused_fit_reads_nothing_and_leaves_nothing(line):
         before = sampler.sample_posterior()
         with (
             pytest.raises(BudgetExceededError),
-            mock.patch("skdp.algorithms.langevin.sample", side_effect=AssertionError),
+            mock.patch("skdp.algorithms.langevin.LangevinConfig.run", side_effect=AssertionError),
         ):
             sampler.fit(*line)
     np.testing.assert_array_equal(sampler.sample_posterior(), before)

@@ -499,8 +499,8 @@ algorithm = config.algorithm()
         Mutant(
             "exact samples are raw doubles",
             "algorithms/ops.py",
-            "sample",
-            "config.grid_width",
+            "ExactConfig.run",
+            "self.grid_width",
             "0.0",
             "tests/replay/test_doubles.py",
         ),
@@ -547,9 +547,9 @@ algorithm = config.algorithm()
         Mutant(
             "all states of the chain leave",
             "algorithms/langevin.py",
-            "sample.mechanism",
-            "deque(progress(states(config, X, targets, streams)), maxlen=1).pop()",
-            "np.concatenate(list(states(config, X, targets, streams)))",
+            "LangevinConfig.run",
+            "last(progress(states(self, records, streams)))",
+            "np.concatenate(list(states(self, records, streams)))",
             "tests/replay/test_ops.py tests/estimators/test_ops.py",
         ),
         Mutant(
@@ -603,16 +603,9 @@ algorithm = config.algorithm()
         Mutant(
             "the proximal sampler's noise tells the number of rows",
             "algorithms/ops.py",
-            "sample.mechanism",
-            "_covering_noise(config, stream)",
-            """\
-_covering_noise(
-    ExactConfig(
-        config.posterior, config.likelihood_power, config.n_samples, config.sampler, len(X)
-    ),
-    stream,
-)
-""",
+            "ExactConfig.run.mechanism",
+            "_covering_noise(self, stream)",
+            "_covering_noise(replace(self, n_rows=len(records[0])), stream)",
             "tests/replay/test_ops.py",
         ),
         Mutant(
