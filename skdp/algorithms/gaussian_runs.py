@@ -108,6 +108,9 @@ class Once(FullBatch):
         return "full batch, 1 release"
 
 
+ONCE = Once(1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class OneSum(GaussianRun):
     """A run that releases one noisy sum over all rows, at no parameters.
@@ -119,7 +122,11 @@ class OneSum(GaussianRun):
     """
 
     n_features: int
-    sampling = Once(1)
+
+    @property
+    def sampling(self) -> FullBatch:
+        """Every record takes part in the only release."""
+        return ONCE
 
     @property
     def clipped_sum(self) -> ClippedSum:
