@@ -32,8 +32,7 @@ from torch import Tensor, nn
 
 from skdp._random import Streams
 from skdp.algorithms.dp_sgd import DPSGDConfig
-from skdp.algorithms.network_models import NetworkModel
-from skdp.algorithms.training import train
+from skdp.algorithms.training import NetworkModel
 from skdp.models.networks import cross_entropy
 
 N_STEPS = 30
@@ -120,15 +119,8 @@ def fit_temperature(
     streams : Streams
         Random streams of this fit.
     """
-    n_classes = log_p.shape[1]
-    model = NetworkModel(
-        Temperature(),
-        TARGETS[target].loss,
-        n_features=n_classes,
-        n_outputs=n_classes + 1,
-        targets=np.arange(7) % n_classes,
-    )
-    trained = train(config, model, bounded(log_p), codes, streams)
+    model = NetworkModel(Temperature(), TARGETS[target].loss, "vmap")
+    trained = config.run((bounded(log_p), codes), streams, model=model)
     if trained.interrupted:
         raise KeyboardInterrupt
     u = float(np.clip(trained.posterior.point[0], -math.log(MOST), math.log(MOST)))

@@ -12,8 +12,8 @@ from scipy.special import expit
 
 from skdp import _trace
 from skdp._random import Streams
-from skdp.algorithms import dp_vi, gaussian_families
 from skdp._rows import LinearRows
+from skdp.algorithms import dp_vi, gaussian_families
 from skdp.models.likelihoods import Bernoulli, Categorical
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(40)

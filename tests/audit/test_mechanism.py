@@ -6,10 +6,10 @@ import torch
 from scipy.stats import binom
 
 from skdp._random import Streams
+from skdp._rows import LinearRows
 from skdp.audit import audit_mechanism
 from skdp.engine.clipping import LinearClippedSum
 from skdp.engine.loop import Plan, run
-from skdp._rows import LinearRows
 from skdp.engine.sampling import sampling
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism
 

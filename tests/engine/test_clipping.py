@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from reference.clipped_sum import clipped_sum_one_by_one
 
 from skdp._bounded_sum import ROUNDING
+from skdp._rows import LinearBatch, LinearRows, clipped_rows, row_bound
 from skdp.engine import clipping
 from skdp.engine.clipping import LinearClippedSum
-from skdp._rows import LinearBatch, LinearRows, clipped_rows, row_bound
 from skdp.models.likelihoods import Bernoulli, Categorical
 from skdp.relations import RELATIONS, sensitivity_factor
 

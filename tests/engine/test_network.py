@@ -20,8 +20,7 @@ from skdp import _trace
 from skdp._grid import grid_width
 from skdp._random import SecureStream
 from skdp.engine import network, noise, per_sample
-from skdp.engine.network import ROUNDING, FlatModule, NetworkClippedSum
-from skdp.engine.records import NetworkRecords
+from skdp.engine.network import ROUNDING, FlatModule, NetworkClippedSum, NetworkRecords
 from skdp.engine.trial import N_RECORDS, clipping_method
 from skdp.engine.updates import MomentumSGD, NoiseCorrectedAdam, TorchOptimizer
 from skdp.relations import RELATIONS, sensitivity_factor
