@@ -46,11 +46,13 @@ class DPSGLD(NetworkEstimator):
     thinning: int | str = "auto"
     prenoise_scale: float = 0.0
 
+    _no_temperature = None
+
     def _budget(self) -> Budget:
         """Without privacy a temperature contradicts no ε."""
         if self.epsilon == math.inf and self.temperature is not None:
             in_range(0.0, 1e10, temperature=self.temperature, closed="left")
-            return check_budget(self, "warm_start")
+            return check_budget(self, "_no_temperature")
         return check_budget(self, "temperature")
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> DPSGLDConfig:
