@@ -59,7 +59,6 @@ from skdp import (
 )
 from skdp._random import SecureStream
 from skdp.algorithms.dp_sgld import DPSGLDUpdate
-from skdp.algorithms.network_models import NetworkModel
 from skdp.engine import noise
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdp.preprocessing import DPPCA, DPStandardScaler
@@ -171,9 +170,6 @@ def unknowns(case, rows, outputs):
         return found[-1].exact if case.path else outputs[len(found) - 1]
 
     def update(self, state, noisy, step):
-        if step >= len(found):  # a rehearsal, before anything is released
-            return real_update(self, state, noisy, step)
-
         def theta(released):
             return real_update(self, state, released.to(state.theta.dtype), step).theta
 
@@ -247,29 +243,16 @@ def attack(case, n_fits):
     counts = np.zeros((2, 2))
     kept = {}
     both = list(enumerate((case.data, case.neighbour)))
-    with mock.patch.object(NetworkModel, "_tried", trial_of_modules()):
-        for (used, rows), (supposed, hypothesis) in n_fits * list(product(both, both)):
-            if supposed == 0:
-                outputs = observed(case, rows)
-            # The first release depends on no other.
-            functions = kept.get(supposed) or unknowns(case, hypothesis, outputs)
-            if case.n_releases == 1:
-                kept[supposed] = functions
-            pairs = zip(functions, outputs, strict=True)
-            counts[supposed, used] += any(refuted(f, output) for f, output in pairs)
+    for (used, rows), (supposed, hypothesis) in n_fits * list(product(both, both)):
+        if supposed == 0:
+            outputs = observed(case, rows)
+        # The first release depends on no other.
+        functions = kept.get(supposed) or unknowns(case, hypothesis, outputs)
+        if case.n_releases == 1:
+            kept[supposed] = functions
+        pairs = zip(functions, outputs, strict=True)
+        counts[supposed, used] += any(refuted(f, output) for f, output in pairs)
     return counts / n_fits
-
-
-def trial_of_modules():
-    """Return what tries each size of module once: here a trial takes longer than a fit."""
-    tried, known = NetworkModel._tried, {}
-
-    def remembered(self, targets, *size):
-        if size not in known:
-            known[size] = tried(self, targets, *size)
-        return known[size]
-
-    return remembered
 
 
 # --- cases ----------------------------------------------------------------------------------------

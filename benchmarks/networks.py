@@ -26,7 +26,7 @@ import torch
 from sklearn.neural_network import MLPClassifier
 
 from skdp import DPSGDClassifier
-from skdp.engine.records import NetworkRecords
+from skdp.engine.network import NetworkRecords
 from skdp.models.networks import perceptron
 
 

@@ -35,11 +35,10 @@ from torch.nn import functional as F
 import skdp
 from skdp._random import Streams
 from skdp.algorithms.dp_sgd import DPSGDConfig, DPSGDUpdate
-from skdp.algorithms.network_models import LinearModel, NetworkModel
+from skdp.algorithms.training import LinearModel, NetworkModel
 from skdp.engine.loop import run
-from skdp.engine.records import NetworkRecords
-from skdp.models.likelihoods import Categorical
-from skdp.models.networks import cross_entropy, perceptron
+from skdp.engine.network import NetworkRecords
+from skdp.models.networks import Classification, perceptron
 
 N_ROWS, LEARNING_RATE, MOMENTUM, NOISE = 20_000, 1e-3, 0.9, 1.0  # gradients are clipped to norm 1
 TURN, LOOP_TURNS = 0.005, 3  # seconds that a turn should take, and turns of the slow loop
@@ -159,20 +158,12 @@ def ours(module, X, y, batch_size):
         optimizer="sgd",
         averaging=0.0,
     )
-    n_features, n_classes = X.shape[1], y.max() + 1
-    like = next(module.parameters())
+    task, like = Classification(int(y.max()) + 1), next(module.parameters())
     if len(list(module)) == 1 and like.device.type == "cpu":
-        likelihood = Categorical(n_classes)
-        model = LinearModel(module[0], likelihood.residual, likelihood.targets, "zero_out")
+        model = LinearModel(module[0], task, "zero_out")
     else:
-        model = NetworkModel(
-            module,
-            cross_entropy,
-            n_features=n_features,
-            n_outputs=n_classes,
-            targets=np.arange(4) % n_classes,
-            device=like.device,
-        )
+        model = NetworkModel(module, task.loss, device=like.device)
+        model.try_out(task, X.shape[1])
     plan = config.plan(model)
     method = getattr(plan.clipped_sum, "method", "book-keeping")
     if method != "book-keeping":

@@ -428,6 +428,10 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         """What ε is conditional on besides public facts."""
         return ()
 
+    def _budget(self) -> Budget:
+        """Check what the fit may spend."""
+        return check_budget(self, self._instead_of_epsilon, pure=self._takes_pure_budget)
+
     # --- what is the same for all ---------------------------------------------------------------
 
     def _facts(self, *, declared: tuple[str, ...] = (), **known: Any) -> PublicFacts:
@@ -464,7 +468,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         return plan
 
     def _planned(self, facts: PublicFacts) -> FitPlan:
-        budget = check_budget(self, self._instead_of_epsilon, pure=self._takes_pure_budget)
+        budget = self._budget()
         config = self._configure(facts, budget)
         report = PrivacyReport.of(
             config.event(),

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,91 +30,54 @@ import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
-from skdp._validate import in_range, integer, one_of
-from skdp.algorithms.network_models import Model
+from skdp._validate import in_range, one_of
+from skdp.algorithms.training import Model, NetworkRun
 from skdp.engine.loop import Plan
-from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import MomentumSGD, NoiseCorrectedAdam, TorchOptimizer, UpdateRule
+from skdp.privacy.budget import Budget
 from skdp.privacy.events import dp_sgd_event
-from skdp.relations import check_relation
 from skdp.schedules import Schedule, schedule
 
 OPTIMIZERS = ("adam", "sgd")
-CLIPPING = ("flat", "automatic")
 _SNAPSHOTS = 64  # of the tail of the path, at most: neighbouring iterates hardly differ
 
 
-@dataclass(frozen=True)
-class DPSGDConfig:
+@dataclass(frozen=True, kw_only=True)
+class DPSGDConfig(NetworkRun):
     """Public facts of a run; built without a row in sight, and all that the event depends on.
 
     Parameters
     ----------
-    n_rows : int
-        Public number of rows, which with the rate gives the divisor B = q n of a sum.
-    n_steps : int
-        T ≥ 1: number of noisy sums.
-    sampling_rate : float
-        q in (0, 1]; 1 is the full batch.
-    clip_norm : float
-        C > 0: norm to which each record's gradient is clipped; infinite only without noise.
-    noise_multiplier : float
-        σ ≥ 0; 0 is no privacy.
+    n_rows, n_steps, sampling_rate, clip_norm, clipping, physical_batch_size, ...
+        As in `NetworkRun`.
     learning_rate : float
         Step size > 0 of the rule.
+    noise_multiplier : float
+        σ ≥ 0; 0 is no privacy, or not `calibrated` yet.
     learning_rate_schedule : str or callable
         See `skdp.schedules.schedule`.
     optimizer : {"adam", "sgd"} or callable
         A callable makes a torch optimiser from a list of parameters, as its class does.
-    clipping : {"flat", "automatic"}
-        How gradients are clipped; see `NetworkClippedSum`.
     averaging : float
         Share of the run, from its end, whose iterates are averaged; 0 keeps the last one.
-    physical_batch_size : int or None
-        Records worked on at once.
-    neighboring_relation : str
-        Who is a neighbour.
     """
 
-    n_rows: int
-    n_steps: int
-    sampling_rate: float
-    clip_norm: float
-    noise_multiplier: float
     learning_rate: float
+    noise_multiplier: float = 0.0
     learning_rate_schedule: str | Schedule = "constant"
     optimizer: str | Callable[..., torch.optim.Optimizer] = "adam"
-    clipping: str = "flat"
     averaging: float = 0.5
-    physical_batch_size: int | None = None
-    neighboring_relation: str = "zero_out"
 
     def __post_init__(self) -> None:
-        integer(1, n_rows=self.n_rows)
-        integer(1, n_steps=self.n_steps)
-        in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
+        super().__post_init__()
         in_range(0.0, 1e10, noise_multiplier=self.noise_multiplier, closed="left")
-        if self.clip_norm != math.inf or self.noise_multiplier > 0:
+        if self.noise_multiplier > 0.0:
             in_range(1e-10, 1e10, clip_norm=self.clip_norm)
         in_range(0.0, 1e10, learning_rate=self.learning_rate)
         schedule(self.learning_rate_schedule)
         if isinstance(self.optimizer, str) or not callable(self.optimizer):
             one_of(OPTIMIZERS, "or a torch optimiser class", optimizer=self.optimizer)
-        one_of(CLIPPING, clipping=self.clipping)
         in_range(0.0, 1.0, averaging=self.averaging, closed="both")
-        if self.physical_batch_size is not None:
-            integer(1, "or None", physical_batch_size=self.physical_batch_size)
-        check_relation(self.neighboring_relation)
-
-    @property
-    def sampling(self) -> Sampling:
-        """Which records take part in each step."""
-        return sampling(self.sampling_rate, self.n_steps)
-
-    @property
-    def batch_size(self) -> float:
-        """Expected batch size B = q n, the public divisor of a sum."""
-        return self.sampling_rate * self.n_rows
 
     @property
     def noise_variance(self) -> float:
@@ -134,6 +97,11 @@ class DPSGDConfig:
         """What the run releases."""
         return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)
 
+    def calibrated(self, budget: Budget) -> DPSGDConfig:
+        """Return the same run with the least noise that affords a budget."""
+        sigma = budget.noise_multiplier(self.sampling_rate, self.n_steps)
+        return replace(self, noise_multiplier=sigma)
+
     def plan(self, model: Model) -> Plan:
         """What the engine executes: built from the very fields of `event`."""
         return Plan(
@@ -147,6 +115,7 @@ class DPSGDConfig:
             neighboring_relation=self.neighboring_relation,
         )
 
+    @property
     def algorithm(self) -> DPSGDUpdate:
         """The update rule."""
         return DPSGDUpdate(self)

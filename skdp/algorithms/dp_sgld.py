@@ -44,33 +44,24 @@ from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 from torch import Tensor
 
 from skdp._release_hook import grid_width, on_grid
-from skdp._validate import expected, in_range, integer, one_of
-from skdp.algorithms.network_models import Model
+from skdp._validate import expected, in_range, integer
+from skdp.algorithms.training import Model, NetworkRun
 from skdp.engine.loop import ClippedSum, Plan
-from skdp.engine.sampling import Sampling, sampling
-from skdp.privacy.calibration import calibrate_schedule
+from skdp.privacy.budget import Budget
 from skdp.privacy.events import dp_sgd_event
-from skdp.relations import check_relation
 from skdp.schedules import step_sizes
 
-CLIPPING = ("flat", "automatic")
 _NEVER_REACHED = 1e10  # a clipping norm that stands for none
 
 
-@dataclass(frozen=True)
-class DPSGLDConfig:
+@dataclass(frozen=True, kw_only=True)
+class DPSGLDConfig(NetworkRun):
     """Public facts of a run; built without a row in sight, and all that the event depends on.
 
     Parameters
     ----------
-    n_rows : int
-        N: public number of rows.
-    n_steps : int
-        Number of noisy sums ≥ 1.
-    sampling_rate : float
-        q in (0, 1]; 1 is the full batch.
-    clip_norm : float
-        C > 0: bound on the norm of a record's share of a sum; infinite for none, and no privacy.
+    n_rows, n_steps, sampling_rate, clip_norm, clipping, physical_batch_size, ...
+        As in `NetworkRun`.
     temperature : float
         T ≥ 0; 0 is gradient ascent without noise, and no privacy.
     learning_rate : callable
@@ -81,36 +72,19 @@ class DPSGLDConfig:
         Steps after which iterates are kept, below ``n_steps``.
     thinning : int
         Every how many steps an iterate is kept, counted back from the last one.
-    clipping : {"flat", "automatic"}
-        How gradients are clipped; see `NetworkClippedSum`.
     prenoise_scale : float
         Standard deviation ≥ 0 of noise on each record's gradient before clipping.
-    physical_batch_size : int or None
-        Records worked on at once.
-    neighboring_relation : str
-        Who is a neighbour.
     """
 
-    n_rows: int
-    n_steps: int
-    sampling_rate: float
-    clip_norm: float
     temperature: float
     learning_rate: Callable[[int], float]
     prior_scale: float = math.inf
     burn_in: int = 0
     thinning: int = 1
-    clipping: str = "flat"
     prenoise_scale: float = 0.0
-    physical_batch_size: int | None = None
-    neighboring_relation: str = "zero_out"
 
     def __post_init__(self) -> None:
-        integer(1, n_rows=self.n_rows)
-        integer(1, n_steps=self.n_steps)
-        in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
-        if self.clip_norm != math.inf:
-            in_range(1e-10, _NEVER_REACHED, clip_norm=self.clip_norm)
+        super().__post_init__()
         in_range(0.0, 1e30, temperature=self.temperature, closed="left")
         if self.prior_scale != math.inf:
             in_range(1e-100, 1e100, prior_scale=self.prior_scale)
@@ -126,11 +100,7 @@ class DPSGLDConfig:
                 "nothing would be kept",
                 thinning=self.thinning,
             )
-        one_of(CLIPPING, clipping=self.clipping)
         in_range(0.0, 1e10, prenoise_scale=self.prenoise_scale, closed="left")
-        if self.physical_batch_size is not None:
-            integer(1, "or None", physical_batch_size=self.physical_batch_size)
-        check_relation(self.neighboring_relation)
         eta = self.learning_rates[0]
         if eta > 1e10:
             raise expected("at most 1e10", learning_rate=eta)
@@ -147,16 +117,6 @@ class DPSGLDConfig:
     def learning_rates(self) -> tuple[float, ...]:
         """η_t for each step."""
         return step_sizes(self.learning_rate, self.n_steps)
-
-    @property
-    def sampling(self) -> Sampling:
-        """Which records take part in each step."""
-        return sampling(self.sampling_rate, self.n_steps)
-
-    @property
-    def batch_size(self) -> float:
-        """Expected batch size B = qN, the public divisor of a sum."""
-        return self.sampling_rate * self.n_rows
 
     @cached_property
     def noise_multipliers(self) -> tuple[float, ...]:
@@ -177,18 +137,12 @@ class DPSGLDConfig:
             return NonPrivateDpEvent()
         return dp_sgd_event(self.noise_multipliers, self.sampling_rate)
 
-    def calibrated(self, *, epsilon: float, delta: float, accountant: str) -> DPSGLDConfig:
+    def calibrated(self, budget: Budget) -> DPSGLDConfig:
         """Return the same plan at the least temperature that affords a budget."""
+        if budget.epsilon is None or not budget.private:
+            return self
         of_one = replace(self, temperature=1.0).noise_multipliers  # σ_t = √T times these
-        root = calibrate_schedule(
-            of_one,
-            epsilon=epsilon,
-            delta=delta,
-            sampling_rate=self.sampling_rate,
-            neighboring_relation=self.neighboring_relation,
-            accountant=accountant,
-        )
-        return replace(self, temperature=root**2)
+        return replace(self, temperature=budget.factor(of_one, self.sampling_rate) ** 2)
 
     def plan(self, model: Model) -> Plan:
         """What the engine executes: built from the very fields of `event`."""
@@ -212,6 +166,7 @@ class DPSGLDConfig:
         }
         return model.clipped_sum(C * (C / model.clipped_sum(C, **options).norm_bound), **options)
 
+    @property
     def algorithm(self) -> DPSGLDUpdate:
         """The update rule."""
         return DPSGLDUpdate(self)

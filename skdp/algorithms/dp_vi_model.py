@@ -48,7 +48,7 @@ from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last
 from skdp.engine.gram import packed, unpacked
 from skdp.engine.loop import ClippedSum, Plan, Progress, run
-from skdp.engine.records import NetworkBatch, NetworkRecords
+from skdp.engine.network import NetworkBatch, NetworkRecords
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam
 from skdp.models.user_models import Prior, UserModel

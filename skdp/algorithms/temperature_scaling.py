@@ -35,8 +35,7 @@ from torch import Tensor, nn
 from skdp._random import Streams
 from skdp.algorithms.dp_sgd import DPSGDConfig
 from skdp.algorithms.gaussian_runs import GaussianRun
-from skdp.algorithms.network_models import NetworkModel
-from skdp.algorithms.training import train
+from skdp.algorithms.training import NetworkModel
 from skdp.engine.sampling import FullBatch
 from skdp.models.networks import cross_entropy
 
@@ -139,15 +138,8 @@ class TemperatureConfig(GaussianRun):
             Random streams of the fit.
         """
         log_p, codes = records
-        n_classes = log_p.shape[1]
-        model = NetworkModel(
-            Temperature(),
-            TARGETS[self.target].loss,
-            n_features=n_classes,
-            n_outputs=n_classes + 1,
-            targets=np.arange(7) % n_classes,
-        )
-        trained = train(self.descent, model, bounded(log_p), codes, streams)
+        model = NetworkModel(Temperature(), TARGETS[self.target].loss, "vmap")
+        trained = self.descent.run((bounded(log_p), codes), streams, model=model)
         if trained.interrupted:
             raise KeyboardInterrupt
         u = float(np.clip(trained.posterior.point[0], -math.log(MOST), math.log(MOST)))

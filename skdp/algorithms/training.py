@@ -1,25 +1,228 @@
 """Training a network by noisy sums: what every such algorithm's run has in common.
 
 An algorithm is a value: a frozen configuration of public facts, from which the event and the plan
-of a run are built, and an update rule, a pure function of released sums. A run rehearses the rule
-on made-up sums before anything is charged, then lets the engine drive it.
+of a run are built, and an update rule, a pure function of released sums. A model is what the engine
+needs of a network: parameters as one tensor, a clipped sum, records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from dp_accounting.dp_event import DpEvent
-from torch import Tensor
+from torch import Tensor, nn
 
+from skdp._bounded_sum import MAX_ROWS
 from skdp._random import SecureStream, Streams
-from skdp.algorithms.network_models import Model
-from skdp.engine.loop import Plan, run
-from skdp.engine.sampling import Sampling
+from skdp._rows import LinearRows
+from skdp._validate import in_range, integer, one_of
+from skdp.engine.clipping import LinearClippedSum
+from skdp.engine.loop import ClippedSum, Plan, Progress, Rows, run
+from skdp.engine.network import (
+    PHYSICAL_BATCH_SIZE,
+    FlatModule,
+    Loss,
+    NetworkClippedSum,
+    NetworkRecords,
+)
+from skdp.engine.sampling import Sampling, sampling
+from skdp.engine.trial import N_RECORDS, tried
+from skdp.models.networks import Task
+from skdp.relations import check_relation
+
+CLIPPING = ("flat", "automatic")
+_NO_NORM = 1e100  # rows of a lone linear layer are not clipped, gradients are
+_LOOKS = 20  # at a run, by who watches it
+_FLOAT, _VECTORS = 4, 16  # bytes; parameters, sums, noise and moments that a step holds at once
+
+
+# --- models -------------------------------------------------------------------------------------
+
+
+class Model(Protocol):
+    """What a run needs of a model; built from public facts and initial weights alone."""
+
+    max_rows: float  # beyond, the rounding of a sum is not covered
+
+    @property
+    def start(self) -> Tensor:
+        """Initial parameters."""
+        ...
+
+    def clipped_sum(
+        self,
+        clip_norm: float,
+        *,
+        clipping: str = "flat",
+        physical_batch_size: int | None = None,
+        prenoise_scale: float = 0.0,
+    ) -> ClippedSum:
+        """Return the private value of a step."""
+        ...
+
+    def records(self, X: np.ndarray, targets: np.ndarray) -> Rows:
+        """Wrap the private rows for the clipped sum."""
+        ...
+
+    def vector(self, theta: Tensor) -> np.ndarray:
+        """Return parameters in the order of `parameter_names`."""
+        ...
+
+
+class ModuleTrial(NamedTuple):
+    """What a trial of a module on synthetic records found.
+
+    Attributes
+    ----------
+    method : {"book-keeping", "vmap"}
+        How per-record gradients are taken.
+    n_parameters : int
+        Number of trained parameters.
+    bytes_per_record : int
+        Memory that the gradients of one more record at once take, about.
+    """
+
+    method: str
+    n_parameters: int
+    bytes_per_record: int
+
+
+class NetworkModel:
+    """Any module, by book-keeping or vmap.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Copied; its weights are the start.
+    loss : callable
+        Loss of each record.
+    method : {"book-keeping", "vmap"}
+        How per-record gradients are taken; see `try_out`.
+    device : device or None
+        Where to run; None is where the parameters are.
+    mixed_precision : bool
+        Run the network in bfloat16.
+    """
+
+    max_rows = math.inf
+
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Loss,
+        method: str = "book-keeping",
+        *,
+        device: Any = None,
+        mixed_precision: bool = False,
+    ) -> None:
+        self._flat = FlatModule(module, device, mixed_precision=mixed_precision)
+        self._loss, self._method = loss, method
+
+    def try_out(self, task: Task, n_features: int, *, every_gradient: bool = False) -> ModuleTrial:
+        """Try the module on synthetic records, and use the method that is right for it."""
+        self._method, records = tried(
+            self._flat,
+            self._loss,
+            torch.from_numpy(task.synthetic_targets(N_RECORDS)),
+            n_features=n_features,
+            n_outputs=task.n_outputs,
+            every_gradient=every_gradient,
+        )
+        bytes_per_record = self._flat.bytes_per_record(records, self._method)
+        return ModuleTrial(self._method, self._flat.flat.numel(), bytes_per_record)
+
+    @property
+    def start(self) -> Tensor:
+        """Initial parameters."""
+        return self._flat.flat.clone()
+
+    def clipped_sum(
+        self,
+        clip_norm: float,
+        *,
+        clipping: str = "flat",
+        physical_batch_size: int | None = None,
+        prenoise_scale: float = 0.0,
+    ) -> NetworkClippedSum:
+        """Return the private value of a step."""
+        return NetworkClippedSum(
+            self._flat,
+            self._loss,
+            clip_norm,
+            clipping=clipping,
+            physical_batch_size=physical_batch_size,
+            method=self._method,
+            prenoise_scale=prenoise_scale,
+        )
+
+    def records(self, X: np.ndarray, targets: np.ndarray) -> NetworkRecords:
+        """Wrap the private rows."""
+        return NetworkRecords(X, targets, self._flat.flat)
+
+    def vector(self, theta: Tensor) -> np.ndarray:
+        """Return a copy of the parameters."""
+        return theta.cpu().numpy().copy()
+
+
+class LinearModel:
+    """A lone linear layer, by the closed form of its clipped sum.
+
+    Parameters
+    ----------
+    module : nn.Linear
+        Its weights are the start.
+    task : Task
+        What it is trained for.
+    neighboring_relation : str
+        Who is a neighbour.
+    """
+
+    max_rows = float(MAX_ROWS)
+
+    def __init__(self, module: nn.Linear, task: Task, neighboring_relation: str) -> None:
+        self._neighboring_relation = neighboring_relation
+        self._weight, self._bias = module.weight.detach(), module.bias.detach()
+        self._task = task
+
+    @property
+    def start(self) -> Tensor:
+        """Initial parameters, (n_outputs, n_features + 1), the bias last."""
+        return torch.cat([self._weight, self._bias[:, None]], dim=1).double()
+
+    def clipped_sum(
+        self,
+        clip_norm: float,
+        *,
+        clipping: str = "flat",
+        physical_batch_size: int | None = None,
+        prenoise_scale: float = 0.0,
+    ) -> LinearClippedSum:
+        """Return the private value of a step; it knows flat clipping only."""
+        one_of(("flat",), clipping=clipping)
+        in_range(0.0, 0.0, prenoise_scale=prenoise_scale, closed="both")
+        return LinearClippedSum(self._task.residual, clip_norm)
+
+    def records(self, X: np.ndarray, targets: np.ndarray) -> LinearRows:
+        """Wrap the private rows."""
+        return LinearRows(
+            X,
+            self._task.columns(targets),
+            data_norm=_NO_NORM,
+            fit_intercept=True,
+            neighboring_relation=self._neighboring_relation,
+        )
+
+    def vector(self, theta: Tensor) -> np.ndarray:
+        """Return all weights, then all biases."""
+        return torch.cat([theta[:, :-1].flatten(), theta[:, -1]]).float().numpy()
+
+
+# --- algorithms ---------------------------------------------------------------------------------
 
 
 class Posterior(Protocol):
@@ -40,15 +243,6 @@ class Posterior(Protocol):
         ...
 
 
-class State(Protocol):
-    """State of a run: all of it is a function of released values."""
-
-    @property
-    def n_steps(self) -> int:
-        """Number of noisy sums so far."""
-        ...
-
-
 class Update(Protocol):
     """An update rule: pure functions of a state and a released sum."""
 
@@ -61,37 +255,11 @@ class Update(Protocol):
         ...
 
     def update(self, state: Any, noisy: Tensor, step: int) -> Any:
-        """Return the next state."""
+        """Return the next state, which counts its steps in ``n_steps``."""
         ...
 
     def posterior(self, state: Any, vector: Callable[[Tensor], np.ndarray]) -> Posterior:
         """Return what the run leaves, its parameters put into order by ``vector``."""
-        ...
-
-
-class Config(Protocol):
-    """Public facts of a run."""
-
-    @property
-    def n_steps(self) -> int:
-        """Number of noisy sums."""
-        ...
-
-    @property
-    def sampling(self) -> Sampling:
-        """Which records take part in each step."""
-        ...
-
-    def event(self) -> DpEvent:
-        """What the run releases."""
-        ...
-
-    def plan(self, model: Model) -> Plan:
-        """What the engine executes: built from the very fields of `event`."""
-        ...
-
-    def algorithm(self) -> Update:
-        """The update rule."""
         ...
 
 
@@ -103,69 +271,147 @@ class Trained(NamedTuple):
     interrupted: bool
 
 
-def rehearse(config: Config, model: Model) -> None:
-    """Go through the motions of a run on made-up sums: what fails must fail before the charge."""
-    theta = model.start
-    config.plan(model).step(tuple(theta.shape), 0)
-    algorithm = config.algorithm()
-    state = algorithm.init(theta)
-    for step in range(min(3, config.n_steps)):
-        state = algorithm.update(state, torch.ones_like(theta), step)
+Watch = Callable[[int, Posterior], None]
 
 
-def train(
-    config: Config,
-    model: Model,
-    X: np.ndarray,
-    targets: np.ndarray,
-    streams: Streams,
-    progress: Callable[[Iterable[State]], Iterable[State]] = iter,
-    watch: Callable[[int, Posterior], None] | None = None,
-    watch_every: int = 1,
-) -> Trained:
-    """Run an algorithm on private rows.
+@dataclass(frozen=True, kw_only=True)
+class NetworkRun:
+    """Public facts of a training; built without a row in sight, and all its event depends on.
 
     Parameters
     ----------
-    config : Config
-        Public facts, whose event has been charged.
-    model : Model
-        The network.
-    X, targets : ndarray of shape (n, ...)
-        The private rows.
-    streams : Streams
-        Random streams of this fit.
-    progress : callable, default=iter
-        Wraps the iteration over steps, e.g. in a progress bar.
-    watch : callable or None
-        Sees the number of steps and what the run would leave now; must not look at private rows.
-    watch_every : int, default=1
-        Steps between two looks; the last step is always seen.
-
-    Returns
-    -------
-    Trained
-        Of the steps so far, if the run was interrupted from the keyboard.
+    n_rows : int
+        N: public number of rows, which with the rate gives the divisor B = qN of a sum.
+    n_steps : int
+        T ≥ 1: number of noisy sums.
+    sampling_rate : float
+        q in (0, 1]; 1 is the full batch.
+    clip_norm : float
+        C > 0: norm to which each record's gradient is clipped; infinite for none, and no privacy.
+    clipping : {"flat", "automatic"}
+        How gradients are clipped; see `NetworkClippedSum`.
+    physical_batch_size : int or None
+        Records worked on at once.
+    neighboring_relation : str
+        Who is a neighbour.
+    layer_sizes : tuple of int or None
+        Features, neurons and outputs of our own perceptron; None for a module.
     """
-    algorithm = config.algorithm()
-    state = algorithm.init(model.start)
-    steps = run(
-        config.plan(model),
-        model.records(X, targets),
-        state,
-        algorithm.query,
-        algorithm.update,
-        streams,
-    )
-    interrupted = False
-    with _masks(streams("dropout")):
-        try:
-            for state in progress(steps):
-                if watch and (state.n_steps % watch_every == 0 or state.n_steps == config.n_steps):
-                    watch(state.n_steps, algorithm.posterior(state, model.vector))
-        except KeyboardInterrupt:
-            interrupted = True
-    return Trained(algorithm.posterior(state, model.vector), state.n_steps, interrupted)
+
+    n_rows: int
+    n_steps: int
+    sampling_rate: float
+    clip_norm: float
+    clipping: str = "flat"
+    physical_batch_size: int | None = None
+    neighboring_relation: str = "zero_out"
+    layer_sizes: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        integer(1, n_rows=self.n_rows)
+        integer(1, n_steps=self.n_steps)
+        in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
+        if self.clip_norm != math.inf:
+            in_range(1e-10, 1e10, clip_norm=self.clip_norm)
+        one_of(CLIPPING, clipping=self.clipping)
+        if self.physical_batch_size is not None:
+            integer(1, "or None", physical_batch_size=self.physical_batch_size)
+        check_relation(self.neighboring_relation)
+
+    @property
+    def n_releases(self) -> int:
+        """Number of noisy sums."""
+        return self.n_steps
+
+    @property
+    def sampling(self) -> Sampling:
+        """Which records take part in each step."""
+        return sampling(self.sampling_rate, self.n_steps)
+
+    @property
+    def batch_size(self) -> float:
+        """Expected batch size B = qN, the public divisor of a sum."""
+        return self.sampling_rate * self.n_rows
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes of parameters, and of what layers keep of records that are worked on at once."""
+        if self.layer_sizes is None:
+            return None
+        before, after = np.array(self.layer_sizes[:-1]), np.array(self.layer_sizes[1:])
+        at_once = min(self.physical_batch_size or PHYSICAL_BATCH_SIZE, math.ceil(self.batch_size))
+        n_parameters = int(((before + 1) * after).sum())
+        return _FLOAT * (_VECTORS * n_parameters + at_once * int((before + 2 * after).sum()))
+
+    @property
+    def algorithm(self) -> Update:
+        """The update rule."""
+        raise NotImplementedError
+
+    def plan(self, model: Model) -> Plan:
+        """What the engine executes: built from the very fields of the event."""
+        raise NotImplementedError
+
+    def start(self, model: Model) -> Posterior:
+        """Return what a run of no steps would leave."""
+        algorithm = self.algorithm
+        return algorithm.posterior(algorithm.init(model.start), model.vector)
+
+    def rehearse(self, model: Model) -> None:
+        """Go through the motions on synthetic sums: what fails must fail before the charge."""
+        algorithm, theta = self.algorithm, model.start
+        state = algorithm.init(theta)
+        for step in range(min(3, self.n_steps)):
+            state = algorithm.update(state, torch.ones_like(theta), step)
+
+    def run(
+        self,
+        records: tuple[np.ndarray, np.ndarray],
+        streams: Streams,
+        progress: Progress = iter,
+        *,
+        model: Model,
+        watch: Watch | None = None,
+    ) -> Trained:
+        """Train on private rows.
+
+        Parameters
+        ----------
+        records : pair of ndarray
+            Rows (n, ...) and their targets (n, ...).
+        streams : Streams
+            Streams of the fit: "sampling", "noise" and "dropout" are used.
+        progress : callable
+            Wraps the iteration over states.
+        model : Model
+            The network.
+        watch : callable or None
+            Sees the number of steps and what the run would leave now, some 20 times and at the end;
+            must not look at private rows.
+
+        Returns
+        -------
+        Trained
+            Of the steps so far, if the run was interrupted from the keyboard.
+        """
+        algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
+        state, interrupted = algorithm.init(model.start), False
+        steps = run(
+            self.plan(model),
+            model.records(*records),
+            state,
+            algorithm.query,
+            algorithm.update,
+            streams,
+        )
+        with _masks(streams("dropout")):
+            try:
+                for state in progress(steps):
+                    if watch and (state.n_steps % every == 0 or state.n_steps == self.n_steps):
+                        watch(state.n_steps, algorithm.posterior(state, model.vector))
+            except KeyboardInterrupt:
+                interrupted = True
+        return Trained(algorithm.posterior(state, model.vector), state.n_steps, interrupted)
 
 
 @contextmanager

@@ -13,13 +13,15 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from skdp._bounded_sum import BoundedSum
-from skdp._validate import in_range, one_of, positive
+from skdp._rows import copied
+from skdp._validate import expected, in_range, one_of, positive
 from skdp.engine.per_sample import RULES, PerSample
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (B, K), targets (B, ...) -> one a record, (B,)
@@ -33,15 +35,6 @@ AUTOMATIC_GAMMA = 0.01  # Bu et al., *Automatic Clipping*, NeurIPS 2023
 PHYSICAL_BATCH_SIZE, _VMAP_NUMBERS = 1024, 2**25
 
 
-class Records(Protocol):
-    """A batch of private records, copied a piece at a time."""
-
-    def __len__(self) -> int: ...
-    def piece(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Copy some of the records: inputs (m, ...) and targets (m, ...)."""
-        ...
-
-
 class FlatModule:
     """A private copy of a module whose trained parameters are one flat vector.
 
@@ -49,7 +42,7 @@ class FlatModule:
     ----------
     module : nn.Module
         Copied; parameters with ``requires_grad=False`` stay as they are.
-    device : torch.device or None
+    device : str, torch.device or None
         Where the copy lives; None is where the parameters are.
     mixed_precision : bool
         Run forward passes in bfloat16; norms and sums stay in the precision of the parameters.
@@ -58,12 +51,12 @@ class FlatModule:
     def __init__(
         self,
         module: nn.Module,
-        device: torch.device | str | None = None,
+        device: Any = None,
         *,
         mixed_precision: bool = False,
     ) -> None:
         self._mixed_precision = mixed_precision
-        self.module = copy.deepcopy(module).to(device).train()
+        self.module = copy.deepcopy(module).to(_checked(device)).train()
         for part in self.module.modules():
             if getattr(part, "inplace", False):
                 # It would overwrite outputs that book-keeping needs.
@@ -105,9 +98,36 @@ class FlatModule:
         """Views of a flat vector under the names of the parameters."""
         return dict(zip(self.trained, self._views(flat), strict=True))
 
+    def bytes_per_record(self, x: Tensor, method: str) -> int:
+        """Memory that gradients of one of the records takes, about."""
+        numbers = self.flat.numel()
+        if method == "book-keeping":
+            self.uses = uses = []
+            try:
+                self.module(x[:1])
+            finally:
+                self.uses = None
+            numbers = sum(use.a.numel() + 2 * use.z.numel() for use in uses)
+        return numbers * self.flat.element_size()
+
     def set(self, flat: Tensor) -> None:
         """Give the module these parameters."""
         self.flat.copy_(flat)
+
+
+def _checked(device: Any) -> torch.device | None:
+    if device is None:
+        return None
+    try:
+        found = torch.device(device)
+        torch.empty(1, device=found)
+    except (RuntimeError, TypeError, AssertionError):
+        raise expected(
+            "None, 'cpu', or a device that this machine has",
+            "torch.cuda.is_available() says whether there is a GPU",
+            device=device,
+        ) from None
+    return found
 
 
 class NetworkClippedSum(BoundedSum):
@@ -165,7 +185,7 @@ class NetworkClippedSum(BoundedSum):
         """Shape of the sum: that of θ."""
         return theta_shape
 
-    def __call__(self, theta: Tensor, batch: Records) -> Tensor:
+    def __call__(self, theta: Tensor, batch: NetworkBatch) -> Tensor:
         """Return the clipped sum, a flat vector, for parameters of that shape."""
         self.module.set(theta)
         total = None
@@ -341,3 +361,59 @@ def vmapped(
     if prenoise_scale > 0.0:
         flat.add_(torch.randn_like(flat), alpha=prenoise_scale)
     return Gradients(torch.linalg.vector_norm(flat, dim=1), lambda c: c @ flat)
+
+
+# --- records ------------------------------------------------------------------------------------
+
+
+class NetworkRecords:
+    """Rows and targets on their way into a network.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, ...)
+        Inputs of any numeric type; may be a memory map.
+    targets : ndarray of shape (n, ...)
+        Targets as the loss wants them.
+    like : Tensor
+        Whose dtype and device the inputs get.
+    """
+
+    def __init__(self, X: np.ndarray, targets: np.ndarray, like: Tensor) -> None:
+        self._X, self._targets, self._like = X, targets, like
+
+    def __len__(self) -> int:
+        return len(self._X)
+
+    def take(self, selection: slice | np.ndarray) -> NetworkBatch:
+        """Note which records are in the batch; nothing is copied yet."""
+        if isinstance(selection, slice):
+            index = np.arange(*selection.indices(len(self)))
+            return NetworkBatch(self, index, contiguous=True)
+        return NetworkBatch(self, np.sort(selection), contiguous=False)  # in the order of the file
+
+    def copy(self, index: np.ndarray | slice) -> tuple[Tensor, Tensor]:
+        """Copy records to the device."""
+        device, dtype = self._like.device, self._like.dtype
+        x, y = copied(self._X, index), copied(self._targets, index)
+        if isinstance(index, slice):  # a network never gets the caller's memory
+            x, y = np.array(x), np.array(y)
+        return torch.from_numpy(x).to(device, dtype), torch.from_numpy(y).to(device)
+
+
+class NetworkBatch(NamedTuple):
+    """Some of the records, copied a piece at a time."""
+
+    records: NetworkRecords
+    index: np.ndarray
+    contiguous: bool
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def piece(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Copy some records of the batch."""
+        if self.contiguous:
+            first = int(self.index[0]) if len(self.index) else 0
+            return self.records.copy(slice(first + start, first + stop))
+        return self.records.copy(self.index[start:stop])

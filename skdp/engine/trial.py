@@ -20,12 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from skdp._validate import expected
 from skdp.engine.network import (
     FlatModule,
     Gradients,
@@ -36,6 +35,7 @@ from skdp.engine.network import (
 )
 
 N_RECORDS = 33
+_FEWEST_RECORDS = 7  # that a trial means something with
 _SCALES = (1.0, 0.1, 3.0, 10.0)
 # Records of each group are replaced at once. No record's groups are among another's, so for any two
 # there is a group with the second and without the first: few passes try all ordered pairs.
@@ -141,6 +141,61 @@ def clipping_method(
         "The gradients of this module cannot be taken record by record; write its forward pass "
         "with the records along the first dimension and without data-dependent control flow."
     )
+
+
+def tried(
+    module: FlatModule,
+    loss: Loss,
+    targets: Tensor,
+    *,
+    n_features: int,
+    n_outputs: int,
+    every_gradient: bool = False,
+) -> tuple[str, Tensor]:
+    """Try a module on as many synthetic records as memory holds.
+
+    They are normal numbers, or 0 and 1 for a module that looks its inputs up.
+
+    Parameters
+    ----------
+    module, loss, n_outputs, every_gradient
+        As in `clipping_method`.
+    targets : Tensor of shape (N_RECORDS, ...)
+        Synthetic targets.
+    n_features : int
+        Length of a record.
+
+    Returns
+    -------
+    method : str
+        See `clipping_method`.
+    records : Tensor
+        Those that the module takes.
+    """
+    shape = (len(targets), n_features)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for synthetic in (torch.randn(shape), torch.randint(2, shape)):
+            x, y = synthetic.to(module.flat), targets.to(module.flat.device)
+            try:
+                return clipping_method(
+                    module, loss, x, y, n_outputs, every_gradient=every_gradient
+                ), x
+            except (RuntimeError, IndexError, TypeError, AttributeError, KeyError) as error:
+                if out_of_memory(error) and len(targets) > _FEWEST_RECORDS:
+                    return tried(
+                        module,
+                        loss,
+                        targets[: len(targets) // 2],
+                        n_features=n_features,
+                        n_outputs=n_outputs,
+                        every_gradient=every_gradient,
+                    )
+                failure = error
+    raise ValueError(
+        f"Expected module to take rows of {n_features} features, but it failed on synthetic ones "
+        f"({type(failure).__name__}: {str(failure).splitlines()[0] if str(failure) else ''})."
+    ) from failure
 
 
 def _check_outputs(module: FlatModule, x: Tensor, n_outputs: int) -> None:
@@ -295,19 +350,3 @@ def _one_by_one(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> _OneByO
         norms[i] = gradient.norm()
         total += weights[i] * gradient
     return _OneByOne(norms, weights, total)
-
-
-def check_device(device: Any) -> torch.device | None:
-    """Return the device asked for, or say that it is not there."""
-    if device is None:
-        return None
-    try:
-        found = torch.device(device)
-        torch.empty(1, device=found)
-    except (RuntimeError, TypeError, AssertionError):
-        raise expected(
-            "None, 'cpu', or a device that this machine has",
-            "torch.cuda.is_available() says whether there is a GPU",
-            device=device,
-        ) from None
-    return found

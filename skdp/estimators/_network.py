@@ -1,27 +1,45 @@
-"""What every estimator of a network shares: training, samples, outputs.
+"""What every estimator of a network shares: training, samples, outputs, and the two tasks.
 
-An algorithm comes in as a value, the configuration that `_configure` returns.
+An algorithm comes in as a value, the configuration that `_configure` returns; so does a task.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
+from functools import reduce
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from scipy.special import log_softmax, softmax
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from skdp import _fitting
-from skdp._fitting import CallbackSupportMixin, with_callbacks
-from skdp._input import check_features
-from skdp._validate import expected, integer, one_of, positive
+from skdp._fitting import PrivateEstimator, Records, with_callbacks
+from skdp._input import (
+    AccuracyMixin,
+    R2Mixin,
+    check_features,
+    check_features_and_labels,
+    check_features_and_targets,
+)
+from skdp._plan import FitPlan, PublicFacts
+from skdp._validate import expected, integer, integer_or_auto, number_or_auto, one_of, positive
 from skdp._warnings import PrivacyWarning
-from skdp.algorithms import dp_sgd, network_models, training
+from skdp.algorithms import dp_sgd
+from skdp.algorithms.training import (
+    LinearModel,
+    ModuleTrial,
+    NetworkModel,
+    NetworkRun,
+    Posterior,
+    Trained,
+    Watch,
+)
 from skdp.models import networks
 
 EACH_BY_ITSELF = (
@@ -29,32 +47,39 @@ EACH_BY_ITSELF = (
 )
 
 
-class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
+class OneEpoch(PublicFacts):
+    """Public facts of a call that trains for one epoch alone."""
+
+
+@dataclass(eq=False, repr=False)
+class NetworkEstimator(PrivateEstimator):
     """Training of a network, whatever the algorithm and the task."""
 
-    n_features_in_: int
-    warm_start = False
-    # Of the task: input checks, what one record loses and its residual where the model is linear,
-    # targets in the form of that residual, and targets to try a module on.
-    _check_data: Any
-    _loss: Any
-    _residual: Any
-    _one_column_an_output: Any
-    _made_up_targets: Any
-    score: Any
-    # Of the algorithm: a configuration from the parameters, and what it leaves in attributes.
-    _configure: Any
-    _store: Any
-    # Parameters that every subclass has.
-    hidden_layer_sizes: Any
-    activation: str
-    module: Any
-    max_iter: Any
-    epochs: Any
-    clipping: str
-    mixed_precision: bool
-    device: Any
-    neighboring_relation: str
+    epsilon: float | None = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    neighboring_relation: str = "zero_out"
+    hidden_layer_sizes: Any = (100,)
+    activation: str = "tanh"
+    module: Any = None
+    max_iter: int | str = "auto"
+    epochs: float | None = None
+    batch_size: int | str = "auto"
+    sampling_rate: float | None = None
+    clip_norm: float | str = "auto"
+    clipping: str = "flat"
+    accountant: str = "auto"
+    physical_batch_size: int | None = None
+    mixed_precision: bool = False
+    device: Any = None
+    n_samples: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+    warm_start = False  # of some algorithms, as the next: no fields here
+    prenoise_scale = 0.0
+    score: ClassVar[Callable[..., float]]
+    _task: ClassVar[Callable[[int], networks.Task]]
 
     def fit(self, X, y, *, X_public=None, y_public=None) -> Self:
         """Train, privately.
@@ -84,144 +109,182 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         return self._fit(X, y, public)
 
     @with_callbacks
-    def _fit(self, X, y, public: tuple | None, *, one_epoch: bool = False) -> Self:
+    def _fit(
+        self, X, y, public: tuple | None = None, *, classes: Any = None, one_epoch: bool = False
+    ) -> Self:
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
         _fitting.start_callbacks(self)
         with _fitting.all_or_nothing(self):
             goes_on = (one_epoch or self.warm_start) and hasattr(self, "module_")
-            self._check_budget()
-            if goes_on and self.privacy_.neighboring_relation != self.neighboring_relation:
+            before, n_before = (self.privacy_, self.n_iter_) if goes_on else (None, 0)
+            if before and before.neighboring_relation != self.neighboring_relation:
                 raise expected(
-                    f"{self.privacy_.neighboring_relation!r} as in the fit that this one goes on "
-                    "from",
+                    f"{before.neighboring_relation!r} as in the fit that this one goes on from",
                     "statements about different neighbours do not add up",
                     neighboring_relation=self.neighboring_relation,
                 )
-            X, targets, n_outputs = self._check_data(X, y, goes_on)
-            public = self._check_public(public)
-            self._train(X, targets, n_outputs, public, goes_on=goes_on, one_epoch=one_epoch)
+            records, facts = self._read(X, y, goes_on=goes_on, classes=classes)
+            plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
+            if not goes_on:
+                self.module_ = self._built(facts.features, facts.outputs)
+            model, _ = self._model(self.module_, facts.features, facts.outputs)
+            _fitting.check_n_rows(records.X, model.max_rows)
+            if self._calls_foreign_code():
+                plan.config.rehearse(model)
+            watch = self._watch(public)
+            if watch is not None:
+                watch(0, plan.config.start(model))  # a trial of the public rows
+            steps = _fitting.progress(self, plan.config.n_releases)
+            self.privacy_ = _fitting.charged(self, plan, before)
+            self.public_scores_ = []
+            streams = _fitting.streams(self, *records, *networks.weights(self.module_))
+            self._keep(plan, plan.config.run(records, streams, steps, model=model, watch=watch))
+            self.n_iter_ += n_before
         return self
 
-    def _check_budget(self) -> None:
-        _fitting.check_budget(self)
+    def _read(
+        self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
+    ) -> tuple[Records, PublicFacts]:
+        """Check the input, which a fit that goes on has seen the like of."""
+        raise NotImplementedError
 
-    def _check_public(self, public: tuple | None) -> tuple | None:
+    def _network_run(self, facts: PublicFacts, private: bool) -> NetworkRun:
+        """Check the parameters that all algorithms have, and fill in the defaults."""
+        n = facts.rows
+        rate = _fitting.sampling_rate(
+            self, facts, lambda n: dp_sgd.default_batch_size(n, private=private) / n
+        )
+        n_steps = integer_or_auto(
+            dp_sgd.default_steps(n, rate * n, private=private), max_iter=self.max_iter
+        )
+        if self.epochs is not None:
+            if self.max_iter != "auto":
+                raise expected("'auto' when epochs is given", max_iter=self.max_iter)
+            n_steps = max(1, math.ceil(positive("or None", epochs=self.epochs) / rate))
+        sizes = None
+        if self.module is None:
+            one_of(networks.ACTIVATIONS, activation=self.activation)
+            hidden = _layer_sizes(self.hidden_layer_sizes)
+            if facts.n_features is not None and facts.n_outputs is not None:
+                sizes = (facts.n_features, *hidden, facts.n_outputs)
+        return NetworkRun(
+            n_rows=n,
+            n_steps=n_steps,
+            sampling_rate=rate,
+            clip_norm=number_or_auto(1.0 if private else math.inf, clip_norm=self.clip_norm),
+            clipping=self.clipping,
+            physical_batch_size=self.physical_batch_size,
+            neighboring_relation=self.neighboring_relation,
+            layer_sizes=sizes,
+        )
+
+    def _assumptions(self) -> tuple[str, ...]:
+        return () if self.module is None else (EACH_BY_ITSELF,)
+
+    def _calls_foreign_code(self) -> bool:
+        """Whether a step of the algorithm calls code of the caller's."""
+        return False
+
+    def _built(self, n_features: int, n_outputs: int) -> nn.Module:
+        """Make the network, its weights drawn."""
+        seed = _fitting.initial_seed(self)
+        if self.module is not None:
+            return networks.build_module(self.module, n_features, n_outputs, seed)
+        sizes = _layer_sizes(self.hidden_layer_sizes)
+        return networks.build_module(
+            lambda p, k: networks.perceptron(p, k, sizes, self.activation),
+            n_features,
+            n_outputs,
+            seed,
+        )
+
+    def _model(
+        self, module: nn.Module, n_features: int, n_outputs: int
+    ) -> tuple[LinearModel | NetworkModel, ModuleTrial | None]:
+        """Wrap a network for a run; any other than our own perceptron is tried first."""
+        task, prenoise = self._task(n_outputs), self.prenoise_scale != 0.0
+        own = self.module is None and networks.is_perceptron(module)
+        flat = self.clipping == "flat" and self.device is None and not prenoise
+        layers = list(module.children())
+        if own and flat and len(layers) == 1 and isinstance(layers[0], nn.Linear):
+            return LinearModel(layers[0], task, self.neighboring_relation), None
+        model = NetworkModel(
+            module,
+            task.loss,
+            "vmap" if prenoise else "book-keeping",
+            device=self.device,
+            mixed_precision=bool(self.mixed_precision),
+        )
+        return model, None if own else model.try_out(task, n_features, every_gradient=prenoise)
+
+    def _watch(self, public: tuple | None) -> Watch | None:
+        """Return what writes scores on public rows down."""
         if public is None:
             return None
         X, y = public
         if X is None or y is None:
             raise ValueError("Expected both X_public and y_public, or neither.")
-        return check_features(self, X, reset=False, dtype="numeric"), y
+        X = check_features(self, X, reset=False, dtype="numeric")
 
-    def _train(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        n_outputs: int,
-        public: tuple | None,
-        *,
-        goes_on: bool,
-        one_epoch: bool,
-    ) -> None:
-        """Check the parameters, spend, run, store."""
-        config = self._configure(_fitting.public_n_rows(self, X), one_epoch)
-        module = self.module_ if goes_on else self._build(X.shape[1], n_outputs)
-        model = self._model(module, n_outputs)
-        _fitting.check_n_rows(X, model.max_rows)
-        training.rehearse(config, model)
-        watch = self._watch(module, public)
-        if watch is not None:
-            algorithm = config.algorithm()
-            watch(0, algorithm.posterior(algorithm.init(model.start), model.vector))
-        progress = _fitting.progress(self, config.n_steps)
-
-        privacy = _fitting.spend(
-            self,
-            config.event(),
-            str(config.sampling),
-            before=self.privacy_ if goes_on else None,
-            declared=self._declared_facts(),
-            assumptions=() if self.module is None else (EACH_BY_ITSELF,),
-        )
-        streams = _fitting.streams(self, X, targets, *network_models.weights(module))
-        self.public_scores_: list[tuple[int, float]] = []
-        every = max(1, config.n_steps // 20)
-        trained = training.train(config, model, X, targets, streams, progress, watch, every)
-        if trained.interrupted:
-            warnings.warn(
-                f"Training was interrupted after {trained.n_steps} of {config.n_steps} steps; the "
-                "model is usable, and the whole run stays charged.",
-                PrivacyWarning,
-                stacklevel=4,
-            )
-        self._posterior = trained.posterior
-        self.module_ = network_models.with_parameters(module, trained.posterior.point)
-        self.privacy_ = privacy
-        self.n_iter_ = trained.n_steps + (self.n_iter_ if goes_on else 0)
-        self._store(config)
-
-    def _steps(self, n_rows: int, rate: float, private: bool) -> int:
-        if self.epochs is not None:
-            if self.max_iter != "auto":
-                raise expected("'auto' when epochs is given", max_iter=self.max_iter)
-            return max(1, math.ceil(positive("or None", epochs=self.epochs) / rate))
-        if self.max_iter != "auto":
-            return integer(1, "or 'auto'", max_iter=self.max_iter)
-        return dp_sgd.default_steps(n_rows, rate * n_rows, private=private)
-
-    def _build(self, n_features: int, n_outputs: int) -> Any:
-        one_of(networks.ACTIVATIONS, activation=self.activation)
-        make = self.module
-        if make is None:
-            sizes = _layer_sizes(self.hidden_layer_sizes)
-
-            def make(n_features: int, n_outputs: int) -> Any:
-                return networks.perceptron(n_features, n_outputs, sizes, self.activation)
-
-        return network_models.build_module(make, n_features, n_outputs, _fitting.initial_seed(self))
-
-    def _model(self, module: Any, n_outputs: int) -> network_models.Model:
-        prenoise = getattr(self, "prenoise_scale", 0.0) != 0.0
-        linear = self.module is None and len(module) == 1 and self.clipping == "flat"
-        if linear and not prenoise and self.device is None:
-            return network_models.LinearModel(
-                module[0], self._residual, self._one_column_an_output, self.neighboring_relation
-            )
-        return network_models.NetworkModel(
-            module,
-            self._loss,
-            n_features=self.n_features_in_,
-            n_outputs=n_outputs,
-            targets=self._made_up_targets(n_outputs),
-            device=self.device,
-            mixed_precision=bool(self.mixed_precision),
-            every_gradient=prenoise,
-        )
-
-    def _watch(self, module: Any, public: tuple | None) -> Any:
-        """Return what writes scores on public rows down."""
-        if public is None:
-            return None
-
-        def watch(n_steps: int, posterior: training.Posterior) -> None:
-            other = copy.copy(self)  # nobody sees a half-trained self
-            other._posterior = posterior
-            other.module_ = network_models.with_parameters(module, posterior.point)
-            score = float(other.score(*public))
-            if n_steps:  # the first look is a trial of the public rows
+        def watch(n_steps: int, posterior: Posterior) -> None:
+            self._take(posterior)
+            score = float(self.score(X, y))
+            if n_steps:
                 self.public_scores_.append((n_steps, score))
 
         return watch
 
-    def _declared_facts(self) -> tuple[str, ...]:
-        """Public facts that were declared otherwise than as parameters."""
-        return ()
+    def _take(self, posterior: Posterior) -> None:
+        """Be the network that a run leaves."""
+        self._posterior = posterior
+        self.module_ = networks.with_parameters(self.module_, posterior.point)
+
+    def _keep(self, plan: FitPlan, released: Trained) -> None:
+        self._take(released.posterior)
+        self.n_iter_ = released.n_steps
+        if released.interrupted:
+            warnings.warn(
+                f"Training was interrupted after {released.n_steps} of {plan.n_steps} steps; the "
+                "model is usable, and the whole run stays charged.",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+
+    def try_module(self, n_features: int, n_outputs: int | None = None) -> ModuleTrial:
+        """Try the network on synthetic records, as `fit` does before it spends anything.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of features of a record.
+        n_outputs : int or None, default=None
+            Number of classes or targets; None for that of declared classes, or one target.
+
+        Returns
+        -------
+        ModuleTrial
+            ``method`` by which per-record gradients are taken, ``n_parameters`` and about how many
+            ``bytes_per_record`` the gradients of one more record at once take.
+
+        Raises
+        ------
+        ValueError
+            If the module cannot be trained privately; the message says why.
+        """
+        integer(1, n_features=n_features)
+        n_outputs = self._n_outputs(None) if n_outputs is None else n_outputs
+        n_outputs = integer(1, "or declare classes", n_outputs=n_outputs)
+        module = self._built(n_features, n_outputs)
+        task, every_gradient = self._task(n_outputs), self.prenoise_scale != 0.0
+        precision = bool(self.mixed_precision)
+        model = NetworkModel(module, task.loss, device=self.device, mixed_precision=precision)
+        return model.try_out(task, n_features, every_gradient=every_gradient)
 
     @property
     def parameter_names_(self) -> list[str]:
         """Names of the columns of `sample_posterior`."""
         check_is_fitted(self)
-        return network_models.parameter_names(self.module_)
+        return networks.parameter_names(self.module_)
 
     def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw parameters from what the run released; this costs no privacy. See the notes.
@@ -249,8 +312,8 @@ class NetworkEstimator(CallbackSupportMixin, BaseEstimator):
         for vector in self._posterior.members if parameters is None else parameters:
             # Our own network runs in double precision, where a prediction does not depend on the
             # other rows; that of a caller may know only its own precision.
-            module = network_models.with_parameters(self.module_, vector)
-            yield network_models.predict(module, X, double=self.module is None)
+            module = networks.with_parameters(self.module_, vector)
+            yield networks.predict(module, X, double=self.module is None)
 
     def _sampled_outputs(self, X: Any, n_samples: int, random_state: Any) -> np.ndarray:
         draws = self.sample_posterior(n_samples, random_state)
@@ -264,3 +327,126 @@ def _layer_sizes(sizes: Any) -> tuple[int, ...]:
         raise expected(
             "a tuple of integers >= 1", "() is a linear model", hidden_layer_sizes=sizes
         ) from None
+
+
+@dataclass(eq=False, repr=False)
+class NetworkClassifier(AccuracyMixin, NetworkEstimator):
+    """Cross-entropy over declared or found classes."""
+
+    _: KW_ONLY
+    classes: Any = None
+
+    _task: ClassVar[Callable[[int], networks.Task]] = networks.Classification
+
+    def _n_outputs(self, classes: Any) -> int | None:
+        return _fitting.n_classes(self, classes)
+
+    def _read(
+        self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
+    ) -> tuple[Records, PublicFacts]:
+        known = self.classes_ if goes_on else self.classes
+        known = classes if known is None else known
+        X, y = check_features_and_labels(
+            self, X, y, declared=known is not None, dtype="numeric", reset=not goes_on
+        )
+        self.classes_, codes = _fitting.encode_labels(y, known, type(self).__name__)
+        declared = () if classes is None else ("classes",)
+        facts = self._facts_of(X, len(self.classes_), declared=declared)
+        return Records(X, codes.astype(np.int64, copy=False)), facts
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Class probabilities of each row, shape (n, n_classes)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X) -> np.ndarray:
+        """Logarithm of `predict_proba`, shape (n, n_classes)."""
+        # Σ_k p_k, one member at a time: there may be many rows.
+        total = reduce(np.logaddexp, (log_softmax(z, axis=1) for z in self._outputs(X)))
+        return total - np.log(len(self._posterior.members))
+
+    def predict(self, X) -> np.ndarray:
+        """Most probable class of each row, shape (n,)."""
+        most_probable = self.predict_log_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
+
+    def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Class probabilities under each of several draws of `sample_posterior`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows.
+        n_samples : int, default=1
+            Number of draws ≥ 1.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n, n_classes)
+        """
+        return softmax(self._sampled_outputs(X, n_samples, random_state), axis=-1)
+
+
+@dataclass(eq=False, repr=False)
+class NetworkRegressor(R2Mixin, NetworkEstimator):
+    """Half the squared error, over targets scaled by their public bounds."""
+
+    _: KW_ONLY
+    target_bounds: Any = None
+
+    _task: ClassVar[Callable[[int], networks.Task]] = networks.Regression
+
+    def _read(
+        self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
+    ) -> tuple[Records, PublicFacts]:
+        low, high = _fitting.target_bounds(self.target_bounds)
+        X, y = check_features_and_targets(self, X, y, reset=not goes_on)
+        columns = y if y.ndim == 2 else y[:, None]
+        if goes_on and (columns.shape[1], y.ndim) != (len(self._center), self._target_ndim):
+            raise ValueError(f"Expected y with {len(self._center)} targets, as in the first fit.")
+        n_targets = columns.shape[1]
+        self._center, self._half_width = np.zeros(n_targets), 1.0
+        self._target_ndim = y.ndim
+        if self.target_bounds is not None:
+            columns = np.clip(columns, low, high)
+            self._center += (low + high) / 2
+            self._half_width = (high - low) / 2
+        scaled = (columns - self._center) / self._half_width
+        with np.errstate(over="ignore"):  # a target beyond all bounds is an infinite one
+            return Records(X, scaled.astype(np.float32)), self._facts_of(X, n_targets)
+
+    def __sklearn_tags__(self) -> Any:
+        """Several targets are fine; on the few rows of a check the noise drowns them."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def predict(self, X) -> np.ndarray:
+        """Predicted targets, shape (n,) or (n, n_targets)."""
+        # Shares, because the sum of the members may be beyond a double.
+        mean = reduce(np.add, (z / len(self._posterior.members) for z in self._outputs(X)))
+        return self._targets(mean)
+
+    def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Predictions under each of several draws of `sample_posterior`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows.
+        n_samples : int, default=1
+            Number of draws ≥ 1.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n) or (n_samples, n, n_targets)
+        """
+        return self._targets(self._sampled_outputs(X, n_samples, random_state))
+
+    def _targets(self, outputs: np.ndarray) -> np.ndarray:
+        y = outputs * self._half_width + self._center
+        return y if self._target_ndim == 2 else y[..., 0]

@@ -15,177 +15,66 @@ True
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from skdp import _fitting
-from skdp._validate import positive
-from skdp.algorithms import dp_sgd
-from skdp.estimators import _paragraphs
-from skdp.estimators._network import NetworkEstimator
-from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
-
-_PRIVACY = """
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    weights, predictions and samples together. The unit is a row. `partial_fit`, and `fit` with
-    ``warm_start``, release more about rows that they may have seen before: ``privacy_`` then states
-    the composition of all releases so far. It is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, is *not* a guarantee for a seeded fit, and treats
-    floating-point arithmetic as exact.
-
-    Parameters
-    ----------
-"""
-_OPTIMIZER = """    optimizer : {"adam", "sgd"} or callable, default="adam"
-        ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
-        momentum .9. Or a torch optimiser class, or a function from parameters to an optimiser.
-    learning_rate : float or "auto", default="auto"
-        Step size > 0.
-    learning_rate_schedule : {"constant", "linear", "cosine"} or callable, default="constant"
-        Factor on the step size; a callable maps the share of the run that is done to it.
-"""
-_AVERAGING = """    averaging : float, default=0.5
-        Share in [0, 1] of the run, from its end, whose iterates are averaged; 0 keeps the last one.
-    noise_multiplier : float or None, default=None
-        Standard deviation > 0 of the noise over the clipping norm, instead of ``epsilon`` (pass
-        ``epsilon=None``); the report then accounts for what was spent.
-"""
-_WARM_START = """    warm_start : bool, default=False
-        Let `fit` go on from the previous solution.
-"""
-_FITTED = """    module_ : nn.Module
-        The network, with the averaged weights.
-    noise_multiplier_, clip_norm_, sampling_rate_, learning_rate_ : float
-        The values used.
-"""
-_NOTES = """
-    Notes
-    -----
-    `sample_posterior` draws from a Gaussian with the mean and the variances of the iterates in the
-    tail of the run (SWAG; Maddox et al. 2019). It costs no privacy, and shows where the walk went:
-    optimiser, noise and likelihood together. It is *not* the posterior of a model, and its
-    intervals have no stated coverage; `DPVariationalLogisticRegression` has a posterior.
-
-    References
-    ----------
-    M. Abadi et al., *Deep Learning with Differential Privacy*, CCS 2016. Z. Bu, Y.-X. Wang, S. Zha,
-    G. Karypis, *Differentially Private Optimization on Large Model at Small Cost*, ICML 2023.
-"""
+from skdp._plan import FitPlan, PublicFacts
+from skdp._validate import number_or_auto
+from skdp.algorithms.dp_sgd import DPSGDConfig, default_learning_rate
+from skdp.algorithms.training import Trained
+from skdp.estimators._network import (
+    NetworkClassifier,
+    NetworkEstimator,
+    NetworkRegressor,
+    OneEpoch,
+)
+from skdp.privacy.budget import Budget
 
 
-def _documentation(*, summary: str, task: str, fitted: str, example: str) -> str:
-    """Return the docstring of an estimator; ``task`` is the paragraph of its own parameter."""
-    parameters = (
-        _paragraphs.BUDGET.replace("INSTEAD", "noise_multiplier"),
-        _paragraphs.NETWORK,
-        _OPTIMIZER,
-        _paragraphs.STEPS,
-        _paragraphs.CLIPPING,
-        _AVERAGING,
-        _paragraphs.RUN,
-        _WARM_START,
-        task,
-        _paragraphs.END,
-    )
-    attributes = ("\n    Attributes\n    ----------\n", _FITTED, _paragraphs.FITTED, fitted)
-    return "".join([summary, _PRIVACY, *parameters, *attributes, _NOTES, example])
-
-
+@dataclass(eq=False, repr=False)
 class DPSGD(NetworkEstimator):
     """Parameters of DP-SGD, and its configuration."""
 
-    def __init__(
-        self,
-        epsilon: float | None,
-        delta: float,
-        *,
-        neighboring_relation: str,
-        hidden_layer_sizes: Any,
-        activation: str,
-        module: Any,
-        optimizer: Any,
-        learning_rate: float | str,
-        learning_rate_schedule: Any,
-        max_iter: int | str,
-        epochs: float | None,
-        batch_size: int | str,
-        sampling_rate: float | None,
-        clip_norm: float | str,
-        clipping: str,
-        averaging: float,
-        noise_multiplier: float | None,
-        accountant: str,
-        physical_batch_size: int | None,
-        mixed_precision: bool,
-        device: Any,
-        warm_start: bool,
-        n_samples: int | None,
-        random_state: Any,
-        verbose: int,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring_relation = neighboring_relation
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.module = module
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.learning_rate_schedule = learning_rate_schedule
-        self.max_iter = max_iter
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.sampling_rate = sampling_rate
-        self.clip_norm = clip_norm
-        self.clipping = clipping
-        self.averaging = averaging
-        self.noise_multiplier = noise_multiplier
-        self.accountant = accountant
-        self.physical_batch_size = physical_batch_size
-        self.mixed_precision = mixed_precision
-        self.device = device
-        self.warm_start = warm_start
-        self.n_samples = n_samples
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    optimizer: Any = "adam"
+    learning_rate: float | str = "auto"
+    learning_rate_schedule: Any = "constant"
+    averaging: float = 0.5
+    noise_multiplier: float | None = None
+    warm_start: bool = False
 
-    def _configure(self, n_rows: int, one_epoch: bool) -> dp_sgd.DPSGDConfig:
+    def _configure(self, facts: PublicFacts, budget: Budget) -> DPSGDConfig:
         """Check the parameters and fill in the defaults, from public facts alone.
 
         An epoch alone has the noise of the whole run, or of itself if that is shorter.
         """
-        private = self.epsilon != float("inf")
-        default = dp_sgd.default_batch_size(n_rows, private=private) / n_rows
-        rate = _fitting.sampling_rate(self, n_rows, default)
-        n_steps, epoch = self._steps(n_rows, rate, private), math.ceil(1 / rate)
-        sigma = _fitting.noise_multiplier(self, rate, max(n_steps, epoch * one_epoch))
-        clip_norm = 1.0 if private else math.inf
-        if self.clip_norm != "auto":
-            clip_norm = positive("or 'auto'", clip_norm=self.clip_norm)
-        learning_rate = dp_sgd.default_learning_rate(self.optimizer, n_steps, private=private)
-        if self.learning_rate != "auto":
-            learning_rate = positive("or 'auto'", learning_rate=self.learning_rate)
-        return dp_sgd.DPSGDConfig(
-            n_rows=n_rows,
-            n_steps=epoch if one_epoch else n_steps,
-            sampling_rate=rate,
-            clip_norm=clip_norm,
-            noise_multiplier=sigma,
-            learning_rate=learning_rate,
+        run = self._network_run(facts, budget.private)
+        default = default_learning_rate(self.optimizer, run.n_steps, private=budget.private)
+        config = DPSGDConfig(
+            **vars(run),
+            learning_rate=number_or_auto(default, learning_rate=self.learning_rate),
             learning_rate_schedule=self.learning_rate_schedule,
             optimizer=self.optimizer,
-            clipping=self.clipping,
             averaging=self.averaging,
-            physical_batch_size=self.physical_batch_size,
-            neighboring_relation=self.neighboring_relation,
         )
+        if not isinstance(facts, OneEpoch):
+            return config.calibrated(budget)
+        epoch = math.ceil(1 / run.sampling_rate)
+        config = replace(config, n_steps=max(run.n_steps, epoch)).calibrated(budget)
+        return replace(config, n_steps=epoch)
 
-    def _store(self, config: dp_sgd.DPSGDConfig) -> None:
-        self.noise_multiplier_ = config.noise_multiplier
-        self.clip_norm_ = config.clip_norm
-        self.sampling_rate_ = config.sampling_rate
-        self.learning_rate_ = config.learning_rate
+    def _calls_foreign_code(self) -> bool:
+        return callable(self.optimizer) or callable(self.learning_rate_schedule)
+
+    def _keep(self, plan: FitPlan, released: Trained) -> None:
+        super()._keep(plan, released)
+        self.noise_multiplier_ = plan.config.noise_multiplier
+        self.clip_norm_ = plan.config.clip_norm
+        self.sampling_rate_ = plan.config.sampling_rate
+        self.learning_rate_ = plan.config.learning_rate
 
 
+@dataclass(eq=False, repr=False)
 class DPSGDClassifier(NetworkClassifier, DPSGD):
     """Neural network classifier trained by differentially private SGD.
 
@@ -319,65 +208,6 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     True
     """
 
-    def __init__(
-        self,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-5,
-        *,
-        neighboring_relation: str = "zero_out",
-        hidden_layer_sizes: Any = (100,),
-        activation: str = "tanh",
-        module: Any = None,
-        optimizer: Any = "adam",
-        learning_rate: float | str = "auto",
-        learning_rate_schedule: Any = "constant",
-        max_iter: int | str = "auto",
-        epochs: float | None = None,
-        batch_size: int | str = "auto",
-        sampling_rate: float | None = None,
-        clip_norm: float | str = "auto",
-        clipping: str = "flat",
-        averaging: float = 0.5,
-        noise_multiplier: float | None = None,
-        accountant: str = "auto",
-        physical_batch_size: int | None = None,
-        mixed_precision: bool = False,
-        device: Any = None,
-        warm_start: bool = False,
-        classes: Any = None,
-        n_samples: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            epsilon,
-            delta,
-            neighboring_relation=neighboring_relation,
-            hidden_layer_sizes=hidden_layer_sizes,
-            activation=activation,
-            module=module,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            learning_rate_schedule=learning_rate_schedule,
-            max_iter=max_iter,
-            epochs=epochs,
-            batch_size=batch_size,
-            sampling_rate=sampling_rate,
-            clip_norm=clip_norm,
-            clipping=clipping,
-            averaging=averaging,
-            noise_multiplier=noise_multiplier,
-            accountant=accountant,
-            physical_batch_size=physical_batch_size,
-            mixed_precision=mixed_precision,
-            device=device,
-            warm_start=warm_start,
-            n_samples=n_samples,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.classes = classes
-
     def partial_fit(self, X, y, classes=None) -> DPSGDClassifier:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
 
@@ -395,13 +225,10 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         DPSGDClassifier
             The estimator; ``privacy_`` states the composition of all calls so far.
         """
-        self._declared = classes
-        try:
-            return self._fit(X, y, None, one_epoch=True)
-        finally:
-            del self._declared
+        return self._fit(X, y, classes=classes, one_epoch=True)
 
 
+@dataclass(eq=False, repr=False)
 class DPSGDRegressor(NetworkRegressor, DPSGD):
     """Neural network regressor trained by differentially private SGD.
 
@@ -534,65 +361,6 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     True
     """
 
-    def __init__(
-        self,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-5,
-        *,
-        neighboring_relation: str = "zero_out",
-        hidden_layer_sizes: Any = (100,),
-        activation: str = "tanh",
-        module: Any = None,
-        optimizer: Any = "adam",
-        learning_rate: float | str = "auto",
-        learning_rate_schedule: Any = "constant",
-        max_iter: int | str = "auto",
-        epochs: float | None = None,
-        batch_size: int | str = "auto",
-        sampling_rate: float | None = None,
-        clip_norm: float | str = "auto",
-        clipping: str = "flat",
-        averaging: float = 0.5,
-        noise_multiplier: float | None = None,
-        accountant: str = "auto",
-        physical_batch_size: int | None = None,
-        mixed_precision: bool = False,
-        device: Any = None,
-        warm_start: bool = False,
-        target_bounds: Any = None,
-        n_samples: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            epsilon,
-            delta,
-            neighboring_relation=neighboring_relation,
-            hidden_layer_sizes=hidden_layer_sizes,
-            activation=activation,
-            module=module,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            learning_rate_schedule=learning_rate_schedule,
-            max_iter=max_iter,
-            epochs=epochs,
-            batch_size=batch_size,
-            sampling_rate=sampling_rate,
-            clip_norm=clip_norm,
-            clipping=clipping,
-            averaging=averaging,
-            noise_multiplier=noise_multiplier,
-            accountant=accountant,
-            physical_batch_size=physical_batch_size,
-            mixed_precision=mixed_precision,
-            device=device,
-            warm_start=warm_start,
-            n_samples=n_samples,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.target_bounds = target_bounds
-
     def partial_fit(self, X, y) -> DPSGDRegressor:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
 
@@ -608,4 +376,4 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         DPSGDRegressor
             The estimator; ``privacy_`` states the composition of all calls so far.
         """
-        return self._fit(X, y, None, one_epoch=True)
+        return self._fit(X, y, one_epoch=True)

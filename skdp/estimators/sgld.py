@@ -15,253 +15,91 @@ True
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 
-from skdp import _fitting
-from skdp._validate import in_range, integer, one_of, positive
-from skdp.algorithms import dp_sgd, dp_sgld
-from skdp.estimators import _paragraphs
-from skdp.estimators._network import NetworkEstimator
-from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
-from skdp.privacy.accounting import ACCOUNTANTS
+from skdp._fitting import check_budget
+from skdp._plan import FitPlan, PublicFacts
+from skdp._validate import in_range, integer_or_auto, number_or_auto
+from skdp.algorithms.dp_sgld import DPSGLDConfig, default_learning_rate, default_thinning
+from skdp.algorithms.training import NetworkRun
+from skdp.estimators._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
+from skdp.privacy.budget import Budget
 from skdp.schedules import PolynomialDecay, step_sizes
 
-_PRIVACY = """
-    The chain takes steps θ ← θ + η_t [(1/B) Σ clip(g_i) − ∇r(θ)/N] + N(0, 2Tη_t/N · I) on Poisson
-    batches of expected size B of the N rows, with a Gaussian prior ∝ exp(−r). Its noise is both
-    that of Langevin dynamics at temperature T and that of differential privacy: a budget buys a
-    temperature. Predictions are averaged over the iterates kept after burn-in.
 
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all iterates, predictions and samples together, whether or not the chain has converged. The
-    unit is a row. The guarantee is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and treats floating-point
-    arithmetic as exact.
-
-    Parameters
-    ----------
-"""
-_TEMPERATURE = """    temperature : float or None, default=None
-        T > 0, instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was
-        spent. With ``epsilon=float("inf")`` nothing is clipped, None is 1, the posterior itself,
-        and 0 is gradient descent.
-"""
-_CHAIN = """    learning_rate : float, callable or "auto", default="auto"
-        η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy,
-        less where that overshoots the prior. η_0 may not exceed N times the prior's variance.
-        A callable maps the step t = 0, 1, … to η_t itself, which must never rise; see
-        `skdp.schedules.PolynomialDecay`.
-    decay_exponent : float, default=DECAY
-        γ in [0, 1]; 0 is a constant step size.
-    decay_offset : float or "auto", default="auto"
-        b > 0, in steps; ``"auto"`` is a third of ``max_iter``.
-    prior_scale : float, default=1.0
-        Standard deviation > 0 of the Gaussian prior of each weight; infinite for a flat prior.
-    burn_in : int or "auto", default="auto"
-        Steps below ``max_iter`` after which iterates are kept; ``"auto"`` is half of them. With
-        ``max_iter - 1`` the last iterate alone is kept, as in the paper.
-    thinning : int or "auto", default="auto"
-        Every how many steps ≥ 1 an iterate is kept; ``"auto"`` keeps at most 30.
-    prenoise_scale : float, default=0.0
-        Standard deviation ≥ 0 of normal noise on each record's gradient *before* it is clipped,
-        which makes clipping less biased (Chen et al. 2020). It costs no privacy and earns none;
-        it costs time.
-"""
-_FITTED = """    module_ : nn.Module
-        The network, with the weights of the last iterate.
-    temperature_ : float
-        T of the chain.
-    learning_rates_, noise_multipliers_ : ndarray of shape (n_steps,)
-        η_t and σ_t of each step.
-    posterior_samples_ : ndarray of shape (n_kept, n_parameters)
-        The kept iterates, in their order; the columns as in ``parameter_names_``.
-    posterior_steps_ : ndarray of shape (n_kept,)
-        After how many steps each of them was reached.
-    burn_in_ : int
-        Steps before the first that could be kept.
-    clip_norm_, sampling_rate_ : float
-        The values used.
-"""
-_NOTES = """
-    Notes
-    -----
-    σ_t = (B/C) √(2T/(Nη_t)) is the noise multiplier of step t, so T = σ_t² C² N η_t/(2B²)
-    (Knolle et al. 2021; Li et al. 2019). The paper accounts by a central limit theorem, which can
-    understate ε: ``accountant="gdp_clt"`` repeats that, and its report says that it is no bound.
-
-    A temperature below 1 makes the samples more alike than those of the posterior, one above 1 less
-    alike; clipping, batches and the length of a step change their law too. They tell how far
-    predictions may be trusted; `skdp.metrics` and `skdp.displays` show how well they do. Their
-    intervals have no stated coverage.
-
-    References
-    ----------
-    M. Knolle et al., *Differentially private training of neural networks with Langevin dynamics for
-    calibrated predictive uncertainty*, 2021. B. Li, C. Chen, H. Liu, L. Carin, *On Connecting
-    Stochastic Gradient MCMC and Differential Privacy*, AISTATS 2019. X. Chen, S. Z. Wu, M. Hong,
-    *Understanding Gradient Clipping in Private SGD*, NeurIPS 2020.
-"""
-_ACCOUNTANT = ('"rdp"}, default="auto"', '"rdp", "gdp_clt"}, default="auto"')
-
-
-def _documentation(*, summary: str, task: str, fitted: str, example: str) -> str:
-    """Return the docstring of an estimator; ``task`` is the paragraph of its own parameter."""
-    parameters = (
-        _paragraphs.BUDGET.replace("INSTEAD", "temperature"),
-        _TEMPERATURE,
-        _paragraphs.NETWORK,
-        _CHAIN.replace("DECAY", str(_DECAY_EXPONENT)),
-        _paragraphs.STEPS,
-        _paragraphs.CLIPPING,
-        _paragraphs.RUN.replace(*_ACCOUNTANT),
-        task,
-        _paragraphs.END,
-    )
-    attributes = ("\n    Attributes\n    ----------\n", _FITTED, _paragraphs.FITTED, fitted)
-    return "".join([summary, _PRIVACY, *parameters, *attributes, _NOTES, example])
-
-
-_DECAY_EXPONENT = 0.55
-
-
+@dataclass(eq=False, repr=False)
 class DPSGLD(NetworkEstimator):
     """Parameters of DP-SGLD, and its configuration."""
 
-    def __init__(
-        self,
-        epsilon: float | None,
-        delta: float,
-        *,
-        neighboring_relation: str,
-        temperature: float | None,
-        hidden_layer_sizes: Any,
-        activation: str,
-        module: Any,
-        learning_rate: Any,
-        decay_exponent: float,
-        decay_offset: float | str,
-        prior_scale: float,
-        burn_in: int | str,
-        thinning: int | str,
-        prenoise_scale: float,
-        max_iter: int | str,
-        epochs: float | None,
-        batch_size: int | str,
-        sampling_rate: float | None,
-        clip_norm: float | str,
-        clipping: str,
-        accountant: str,
-        physical_batch_size: int | None,
-        mixed_precision: bool,
-        device: Any,
-        n_samples: int | None,
-        random_state: Any,
-        verbose: int,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring_relation = neighboring_relation
-        self.temperature = temperature
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.module = module
-        self.learning_rate = learning_rate
-        self.decay_exponent = decay_exponent
-        self.decay_offset = decay_offset
-        self.prior_scale = prior_scale
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.prenoise_scale = prenoise_scale
-        self.max_iter = max_iter
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.sampling_rate = sampling_rate
-        self.clip_norm = clip_norm
-        self.clipping = clipping
-        self.accountant = accountant
-        self.physical_batch_size = physical_batch_size
-        self.mixed_precision = mixed_precision
-        self.device = device
-        self.n_samples = n_samples
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _check_budget(self) -> None:
-        """Without privacy a temperature contradicts no ε."""
-        if self.epsilon == math.inf and self.temperature is not None:
-            in_range(0.0, 1e10, temperature=self.temperature, closed="left")
-            _fitting.check_budget(self, instead="_no_temperature")
-        else:
-            _fitting.check_budget(self, instead="temperature")
+    _: KW_ONLY
+    temperature: float | None = None
+    learning_rate: float | str | Callable[[int], float] = "auto"
+    decay_exponent: float = 0.55
+    decay_offset: float | str = "auto"
+    prior_scale: float = 1.0
+    burn_in: int | str = "auto"
+    thinning: int | str = "auto"
+    prenoise_scale: float = 0.0
 
     _no_temperature = None
 
-    def _configure(self, n_rows: int, one_epoch: bool) -> dp_sgld.DPSGLDConfig:
+    def _budget(self) -> Budget:
+        """Without privacy a temperature contradicts no ε."""
+        if self.epsilon == math.inf and self.temperature is not None:
+            in_range(0.0, 1e10, temperature=self.temperature, closed="left")
+            return check_budget(self, "_no_temperature")
+        return check_budget(self, "temperature")
+
+    def _configure(self, facts: PublicFacts, budget: Budget) -> DPSGLDConfig:
         """Check the parameters, fill in the defaults and solve for T, from public facts alone."""
-        private = self.epsilon != math.inf
-        default = dp_sgd.default_batch_size(n_rows, private=private) / n_rows
-        rate = _fitting.sampling_rate(self, n_rows, default)
-        n_steps = self._steps(n_rows, rate, private)
-        one_of(ACCOUNTANTS, accountant=self.accountant)
-        clip_norm = 1.0
-        if self.clip_norm != "auto":
-            clip_norm = positive("or 'auto'", clip_norm=self.clip_norm)
-        clip_norm = clip_norm if private else math.inf
-        burn_in = n_steps // 2
-        if self.burn_in != "auto":
-            burn_in = integer(0, "or 'auto'", burn_in=self.burn_in)
-        thinning = dp_sgld.default_thinning(n_steps, burn_in)
-        if self.thinning != "auto":
-            thinning = integer(1, "or 'auto'", thinning=self.thinning)
-        config = dp_sgld.DPSGLDConfig(
-            n_rows=n_rows,
-            n_steps=n_steps,
-            sampling_rate=rate,
-            clip_norm=clip_norm,
+        run = self._network_run(facts, budget.private)
+        if not budget.private:
+            run = replace(run, clip_norm=math.inf)
+        burn_in = integer_or_auto(run.n_steps // 2, 0, burn_in=self.burn_in)
+        return DPSGLDConfig(
+            **vars(run),
             temperature=1.0 if self.temperature is None else float(self.temperature),
-            learning_rate=self._step_size(n_rows, n_steps, private),
+            learning_rate=self._step_size(run, budget.private),
             prior_scale=self.prior_scale,
             burn_in=burn_in,
-            thinning=thinning,
-            clipping=self.clipping,
+            thinning=integer_or_auto(
+                default_thinning(run.n_steps, burn_in), thinning=self.thinning
+            ),
             prenoise_scale=self.prenoise_scale,
-            physical_batch_size=self.physical_batch_size,
-            neighboring_relation=self.neighboring_relation,
-        )
-        if self.epsilon is None or not private:
-            return config
-        return config.calibrated(epsilon=self.epsilon, delta=self.delta, accountant=self.accountant)
+        ).calibrated(budget)
 
-    def _step_size(self, n_rows: int, n_steps: int, private: bool) -> Any:
+    def _step_size(self, run: NetworkRun, private: bool) -> Callable[[int], float]:
         """Return step sizes that no longer ask the caller's function."""
         if callable(self.learning_rate):
-            return step_sizes(cast(Any, self.learning_rate), n_steps).__getitem__
+            return step_sizes(self.learning_rate, run.n_steps).__getitem__
         scale = self.prior_scale
-        if scale != float("inf"):
+        if scale != math.inf:
             scale = in_range(1e-100, 1e100, prior_scale=scale)
-        initial = dp_sgld.default_learning_rate(n_rows, scale, private=private)
-        if self.learning_rate != "auto":
-            initial = positive("or 'auto', or a function", learning_rate=self.learning_rate)
-        offset = n_steps / 3
-        if self.decay_offset != "auto":
-            offset = positive("or 'auto'", decay_offset=self.decay_offset)
-        exponent = in_range(0.0, 1.0, decay_exponent=self.decay_exponent, closed="both")
-        return PolynomialDecay(initial, offset, exponent)
+        default = default_learning_rate(run.n_rows, scale, private=private)
+        return PolynomialDecay(
+            number_or_auto(default, "or a function", learning_rate=self.learning_rate),
+            number_or_auto(run.n_steps / 3, decay_offset=self.decay_offset),
+            in_range(0.0, 1.0, decay_exponent=self.decay_exponent, closed="both"),
+        )
 
-    def _store(self, config: dp_sgld.DPSGLDConfig) -> None:
+    def _keep(self, plan: FitPlan, released: Any) -> None:
+        super()._keep(plan, released)
+        config = plan.config
         self.temperature_ = config.temperature
         self.learning_rates_ = np.array(config.learning_rates)
         self.noise_multipliers_ = np.array(config.noise_multipliers)
-        kept: Any = self._posterior
-        self.posterior_samples_, self.posterior_steps_ = kept.members, kept.steps
+        self.posterior_samples_, self.posterior_steps_ = released.posterior
         self.burn_in_ = config.burn_in
         self.clip_norm_ = config.clip_norm
         self.sampling_rate_ = config.sampling_rate
 
 
+@dataclass(eq=False, repr=False)
 class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     """Neural network classifier whose weights are sampled by DP-SGLD.
 
@@ -427,69 +265,6 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     (25, 7510)
     """
 
-    def __init__(
-        self,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-5,
-        *,
-        neighboring_relation: str = "zero_out",
-        temperature: float | None = None,
-        hidden_layer_sizes: Any = (100,),
-        activation: str = "tanh",
-        module: Any = None,
-        learning_rate: Any = "auto",
-        decay_exponent: float = _DECAY_EXPONENT,
-        decay_offset: float | str = "auto",
-        prior_scale: float = 1.0,
-        burn_in: int | str = "auto",
-        thinning: int | str = "auto",
-        prenoise_scale: float = 0.0,
-        max_iter: int | str = "auto",
-        epochs: float | None = None,
-        batch_size: int | str = "auto",
-        sampling_rate: float | None = None,
-        clip_norm: float | str = "auto",
-        clipping: str = "flat",
-        accountant: str = "auto",
-        physical_batch_size: int | None = None,
-        mixed_precision: bool = False,
-        device: Any = None,
-        classes: Any = None,
-        n_samples: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            epsilon,
-            delta,
-            neighboring_relation=neighboring_relation,
-            temperature=temperature,
-            hidden_layer_sizes=hidden_layer_sizes,
-            activation=activation,
-            module=module,
-            learning_rate=learning_rate,
-            decay_exponent=decay_exponent,
-            decay_offset=decay_offset,
-            prior_scale=prior_scale,
-            burn_in=burn_in,
-            thinning=thinning,
-            prenoise_scale=prenoise_scale,
-            max_iter=max_iter,
-            epochs=epochs,
-            batch_size=batch_size,
-            sampling_rate=sampling_rate,
-            clip_norm=clip_norm,
-            clipping=clipping,
-            accountant=accountant,
-            physical_batch_size=physical_batch_size,
-            mixed_precision=mixed_precision,
-            device=device,
-            n_samples=n_samples,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.classes = classes
-
     def path_predictive(self, X) -> np.ndarray:
         """Class probabilities under each kept iterate, in the order of the chain.
 
@@ -506,6 +281,7 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         return softmax(np.stack(list(self._outputs(X))), axis=-1)
 
 
+@dataclass(eq=False, repr=False)
 class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     """Neural network regressor whose weights are sampled by DP-SGLD.
 
@@ -669,69 +445,6 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     >>> mean.shape, spread.shape
     ((2000,), (2000,))
     """
-
-    def __init__(
-        self,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-5,
-        *,
-        neighboring_relation: str = "zero_out",
-        temperature: float | None = None,
-        hidden_layer_sizes: Any = (100,),
-        activation: str = "tanh",
-        module: Any = None,
-        learning_rate: Any = "auto",
-        decay_exponent: float = _DECAY_EXPONENT,
-        decay_offset: float | str = "auto",
-        prior_scale: float = 1.0,
-        burn_in: int | str = "auto",
-        thinning: int | str = "auto",
-        prenoise_scale: float = 0.0,
-        max_iter: int | str = "auto",
-        epochs: float | None = None,
-        batch_size: int | str = "auto",
-        sampling_rate: float | None = None,
-        clip_norm: float | str = "auto",
-        clipping: str = "flat",
-        accountant: str = "auto",
-        physical_batch_size: int | None = None,
-        mixed_precision: bool = False,
-        device: Any = None,
-        target_bounds: Any = None,
-        n_samples: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            epsilon,
-            delta,
-            neighboring_relation=neighboring_relation,
-            temperature=temperature,
-            hidden_layer_sizes=hidden_layer_sizes,
-            activation=activation,
-            module=module,
-            learning_rate=learning_rate,
-            decay_exponent=decay_exponent,
-            decay_offset=decay_offset,
-            prior_scale=prior_scale,
-            burn_in=burn_in,
-            thinning=thinning,
-            prenoise_scale=prenoise_scale,
-            max_iter=max_iter,
-            epochs=epochs,
-            batch_size=batch_size,
-            sampling_rate=sampling_rate,
-            clip_norm=clip_norm,
-            clipping=clipping,
-            accountant=accountant,
-            physical_batch_size=physical_batch_size,
-            mixed_precision=mixed_precision,
-            device=device,
-            n_samples=n_samples,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.target_bounds = target_bounds
 
     def predict(self, X, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predicted targets, the mean over the kept iterates.

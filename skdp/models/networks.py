@@ -1,12 +1,20 @@
-"""Networks: the perceptron that estimators build, and per-record losses."""
+"""Networks: the perceptron that estimators build, tasks, and modules as vectors of parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from skdp._validate import expected
+from skdp.models.likelihoods import Categorical
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,
@@ -28,6 +36,20 @@ def perceptron(
     return nn.Sequential(*layers, nn.Linear(sizes[-1], n_outputs))
 
 
+def is_perceptron(module: nn.Module) -> bool:
+    """Whether a module is one that `perceptron` could have made, all of it trained."""
+    kinds = {nn.Linear, *ACTIVATIONS.values()}
+    return (
+        type(module) is nn.Sequential
+        and all(type(part) in kinds for part in module)
+        and all(part.bias is not None for part in module if isinstance(part, nn.Linear))
+        and all(parameter.requires_grad for parameter in module.parameters())
+    )
+
+
+# --- tasks --------------------------------------------------------------------------------------
+
+
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """−log softmax(z)_y of each record, from logits (B, K) and class numbers (B,)."""
     return F.cross_entropy(outputs, targets, reduction="none")
@@ -36,3 +58,140 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
     """½‖z − y‖² of each record, from outputs (B, K) and targets (B, K)."""
     return 0.5 * (outputs - targets).square().sum(1)
+
+
+class Task(Protocol):
+    """What a network is trained for."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs K."""
+        ...
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Loss of each record, (B,)."""
+        ...
+
+    def residual(self, outputs: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """−∂ loss/∂ outputs, (n, K), where targets have one column per output."""
+        ...
+
+    def columns(self, targets: np.ndarray) -> np.ndarray:
+        """Return targets with one column per output, (n, K)."""
+        ...
+
+    def synthetic_targets(self, n_records: int) -> np.ndarray:
+        """Return targets to try a module on."""
+        ...
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Cross-entropy of class numbers (n,)."""
+
+    n_outputs: int
+    loss = staticmethod(cross_entropy)
+
+    def residual(self, outputs: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return columns − softmax(outputs)."""
+        return Categorical(self.n_outputs).residual(outputs, columns)
+
+    def columns(self, targets: np.ndarray) -> np.ndarray:
+        """Return a column per class."""
+        return Categorical(self.n_outputs).targets(targets)
+
+    def synthetic_targets(self, n_records: int) -> np.ndarray:
+        """Take each class in turn."""
+        return np.arange(n_records) % self.n_outputs
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Half the squared error of targets (n, K)."""
+
+    n_outputs: int
+    loss = staticmethod(squared_error)
+
+    def residual(self, outputs: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return columns − outputs."""
+        return columns - outputs
+
+    def columns(self, targets: np.ndarray) -> np.ndarray:
+        """Return the targets as they are."""
+        return targets
+
+    def synthetic_targets(self, n_records: int) -> np.ndarray:
+        """Spread them over [-1, 1]."""
+        numbers = np.linspace(-1, 1, n_records * self.n_outputs, dtype=np.float32)
+        return numbers.reshape(n_records, self.n_outputs)
+
+
+# --- modules ------------------------------------------------------------------------------------
+
+
+def build_module(
+    make: Callable[[int, int], nn.Module] | nn.Module, n_features: int, n_outputs: int, seed: int
+) -> nn.Module:
+    """Return a module, or the one that a function makes, its weights drawn under a seed.
+
+    Parameters
+    ----------
+    make : nn.Module or callable
+        A callable takes (n_features, n_outputs).
+    n_features, n_outputs : int
+        Shape of a record and of the output.
+    seed : int
+        Of torch's generator, which is put back afterwards. Initial weights need not be secret.
+    """
+    if isinstance(make, nn.Module):
+        return make
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = make(n_features, n_outputs) if callable(make) else None
+    if not isinstance(module, nn.Module):
+        raise expected(
+            "an nn.Module, or a function of (n_features, n_outputs) that returns one", module=make
+        )
+    return module
+
+
+def with_parameters(module: nn.Module, flat: np.ndarray) -> nn.Module:
+    """Return a copy of a module whose trained parameters are a flat vector."""
+    module = copy.deepcopy(module)
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    sizes = [p.numel() for p in parameters]
+    vectors = torch.from_numpy(np.ascontiguousarray(flat)).split(sizes)
+    with torch.no_grad():
+        for parameter, vector in zip(parameters, vectors, strict=True):
+            parameter.copy_(vector.view(parameter.shape))
+    return module.eval()
+
+
+def weights(module: nn.Module) -> list[np.ndarray]:
+    """Return all weights and buffers of a module, trained or not."""
+    return [value.detach().cpu().numpy() for value in module.state_dict().values()]
+
+
+def parameter_names(module: nn.Module) -> list[str]:
+    """Names of the trained parameters, one after the other, e.g. ``"0.weight[3, 1]"``."""
+    return [
+        f"{name}[{', '.join(map(str, index))}]"
+        for name, p in module.named_parameters()
+        if p.requires_grad
+        for index in np.ndindex(*p.shape)
+    ]
+
+
+def predict(
+    module: nn.Module, X: np.ndarray, *, double: bool, batch_size: int = 4096
+) -> np.ndarray:
+    """Outputs of a module on rows, shape (n, n_outputs), worked out in double precision or not."""
+    if double:
+        module = copy.deepcopy(module).double()
+    like = next(module.parameters())
+    pieces = []
+    with torch.no_grad():
+        for start in range(0, len(X), batch_size):
+            piece = torch.from_numpy(np.array(X[start : start + batch_size]))
+            pieces.append(module.eval()(piece.to(like)).double().cpu().numpy())
+    return np.concatenate(pieces)

@@ -9,8 +9,7 @@ from reference.per_sample_gradients import clipped, per_sample_gradients
 from torch import nn
 
 from skdp.engine import network
-from skdp.engine.network import FlatModule, NetworkClippedSum
-from skdp.engine.records import NetworkRecords
+from skdp.engine.network import FlatModule, NetworkClippedSum, NetworkRecords
 from skdp.engine.trial import N_RECORDS, clipping_method
 
 METHODS = ["book-keeping", "vmap"]

@@ -27,8 +27,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from skdp.engine import network
-from skdp.engine.network import ROUNDING, FlatModule, NetworkClippedSum
-from skdp.engine.records import NetworkRecords
+from skdp.engine.network import ROUNDING, FlatModule, NetworkClippedSum, NetworkRecords
 from skdp.relations import RELATIONS, sensitivity_factor
 
 ACTIVATIONS = [

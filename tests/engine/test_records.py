@@ -13,8 +13,7 @@ from engine.networks import (
     squared_error,
 )
 
-from skdp.engine.network import FlatModule, NetworkClippedSum
-from skdp.engine.records import NetworkRecords
+from skdp.engine.network import FlatModule, NetworkClippedSum, NetworkRecords
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -288,6 +288,58 @@ class TestModules:
         assert classifier.fit(*two_blobs).score(*two_blobs) > 0.6
 
 
+class TestPlan:
+    def test_memory_follows_the_layers_and_a_module_leaves_it_open(self):
+        plan = DPSGDClassifier(classes=range(10), hidden_layer_sizes=(100,)).plan(2000, 784)
+        # 79 510 weights in 16 vectors; inputs and twice the outputs of layers, of 1024 records.
+        assert plan.memory == 4 * (16 * 79_510 + 1024 * (784 + 100 + 2 * 110))
+        unmade = mock.Mock(side_effect=AssertionError("a plan makes no module"))
+        assert DPSGDClassifier(module=unmade, classes=[0, 1]).plan(2000, 784).memory is None
+
+    def test_the_plan_is_what_the_fit_is_charged(self, two_blobs):
+        for model in (DPSGDClassifier(1.0, **FACTS), DPSGLDClassifier(1.0, **FACTS)):
+            plan = model.plan(n_features=3)
+            report = model.set_params(hidden_layer_sizes=()).fit(*two_blobs).privacy_
+            assert plan.event == report.event
+            assert plan.epsilon == report.epsilon
+
+    @pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGLDClassifier])
+    def test_our_own_network_is_not_tried_and_any_other_is(self, two_blobs, kind):
+        module = nn.Sequential(nn.Linear(3, 4), nn.Softsign(), nn.Linear(4, 2))
+        with mock.patch("skdp.algorithms.training.tried", side_effect=ValueError("tried")):
+            fitted = kind(max_iter=2, **FACTS).fit(*two_blobs)
+            assert fitted.privacy_.valid
+            with pytest.raises(ValueError, match="tried"):
+                kind(max_iter=2, module=module, **FACTS).fit(*two_blobs)
+        model = DPSGDClassifier(max_iter=2, module=module, **FACTS).fit(*two_blobs)
+        with (
+            mock.patch("skdp.algorithms.training.tried", side_effect=ValueError("tried")),
+            pytest.raises(ValueError, match="tried"),
+        ):  # its network is still the other one
+            model.set_params(module=None).partial_fit(*two_blobs)
+
+    @pytest.mark.parametrize("activation", ["tanh", "relu", "gelu", "logistic", "identity"])
+    @pytest.mark.parametrize("hidden", [(), (5,), (6, 4)])
+    def test_a_trial_of_our_own_network_finds_what_is_taken_for_granted(self, activation, hidden):
+        plan = {"activation": activation, "hidden_layer_sizes": hidden}
+        found = DPSGDClassifier(classes=range(4), **plan).try_module(3)
+        assert found.method == "book-keeping"
+        widths = (3, *hidden, 4)
+        assert found.bytes_per_record == 4 * (sum(widths[:-1]) + 2 * sum(widths[1:]))
+        assert DPSGLDClassifier(prenoise_scale=0.1, **plan).try_module(3, 4).method == "vmap"
+
+    def test_a_module_is_tried_on_request_as_in_the_fit(self):
+        mixing = DPSGDClassifier(module=Mixing(MIXING["beyond 7"]))
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="by itself"):
+            mixing.try_module(3, 2)
+        assert ledger.entries == ()
+        module = nn.Sequential(nn.Linear(3, 4), nn.PReLU(), nn.Linear(4, 2))
+        found = DPSGDClassifier(module=module, classes=[0, 1]).try_module(3)
+        assert found == ("vmap", 27, 4 * 27)
+        with pytest.raises(ValueError, match=r"n_outputs=None .*declare classes"):
+            DPSGDClassifier(module=module).try_module(3)
+
+
 class TestPrivacyStatement:
     @pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
     @pytest.mark.parametrize("rate", [1.0, 0.1])
@@ -581,7 +633,7 @@ class TestScikitLearn:
         X, y = np.load(path, mmap_mode="r"), rng.integers(0, 2, 500)
         copied = []
         with mock.patch(
-            "skdp.engine.records.copied",
+            "skdp.engine.network.copied",
             side_effect=lambda a, index: copied.append(a) or np.array(a[index]),
         ):
             DPSGDClassifier(batch_size=50, max_iter=3, classes=[0, 1], n_samples=500).fit(X, y)

@@ -25,6 +25,7 @@ from skdp import (
 )
 from skdp.algorithms.dp_sgld import DPSGLDConfig
 from skdp.privacy import epsilon_of_event
+from skdp.privacy.budget import Budget
 from skdp.privacy.events import terms_of
 from skdp.schedules import PolynomialDecay
 
@@ -93,7 +94,7 @@ class TestSchedule:
     @pytest.mark.parametrize("exponent", [0.0, 0.55])
     def test_the_temperature_is_the_least_that_the_budget_affords(self, exponent, accountant):
         config = anchor(n_steps=6, learning_rate=PolynomialDecay(4.0, 2, exponent))
-        solved = config.calibrated(epsilon=1.0, delta=1e-5, accountant=accountant)
+        solved = config.calibrated(Budget(1.0, 1e-5, accountant=accountant))
         spent = epsilon_of_event(solved.event(), 1e-5, accountant=accountant)
         assert 0.995 < spent <= 1.0
 
@@ -101,7 +102,7 @@ class TestSchedule:
     def test_full_batch_temperature_in_closed_form(self, relation):
         # μ² = Σ (Δ/σ_t)², so ε(μ) = 1 fixes √T.
         config = anchor(n_steps=40, sampling_rate=1.0, neighboring_relation=relation)
-        solved = config.calibrated(epsilon=1.0, delta=1e-5, accountant="auto")
+        solved = config.calibrated(Budget(1.0, 1e-5, relation))
         factor = 2.0 if relation == "replace_one" else 1.0
         mu = math.sqrt(sum((factor / sigma) ** 2 for sigma in solved.noise_multipliers))
         delta = stats.norm.cdf(mu / 2 - 1 / mu) - math.e * stats.norm.cdf(-mu / 2 - 1 / mu)

@@ -348,20 +348,20 @@ apart = 2**0.5
         Mutant(
             "the realised batch as divisor",
             "algorithms/training.py",
-            "train",
-            "algorithm = config.algorithm()",
+            "NetworkRun.run",
+            "algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)",
             """\
-object.__setattr__(config, "n_rows", len(X))
-algorithm = config.algorithm()
+object.__setattr__(self, "n_rows", len(records[0]))
+algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
 """,
             "tests/replay tests/estimators/test_sgd.py",
         ),
         Mutant(
             "partial fits state the last one alone",
             "estimators/_network.py",
-            "NetworkEstimator._train",
-            "self.privacy_ if goes_on else None",
-            "None",
+            "NetworkEstimator._fit",
+            "_fitting.charged(self, plan, before)",
+            "_fitting.charged(self, plan)",
             "tests/estimators/test_sgd.py",
         ),
         Mutant(
