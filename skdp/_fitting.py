@@ -6,8 +6,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -24,8 +23,7 @@ from skdp._version import __version__
 from skdp._warnings import PrivacyWarning
 from skdp.privacy.accounting import ACCOUNTANTS
 from skdp.privacy.budget import Budget
-from skdp.privacy.calibration import calibrate_noise_multiplier
-from skdp.privacy.ledger import BudgetExceededError, Cover, charge, covered
+from skdp.privacy.ledger import charge
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import ADD_OR_REMOVE_ONE, check_relation
 
@@ -44,6 +42,13 @@ except ImportError:  # before scikit-learn 1.9
 _T = TypeVar("_T")
 
 _said: set[tuple[str, ...]] = set()
+
+
+def attempt(estimator: Any) -> AbstractContextManager[None]:
+    """Start callbacks, where scikit-learn has them, and put everything back if the fit fails."""
+    if hasattr(estimator, "_init_callback_context"):
+        estimator._init_callback_context(max_subtasks=None)
+    return all_or_nothing(estimator)
 
 
 @contextmanager
@@ -215,12 +220,6 @@ def progress_bar(verbose: int, n_steps: int) -> Callable[[Iterable], Iterable]:
     return partial(tqdm, total=n_steps, desc="noisy steps")
 
 
-def start_callbacks(estimator: Any) -> None:
-    """Set up the callbacks that scikit-learn let the user set; at the very start of a fit."""
-    if hasattr(estimator, "_init_callback_context"):
-        estimator._init_callback_context(max_subtasks=None)
-
-
 def progress(estimator: Any, n_steps: int) -> Callable[[Iterable[_T]], Iterable[_T]]:
     """Wrap an iteration over steps in a progress bar if verbose, and tell callbacks of each.
 
@@ -246,9 +245,6 @@ def progress(estimator: Any, n_steps: int) -> Callable[[Iterable[_T]], Iterable[
 
 def sampling_rate(estimator: Any, facts: PublicFacts, default: Callable[[int], float]) -> float:
     """Return the rate that ``sampling_rate`` or ``batch_size`` asks for, or the default for n."""
-    if isinstance(facts, int):  # to go
-        of_n = default
-        facts, default = PublicFacts("", n_samples=facts), lambda n: of_n
     if estimator.sampling_rate is None:
         if estimator.batch_size == "auto":
             return default(facts.rows)
@@ -323,6 +319,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     """
 
     privacy_: PrivacyReport
+    n_features_in_: int
+    random_state: Any
     # The parameter that takes the place of epsilon, and whether delta may be 0.
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False
@@ -390,9 +388,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         BudgetExceededError
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
-        if hasattr(self, "_init_callback_context"):  # that scikit-learn let the user set
-            self._init_callback_context(max_subtasks=None)
-        with all_or_nothing(self):
+        with attempt(self):
             records, facts = self._read(X, y)
             check_n_rows(records.X, self._max_rows)
             plan = self._plan(facts)
@@ -495,132 +491,10 @@ def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
     parts: list[Any] = [type(estimator), facts]
     for name, value in estimator.get_params(deep=False).items():
         if name == "random_state":
-            value = value is not None
+            value = "seeded" if value is not None else None
         values = tuple(value) if type(value) in (list, tuple, range) else (value,)
         kinds = tuple(map(type, values))
         if not _PLAIN.issuperset(kinds):
             return None
         parts += [name, type(value), kinds, values]
     return tuple(parts)
-
-
-# --- to go, with the estimators that still use them -------------------------------------------
-
-
-def auto_norm(X: np.ndarray) -> float:
-    """``data_norm="auto"``: the norm that an earlier step declared, else √n_features."""
-    declared = row_norm(X)
-    return X.shape[1] ** 0.5 if declared is None else declared
-
-
-def spend(
-    estimator: Any,
-    event: Any,
-    sampling: str,
-    *,
-    before: PrivacyReport | None = None,
-    declared: tuple[str, ...] = (),
-    assumptions: tuple[str, ...] = (),
-) -> PrivacyReport:
-    """Write the event to the open ledgers, and return the report. Before any row is used.
-
-    The report is of this event and of what was spent ``before``; ``declared`` names public facts
-    that were given otherwise than as parameters, and ``assumptions`` what else ε is conditional on.
-    """
-    if _planning.get() is estimator:
-        raise _Planned(event)
-    parameters = estimator.get_params(deep=False)
-    inferred_public_facts = tuple(
-        fact
-        for fact in ("classes", "n_samples")
-        if parameters.get(fact, "") is None and fact not in declared
-    )
-    report = PrivacyReport.of(
-        event,
-        delta=estimator.delta,
-        sampling=sampling,
-        neighboring_relation=estimator.neighboring_relation,
-        accountant=getattr(estimator, "accountant", "auto"),
-        inferred_public_facts=inferred_public_facts,
-        seeded=estimator.random_state is not None,
-        assumptions=assumptions,
-    )
-    total = report if before is None else before + report
-    warn_if_inferred(type(estimator).__name__, inferred_public_facts)
-    if report.seeded:
-        warnings.warn(
-            f"{type(estimator).__name__} was given a random_state: epsilon is nominal only, "
-            "because whoever knows or guesses the seed can recompute the noise. Use "
-            "random_state=None for anything that is released.",
-            PrivacyWarning,
-            stacklevel=4,
-        )
-    charge(
-        event,
-        label=type(estimator).__name__,
-        neighboring_relation=estimator.neighboring_relation,
-        nominal=report.seeded,
-        owner=estimator,
-    )
-    return total
-
-
-def planned_event(estimator: Any, X: Any, y: Any) -> Any:
-    """Event that a fit to data like this would be charged. Nothing is spent and no row is used.
-
-    The fit runs up to where it would spend: parameters and input are checked on the way, and the
-    plan is made from public facts, as ever. A release on the way, of what is inside the estimator
-    or of the caller's own code, is refused before it touches a row.
-
-    Returns
-    -------
-    DpEvent
-
-    Raises
-    ------
-    ValueError
-        If a parameter or the input is invalid.
-    BudgetExceededError
-        If something is released before the estimator itself would spend.
-    """
-    token, cover = _planning.set(estimator), Cover()
-    try:
-        with covered(cover):
-            estimator.fit(X, y)
-    except _Planned as planned:
-        if cover.refused:
-            raise BudgetExceededError(
-                f"Planning the fit of {type(estimator).__name__} made a private release, or "
-                "another thread did meanwhile. Fit what is inside it beforehand, one at a time."
-            ) from None
-        return planned.event
-    finally:
-        _planning.reset(token)
-    raise expected("an estimator that is charged for its fit", estimator=estimator)
-
-
-class _Planned(BaseException):
-    """Ends a fit that is only being planned; no `except Exception` on the way may stop it."""
-
-    def __init__(self, event: Any) -> None:
-        super().__init__()
-        self.event = event
-
-
-# The estimator whose fit is being planned.
-_planning: ContextVar[Any] = ContextVar("skdp_planning", default=None)
-
-
-def noise_multiplier(estimator: Any, rate: float, n_steps: int) -> float:
-    """Return the noise multiplier that was given, or the one that the budget asks for."""
-    one_of(ACCOUNTANTS, accountant=estimator.accountant)
-    if estimator.epsilon is None:
-        return positive(noise_multiplier=estimator.noise_multiplier)
-    return calibrate_noise_multiplier(
-        epsilon=estimator.epsilon,
-        delta=estimator.delta,
-        sampling_rate=rate,
-        n_steps=n_steps,
-        neighboring_relation=estimator.neighboring_relation,
-        accountant=estimator.accountant,
-    )

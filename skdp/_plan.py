@@ -88,6 +88,11 @@ class Config(Protocol):
         """Number of noisy releases, for a progress bar."""
         ...
 
+    @property
+    def sampling(self) -> Any:
+        """How records take part; its text stands in the report."""
+        ...
+
     def event(self) -> DpEvent:
         """What the run releases."""
         ...

@@ -110,7 +110,7 @@ class Plan:
 
     def clipped_sum_of(self, step: int) -> Any:
         """Return the private value of one step; in grid units with ``secure``."""
-        clipped_sum = self.clipped_sum
+        clipped_sum: Any = self.clipped_sum
         if isinstance(clipped_sum, Sequence):
             clipped_sum = clipped_sum[step]
         if self.secure:

@@ -113,8 +113,7 @@ class NetworkEstimator(PrivateEstimator):
         self, X, y, public: tuple | None = None, *, classes: Any = None, one_epoch: bool = False
     ) -> Self:
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
-        _fitting.start_callbacks(self)
-        with _fitting.all_or_nothing(self):
+        with _fitting.attempt(self):
             goes_on = (one_epoch or self.warm_start) and hasattr(self, "module_")
             before, n_before = (self.privacy_, self.n_iter_) if goes_on else (None, 0)
             if before and before.neighboring_relation != self.neighboring_relation:
