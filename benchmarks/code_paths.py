@@ -10,6 +10,7 @@ classes, and so runs on any version: give the folder that holds the package.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import warnings
@@ -42,7 +43,7 @@ class Walk:
         """Files, functions; changes of file before the first release; calls until then."""
         distinct = set(self.entered)
         before = self.entered[: self.first_release]
-        changes = sum(a[0] != b[0] for a, b in zip(before, before[1:], strict=False))
+        changes = sum(a[0] != b[0] for a, b in itertools.pairwise(before))
         return len({file for file, _ in distinct}), len(distinct), changes, len(before)
 
 

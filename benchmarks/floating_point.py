@@ -55,8 +55,7 @@ from skdp import (
     DPVariationalLogisticRegression,
     OPSPosteriorSampler,
     OPSRegressor,
-    _grid,
-    _trace,
+    _release_hook,
 )
 from skdp._random import SecureStream
 from skdp.algorithms.dp_sgld import DPSGLDUpdate
@@ -89,7 +88,7 @@ class Unknown(NamedTuple):
             noisy = torch.add(self.exact, torch.from_numpy(z), alpha=self.scale)
         else:
             noisy = self.exact + self.scale * z
-        return np.asarray(self.after(_grid.on_grid(noisy, self.width)))
+        return np.asarray(self.after(_release_hook.on_grid(noisy, self.width)))
 
 
 # --- fits: real ones, and ones on hypothetical rows -----------------------------------------------
@@ -110,7 +109,7 @@ def observed(case, rows):
         return seen[-1]
 
     try:
-        with _trace._hooked(hook):
+        with _release_hook._hooked(hook):
             fitted = case.fit(*rows)
     except Enough:
         return seen
@@ -149,7 +148,9 @@ def without_noise(call, mechanism):
     with ExitStack() as stack:
         for name, value in quiet.items():
             stack.enter_context(mock.patch.object(SecureStream, name, value))
-        stack.enter_context(mock.patch.object(_trace, "on_grid", lambda values, width: values))
+        stack.enter_context(
+            mock.patch.object(_release_hook, "on_grid", lambda values, width: values)
+        )
         try:
             return mechanism(), call.scale
         except Proposal as proposal:
@@ -177,7 +178,7 @@ def unknowns(case, rows, outputs):
         return followed._replace(theta=torch.from_numpy(outputs[step]))
 
     with ExitStack() as stack:
-        stack.enter_context(_trace._hooked(hook))
+        stack.enter_context(_release_hook._hooked(hook))
         if case.path:
             stack.enter_context(mock.patch.object(DPSGLDUpdate, "update", update))
         with suppress(Enough):
@@ -364,7 +365,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="all without")
     parser.add_argument("--fits", type=int, default=400, help="on each of D and D'")
-    parser.add_argument("--bits", type=int, nargs="+", default=[_grid.GRID_BITS])
+    parser.add_argument("--bits", type=int, nargs="+", default=[_release_hook.GRID_BITS])
     args = parser.parse_args()
     if unknown := set(args.names) - set(known):
         parser.error(f"no case {', '.join(sorted(unknown))}; there are {', '.join(known)}")
@@ -374,7 +375,7 @@ def main():
     print(f"{args.fits} fits on each; refuted:".ljust(29), *(f"{u:>9}" for u in ["bits", *used]))
     for name in args.names or known:
         for bits in args.bits:
-            with mock.patch.object(_grid, "GRID_BITS", bits):
+            with mock.patch.object(_release_hook, "GRID_BITS", bits):
                 (first, second), (third, fourth) = attack(known[name], args.fits)
             shares = (f"{share:9.4g}" for share in (first, second, fourth, third))
             print(f"{name:29} {bits:9}", *shares, flush=True)

@@ -22,7 +22,7 @@ from skdp import (
     DPStandardScaler,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
-    _trace,
+    _release_hook,
 )
 from skdp._bounded_sum import OPPOSITE
 from skdp.algorithms.dp_vi_model import ModelClippedSum
@@ -56,7 +56,7 @@ def logistic(n, epsilon, data_norm):
 
 def scales(fit):
     """Noise scales of the distinct releases of a fit, in order."""
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         fit()
     return list(dict.fromkeys(f"{release.call.scale:.4g}" for release in tape))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from skdp.relations import REPLACE_ONE, check_relation
+from skdp.relations import check_relation
 
 CHUNK_ROWS = 8192  # a chunk stays in the cache between its two products
 MAX_ROWS = 2**26
@@ -62,8 +62,8 @@ class BoundedSum:
         neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
             Who is a neighbour.
         """
-        replaced = check_relation(neighboring_relation) == REPLACE_ONE
-        return self.record_bound * (self.apart if replaced else 1.0)
+        null = check_relation(neighboring_relation).null_record
+        return self.record_bound * (1.0 if null else self.apart)
 
     def sensitivity(self, neighboring_relation: str) -> float:
         """How far neighbours can move the *computed* sum; as `moved_by`, which is at least C."""

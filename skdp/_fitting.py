@@ -278,13 +278,15 @@ def check_budget(
     except ValueError:
         kind = "None, an integer in [0, 2**32 - 1] or a RandomState"
         raise expected(kind, random_state=estimator.random_state) from None
-    epsilon, delta, given = estimator.epsilon, estimator.delta, getattr(estimator, instead)
+    epsilon, delta, given = estimator.epsilon, estimator.delta, getattr(estimator, instead, None)
     if not is_real(delta) or not (0 < delta < 1 or (pure and delta == 0)):
         kind = "a number in [0, 1)" if pure else "a number in (0, 1)"
         raise expected(kind, "well below 1/n, e.g. 1e-5", delta=delta)
     accountant = one_of(ACCOUNTANTS, accountant=getattr(estimator, "accountant", "auto"))
     if given is None:
-        remedy = f"use float('inf') for a fit without privacy, or give {instead} instead"
+        remedy = "use float('inf') for a fit without privacy"
+        if hasattr(estimator, instead):
+            remedy += f", or give {instead} instead"
         if _MOST_EPSILON < positive(remedy, epsilon=epsilon, allow_inf=True) < np.inf:
             raise expected(f"at most {_MOST_EPSILON:g}, or float('inf')", epsilon=epsilon)
         return Budget(epsilon, delta, relation, accountant)
@@ -324,6 +326,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     # The parameter that takes the place of epsilon, and whether delta may be 0.
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False
+    _memory_told_by: ClassVar[str] = ""
     _max_rows: ClassVar[float] = MAX_ROWS  # beyond, the rounding of a sum is not covered
 
     def plan(
@@ -442,7 +445,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def _facts_of(self, X: np.ndarray, n_outputs: int = 1, **more: Any) -> PublicFacts:
         """Public facts about rows that have been checked."""
         return self._facts(
-            n_samples=public_n_rows(self, X),
+            # Where there is no such parameter, the plan does not depend on the number of rows.
+            n_samples=public_n_rows(self, X) if hasattr(self, "n_samples") else None,
             n_features=X.shape[1],
             n_outputs=n_outputs,
             declared_norm=row_norm(X),
@@ -477,7 +481,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             assumptions=self._assumptions(),
         )
         memory = getattr(config, "memory", None)
-        return FitPlan(facts, config, report, {}, memory, tuple(getattr(config, "cautions", ())))
+        cautions = tuple(getattr(config, "cautions", ()))
+        return FitPlan(facts, config, report, {}, memory, cautions, self._memory_told_by)
 
 
 _PLAIN = frozenset([int, float, str, bool, type(None)])

@@ -115,6 +115,8 @@ class FitPlan:
         Bytes that a fit takes beyond its input, about; None where a module has to be tried first.
     cautions : tuple of str
         What a fit with this plan warns of.
+    memory_told_by : str
+        Method of the estimator that finds out what memory a fit takes, where it is not known.
     """
 
     facts: PublicFacts
@@ -123,6 +125,7 @@ class FitPlan:
     parts: Mapping[str, FitPlan] = field(default_factory=dict)
     memory: int | None = None
     cautions: tuple[str, ...] = ()
+    memory_told_by: str = ""
 
     @property
     def events(self) -> tuple[DpEvent, ...]:
@@ -152,9 +155,9 @@ class FitPlan:
         return self.total.delta
 
     @property
-    def n_steps(self) -> int:
-        """Number of noisy releases."""
-        return self.config.n_releases
+    def n_steps(self) -> int | None:
+        """Number of noisy releases; None where that is a secret."""
+        return getattr(self.config, "n_releases", None)
 
     @property
     def noise_multiplier(self) -> float | None:
@@ -186,7 +189,7 @@ class FitPlan:
 
     def __repr__(self) -> str:
         total = self.total
-        memory = "unknown until the module has been tried: see try_module"
+        memory = f"unknown before a trial: see {self.memory_told_by}" * bool(self.memory_told_by)
         if self.memory is not None:
             memory = f"about {self.memory / 2**20:.3g} MiB beyond the input"
         shown = {
@@ -198,5 +201,5 @@ class FitPlan:
         parts = {f"part {name!r}": repr(part) for name, part in self.parts.items()}
         shown |= {name: text.replace("\n", "\n  ") for name, text in parts.items()}
         price = f"(epsilon={total.epsilon:.4g}, delta={total.delta:g})"
-        lines = [f"  {name:<20}  {value}" for name, value in shown.items() if value is not None]
+        lines = [f"  {name:<20}  {value}" for name, value in shown.items() if value]
         return "\n".join([f"FitPlan of {self.facts.label}: {price}", *lines])

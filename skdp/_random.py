@@ -107,7 +107,7 @@ def seed_material(seed: int, name: str, parameters: dict[str, Any], *arrays: np.
     parts: list[Any] = [str(seed).encode(), name.encode(), "\0".join(described).encode()]
     for array in arrays:
         parts.append(f"{array.dtype.str}{array.shape}".encode())
-        parts.append(np.ascontiguousarray(array).data.cast("B"))
+        parts.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
     return _hash(*parts)
 
 

@@ -16,19 +16,23 @@ True
 from __future__ import annotations
 
 import copy
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import _fitting
+from skdp._fitting import PrivateEstimator, Records, all_or_nothing, charged, encode_labels
 from skdp._input import AccuracyMixin, check_features_and_labels
-from skdp._validate import expected, integer, one_of
+from skdp._plan import FitPlan, PublicFacts
+from skdp._validate import expected, integer_or_auto, one_of
 from skdp.algorithms import temperature_scaling
+from skdp.privacy.budget import Budget
 from skdp.privacy.ledger import BudgetExceededError
 from skdp.privacy.report import PrivacyReport
 
@@ -38,7 +42,8 @@ _IN_A_PIPELINE = (
 )
 
 
-class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
     """Makes the probabilities of a private classifier calibrated, privately.
 
     Clipping and noise leave classifiers too sure of themselves, or not sure enough. One number
@@ -125,30 +130,17 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, BaseEstimator):
     (569, 2)
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        epsilon: float | None = 0.1,
-        delta: float = 1e-5,
-        neighboring_relation: str = "zero_out",
-        target: str = "accuracy",
-        max_iter: int | str = "auto",
-        noise_multiplier: float | None = None,
-        accountant: str = "auto",
-        n_samples: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring_relation = neighboring_relation
-        self.target = target
-        self.max_iter = max_iter
-        self.noise_multiplier = noise_multiplier
-        self.accountant = accountant
-        self.n_samples = n_samples
-        self.random_state = random_state
+    estimator: Any
+    _: KW_ONLY
+    epsilon: float | None = 0.1
+    delta: float = 1e-5
+    neighboring_relation: str = "zero_out"
+    target: str = "accuracy"
+    max_iter: int | str = "auto"
+    noise_multiplier: float | None = None
+    accountant: str = "auto"
+    n_samples: int | None = None
+    random_state: Any = None
 
     def fit(self, X, y) -> DPTemperatureScaler:
         """Fit the classifier, unless it is frozen, and then the temperature.
@@ -172,29 +164,66 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, BaseEstimator):
         BudgetExceededError
             If an open `PrivacyLedger` refuses one of the two.
         """
-        with _fitting.all_or_nothing(self):
-            self._check(X, y)
+        with all_or_nothing(self):
+            records, facts = self._read(X, y)
+            plan = self._plan(facts)
             # A copy, because a frozen classifier is shared: training it on would change what is
             # predicted here, and not what is stated.
             estimator: Any = clone(self.estimator)
-            self.estimator_ = copy.deepcopy(estimator.fit(X, y))
-            try:
-                self._fit_temperature(X, y)
-            except BudgetExceededError as refusal:
-                if isinstance(self.estimator, FrozenEstimator):
-                    raise
-                raise BudgetExceededError(
-                    f"{refusal} That is said of the temperature: the classifier was fitted before "
-                    "and stays charged. Fit it first and pass FrozenEstimator(classifier)."
-                ) from None
+            fitted = self.estimator_ = copy.deepcopy(estimator.fit(X, y))
+            self._check_statement(fitted)
+            self.classes_, codes = encode_labels(records.targets, fitted.classes_, facts.label)
+            self.temperature_privacy_ = self._charge(plan)
+            self.privacy_ = fitted.privacy_ + self.temperature_privacy_
+            log_p = np.log(np.maximum(fitted.predict_proba(X), np.finfo(float).tiny))
+            streams = _fitting.streams(self, codes, log_p)
+            self.temperature_ = plan.config.run((log_p, codes), streams)
+            self.noise_multiplier_ = plan.config.noise_multiplier
+            self.n_iter_ = plan.config.n_steps
         return self
 
-    def _check(self, X: Any, y: Any) -> None:
-        """Check all that can be checked before the classifier spends anything."""
-        _fitting.check_budget(self)
-        one_of(temperature_scaling.TARGETS, target=self.target)
+    def _charge(self, plan: FitPlan) -> PrivacyReport:
+        try:
+            return charged(self, plan)
+        except BudgetExceededError as refusal:
+            if isinstance(self.estimator, FrozenEstimator):
+                raise
+            raise BudgetExceededError(
+                f"{refusal} That is said of the temperature: the classifier was fitted before and "
+                "stays charged. Fit it first and pass FrozenEstimator(classifier)."
+            ) from None
+
+    @property
+    def _inner(self) -> Any:
+        """The classifier itself, frozen or not."""
         frozen = isinstance(self.estimator, FrozenEstimator)
-        inner = self.estimator.estimator if frozen else self.estimator
+        return self.estimator.estimator if frozen else self.estimator
+
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+        """Check all that can be checked before the classifier spends anything."""
+        inner, frozen = self._inner, isinstance(self.estimator, FrozenEstimator)
+        if isinstance(inner, Pipeline) or not hasattr(inner, "predict_proba"):
+            remedy = _IN_A_PIPELINE if isinstance(inner, Pipeline) else ""
+            raise expected("a classifier with predict_proba", remedy, estimator=self.estimator)
+        declared = getattr(inner, "classes_" if frozen else "classes", None)
+        # Rows are checked, and left to the classifier as they are: names of columns and all.
+        checked, labels = check_features_and_labels(
+            self, X, y, declared=declared is not None, dtype="numeric"
+        )
+        found, _ = encode_labels(labels, declared, type(inner).__name__)
+        if frozen:
+            self._check_statement(inner)
+            # A row of zeros: what is wrong with columns and names shows before the charge.
+            synthetic = X[:1] * 0 if hasattr(X, "columns") else np.zeros_like(checked[:1])
+            inner.predict_proba(synthetic)
+        return Records(checked, labels), self._facts_of(checked, len(found))
+
+    def _n_outputs(self, classes: Any) -> int | None:
+        declared = getattr(self._inner, "classes", None) if classes is None else classes
+        return None if declared is None else len(declared)
+
+    def _planned(self, facts: PublicFacts) -> FitPlan:
+        inner, frozen = self._inner, isinstance(self.estimator, FrozenEstimator)
         relation = getattr(inner, "neighboring_relation", None)
         if frozen and isinstance(getattr(inner, "privacy_", None), PrivacyReport):
             relation = inner.privacy_.neighboring_relation
@@ -204,31 +233,25 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, BaseEstimator):
                 "statements about different neighbours do not add up",
                 neighboring_relation=self.neighboring_relation,
             )
-        if isinstance(inner, Pipeline) or not hasattr(inner, "predict_proba"):
-            remedy = _IN_A_PIPELINE if isinstance(inner, Pipeline) else ""
-            raise expected("a classifier with predict_proba", remedy, estimator=self.estimator)
-        declared = getattr(inner, "classes_" if frozen else "classes", None) is not None
-        # Rows are checked, and left to the classifier as they are: names of columns and all.
-        checked, _ = check_features_and_labels(self, X, y, declared=declared, dtype="numeric")
-        self._config(checked)
-        if frozen:
-            self._check_statement(inner)
-            # A row of zeros: what is wrong with columns and names shows before the charge.
-            made_up = X[:1] * 0 if hasattr(X, "columns") else np.zeros_like(checked[:1])
-            inner.predict_proba(made_up)
+        plan = super()._planned(facts)
+        if frozen or not isinstance(inner, PrivateEstimator):
+            return plan
+        classes = None if facts.n_outputs is None else range(facts.n_outputs)
+        part = inner.plan(facts.n_samples, facts.n_features, classes)
+        return replace(plan, parts={"estimator": part})
 
-    def _config(self, X: np.ndarray) -> Any:
-        private = self.epsilon != float("inf")
-        n_steps = temperature_scaling.N_STEPS if private else 200
-        if self.max_iter != "auto":
-            n_steps = integer(1, "or 'auto'", max_iter=self.max_iter)
-        return temperature_scaling.configure(
-            self.target,
-            n_rows=_fitting.public_n_rows(self, X),
-            n_steps=n_steps,
-            noise_multiplier=_fitting.noise_multiplier(self, 1.0, n_steps),
+    def _configure(
+        self, facts: PublicFacts, budget: Budget
+    ) -> temperature_scaling.TemperatureConfig:
+        steps = temperature_scaling.N_STEPS
+        if not budget.private:
+            steps = temperature_scaling.N_STEPS_WITHOUT_NOISE
+        return temperature_scaling.TemperatureConfig(
+            target=one_of(temperature_scaling.TARGETS, target=self.target),
+            n_rows=facts.rows,
+            n_steps=integer_or_auto(steps, max_iter=self.max_iter),
             neighboring_relation=self.neighboring_relation,
-        )
+        ).calibrated(budget)
 
     def _check_statement(self, fitted: Any) -> None:
         if not isinstance(getattr(fitted, "privacy_", None), PrivacyReport):
@@ -237,24 +260,6 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, BaseEstimator):
                 "nothing is known of what others have learned from private rows",
                 estimator=self.estimator,
             )
-
-    def _fit_temperature(self, X: Any, y: Any) -> None:
-        fitted = self.estimator_
-        self._check_statement(fitted)
-        self.classes_, codes = _fitting.encode_labels(
-            np.asarray(y).ravel(), fitted.classes_, type(self).__name__
-        )
-        config = self._config(codes)
-        own = _fitting.spend(self, config.event(), str(config.sampling))
-        both = fitted.privacy_ + own
-        log_p = np.log(np.maximum(fitted.predict_proba(X), np.finfo(float).tiny))
-        streams = _fitting.streams(self, codes, log_p)
-        self.temperature_ = temperature_scaling.fit_temperature(
-            config, self.target, log_p, codes, streams
-        )
-        self.noise_multiplier_, self.n_iter_ = config.noise_multiplier, config.n_steps
-        self.temperature_privacy_ = own
-        self.privacy_ = both
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of `predict_proba`, shape (n, n_classes)."""

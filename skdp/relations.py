@@ -12,8 +12,10 @@ relation              neighbours differ in                           n          
 ``replace_one``       one record replaced by any other               public       2 C
 ===================== ============================================== ============ ==============
 
->>> from skdp.relations import sensitivity_factor
->>> sensitivity_factor("replace_one")
+A `Relation` is a string, and answers the questions that code has about it.
+
+>>> from skdp.relations import check_relation
+>>> check_relation("replace_one").factor
 2.0
 
 References
@@ -24,20 +26,44 @@ ICML 2021 (zero-out).
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from skdp._validate import one_of
 
-ZERO_OUT = "zero_out"
-ADD_OR_REMOVE_ONE = "add_or_remove_one"
-REPLACE_ONE = "replace_one"
 
-RELATIONS = (ZERO_OUT, ADD_OR_REMOVE_ONE, REPLACE_ONE)
+class Relation(StrEnum):
+    """A row of the table above, shown as the string that it is."""
+
+    ZERO_OUT = "zero_out"
+    ADD_OR_REMOVE_ONE = "add_or_remove_one"
+    REPLACE_ONE = "replace_one"
+
+    @property
+    def n_is_public(self) -> bool:
+        """Whether neighbours have equally many records."""
+        return self is not Relation.ADD_OR_REMOVE_ONE
+
+    @property
+    def null_record(self) -> bool:
+        """Whether nothing, or what adds 0 to every sum, stands in for the record that differs."""
+        return self is not Relation.REPLACE_ONE
+
+    @property
+    def factor(self) -> float:
+        """How many times the bound on one record a sum over records can move."""
+        return 2.0 if self is Relation.REPLACE_ONE else 1.0
+
+    __repr__ = str.__repr__
 
 
-def check_relation(neighboring_relation: str) -> str:
+RELATIONS = ZERO_OUT, ADD_OR_REMOVE_ONE, REPLACE_ONE = tuple(Relation)
+
+
+def check_relation(neighboring_relation: str) -> Relation:
     """Return the relation, or raise a ``ValueError`` that lists the known ones."""
-    return one_of(RELATIONS, neighboring_relation=neighboring_relation)
+    return Relation(one_of(RELATIONS, neighboring_relation=neighboring_relation))
 
 
 def sensitivity_factor(neighboring_relation: str) -> float:
     """How many times the bound on one record a sum over records can move: 1, 1 or 2."""
-    return 2.0 if check_relation(neighboring_relation) == REPLACE_ONE else 1.0
+    return check_relation(neighboring_relation).factor

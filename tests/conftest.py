@@ -1,4 +1,6 @@
-"""Data that several test files share: simulated, or shipped with scikit-learn."""
+"""Data that several test files share, and which tests are fast."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,37 @@ threadpool_limits(1)
 
 settings.register_profile("skdp", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("skdp")
+
+FAST = {"engine", "mechanisms", "metrics", "models", "privacy"}
+TAKE_LONGER = {
+    "test_accounting.py",
+    "test_differential.py",
+    "test_ledger_file.py",
+    "test_workflow.py",
+}
+
+
+def is_fast(path):
+    """Whether a file of tests belongs to those that run after every change."""
+    folder = path.relative_to(Path(__file__).parent).parts[0]
+    return folder in FAST and path.name not in TAKE_LONGER
+
+
+def pytest_ignore_collect(collection_path, config):
+    """With `-m fast` alone, do not import the other files, which takes longer than the tests."""
+    if config.option.markexpr == "fast" and collection_path.suffix == ".py":
+        return not is_fast(collection_path) or None
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by `-m`
+def pytest_collection_modifyitems(items):
+    """Mark as fast what is in a fast file and not slow."""
+    here = Path(__file__).parent
+    for item in items:
+        inside = item.path.is_relative_to(here) and is_fast(item.path)
+        if inside and item.get_closest_marker("slow") is None:
+            item.add_marker("fast")
 
 
 @pytest.fixture

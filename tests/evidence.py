@@ -50,8 +50,9 @@ LAYERS = [
         " declared sensitivity, whatever its gradient; sums add over parts and do not depend on how"
         " they are cut up.",
         (
-            "tests/engine/test_clipping", "tests/engine/test_network", "tests/engine/test_gram",
-            "tests/engine/test_grid", "tests/models",
+            "tests/engine/test_clipping", "tests/engine/test_gram", "tests/engine/test_grid",
+            "tests/engine/test_network", "tests/engine/test_per_sample",
+            "tests/engine/test_records", "tests/engine/test_trial", "tests/models",
         ),
     ),
     (

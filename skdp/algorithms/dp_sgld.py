@@ -43,7 +43,7 @@ import torch
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 from torch import Tensor
 
-from skdp._grid import grid_width, on_grid
+from skdp._release_hook import grid_width, on_grid
 from skdp._validate import expected, in_range, integer
 from skdp.algorithms.training import Model, NetworkRun
 from skdp.engine.loop import ClippedSum, Plan

@@ -58,7 +58,7 @@ from skdp.algorithms.gaussian_families import (
     orthogonal_normals,
 )
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last, linear_rows
+from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last, linear_rows, release_plan
 from skdp.engine.clipping import LinearClippedSum, Residual
 from skdp.engine.loop import ClippedSum, Plan, Progress, run
 from skdp.engine.sampling import Sampling, sampling
@@ -222,8 +222,9 @@ class DPVIConfig(GaussianRun):
         etas = orthogonal_normals(math.prod(self.shape), self.n_steps + 1, streams("eta"))
         algorithm = VariationalUpdate(self, etas)
         rows = linear_rows(self, records, alone=self.secure)
-        steps = run(self.plan(), rows, algorithm.init(), algorithm.query, algorithm.update, streams)
-        return algorithm.posterior(last(progress(steps)))
+        state, steps = algorithm.init(), (algorithm.query, algorithm.update, streams)
+        states = run(release_plan(self), rows, state, *steps)
+        return algorithm.posterior(last(progress(states)))
 
 
 # Defaults, all functions of public facts: the same few constants for every data set, ε, n and d.

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, TypeVar
+from functools import lru_cache, partial
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
+import torch
 from dp_accounting.dp_event import DpEvent
 
+from skdp._random import Streams
 from skdp._rows import LinearRows
 from skdp._validate import in_range
 from skdp.engine.grid import lattice_bits
-from skdp.engine.sampling import Sampling
+from skdp.engine.loop import ClippedSum, Plan, Progress
+from skdp.engine.sampling import FullBatch, Sampling
 from skdp.privacy.budget import Budget
 from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
@@ -97,6 +101,54 @@ class GaussianRun:
         return replace(config, noise_multiplier=budget.least(event, factor))
 
 
+class Once(FullBatch):
+    """Every record in the only release."""
+
+    def __str__(self) -> str:
+        return "full batch, 1 release"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneSum(GaussianRun):
+    """A run that releases one noisy sum over all rows, at no parameters.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features.
+    """
+
+    n_features: int
+    sampling = Once(1)
+
+    @property
+    def clipped_sum(self) -> ClippedSum:
+        """The private value."""
+        raise NotImplementedError
+
+    def plan(self) -> Plan:
+        """What the engine executes."""
+        relation = self.neighboring_relation
+        return Plan(self.sampling, self.clipped_sum, self.noise_multiplier, relation)
+
+    def released(self, rows: Any, streams: Streams, progress: Progress) -> tuple[np.ndarray, float]:
+        """Release the sum over private rows; return it and the scale of its noise."""
+        plan = release_plan(self)
+        clipped_sum, call = plan.step((1, self.n_features), 0)
+        value = partial(clipped_sum, torch.zeros(1, self.n_features), rows)
+        noise = streams("noise")
+        (noisy,) = progress(plan.release(value, call, noise) for _ in range(1))
+        return np.asarray(noisy), call.scale
+
+
+class Planned(Hashable, Protocol):
+    """A config of a run by the engine's loop."""
+
+    def plan(self) -> Plan:
+        """What the engine executes."""
+        ...
+
+
 class LinearConfig(Protocol):
     """Public facts about rows of a linear model."""
 
@@ -127,6 +179,12 @@ def linear_rows(
         alone=alone,
         neighboring_relation=config.neighboring_relation,
     )
+
+
+@lru_cache(maxsize=64)
+def release_plan(config: Planned) -> Plan:
+    """Return what the engine executes for a config; the same object for equal ones."""
+    return config.plan()
 
 
 def last(states: Iterable[S]) -> S:

@@ -39,16 +39,16 @@ import numpy as np
 import torch
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 
-from skdp import _trace
-from skdp._grid import grid_width
+from skdp import _release_hook
 from skdp._random import SecureStream, Streams
+from skdp._release_hook import grid_width
 from skdp._rows import LinearBatch, LinearRows
 from skdp._validate import expected, in_range, integer, positive
 from skdp.algorithms.tempered import TemperedPosterior
 from skdp.engine.clipping import LinearClippedSum
 from skdp.privacy.events import gdp_event
 from skdp.privacy.hidden_state import cyclic_batch_mu, full_batch_mu
-from skdp.relations import ADD_OR_REMOVE_ONE
+from skdp.relations import check_relation
 
 # Defaults, functions of public facts alone; benchmarks/posterior_sampling.py shows what they do.
 STEP = 0.05  # h(λ + ρnκR²) a direction, as far as …
@@ -134,7 +134,7 @@ class LangevinConfig:
         steps = "full batch" if self.n_batches == 1 else f"{self.n_batches} fixed batches"
         states = "last state" if self.n_chains == 1 else f"last states of {self.n_chains} chains"
         text = f"{steps}, {self.n_epochs} passes, {states} only"
-        if self.posterior.neighboring_relation == ADD_OR_REMOVE_ONE:
+        if not check_relation(self.posterior.neighboring_relation).n_is_public:
             text += f"; both neighbours have at most {self.n_rows} rows"
         return text
 
@@ -216,7 +216,7 @@ def plan(
             h /= λ + ρ * posterior.curvature(n_rows)
         if batch_size is not None:
             l = math.ceil(n_rows / batch_size)  # noqa: E741 (the paper's letter)
-        elif posterior.neighboring_relation == ADD_OR_REMOVE_ONE:
+        elif not check_relation(posterior.neighboring_relation).n_is_public:
             l = 1  # noqa: E741
         else:
             # Beyond a few /ρ batches their gradients' own noise would count beside the chain's.
@@ -261,7 +261,7 @@ def sample(
     progress : callable, default=iter
         Wraps the iteration over passes, e.g. in a progress bar. It must not keep the states.
     """
-    call = _trace.MechanismCall(
+    call = _release_hook.MechanismCall(
         kind="langevin",
         sensitivity=config.mu,  # against unit noise: the last states are as bad as that Gaussian
         scale=1.0,
@@ -274,7 +274,7 @@ def sample(
     def mechanism() -> np.ndarray:
         return deque(progress(states(config, X, targets, streams)), maxlen=1).pop()
 
-    return _trace.release(call, mechanism)
+    return _release_hook.release(call, mechanism)
 
 
 def states(

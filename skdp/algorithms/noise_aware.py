@@ -50,7 +50,7 @@ from skdp._random import SecureStream, Streams
 from skdp._rows import PassingRows, row_bound
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last, linear_rows
+from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last, linear_rows, release_plan
 from skdp.algorithms.noisy_statistic import Given, chains, laplace
 from skdp.algorithms.normal_rows import (
     FEW_OUTPUTS,
@@ -225,8 +225,8 @@ class NoiseAwareConfig(GaussianRun):
         rows = linear_rows(self, records, alone=self.secure)
         data = PassingRows(rows) if records[0].size > KEPT_ENTRIES else rows
         update = NoiseAwareUpdate(self)
-        steps = run(update.plan, data, update.init(), update.query, update.update, streams)
-        q = update.posterior(last(progress(steps)), streams("inference"))
+        states = run(update.plan, data, update.init(), update.query, update.update, streams)
+        q = update.posterior(last(progress(states)), streams("inference"))
         if self.covariance == "diag":
             return GaussianPosterior(q.mean, np.sqrt(np.diag(q.covariance)))
         return q
@@ -290,7 +290,7 @@ class NoiseAwareUpdate:
         self.size = math.prod(config.shape)
         self.prior_scale = config.prior_scale * self.R
         self.noise_variance = (config.noise_multiplier * config.clip_norm / self.R) ** 2  # ν²
-        self.plan, step = config.plan(), config.slope_step
+        self.plan, step = release_plan(config), config.slope_step
         self.moments_scale = self.plan.noise_scale(0) / self.R**2  # in Ã, or in its trace
         self.slope_scale = 0.0 if step is None else self.plan.noise_scale(step) / self.R**2  # in H̃
 

@@ -52,7 +52,7 @@ from skdp._random import SecureStream, Streams
 from skdp._rows import row_bound
 from skdp._validate import in_range, integer, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last, linear_rows
+from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last, linear_rows, release_plan
 from skdp.algorithms.normal_rows import believed, floored
 from skdp.engine.gram import GramSum, unpacked
 from skdp.engine.loop import ClippedSum, Plan, Progress, run
@@ -236,7 +236,7 @@ class NoiseAwareRegression:
         self.config, self.n, self.D = config, config.n_rows, config.n_columns
         self.R = config.row_bound
         self.prior_variance = (config.prior_scale * self.R) ** 2
-        self.plan = config.plan()
+        self.plan = release_plan(config)
         self.noise = self.plan.noise_scale(1)  # ν
         self.gram_noise = self.plan.noise_scale(0) / self.R**2
 

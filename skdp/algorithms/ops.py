@@ -34,8 +34,8 @@ the data term is self-concordant (|ℓ‴| ≤ |x·v| ℓ″), and with r = ‖v
 so that r ~ Gamma(p, 1/s'(r₀)) in a uniform direction is an envelope.
 
 **Doubles.** The theorem is about real numbers. Around a centre that depends on the rows a raw
-double tells the centre, so released draws are rounded to a public grid (`skdp._grid`), which is
-post-processing, and no proof that the *computed* law is η-DP.
+double tells the centre, so released draws are rounded to a public grid (`skdp._release_hook`),
+which is post-processing, and no proof that the *computed* law is η-DP.
 
 **Timing.** How long a draw takes depends on the data and is not covered (Awan & Rao 2023): do not
 let those who see the release see the clock.
@@ -59,9 +59,9 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp import _trace
-from skdp._grid import grid_width
+from skdp import _release_hook
 from skdp._random import SecureStream, Streams
+from skdp._release_hook import grid_width
 from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms import exact_draws
 from skdp.algorithms.tempered import TemperedPosterior
@@ -222,7 +222,7 @@ def sample(
         Wraps the iteration over draws.
     """
     shape = config.posterior.shape
-    call = _trace.MechanismCall(
+    call = _release_hook.MechanismCall(
         kind="posterior_samples",
         sensitivity=config.eta,
         scale=1.0,
@@ -243,7 +243,7 @@ def sample(
         kept = [next(draws) for _ in progress(range(config.n_samples))]
         return np.array(kept).reshape(config.n_samples, *shape)
 
-    return _trace.release(call, mechanism)
+    return _release_hook.release(call, mechanism)
 
 
 def _covering_noise(config: ExactConfig, stream: SecureStream) -> np.ndarray:

@@ -24,18 +24,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from dp_accounting.dp_event import DpEvent
 from torch import Tensor, nn
 
 from skdp._random import Streams
 from skdp.algorithms.dp_sgd import DPSGDConfig
+from skdp.algorithms.gaussian_runs import GaussianRun
 from skdp.algorithms.training import NetworkModel
+from skdp.engine.sampling import FullBatch
 from skdp.models.networks import cross_entropy
 
-N_STEPS = 30
+N_STEPS, N_STEPS_WITHOUT_NOISE = 30, 200
 MOST = 20.0  # T stays between 1/20 and 20
 _LEAST_LOG = -30.0  # of a probability: one that is exactly 0 must not make T infinite
 _MOST_NOISE = 0.05  # of a step in u: where the noise is large, steps are short and T stays near 1
@@ -76,55 +80,70 @@ class Target(NamedTuple):
 TARGETS = {"accuracy": Target(confidence_gap, 1.0, 4.0), "log_loss": Target(log_loss, 3.0, 1.0)}
 
 
-def configure(
-    target: str,
-    *,
-    n_rows: int,
-    n_steps: int,
-    noise_multiplier: float,
-    neighboring_relation: str,
-) -> DPSGDConfig:
-    """Return the public facts of a run on all rows."""
-    _, clip_norm, rate = TARGETS[target]
-    if noise_multiplier > 0.0:
-        rate = min(rate, _MOST_NOISE * n_rows / (noise_multiplier * clip_norm))
-    return DPSGDConfig(
-        n_rows=n_rows,
-        n_steps=n_steps,
-        sampling_rate=1.0,
-        clip_norm=clip_norm if noise_multiplier > 0.0 else math.inf,
-        noise_multiplier=noise_multiplier,
-        learning_rate=rate,
-        optimizer=torch.optim.SGD,
-        averaging=0.5,
-        neighboring_relation=neighboring_relation,
-    )
-
-
-def fit_temperature(
-    config: DPSGDConfig, target: str, log_p: np.ndarray, codes: np.ndarray, streams: Streams
-) -> float:
-    """Return T, from the private rows.
+@dataclass(frozen=True)
+class TemperatureConfig(GaussianRun):
+    """Public facts of a run on all rows.
 
     Parameters
     ----------
-    config : DPSGDConfig
-        Public facts, whose event has been charged.
     target : {"accuracy", "log_loss"}
-        What T is fitted to.
-    log_p : ndarray of shape (n, n_classes)
-        Logarithms of predicted probabilities.
-    codes : ndarray of shape (n,)
-        Numbers of the true classes.
-    streams : Streams
-        Random streams of this fit.
+        What the temperature is fitted to.
+    n_rows : int
+        Public number of rows.
+    n_steps : int
+        Number of noisy sums.
+    noise_multiplier, neighboring_relation, secure
+        As in `GaussianRun`; never ``secure``.
     """
-    model = NetworkModel(Temperature(), TARGETS[target].loss, "vmap")
-    trained = config.run((bounded(log_p), codes), streams, model=model)
-    if trained.interrupted:
-        raise KeyboardInterrupt
-    u = float(np.clip(trained.posterior.point[0], -math.log(MOST), math.log(MOST)))
-    return math.exp(-u)
+
+    target: str
+    n_rows: int
+    n_steps: int
+
+    @property
+    def sampling(self) -> FullBatch:
+        """Every record takes part in every step."""
+        return FullBatch(self.n_steps)
+
+    @property
+    def descent(self) -> DPSGDConfig:
+        """The same run as one of DP-SGD."""
+        _, clip_norm, rate = TARGETS[self.target]
+        if self.noise_multiplier > 0.0:
+            rate = min(rate, _MOST_NOISE * self.n_rows / (self.noise_multiplier * clip_norm))
+        return DPSGDConfig(
+            n_rows=self.n_rows,
+            n_steps=self.n_steps,
+            sampling_rate=1.0,
+            clip_norm=clip_norm if self.noise_multiplier > 0.0 else math.inf,
+            noise_multiplier=self.noise_multiplier,
+            learning_rate=rate,
+            optimizer=torch.optim.SGD,
+            averaging=0.5,
+            neighboring_relation=self.neighboring_relation,
+        )
+
+    def event(self) -> DpEvent:
+        """What the run releases."""
+        return self.descent.event()
+
+    def run(self, records: tuple[np.ndarray, np.ndarray], streams: Streams) -> float:
+        """Return T, from the private rows.
+
+        Parameters
+        ----------
+        records : pair of ndarray
+            Logarithms of predicted probabilities (n, n_classes) and class numbers (n,).
+        streams : Streams
+            Random streams of the fit.
+        """
+        log_p, codes = records
+        model = NetworkModel(Temperature(), TARGETS[self.target].loss, "vmap")
+        trained = self.descent.run((bounded(log_p), codes), streams, model=model)
+        if trained.interrupted:
+            raise KeyboardInterrupt
+        u = float(np.clip(trained.posterior.point[0], -math.log(MOST), math.log(MOST)))
+        return math.exp(-u)
 
 
 def scaled(log_p: np.ndarray, temperature: float) -> np.ndarray:

@@ -42,7 +42,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.parallel import Parallel, delayed
 
-from skdp import _trace
+from skdp import _release_hook
 from skdp._validate import expected, flag, in_range, integer, one_of
 from skdp._warnings import PrivacyWarning
 from skdp.audit.bounds import FRAMES
@@ -336,7 +336,7 @@ def _booked(free: bool) -> Iterator[None]:
 
 def _fitted(estimator: Any, X: np.ndarray, y: np.ndarray, free: bool) -> tuple[Any, list]:
     """Fit a copy; return it and the record of its releases."""
-    with _booked(free), _trace.record() as tape:
+    with _booked(free), _release_hook.record() as tape:
         if not hasattr(estimator, "fit"):
             return estimator(X, y), tape
         fresh: Any = (

@@ -20,6 +20,7 @@ from skdp._rows import Chunks, LinearBatch, row_products
 from skdp._validate import positive
 
 Weight = Callable[[np.ndarray, np.ndarray], np.ndarray]
+BESIDE = math.sqrt(2.0)  # weight of an entry beside the diagonal, which stands for two
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,8 @@ class GramSum(BoundedSum):
 
 def packed(matrix: np.ndarray) -> np.ndarray:
     """Write a symmetric matrix as a vector of the same norm."""
-    rows, columns = np.triu_indices(len(matrix))
-    return matrix[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
+    rows, columns, weights = _triangle(len(matrix))
+    return matrix[rows, columns] * weights
 
 
 def packed_squares(rows: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -97,7 +98,7 @@ def packed_squares(rows: np.ndarray, w: np.ndarray) -> np.ndarray:
     # Transposed, each pair of columns is one vector: half the time of rows of short pieces.
     columns = np.ascontiguousarray(rows.T)
     weighted, d = w * columns, len(columns)
-    beside, terms, start = math.sqrt(2.0) * weighted, np.empty((d * (d + 1) // 2, len(rows))), 0
+    beside, terms, start = BESIDE * weighted, np.empty((d * (d + 1) // 2, len(rows))), 0
     for j in range(d):
         np.multiply(weighted[j], columns[j], out=terms[start])
         np.multiply(beside[j], columns[j + 1 :], out=terms[start + 1 : start + d - j])
@@ -107,7 +108,13 @@ def packed_squares(rows: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 def unpacked(vector: np.ndarray, d: int) -> np.ndarray:
     """Read a symmetric (d, d) matrix back from `packed`."""
+    rows, columns, weights = _triangle(d)
+    matrix = np.empty((d, d))
+    matrix[rows, columns] = matrix[columns, rows] = vector / weights
+    return matrix
+
+
+def _triangle(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Row, column and weight of each entry of the upper triangle."""
     rows, columns = np.triu_indices(d)
-    matrix = np.zeros((d, d))
-    matrix[rows, columns] = vector / np.where(rows == columns, 1.0, np.sqrt(2.0))
-    return matrix + np.triu(matrix, 1).T
+    return rows, columns, np.where(rows == columns, 1.0, BESIDE)

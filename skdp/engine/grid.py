@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skdp._grid import grid_width
+from skdp._release_hook import grid_width
 from skdp._rows import Chunks, LinearBatch
 from skdp._validate import in_range
 from skdp.relations import ZERO_OUT, sensitivity_factor

@@ -7,14 +7,13 @@ everything else done with the noisy sum, is the update rule's business and costs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
-from skdp._grid import grid_width
 from skdp._random import SecureStream, Streams
-from skdp._trace import MechanismCall
+from skdp._release_hook import MechanismCall, grid_width
 from skdp.engine.grid import GridSum, lattice_bits
 from skdp.engine.noise import discrete_gaussian, gaussian
 from skdp.engine.sampling import Sampling
@@ -79,6 +78,7 @@ class Plan:
     noise_multiplier: float | Sequence[float]
     neighboring_relation: str
     secure: bool = False
+    _steps: dict[tuple, tuple] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.secure and self.sampling.rate < 1.0:
@@ -86,27 +86,19 @@ class Plan:
                 "Expected secure=False with random batches: their coins are not exact."
             )
 
-    def clipped_sum_of(self, step: int) -> ClippedSum:
-        """Return the private value of one step; in grid units with ``secure``."""
-        return self._grid_sum(step) if self.secure else self._given_sum(step)
+    def step(self, shape: tuple[int, ...], step: int) -> tuple[Any, MechanismCall]:
+        """Return the private value of one step and its declaration, at parameters of a shape.
 
-    def _given_sum(self, step: int) -> Any:
-        clipped_sum = self.clipped_sum
-        return clipped_sum[step] if isinstance(clipped_sum, Sequence) else clipped_sum
+        The same for every run of the plan, so it is worked out once.
+        """
+        found = self._steps.get((shape, step))
+        if found is None:
+            found = self._steps[shape, step] = self._declared(shape, step)
+        return found
 
-    def _grid_sum(self, step: int) -> GridSum:
-        return GridSum(self._given_sum(step), self._sigma(step), self.neighboring_relation)
-
-    def _sigma(self, step: int) -> float:
-        sigma = self.noise_multiplier
-        if isinstance(sigma, Sequence):
-            sigma = sigma[step]
-        return sigma
-
-    def call(self, shape: tuple[int, ...], step: int) -> MechanismCall:
-        """Declare one step, at parameters of a shape."""
+    def _declared(self, shape: tuple[int, ...], step: int) -> tuple[Any, MechanismCall]:
         clipped_sum, scale = self.clipped_sum_of(step), self.noise_scale(step)
-        return MechanismCall(
+        return clipped_sum, MechanismCall(
             kind="discrete_gaussian" if self.secure else "gaussian",
             sensitivity=clipped_sum.sensitivity(self.neighboring_relation),
             scale=scale,
@@ -116,15 +108,28 @@ class Plan:
             width=grid_width(scale),
         )
 
+    def clipped_sum_of(self, step: int) -> Any:
+        """Return the private value of one step; in grid units with ``secure``."""
+        clipped_sum = self.clipped_sum
+        if isinstance(clipped_sum, Sequence):
+            clipped_sum = clipped_sum[step]
+        if self.secure:
+            return GridSum(clipped_sum, self._sigma(step), self.neighboring_relation)
+        return clipped_sum
+
+    def _sigma(self, step: int) -> float:
+        sigma = self.noise_multiplier
+        return sigma[step] if isinstance(sigma, Sequence) else sigma
+
     def noise_scale(self, step: int) -> float:
         """Scale of the noise of one step: σ times what the accountant reads as one record's bound.
 
         On full batches neighbours differ by the sensitivity and by nothing else, so under
         replace_one half of it will do. In random batches a record is there or is not, by itself.
         """
+        sigma, clipped_sum = self._sigma(step), self.clipped_sum_of(step)
         if self.secure:
-            return self._grid_sum(step).noise_scale
-        sigma, clipped_sum = self._sigma(step), self._given_sum(step)
+            return clipped_sum.noise_scale
         if sigma == 0.0:  # then there may be no clipping, and 0·inf is no scale
             return 0.0
         if self.sampling.rate < 1.0:
@@ -168,11 +173,12 @@ def run(
     """
     coins, noise = streams("sampling"), streams("noise")
     for step, selection in enumerate(plan.sampling.batches(len(data), coins)):
-        theta, clipped_sum = query(state), plan.clipped_sum_of(step)
+        theta = query(state)
+        clipped_sum, call = plan.step(tuple(theta.shape), step)
 
         def value(theta=theta, selection=selection, clipped_sum=clipped_sum) -> Tensor:
             return clipped_sum(theta, data.take(selection))
 
-        noisy = plan.release(value, plan.call(tuple(theta.shape), step), noise)
+        noisy = plan.release(value, call, noise)
         state = update(state, noisy.to(theta.dtype), step)
         yield state

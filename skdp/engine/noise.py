@@ -1,6 +1,6 @@
-"""Gaussian noise on the sums of iterative algorithms, once per release, through the trace.
+"""The one place where Gaussian noise is added: once per release, through the hook.
 
-In floating point, or as exact integers in the units of `skdp.engine.grid`; either way the trace
+In floating point, or as exact integers in the units of `skdp.engine.grid`; either way the hook
 rounds the result to the public grid that the call declares.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skdp import _trace
+from skdp import _release_hook
 from skdp._random import SecureStream
 from skdp.engine.discrete_gaussian import discrete_gaussian_integers
 
@@ -22,7 +22,7 @@ RARE = 2.0**-20  # 1 − u below which a uniform number gets more bits
 
 
 def gaussian(
-    value: Callable[[], Tensor], call: _trace.MechanismCall, stream: SecureStream
+    value: Callable[[], Tensor], call: _release_hook.MechanismCall, stream: SecureStream
 ) -> Tensor:
     """Release value() + N(0, scale² I).
 
@@ -43,11 +43,11 @@ def gaussian(
         # In double precision whatever the value's is: neither noise nor grid loses digits to it.
         return torch.add(exact, _normals(call.shape, exact.device, stream), alpha=call.scale)
 
-    return _trace.release(call, mechanism)
+    return _release_hook.release(call, mechanism)
 
 
 def discrete_gaussian(
-    value: Callable[[], Tensor], call: _trace.MechanismCall, bits: int, stream: SecureStream
+    value: Callable[[], Tensor], call: _release_hook.MechanismCall, bits: int, stream: SecureStream
 ) -> Tensor:
     """Release value() + X in units of the grid, X discrete Gaussian of parameter 2^bits.
 
@@ -75,7 +75,7 @@ def discrete_gaussian(
         released = exact.view(np.uint64) + noise.view(np.uint64)
         return torch.from_numpy(np.ldexp(released.view(np.int64) * call.scale, -bits))
 
-    return _trace.release(call, mechanism)
+    return _release_hook.release(call, mechanism)
 
 
 def _normals(shape: tuple[int, ...], device: torch.device, stream: SecureStream) -> Tensor:

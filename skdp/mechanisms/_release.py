@@ -1,30 +1,55 @@
-"""What mechanisms share: checks that quote no value, the charge, one release through the trace."""
+"""What mechanisms share: checks that quote no value, the charge, the call of one release."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skdp import _trace
-from skdp._grid import grid_width
 from skdp._random import SecureStream, Streams
+from skdp._release_hook import MechanismCall, grid_width
 from skdp._validate import expected, in_range
 from skdp.privacy.ledger import charge
-from skdp.relations import check_relation
+from skdp.relations import ZERO_OUT, check_relation
 
 # Beyond these, ratios and multiples of parameters could leave the range of a double.
 LEAST, MOST = 1e-150, 1e150
 LEAST_EPSILON, MOST_EPSILON = 1e-9, 1e9
 
 
-def check_fields(mechanism: Any) -> None:
-    """Check the fields of a mechanism with additive noise, and make plain floats of them."""
-    for name in ("record_norm", "scale"):
-        value = within(LEAST, MOST, **{name: getattr(mechanism, name)})
-        object.__setattr__(mechanism, name, value)
-    check_relation(mechanism.neighboring_relation)
+@dataclass(frozen=True)
+class AdditiveMechanism:
+    """A vector released with independent noise of one scale; the fields as in a subclass."""
+
+    record_norm: float
+    scale: float
+    neighboring_relation: str = ZERO_OUT
+
+    def __post_init__(self) -> None:
+        for name in ("record_norm", "scale"):
+            value = within(LEAST, MOST, **{name: getattr(self, name)})
+            object.__setattr__(self, name, value)
+        check_relation(self.neighboring_relation)
+
+    @property
+    def sensitivity(self) -> float:
+        """Δ: how far neighbours can move the vector; the bound on a record, or twice it."""
+        return check_relation(self.neighboring_relation).factor * self.record_norm
+
+    def _opened(
+        self, kind: str, values: Any, stream: SecureStream | None, charged: bool
+    ) -> tuple[np.ndarray, MechanismCall, SecureStream]:
+        """Charge a release; return the values, what it declares, and its random stream."""
+        exact = numbers(values)
+        if not np.isfinite(exact).all():
+            raise ValueError(
+                "Expected values to be finite; bound the contribution of every record before "
+                "summing."
+            )
+        stream, width = charged_stream(self, stream, charged), grid_width(self.scale)
+        call = MechanismCall(kind, self.sensitivity, self.scale, 1.0, exact.shape, 0, width)
+        return exact, call, stream
 
 
 def within(low: float, high: float, **kw: Any) -> float:
@@ -32,37 +57,6 @@ def within(low: float, high: float, **kw: Any) -> float:
     ((name, value),) = kw.items()
     plain = value.item() if isinstance(value, np.generic) else value
     return in_range(low, high, closed="both", **{name: plain})
-
-
-def additive_release(
-    kind: str,
-    mechanism: Any,
-    values: Any,
-    stream: SecureStream | None,
-    charged: bool,
-    draw: Callable[[SecureStream, tuple[int, ...]], np.ndarray],
-) -> np.ndarray:
-    """Charge a release of values + scale · draw, and make it, through the trace."""
-    exact = numbers(values)
-    if not np.isfinite(exact).all():
-        raise ValueError(
-            "Expected values to be finite; bound the contribution of every record before summing."
-        )
-    stream = charged_stream(mechanism, stream, charged)
-    call = _trace.MechanismCall(
-        kind,
-        sensitivity=mechanism.sensitivity,
-        scale=mechanism.scale,
-        rate=1.0,
-        shape=exact.shape,
-        step=0,
-        width=grid_width(mechanism.scale),
-    )
-
-    def noisy() -> np.ndarray:
-        return exact + mechanism.scale * np.asarray(draw(stream, exact.shape))
-
-    return np.asarray(_trace.release(call, noisy))
 
 
 def numbers(values: Any) -> np.ndarray:

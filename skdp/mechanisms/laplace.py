@@ -26,21 +26,21 @@ from typing import Any
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
+from skdp import _release_hook
 from skdp._random import SecureStream
 from skdp.mechanisms._release import (
     LEAST,
     LEAST_EPSILON,
     MOST,
     MOST_EPSILON,
-    additive_release,
-    check_fields,
+    AdditiveMechanism,
     within,
 )
 from skdp.relations import ZERO_OUT, sensitivity_factor
 
 
 @dataclass(frozen=True)
-class LaplaceMechanism:
+class LaplaceMechanism(AdditiveMechanism):
     """Release a vector with independent Laplace noise.
 
     **Privacy.** The release is ε-DP with ε = sensitivity/scale, for neighbours under
@@ -70,13 +70,6 @@ class LaplaceMechanism:
     >>> LaplaceMechanism(record_norm=1.0, scale=4.0, neighboring_relation="replace_one").epsilon
     0.5
     """
-
-    record_norm: float
-    scale: float
-    neighboring_relation: str = ZERO_OUT
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @classmethod
     def from_budget(
@@ -118,11 +111,6 @@ class LaplaceMechanism:
         while sensitivity / scale > epsilon:  # the division may have been rounded down
             scale = math.nextafter(scale, math.inf)
         return cls(record_norm, scale, neighboring_relation)
-
-    @property
-    def sensitivity(self) -> float:
-        """Δ₁: how far neighbours can move the vector; the bound on a record, or twice it."""
-        return sensitivity_factor(self.neighboring_relation) * self.record_norm
 
     @property
     def epsilon(self) -> float:
@@ -184,11 +172,13 @@ class LaplaceMechanism:
         >>> bool((noisy % 2.0**-20 == 0).all())
         True
         """
-        return additive_release("laplace", self, values, stream, charged, _laplace)
+        exact, call, stream = self._opened("laplace", values, stream, charged)
 
+        def noisy() -> np.ndarray:
+            # A difference of two exponentials. The usual logarithm of one uniform number leaves the
+            # holes that Mironov (2012) found; here two draws have to be known to tell where they
+            # are.
+            one, other = stream.generator.standard_exponential((2, *exact.shape))
+            return exact + call.scale * np.asarray(one - other)
 
-def _laplace(stream: SecureStream, shape: tuple[int, ...]) -> np.ndarray:
-    # A difference of two exponentials. The usual logarithm of one uniform number leaves the holes
-    # that Mironov (2012) found; here two draws have to be known to tell where they are.
-    one, other = stream.generator.standard_exponential((2, *shape))
-    return np.asarray(one - other)
+        return np.asarray(_release_hook.release(call, noisy))

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
-from skdp import _trace
+from skdp import _release_hook
 from skdp._random import SecureStream
 from skdp._validate import expected
 from skdp.mechanisms._release import (
@@ -40,7 +40,7 @@ from skdp.mechanisms._release import (
     numbers,
     within,
 )
-from skdp.relations import REPLACE_ONE, ZERO_OUT, check_relation, sensitivity_factor
+from skdp.relations import ZERO_OUT, check_relation
 
 # The answer is one of GRID + 1 equally spaced points. Finer costs utility: a point that many
 # records share must outweigh, with e^(rate · d), all others together.
@@ -180,7 +180,7 @@ class QuantileMechanism:
     @property
     def sensitivity(self) -> float:
         """R: range over all points of the change of d between neighbours (see Notes)."""
-        if self.neighboring_relation == REPLACE_ONE:
+        if not check_relation(self.neighboring_relation).null_record:
             return 2.0
         return 2 * max(self.quantile, 1 - self.quantile)
 
@@ -213,7 +213,7 @@ class QuantileMechanism:
         >>> QuantileMechanism(quantile=0.5, lower=0.0, upper=1.0, epsilon=0.5).event()
         LaplaceDpEvent(noise_multiplier=2.0)
         """
-        return LaplaceDpEvent(sensitivity_factor(self.neighboring_relation) / self.epsilon)
+        return LaplaceDpEvent(check_relation(self.neighboring_relation).factor / self.epsilon)
 
     def release(
         self, values: Any, stream: SecureStream | None = None, *, charged: bool = False
@@ -256,7 +256,7 @@ class QuantileMechanism:
         if values.ndim != 1:
             raise ValueError("Expected values to be one-dimensional, one number a record.")
         stream = charged_stream(self, stream, charged)
-        call = _trace.MechanismCall(
+        call = _release_hook.MechanismCall(
             "quantile",
             sensitivity=self.sensitivity,
             scale=self.sensitivity / self.epsilon,
@@ -266,7 +266,7 @@ class QuantileMechanism:
             width=1.0,
         )
         # What is released is the number of a grid point; the point is a function of it.
-        number = _trace.release(call, lambda: self._draw(values, stream.generator))
+        number = _release_hook.release(call, lambda: self._draw(values, stream.generator))
         return min(self.lower + (self.upper - self.lower) * (number / GRID), self.upper)
 
     def _draw(self, values: np.ndarray, generator: np.random.Generator) -> float:

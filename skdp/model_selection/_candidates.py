@@ -158,7 +158,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrialPlan:
     """What all trials share: the base event, and the noise of the score."""
 
     base: DpEvent
@@ -200,26 +200,26 @@ class Planner:
     weights: Any
     sizes: Sizes
 
-    def plan(self, params: dict[str, Any]) -> Plan:
+    def plan(self, params: dict[str, Any]) -> TrialPlan:
         """Find the base event of one trial, for which the selection costs what was asked for."""
         if math.isinf(self.epsilon):
-            return Plan(NonPrivateDpEvent(), math.inf, None)
+            return TrialPlan(NonPrivateDpEvent(), math.inf, None)
         mu = trial_mu(self.epsilon, self.delta, self.law)
         base = gdp_event(mu, self.neighboring_relation)
-        draft = Plan(base, mu, self._mechanism(mu))
+        draft = TrialPlan(base, mu, self._mechanism(mu))
         if gaussian_mu(self.candidate(params, draft).event) is not None:
             return draft
         return self._plan_of_others(params, mu)
 
-    def _plan_of_others(self, params: dict[str, Any], mu: float) -> Plan:
+    def _plan_of_others(self, params: dict[str, Any], mu: float) -> TrialPlan:
         """Move the budget of a trial until the selection costs what was asked for."""
 
-        def tried(log_factor: float) -> Plan:
+        def tried(log_factor: float) -> TrialPlan:
             mu_now = mu * math.exp(log_factor)
             mechanism = self._mechanism(mu_now)
-            event = self.candidate(params, Plan(NonPrivateDpEvent(), mu_now, mechanism)).event
+            event = self.candidate(params, TrialPlan(NonPrivateDpEvent(), mu_now, mechanism)).event
             score = [] if mechanism is None else [mechanism.event()]
-            return Plan(ComposedDpEvent([event, *score]), mu_now, mechanism)
+            return TrialPlan(ComposedDpEvent([event, *score]), mu_now, mechanism)
 
         def excess(log_factor: float) -> float:
             event = selection(tried(log_factor).base, self.law)
@@ -236,7 +236,7 @@ class Planner:
         scale = RECORD_NORM * sensitivity_factor(self.neighboring_relation) / mu
         return GaussianMechanism(RECORD_NORM, scale, self.neighboring_relation)
 
-    def candidate(self, params: dict[str, Any], plan: Plan) -> Candidate:
+    def candidate(self, params: dict[str, Any], plan: TrialPlan) -> Candidate:
         """Give a candidate its budgets, and plan what its fit is charged."""
         workflow = prepared(self.estimator, params, self.sizes.n_samples)
         check_private_parts(workflow, self.neighboring_relation)
@@ -246,13 +246,13 @@ class Planner:
         events = planned_events(workflow, self.sizes)
         return Candidate(params, workflow, tuple(events.values()))
 
-    def trial_epsilon(self, plan: Plan) -> float:
+    def trial_epsilon(self, plan: TrialPlan) -> float:
         """ε of the fit of one trial."""
         mu = plan.mu * (1 - _SLACK) * math.sqrt(1 - self.score_share)
         return math.inf if math.isinf(mu) else gdp_to_epsilon(mu, self.delta)
 
-    def candidates(self, drawn: Sequence[dict[str, Any]], plan: Plan) -> list[Candidate]:
-        """Plan all of them, and refuse those that the base does not cover."""
+    def candidates(self, drawn: Sequence[dict[str, Any]], plan: TrialPlan) -> list[Candidate]:
+        """TrialPlan all of them, and refuse those that the base does not cover."""
         planned: dict[Any, Candidate] = {}
         found = []
         for params in drawn:

@@ -27,24 +27,17 @@ from dataclasses import astuple
 from typing import Any, NamedTuple
 
 import numpy as np
-from dp_accounting.dp_event import ComposedDpEvent, DpEvent, NoOpDpEvent
+from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 from scipy.optimize import brentq
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    OneToOneFeatureMixin,
-    clone,
-    is_classifier,
-)
+from sklearn.base import OneToOneFeatureMixin, clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import VotingClassifier, VotingRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from skdp._fitting import encode_labels, planned_event
+from skdp._plan import MissingFactError
 from skdp._validate import expected, in_range, integer, positive
-from skdp.privacy import PrivacyReport, epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
+from skdp.privacy import epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, terms_of
-from skdp.privacy.ledger import BudgetExceededError
 
 # Those that fit each of their parts exactly once. Others, a one-vs-rest classifier for instance,
 # would spend a part's budget several times.
@@ -56,7 +49,10 @@ ONCE = (
 # Share of μ² of what surrounds a model, scalers or a temperature: it learns a few coarse numbers.
 HELPERS_SHARE = 0.1
 
-_SMALL, _LARGE = (100, 2), (200_000, 600)  # made-up data: rows and features
+# Between these a fact is taken to be that was not given.
+_ENDS = {
+    "n_samples": (100, 200_000), "n_features": (2, 600), "classes": (range(2), range(3)),
+}  # fmt: skip
 _TOLERANCE = 1e-3  # of ε, relative, where steps are not all Gaussian
 
 
@@ -328,75 +324,41 @@ def relation_of(workflow: Any) -> str:
 def planned_events(workflow: Any, sizes: Sizes) -> dict[str, DpEvent]:
     """What each private part would be charged, by its name, from parameters and public sizes."""
     every = {"": workflow, **workflow.get_params(deep=True)}
-    return {
-        name: _planned(name, part, sizes.n_samples, sizes.width_of(name, every))
-        for name, part in private_parts(workflow).items()
-    }
+    events = {}
+    for name, part in private_parts(workflow).items():
+        known = {"n_samples": sizes.n_samples, "n_features": sizes.width_of(name, every)}
+        events[name] = _planned_event(name, part, known)
+    return events
 
 
-def _planned(name: str, part: Any, n_samples: int | None, n_features: int | None) -> DpEvent:
-    """Plan on made-up data of the given sizes, or on a small and a large set where none is given.
+def _planned_event(name: str, part: Any, known: dict[str, Any]) -> DpEvent:
+    """What a part itself is charged; where a fact is missing, what it costs at most.
 
-    What estimators decide by size, they decide by thresholds: the same at both ends, the same
-    between.
+    An estimator changes with a size at thresholds, so equal costs at both ends are taken to hold
+    between them.
     """
-    declared = getattr(part, "n_samples", None) or n_samples
-    width = _declared_width(part) or n_features
-    (n, d), (N, D) = [(declared or n, width or d) for n, d in (_SMALL, _LARGE)]
-    first = _plan_on(name, part, n, d)
-    worse = _worse(first, _plan_on(name, part, N, D))
-    if worse is not None:
-        return worse
-    ends = {"n_samples": (N, d), "n_features": (n, D)}
-    missing = [
-        size for size, end in ends.items() if _worse(first, _plan_on(name, part, *end)) is None
-    ]
-    raise ValueError(
-        f"What {type(part).__name__} (step {name!r}) is charged depends on the size of the data: "
-        f"give {' and '.join(missing)}, the public size of what reaches it"
-        + (f": n_features={{{name!r}: ...}}." if "n_features" in missing and name else ".")
-    )
-
-
-def _declared_width(part: Any) -> int | None:
-    """Number of features that a step's own parameters are for."""
-    bounds = (np.asarray(getattr(part, name, 0.0)) for name in ("lower", "upper"))
-    return next((len(bound) for bound in bounds if bound.ndim == 1), None)
-
-
-def _plan_on(name: str, part: Any, n_samples: int, n_features: int) -> DpEvent:
-    X = np.broadcast_to(np.zeros(1), (n_samples, n_features))  # takes no memory
-    y = np.zeros(n_samples)
-    if is_classifier(part):
-        y = np.resize([0, 1] if _labels(part) is None else np.asarray(_labels(part)), n_samples)
+    label = f"{type(part).__name__} (step {name!r})"
+    if not hasattr(part, "plan"):
+        remedy = "derive it from skdp.base.PrivateEstimator, or split the budget by hand"
+        raise expected(f"an estimator with a method plan; {remedy}", **{f"step {name!r}": part})
     try:
-        return planned_event(by_itself(part), X, y)
-    except BudgetExceededError as error:
-        raise ValueError(
-            f"What {type(part).__name__} (step {name!r}) is charged cannot be planned, because its "
-            f"fit makes a release before the charge. {error}"
-        ) from None
+        return part.plan(**known).privacy.event
+    except MissingFactError as missing:
+        fact = missing.fact
     except ValueError as error:
         raise ValueError(
-            f"The budget of {type(part).__name__} (step {name!r}) could not be planned on made-up "
-            f"rows of {n_features} features: {error} Give n_samples and n_features if it is made "
-            "for data of one size."
+            f"The budget of {label} could not be planned: {error} Give n_samples and n_features "
+            "if it is made for data of one size."
         ) from None
-
-
-def by_itself(part: Any) -> Any:
-    """Copy a private part to be planned; a stand-in takes the place of a classifier inside it.
-
-    What that spends is planned apart, and fitting it would be a release.
-    """
-    copy: Any = clone(part)
-    if is_classifier(part) and hasattr(part, "estimator") and not _sets_budgets(part):
-        copy.set_params(estimator=_Stated(part.neighboring_relation, _labels(part)))
-    return copy
-
-
-def _labels(part: Any) -> Any:
-    return getattr(getattr(part, "estimator", part), "classes", None)
+    ends = [_planned_event(name, part, {**known, fact: end}) for end in _ENDS[fact]]
+    worse = _worse(*ends)
+    if worse is None:
+        of_step = f": n_features={{{name!r}: ...}}" if fact == "n_features" and name else ""
+        raise ValueError(
+            f"What {label} is charged depends on the size of the data: give {fact}, the public "
+            f"size of what reaches it{of_step}."
+        )
+    return worse
 
 
 def _worse(first: DpEvent, last: DpEvent) -> DpEvent | None:
@@ -412,25 +374,3 @@ def _worse(first: DpEvent, last: DpEvent) -> DpEvent | None:
     pairs = list(zip(terms_of(first), terms_of(last), strict=False))
     alike = all(type(a) is type(b) and np.allclose(astuple(a), astuple(b), 1e-9) for a, b in pairs)
     return last if alike and len(pairs) == len(terms_of(first)) == len(terms_of(last)) else None
-
-
-class _Stated(ClassifierMixin, BaseEstimator):
-    """Stands in for a private classifier in a plan: what it spends is planned by itself."""
-
-    def __init__(self, neighboring_relation: str = "zero_out", classes: Any = None) -> None:
-        self.neighboring_relation = neighboring_relation
-        self.classes = classes
-
-    def fit(self, X: Any, y: Any) -> _Stated:
-        # Labels are checked as the classifier will: what it would refuse is refused in the plan.
-        self.classes_, _ = encode_labels(np.ravel(y), self.classes, "The classifier")
-        self.privacy_ = PrivacyReport.of(
-            NoOpDpEvent(),
-            delta=0.5,
-            sampling="nothing",
-            neighboring_relation=self.neighboring_relation,
-        )
-        return self
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))

@@ -27,29 +27,36 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.base import MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from skdp import _fitting
+from skdp._fitting import (
+    PrivateEstimator,
+    all_or_nothing,
+    charged,
+    public_n_rows,
+    warn_if_inferred,
+)
 from skdp._input import check_labels, check_targets
+from skdp._plan import FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
 from skdp._validate import expected, in_range, positive
 from skdp._version import __version__
 from skdp.estimators._network import EACH_BY_ITSELF
 from skdp.model_selection import _candidates, _scores
-from skdp.model_selection._candidates import Candidate, Plan, Planner
-from skdp.model_selection.budgets import Sizes, by_itself, private_parts
+from skdp.model_selection._candidates import Candidate, Planner, TrialPlan
+from skdp.model_selection.budgets import Sizes, private_parts
 from skdp.model_selection.trials import TrialLaw
 from skdp.privacy import PrivacyReport, epsilon_of_event, privacy_of
-from skdp.privacy.ledger import Cover, covered
+from skdp.privacy.ledger import BudgetExceededError, Cover, covered
 from skdp.privacy.workflow import stating_parts
 from skdp.relations import check_relation
 
@@ -70,7 +77,8 @@ def _has(method: str) -> Any:
     return available_if(check)
 
 
-class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
     """Randomised search over parameters, under one privacy budget for everything.
 
     Draws parameters, fits, scores, and keeps the best of a *random* number of such trials. That
@@ -225,36 +233,20 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
 
     sets_inner_budgets = True  # for `split_budget`
 
-    def __init__(
-        self,
-        estimator: Any,
-        param_distributions: Any,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        mean_trials: float = 10,
-        shape: float = 0.0,
-        scoring: Any = None,
-        score_share: float = 0.1,
-        weights: Any = None,
-        neighboring_relation: str = "zero_out",
-        n_samples: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.param_distributions = param_distributions
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mean_trials = mean_trials
-        self.shape = shape
-        self.scoring = scoring
-        self.score_share = score_share
-        self.weights = weights
-        self.neighboring_relation = neighboring_relation
-        self.n_samples = n_samples
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    estimator: Any
+    param_distributions: Any
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    mean_trials: float = 10
+    shape: float = 0.0
+    scoring: Any = None
+    score_share: float = 0.1
+    weights: Any = None
+    neighboring_relation: str = "zero_out"
+    n_samples: int | None = None
+    n_jobs: int | None = None
+    random_state: Any = None
 
     def fit(self, X, y=None, *, X_public=None, y_public=None) -> DPRandomizedSearch:
         """Search, privately.
@@ -283,57 +275,87 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
         RuntimeError
             If no trial was drawn (Poisson law), or one failed; the search stays charged.
         """
-        with _fitting.all_or_nothing(self):
+        with all_or_nothing(self):
             vars(self).pop("feature_names_in_", None)
-            law = self._check(X, y)
-            planner, score = self._planner(law, X, X_public, y_public)
-            candidates, plan = self._plan(planner)
-            score = replace(score, mechanism=plan.mechanism) if _is_private(score) else score
-            report = self._spend(planner, plan, law)
-            outcomes = self._try(candidates, plan, score, X, y)
-            self._keep(_best(outcomes, law), score, report, planner, plan)
+            self._check_input(X, y)
+            score = self._score(X_public, y_public)
+            shape = _scores.shape_of(X)
+            if _is_private(score) and shape[0] > _scores.MAX_ROWS:
+                raise expected(f"at most {_scores.MAX_ROWS}", rows=shape[0])
+            facts = self._facts(
+                n_samples=self._declared_n_samples() or public_n_rows(self, np.empty(shape[0])),
+                n_features=shape[1] if len(shape) > 1 else None,
+                declared=() if self._declared_n_samples() is None else ("n_samples",),
+            )
+            plan = self._search_plan(facts, private_score=_is_private(score))
+            search: SearchPlan = plan.config
+            if _is_private(score):
+                score = replace(score, mechanism=search.trial.mechanism)
+            report = charged(self, plan)
+            outcomes = self._try(search, score, X, y)
+            self._keep_winner(_best(outcomes, search.law), score, report, search)
         return self
 
     # --- before the charge ----------------------------------------------------------------------
 
-    def _check(self, X: Any, y: Any) -> TrialLaw:
-        """Check the parameters, and the input as far as it can be without a fit."""
-        positive(epsilon=self.epsilon, allow_inf=True)
-        in_range(0.0, 1.0, delta=self.delta)
-        in_range(0.0, 1.0, score_share=self.score_share)
-        check_relation(self.neighboring_relation)
-        law = TrialLaw(self.mean_trials, self.shape)
-        parts = private_parts(self.estimator)
-        _candidates.checked_distributions(self.estimator, self.param_distributions)
-        _candidates.check_private_parts(self.estimator, self.neighboring_relation)
+    def _check_input(self, X: Any, y: Any) -> None:
+        """Check the input as far as it can be without a fit."""
         indexable(X, y)
+        parts = private_parts(self.estimator).values()
         first = getattr(self.estimator, "steps", [("", self.estimator)])[0][1]
-        if any(first is part for part in parts.values()):  # the others see what the first returns
-            first = by_itself(_candidates.prepared(first, {}, self.n_samples))
-            _fitting.planned_event(first, X, y)
-        return law
+        # The others see what the first returns.
+        if isinstance(first, PrivateEstimator) and any(first is part for part in parts):
+            _read_alone(_candidates.prepared(first, {}, self.n_samples), X, y)
 
-    def _planner(self, law: TrialLaw, X: Any, X_public: Any, y_public: Any) -> tuple[Planner, Any]:
-        score: Any
+    def _score(self, X_public: Any, y_public: Any) -> Any:
         if X_public is None and y_public is None:
-            score = _scores.PrivateScore(_scores.row_score(self.estimator, self.scoring), None)
-        else:
-            score = _scores.public_score(self.estimator, self.scoring, X_public, y_public)
-        shape = _scores.shape_of(X)
-        if _is_private(score) and shape[0] > _scores.MAX_ROWS:
-            raise expected(f"at most {_scores.MAX_ROWS}", rows=shape[0])
-        n_rows = self._declared_n_samples() or _fitting.public_n_rows(self, np.empty(shape[0]))
+            return _scores.PrivateScore(_scores.row_score(self.estimator, self.scoring), None)
+        return _scores.public_score(self.estimator, self.scoring, X_public, y_public)
+
+    def _planned(self, facts: PublicFacts) -> FitPlan:
+        plan = self._search_plan(facts, private_score=True)
+        return replace(plan, config=replace(plan.config, candidates=()))  # how many is a secret
+
+    def _search_plan(self, facts: PublicFacts, *, private_score: bool) -> FitPlan:
+        """Draw the number of trials and the candidates, and plan them all."""
         planner = Planner(
             estimator=self.estimator,
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            neighboring_relation=self.neighboring_relation,
-            law=law,
-            score_share=float(self.score_share) if _is_private(score) else 0.0,
+            epsilon=positive(epsilon=self.epsilon, allow_inf=True),
+            delta=in_range(0.0, 1.0, delta=self.delta),
+            neighboring_relation=check_relation(self.neighboring_relation),
+            law=TrialLaw(self.mean_trials, self.shape),
+            score_share=in_range(0.0, 1.0, score_share=self.score_share) * private_score,
             weights=self.weights,
-            sizes=Sizes.checked(n_rows, shape[1] if len(shape) > 1 else None),
+            sizes=Sizes.checked(facts.rows, facts.n_features),
         )
-        return planner, score
+        groups = _candidates.checked_distributions(self.estimator, self.param_distributions)
+        _candidates.check_private_parts(self.estimator, self.neighboring_relation)
+        streams = self._streams("candidates")
+        n_trials = planner.law.draw(streams("number of trials").generator)
+        generator = streams("candidates").generator
+        # Some are planned only: whether one is refused should not hang on how many are tried.
+        others = [_candidates.draw(groups, generator) for _ in range(_candidates.REHEARSED)]
+        drawn = [_candidates.draw(groups, generator) for _ in range(n_trials)]
+        trial = planner.plan(others[0])
+        with _silence():
+            candidates = planner.candidates([*others, *drawn], trial)[len(others) :]
+        event = _candidates.selection(trial.base, planner.law)
+        if not epsilon_of_event(event, self.delta, self.neighboring_relation) <= self.epsilon:
+            raise RuntimeError("The plan of the search exceeds its budget; please report this.")
+        report = PrivacyReport.of(
+            event,
+            delta=self.delta,
+            sampling="trials",
+            neighboring_relation=self.neighboring_relation,
+            inferred_public_facts=facts.inferred,
+            seeded=self.random_state is not None,
+        )
+        tuning = (
+            "accounted: the best of a random number of trials; the law of the number is "
+            f"{planner.law}"
+        )
+        config = SearchPlan(planner, trial, tuple(candidates))
+        return FitPlan(facts, config, replace(report, tuning=tuning))
 
     def _assumed(self) -> tuple[str, ...]:
         """Return what epsilon assumes of candidates other than the winner."""
@@ -349,19 +371,6 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
         declared = {getattr(part, "n_samples", None) for part in parts} - {None}
         return declared.pop() if len(declared) == 1 else None
 
-    def _plan(self, planner: Planner) -> tuple[list[Candidate], Plan]:
-        """Draw the number of trials and the candidates, and plan them all."""
-        streams = self._streams("candidates")
-        groups = _candidates.checked_distributions(self.estimator, self.param_distributions)
-        n_trials = planner.law.draw(streams("number of trials").generator)
-        generator = streams("candidates").generator
-        # Some are planned only: whether one is refused should not hang on how many are tried.
-        others = [_candidates.draw(groups, generator) for _ in range(_candidates.REHEARSED)]
-        drawn = [_candidates.draw(groups, generator) for _ in range(n_trials)]
-        plan = planner.plan(others[0])
-        with _silence():
-            return planner.candidates([*others, *drawn], plan)[len(others) :], plan
-
     def _streams(self, purpose: str, *arrays: np.ndarray) -> Streams:
         """Return streams keyed by the system, or by the seed and the settings."""
         if self.random_state is None:
@@ -371,23 +380,12 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
         settings = {k: _described(v) for k, v in self.get_params().items() if k != "random_state"}
         return Streams(seed_material(int(seed), f"{purpose} {__version__}", settings, *arrays))
 
-    def _spend(self, planner: Planner, plan: Plan, law: TrialLaw) -> PrivacyReport:
-        event = _candidates.selection(plan.base, law)
-        if not epsilon_of_event(event, self.delta, self.neighboring_relation) <= self.epsilon:
-            raise RuntimeError("The plan of the search exceeds its budget; please report this.")
-        declared = self.n_samples is not None or self._declared_n_samples() is not None
-        report = _fitting.spend(self, event, "trials", declared=("n_samples",) if declared else ())
-        return replace(
-            report,
-            tuning=f"accounted: the best of a random number of trials; the law of the number is "
-            f"{law}",
-        )
-
     # --- after it -------------------------------------------------------------------------------
 
     def _try(
-        self, candidates: list[Candidate], plan: Plan, score: Any, X: Any, y: Any
+        self, search: SearchPlan, score: Any, X: Any, y: Any
     ) -> list[tuple[dict[str, Any], _Outcome]]:
+        candidates, plan = search.candidates, search.trial
         seeds, digest = [None] * len(candidates), np.empty(0)
         if self.random_state is not None:
             # Trials are seeded from all of the input, so that no two data sets share noise.
@@ -403,13 +401,12 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
             )
         return [(c.params, outcome) for c, outcome in zip(candidates, outcomes, strict=True)]
 
-    def _keep(
+    def _keep_winner(
         self,
         best: tuple[dict[str, Any], _Outcome],
         score: Any,
         report: PrivacyReport,
-        planner: Planner,
-        plan: Plan,
+        search: SearchPlan,
     ) -> None:
         """Keep the winner, and let it state what the search costs."""
         params, (value, winner, parts, _) = best
@@ -427,14 +424,14 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
             assumptions=tuple(dict.fromkeys((*of_winner.assumptions, *self._assumed()))),
             valid=report.valid and not of_winner.unaccounted,
         )
-        _fitting.warn_if_inferred(self, self.privacy_.inferred_public_facts)
+        warn_if_inferred(type(self).__name__, self.privacy_.inferred_public_facts)
         _restate(parts, self.privacy_)
         self.best_estimator_, self.best_params_, self._parts = winner, params, parts
-        n_rows = planner.sizes.n_samples
+        n_rows = search.planner.sizes.n_samples
         assert n_rows is not None
         self.best_score_ = score.mean(value, n_rows)
         self.scorer_ = score.scorer
-        self.trial_epsilon_ = planner.trial_epsilon(plan)
+        self.trial_epsilon_ = search.planner.trial_epsilon(search.trial)
         if hasattr(winner, "feature_names_in_"):
             self.feature_names_in_ = winner.feature_names_in_
 
@@ -550,6 +547,35 @@ class DPRandomizedSearch(MetaEstimatorMixin, BaseEstimator):
         return self.best_estimator_.sample_predictive(X, n_samples, random_state)
 
 
+@dataclass(frozen=True)
+class SearchPlan:
+    """What a search will do: the candidates that were drawn, and what each trial may cost.
+
+    Of the number of candidates nothing may be told.
+    """
+
+    planner: Planner
+    trial: TrialPlan
+    candidates: tuple[Candidate, ...] = field(repr=False)
+
+    @property
+    def law(self) -> TrialLaw:
+        """Law of the number of trials."""
+        return self.planner.law
+
+
+def _read_alone(estimator: PrivateEstimator, X: Any, y: Any) -> None:
+    """Check an input as a fit of the estimator would; a release on the way is refused."""
+    cover = Cover()
+    with covered(cover):
+        estimator._read(X, y)
+    if cover.refused:
+        raise BudgetExceededError(
+            f"Reading the input of {type(estimator).__name__} made a private release, or another "
+            "thread did meanwhile. Fit what is inside it beforehand, one at a time."
+        )
+
+
 # --- one trial ----------------------------------------------------------------------------------
 
 
@@ -571,7 +597,7 @@ _FAILED, _UNPLANNED = _Outcome(failure=1), _Outcome(failure=2)
 
 def _trial(
     candidate: Candidate,
-    plan: Plan,
+    plan: TrialPlan,
     score: Any,
     X: Any,
     y: Any,

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._input import check_features
 from skdp._validate import expected
+from skdp.preprocessing._base import declared_bounds
 
 
 class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -110,22 +111,3 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         middle = self.upper_ / 2 + self.lower_ / 2
         with np.errstate(all="ignore"):  # a warning would reveal that an extreme row is there
             return np.clip((X - middle) / half, -1.0, 1.0).astype(X.dtype, copy=False)
-
-
-def declared_bounds(n_features: int, **kw: Any) -> np.ndarray:
-    """Check declared bounds, and return one a feature."""
-    ((_, value),) = kw.items()
-    try:
-        bounds = np.asarray(value)
-    except ValueError:  # a ragged list
-        bounds = np.array("")
-    if bounds.dtype.kind not in "iuf":
-        raise expected(f"one number, or one for each of the {n_features} features", **kw)
-    bounds = bounds.astype(np.float64)
-    if bounds.ndim > 1 or (bounds.ndim == 1 and len(bounds) != n_features):
-        raise expected(f"one number, or one for each of the {n_features} features", **kw)
-    if not np.isfinite(bounds).all():
-        raise expected(
-            "finite numbers", "declare a bound for every feature; clipping does the rest", **kw
-        )
-    return np.broadcast_to(bounds, n_features).copy()

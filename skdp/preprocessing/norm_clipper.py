@@ -18,7 +18,9 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._input import BoundedRows, check_features
-from skdp.preprocessing._releases import clipped_to_norm, float_tags, norm_or_auto
+from skdp._rows import clipped_rows
+from skdp._validate import number_or_auto
+from skdp.preprocessing._base import float_tags
 
 
 class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -50,8 +52,8 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     -----
     The rows returned know their norm: with ``data_norm="auto"`` the next step of a pipeline clips
     to ``output_norm_`` and not to √n_features. As a data frame they forget it. Rows within the norm
-    come out as they went in, bit for bit; no square is formed, so that 1e300 is a value like any
-    other.
+    come out as they went in, bit for bit; 1e300 is a value like any other, though its square is
+    not.
 
     Examples
     --------
@@ -88,7 +90,7 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ValueError
             If the norm is no number > 0, or X is invalid.
         """
-        norm = norm_or_auto(0.0, norm=self.norm)
+        norm = number_or_auto(0.0, norm=self.norm)
         X = check_features(self, X)
         self.output_norm_ = norm or X.shape[1] ** 0.5
         return self
@@ -108,5 +110,5 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = check_features(self, X, reset=False)
-        rows = clipped_to_norm(X, self.output_norm_).astype(X.dtype, copy=False)
-        return BoundedRows(rows, self.output_norm_)
+        rows = clipped_rows(X, self.output_norm_, fit_intercept=False)
+        return BoundedRows(rows.astype(X.dtype, copy=False), self.output_norm_)

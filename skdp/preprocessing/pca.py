@@ -13,28 +13,23 @@ True
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdp import _fitting
-from skdp._bounded_sum import POSITIVE
-from skdp._fitting import CallbackSupportMixin, with_callbacks
-from skdp._input import BoundedRows, check_features, row_norm
-from skdp._validate import expected, integer
-from skdp.preprocessing._releases import (
-    NoisySum,
-    clipped_to_norm,
-    float_tags,
-    norm_or_auto,
-    summed,
-    told,
-)
+from skdp._input import BoundedRows
+from skdp._plan import FitPlan, PublicFacts
+from skdp._rows import clipped_rows
+from skdp._validate import expected, integer, number_or_auto
+from skdp.algorithms.second_moments import Directions, SecondMomentsConfig
+from skdp.preprocessing._base import PrivateTransformer
+from skdp.privacy.budget import Budget
 
 
-class DPPCA(ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     """Project rows on the leading directions of their private second moments.
 
     Rows are not centred: scale or standardise them first.
@@ -98,11 +93,11 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMi
 
     Notes
     -----
-    *Release.* Rows x are clipped to norm R = ``data_norm_`` and divided by it. The share of a row
-    is the upper triangle of x xᵀ, the entries off the diagonal times √2; its norm is that of the
-    whole matrix, ‖x xᵀ‖_F = ‖x‖² ≤ 1. *Sensitivity.* A null record has a share of 0, so zeroing a
-    record out, adding it or removing it moves the sum by at most 1. Replacing x by y moves it by at
-    most √2: ‖x xᵀ - y yᵀ‖² = ‖x‖⁴ + ‖y‖⁴ - 2(x·y)². The rounding of the sum is covered too
+    *Release.* Rows x are clipped to norm R = ``data_norm_``. The share of a row is the upper
+    triangle of x xᵀ, the entries off the diagonal times √2; its norm is that of the whole matrix,
+    ‖x xᵀ‖_F = ‖x‖² ≤ R². *Sensitivity.* A null record has a share of 0, so zeroing a record out,
+    adding it or removing it moves the sum by at most R². Replacing x by y moves it by at most
+    √2 R²: ‖x xᵀ - y yᵀ‖² = ‖x‖⁴ + ‖y‖⁴ - 2(x·y)². The rounding of the sum is covered too
     (PRIVACY §8). Dwork et al. (2014) put noise of one scale on all entries of the triangle; with
     the √2, as much privacy takes less off the diagonal.
 
@@ -125,84 +120,32 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMi
     ((1797, 8), 6.0)
     """
 
-    n_features_in_: int
+    n_components: int = 2
+    _: KW_ONLY
+    epsilon: float | None = 0.5
+    delta: float = 1e-5
+    neighboring_relation: str = "zero_out"
+    data_norm: float | str = "auto"
+    noise_multiplier: float | None = None
+    random_state: Any = None
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        epsilon: float | None = 0.5,
-        delta: float = 1e-5,
-        neighboring_relation: str = "zero_out",
-        data_norm: float | str = "auto",
-        noise_multiplier: float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring_relation = neighboring_relation
-        self.data_norm = data_norm
-        self.noise_multiplier = noise_multiplier
-        self.random_state = random_state
+    def _configure(self, facts: PublicFacts, budget: Budget) -> SecondMomentsConfig:
+        n_components = integer(1, n_components=self.n_components)
+        if n_components > facts.features:
+            raise expected(f"at most n_features={facts.features}", n_components=n_components)
+        return SecondMomentsConfig(
+            n_features=facts.features,
+            n_components=n_components,
+            data_norm=number_or_auto(facts.auto_norm, data_norm=self.data_norm),
+            neighboring_relation=self.neighboring_relation,
+        ).calibrated(budget)
 
-    def __sklearn_tags__(self) -> Any:
-        return float_tags(super().__sklearn_tags__(), allow_nan=False)
-
-    @with_callbacks
-    def fit(self, X, y=None) -> DPPCA:
-        """Release the second moments, privately, and take their eigenvectors.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite numbers.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        DPPCA
-            The fitted transformer.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
-        """
-        _fitting.start_callbacks(self)
-        with _fitting.all_or_nothing(self):
-            _fitting.check_budget(self)
-            declared = row_norm(X)
-            X = check_features(self, X)
-            _fitting.check_n_rows(X)
-            n_features = X.shape[1]
-            n_components = integer(1, n_components=self.n_components)
-            if n_components > n_features:
-                raise expected(f"at most n_features={n_features}", n_components=n_components)
-            norm = norm_or_auto(declared or n_features**0.5, data_norm=self.data_norm)
-            plan = NoisySum.planned(self, record_norm=1.0, apart=POSITIVE)
-
-            self.privacy_ = _fitting.spend(self, plan.event(), "full batch, 1 release")
-            stream = _fitting.streams(self, X)("noise")
-            with told(self):
-                released = plan.release(_second_moments(X, norm), stream)
-            self.n_components_, self.noise_multiplier_ = n_components, plan.noise_multiplier
-            self.data_norm_ = self.output_norm_ = norm
-            self._store(_matrix(released, n_features))
-        return self
-
-    def _store(self, matrix: np.ndarray) -> None:
-        values, vectors = np.linalg.eigh(matrix)
-        leading = np.maximum(values[::-1][: self.n_components_], 0.0)
-        components = vectors.T[::-1][: self.n_components_]
-        largest = np.take_along_axis(components, np.abs(components).argmax(1)[:, None], axis=1)
-        self.components_ = components * np.where(largest < 0.0, -1.0, 1.0)
-        self.singular_values_ = self.data_norm_ * np.sqrt(leading)
-        whole = max(float(np.trace(matrix)), float(leading.sum()))
-        self.explained_variance_ratio_ = leading / whole if whole > 0.0 else leading
+    def _keep(self, plan: FitPlan, released: Directions) -> None:
+        config: SecondMomentsConfig = plan.config
+        self.components_, self.singular_values_, self.explained_variance_ratio_ = released
+        self.n_components_ = config.n_components
+        self.noise_multiplier_ = config.noise_multiplier
+        self.data_norm_ = self.output_norm_ = config.data_norm
 
     @property
     def _n_features_out(self) -> int:
@@ -223,24 +166,6 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMi
             Rows of norm at most ``output_norm_``.
         """
         check_is_fitted(self)
-        X = check_features(self, X, reset=False)
-        rows = clipped_to_norm(X, self.data_norm_) @ self.components_.T
+        X = self._checked(X, reset=False)
+        rows = clipped_rows(X, self.data_norm_, fit_intercept=False) @ self.components_.T
         return BoundedRows(rows.astype(X.dtype, copy=False), self.output_norm_)
-
-
-def _second_moments(X: np.ndarray, norm: float) -> np.ndarray:
-    """Sum over rows of the upper triangle of x xᵀ, √2 times off the diagonal, for ‖x‖ ≤ 1."""
-
-    def chunk_sum(rows: np.ndarray) -> np.ndarray:
-        rows = clipped_to_norm(rows, norm) / norm
-        return rows.T @ rows
-
-    total, (i, j) = summed(X, chunk_sum), np.triu_indices(X.shape[1])
-    return total[i, j] * np.where(i == j, 1.0, 2**0.5)
-
-
-def _matrix(triangle: np.ndarray, n_features: int) -> np.ndarray:
-    """Undo what `_second_moments` does to a symmetric matrix."""
-    matrix, (i, j) = np.zeros((n_features, n_features)), np.triu_indices(n_features)
-    matrix[i, j] = matrix[j, i] = triangle / np.where(i == j, 1.0, 2**0.5)
-    return matrix

@@ -13,33 +13,24 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdp import _fitting
-from skdp._fitting import CallbackSupportMixin, with_callbacks
-from skdp._input import BoundedRows, check_features
-from skdp.preprocessing._releases import (
-    NoisySum,
-    clipped_to_norm,
-    declared_range,
-    float_tags,
-    norm_or_auto,
-    summed,
-    told,
-)
-
-_APART = 2.0 / math.sqrt(1.5)  # of two rows, over the bound on one; see the Notes
-_COUNT = 0.5  # weight of a value's presence in a row's share
-_LEAST_COUNT = 4.0  # in standard deviations of its noise
-_LEAST_VARIANCE = 1e-12  # of values in [-1, 1]: what rounding leaves of a constant
+from skdp._input import BoundedRows
+from skdp._plan import FitPlan, PublicFacts
+from skdp._rows import clipped_rows
+from skdp._validate import number_or_auto
+from skdp.algorithms.moments import Moments, MomentsConfig
+from skdp.preprocessing._base import PrivateScaler
+from skdp.privacy.budget import Budget
 
 
-class DPStandardScaler(OneToOneFeatureMixin, CallbackSupportMixin, TransformerMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
     """Standardise features by private means and variances, within declared bounds.
 
     Values are clipped to the declared bounds, shifted by the private mean and divided by the
@@ -148,78 +139,35 @@ class DPStandardScaler(OneToOneFeatureMixin, CallbackSupportMixin, TransformerMi
     False
     """
 
-    n_features_in_: int
+    lower: Any = -1.0
+    upper: Any = 1.0
+    _: KW_ONLY
+    epsilon: float | None = 0.1
+    delta: float = 1e-5
+    neighboring_relation: str = "zero_out"
+    output_norm: float | str = "auto"
+    noise_multiplier: float | None = None
+    random_state: Any = None
 
-    def __init__(
-        self,
-        lower: Any = -1.0,
-        upper: Any = 1.0,
-        *,
-        epsilon: float | None = 0.1,
-        delta: float = 1e-5,
-        neighboring_relation: str = "zero_out",
-        output_norm: float | str = "auto",
-        noise_multiplier: float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.lower = lower
-        self.upper = upper
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring_relation = neighboring_relation
-        self.output_norm = output_norm
-        self.noise_multiplier = noise_multiplier
-        self.random_state = random_state
+    def _configure(self, facts: PublicFacts, budget: Budget) -> MomentsConfig:
+        self._output_norm(facts.features)
+        lower, upper = self._range(facts)
+        return MomentsConfig(
+            n_features=facts.features,
+            lower=lower,
+            upper=upper,
+            neighboring_relation=self.neighboring_relation,
+        ).calibrated(budget)
 
-    def __sklearn_tags__(self) -> Any:
-        return float_tags(super().__sklearn_tags__(), allow_nan=True)
+    def _output_norm(self, n_features: int) -> float:
+        return number_or_auto(n_features**0.5, output_norm=self.output_norm)
 
-    @with_callbacks
-    def fit(self, X, y=None) -> DPStandardScaler:
-        """Release the moments, privately.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Numbers; NaN is missing.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        DPStandardScaler
-            The fitted transformer.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
-        """
-        _fitting.start_callbacks(self)
-        with _fitting.all_or_nothing(self):
-            _fitting.check_budget(self)
-            X = check_features(self, X, ensure_all_finite="allow-nan")
-            _fitting.check_n_rows(X)
-            n_features = X.shape[1]
-            self.lower_, self.upper_ = declared_range(self, n_features)
-            self.output_norm_ = norm_or_auto(n_features**0.5, output_norm=self.output_norm)
-            plan = NoisySum.planned(self, _record_norm(n_features), apart=_APART)
-            self.noise_multiplier_ = plan.noise_multiplier
-
-            self.privacy_ = _fitting.spend(self, plan.event(), "full batch, 1 release")
-            stream = _fitting.streams(self, X)("noise")
-            with told(self):
-                moments = plan.release(_moments(X, self.lower_, self.upper_), stream)
-            self._store(*_mean_and_variance(moments.reshape(3, -1), plan.scale))
-        return self
-
-    def _store(self, mean: np.ndarray, variance: np.ndarray) -> None:
-        """Take the moments back from [-1, 1] to the declared bounds."""
-        half = self.upper_ / 2 - self.lower_ / 2
-        self.mean_ = np.clip(self.lower_ + half * (1.0 + mean), self.lower_, self.upper_)
-        self.scale_ = half * np.sqrt(variance)
+    def _keep(self, plan: FitPlan, released: Moments) -> None:
+        config: MomentsConfig = plan.config
+        self.lower_, self.upper_ = np.array(config.lower), np.array(config.upper)
+        self.output_norm_ = self._output_norm(config.n_features)
+        self.noise_multiplier_ = config.noise_multiplier
+        self.mean_, self.scale_ = released
         self.var_ = self.scale_**2
 
     def transform(self, X) -> BoundedRows:
@@ -236,39 +184,8 @@ class DPStandardScaler(OneToOneFeatureMixin, CallbackSupportMixin, TransformerMi
             Rows of norm at most ``output_norm_``.
         """
         check_is_fitted(self)
-        X = check_features(self, X, reset=False, ensure_all_finite="allow-nan")
+        X = self._checked(X, reset=False)
         rows = (np.clip(X, self.lower_, self.upper_) - self.mean_) / self.scale_
-        rows = clipped_to_norm(np.where(np.isnan(rows), 0.0, rows), self.output_norm_)
+        rows = np.where(np.isnan(rows), 0.0, rows)
+        rows = clipped_rows(rows, self.output_norm_, fit_intercept=False)
         return BoundedRows(rows.astype(X.dtype, copy=False), self.output_norm_)
-
-
-def _record_norm(n_features: int) -> float:
-    """C: bound on the norm of one row's share; each of the d terms z⁴ + ½ is at most 3/2."""
-    return math.sqrt(1.5 * n_features)
-
-
-def _moments(X: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Sum over rows of (m z, m (z² - ½), m/2), (3 n_features,)."""
-    half, middle = upper / 2 - lower / 2, upper / 2 + lower / 2
-
-    def chunk_sum(rows: np.ndarray) -> np.ndarray:
-        # Clipped twice: before, so that nothing overflows; after, so that rounding exceeds nothing.
-        z = np.clip((np.clip(rows, lower, upper) - middle) / half, -1.0, 1.0)
-        present = np.logical_not(np.isnan(z))
-        z = np.where(present, z, 0.0)
-        shares = [z, present * (z * z - 0.5), _COUNT * present]
-        return np.concatenate([share.sum(axis=0) for share in shares])
-
-    return summed(X, chunk_sum)
-
-
-def _mean_and_variance(moments: np.ndarray, s: float) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances on [-1, 1] from noisy sums (3, d); see the Notes of the class."""
-    S, Q, N = moments[0], moments[1], moments[2] / _COUNT
-    enough = max(0.5, _LEAST_COUNT * s / _COUNT) < N
-    n = np.where(enough, N, 1.0)
-    mean = np.clip(S / n, -1.0, 1.0)
-    q = np.clip(Q / n + 0.5, 0.0, 1.0)
-    e = s / n * np.sqrt(1 + 4 * mean**2 + 4 * (2 * mean**2 - q + 0.5) ** 2)
-    variance = np.clip(q - mean**2, np.clip(e, _LEAST_VARIANCE, 1.0), 1.0)
-    return np.where(enough, mean, 0.0), np.where(enough, variance, 1.0)

@@ -24,7 +24,7 @@ from dp_accounting.dp_event import (
 
 from skdp._warnings import PrivacyWarning
 from skdp.privacy.events import SelectionTerm, terms_of
-from skdp.relations import ADD_OR_REMOVE_ONE
+from skdp.relations import check_relation
 
 if TYPE_CHECKING:
     from skdp.privacy.report import PrivacyReport
@@ -72,7 +72,7 @@ def _doubts(report: PrivacyReport) -> Iterator[str]:
         yield "advisory 3, if this is OneVsRestClassifier on indicator (multilabel) targets"
     if any(isinstance(term, SelectionTerm) for term in terms_of(report.event)):
         yield "advisory 4, if a trial of this search fitted private estimators of its own"
-    if inferred and report.neighboring_relation == ADD_OR_REMOVE_ONE:
+    if inferred and not check_relation(report.neighboring_relation).n_is_public:
         yield "advisory 6, if there were more than half as many classes as rows"
 
 

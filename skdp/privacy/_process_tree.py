@@ -15,7 +15,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -69,12 +69,17 @@ def announced_above() -> list[dict[str, Any]]:
     """Ledgers that processes above this one hold open."""
     if fcntl is None or not os.path.isdir(_folder_name()):
         return []
-    return [ledger for process in psutil.Process().parents() for ledger in _of(process.pid)]
+    announced = sorted(folder().glob("*.open"))
+    if not announced:
+        return []
+    # Only now: to walk up the processes takes as long as a small fit.
+    above = {str(process.pid) for process in psutil.Process().parents()}
+    return list(_held(path for path in announced if path.name.partition("-")[0] in above))
 
 
-def _of(pid: int | str) -> Iterator[dict[str, Any]]:
-    """Announcements of one process; those that a killed one left behind are removed."""
-    for path in sorted(folder().glob(f"{pid}-*.open")):
+def _held(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """Announcements of living processes; those that a killed one left behind are removed."""
+    for path in paths:
         try:
             with path.open() as file:
                 try:
@@ -89,7 +94,7 @@ def _of(pid: int | str) -> Iterator[dict[str, Any]]:
 
 def _sweep() -> None:
     """Remove what processes that were killed left behind."""
-    for _ in _of("*"):
+    for _ in _held(folder().glob("*.open")):
         pass
     for path in folder().glob("ledger-*"):
         with contextlib.suppress(FileNotFoundError, IndexError, ValueError):

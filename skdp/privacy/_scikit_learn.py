@@ -22,7 +22,7 @@ import numpy as np
 from scipy import special
 
 from skdp.privacy.report import PrivacyReport
-from skdp.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE
+from skdp.relations import check_relation
 
 Parts = Iterable[tuple[str, Any]]
 
@@ -157,13 +157,14 @@ def _repeats_rows(fitted: Any, _: Any) -> bool:
 
 
 def _n_rows_is_private(_: Any, reports: Sequence[PrivacyReport]) -> bool:
-    return any(report.neighboring_relation == ADD_OR_REMOVE_ONE for report in reports)
+    return any(not check_relation(report.neighboring_relation).n_is_public for report in reports)
 
 
 def _sizes_tell(_: Any, reports: Sequence[PrivacyReport]) -> bool:
     """Whether a row that moves from one part's data to another's is not covered by the reports."""
     return any(
-        report.neighboring_relation == REPLACE_ONE or "n_samples" in report.inferred_public_facts
+        not check_relation(report.neighboring_relation).null_record
+        or "n_samples" in report.inferred_public_facts
         for report in reports
     )
 

@@ -38,25 +38,25 @@ from dp_accounting.dp_event import DpEvent
 from skdp._validate import in_range, one_of
 from skdp._warnings import PrivacyWarning
 from skdp.privacy import bounds
-from skdp.privacy.bounds import Curve, NearCurve, NoBoundError, Terms, as_gaussian
-from skdp.privacy.events import (
-    GaussianTerm,
-    LaplaceTerm,
-    PosteriorTerm,
-    dp_sgd_event,
-    noiseless,
-    terms_of,
-)
-from skdp.privacy.posterior_samples import (
-    MOST_SAMPLES,
-    bounded_range_delta,
-    posterior_samples_epsilon,
-)
-from skdp.relations import check_relation, sensitivity_factor
+from skdp.privacy.bounds import Curve
+from skdp.privacy.events import dp_sgd_event, terms_of
+from skdp.privacy.terms import NoBoundError, Terms, all_exact, as_gaussian
+from skdp.relations import Relation, check_relation
 
-ACCOUNTANTS = ("auto", "gdp", "pld", "rdp", "gdp_clt")
-NOT_A_BOUND = "gdp_clt"
-ROUGH = "auto_rough"  # as "auto", but privacy losses on a rough grid: looser, and fast
+# The names that users may ask for, then those inside of "auto".
+ACCOUNTANTS = AUTO, GDP, PLD, RDP, NOT_A_BOUND = "auto", "gdp", "pld", "rdp", "gdp_clt"
+ROUGH, PLD_ROUGH, POSTERIOR, PURE = "auto_rough", "pld_rough", "posterior", "pure"
+
+_NUMERICAL = {AUTO: PLD, ROUGH: PLD_ROUGH}  # a rough grid of privacy losses is looser, and fast
+_BOUNDS: dict[str, Callable[[Terms, Relation], Curve]] = {
+    GDP: bounds.gdp,
+    NOT_A_BOUND: bounds.gdp_clt,
+    PLD: bounds.pld,
+    PLD_ROUGH: partial(bounds.pld, rough=True),
+    POSTERIOR: bounds.posterior,
+    PURE: bounds.pure,
+    RDP: bounds.rdp,
+}
 
 
 def epsilon_of_event(
@@ -105,17 +105,6 @@ def epsilon_of_event(
     return least_bound(event, delta, neighboring_relation, accountant)[0]
 
 
-def least_bound(
-    event: DpEvent, delta: float, neighboring_relation: str, accountant: str = "auto"
-) -> tuple[float, str]:
-    """Return (ε, name of the accountant that gave it); see `epsilon_of_event`.
-
-    Knows the internal accountants as well.
-    """
-    delta = in_range(0.0, 1.0, delta=delta, closed="left")
-    return _least("epsilon", event, delta, neighboring_relation, accountant)
-
-
 def delta_of_event(
     event: DpEvent,
     epsilon: float,
@@ -153,40 +142,50 @@ def delta_of_event(
     1e-05
     """
     one_of(ACCOUNTANTS, accountant=accountant)
-    epsilon = in_range(0.0, math.inf, epsilon=epsilon, closed="both")
-    return _least("delta", event, epsilon, neighboring_relation, accountant)[0]
+    return least_bound(event, epsilon, neighboring_relation, accountant, "delta")[0]
 
 
-def _least(
-    wanted: str, event: DpEvent, at: float, relation: str, accountant: str
+def least_bound(
+    event: DpEvent,
+    at: float,
+    neighboring_relation: str,
+    accountant: str = AUTO,
+    wanted: str = "epsilon",
 ) -> tuple[float, str]:
-    relation = check_relation(relation)
-    names = [accountant]
-    terms = terms_of(event)
+    """Return (least ε at a δ or δ at an ε, name of the accountant that gave it).
+
+    Knows the internal accountants as well; see `epsilon_of_event` and `delta_of_event`.
+    """
+    if wanted == "epsilon":
+        at = in_range(0.0, 1.0, delta=at, closed="left")
+    else:
+        at = in_range(0.0, math.inf, epsilon=at, closed="both")
+    relation = check_relation(neighboring_relation)
+    terms, distance = terms_of(event), 0.0
+    if not all_exact(terms):
+        terms, distance = as_gaussian(terms)
     if not terms:
-        return 0.0, "gdp"
-    if any(map(noiseless, terms)):
-        return (math.inf if wanted == "epsilon" else 1.0), "gdp"
-    if accountant in ("auto", ROUGH):
-        # An exact value cannot be beaten; else the bounds compete.
-        read, distance = as_gaussian(terms)
-        exact = all(isinstance(t, GaussianTerm) and t.sampling_rate == 1.0 for t in read)
-        numerical = "pld" if accountant == "auto" else "pld_rough"
-        names = ["gdp"] if exact else ["pure", "posterior", numerical, "rdp"]
-        if exact and distance > 0.0:
-            names.append("rdp")
-    elif accountant == NOT_A_BOUND:
+        return 0.0, GDP
+    if any(term.noiseless for term in terms):
+        return (math.inf if wanted == "epsilon" else 1.0), GDP
+    if accountant == NOT_A_BOUND:
         warnings.warn(
             "accountant='gdp_clt' is a central-limit approximation that can understate epsilon: "
             "it is not a bound. Use 'auto' for a guarantee.",
             PrivacyWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
+    names = [accountant]
+    if numerical := _NUMERICAL.get(accountant):
+        # An exact value cannot be beaten; else the bounds compete.
+        names = [GDP] if all_exact(terms) else [PURE, POSTERIOR, numerical, RDP]
+        if names == [GDP] and distance > 0.0:
+            names.append(RDP)
     found: list[tuple[float, str]] = []
     refused: list[str] = []
     for name in names:
         try:
-            found.append((_bound(name, wanted, terms, at, relation), name))
+            found.append((_bound(name, wanted, terms, distance, at, relation), name))
         except NoBoundError as refusal:
             refused.append(f"{name}: {refusal}")
     if not found:
@@ -196,77 +195,15 @@ def _least(
 
 
 @lru_cache(maxsize=4096)
-def _bound(accountant: str, wanted: str, terms: Terms, at: float, relation: str) -> float:
-    if wanted == "epsilon" and at == 0.0 and accountant != "pure":
+def _bound(
+    accountant: str, wanted: str, terms: Terms, distance: float, at: float, relation: Relation
+) -> float:
+    if wanted == "epsilon" and at == 0.0 and accountant != PURE:
         raise NoBoundError("needs delta > 0")
-    terms, distance = as_gaussian(terms)
     curve = _BOUNDS[accountant](terms, relation)
-    if distance > 0.0 and accountant != "rdp":  # Rényi divergences are no larger than a Gaussian's
-        curve = NearCurve(curve, distance)
-    return getattr(curve, wanted)(at)
-
-
-class _PureCurve:
-    """ε-DP: the same ε at every δ."""
-
-    def __init__(self, total: float) -> None:
-        self._total = total
-
-    def epsilon(self, delta: float) -> float:
-        return self._total
-
-    def delta(self, epsilon: float) -> float:
-        # Murtagh & Vadhan 2016: the largest δ(ε') of an ε-DP mechanism.
-        if epsilon >= self._total:
-            return 0.0
-        return -math.expm1(epsilon - self._total) / (1 + math.exp(-self._total))
-
-
-class _PosteriorCurve:
-    """The exact curve of independent draws from one posterior."""
-
-    def __init__(self, eta: float, n_samples: int) -> None:
-        self._eta, self._n_samples = eta, n_samples
-
-    def epsilon(self, delta: float) -> float:
-        return posterior_samples_epsilon(eta=self._eta, n_samples=self._n_samples, delta=delta)
-
-    def delta(self, epsilon: float) -> float:
-        return bounded_range_delta(self._eta, self._n_samples, epsilon)
-
-
-def _pure(terms: Terms, relation: str) -> Curve:
-    """Pure ε adds up."""
-    factor = sensitivity_factor(relation)
-    total = 0.0
-    for term in terms:
-        match term:
-            case LaplaceTerm(scale, count):
-                total += count * factor / scale
-            case PosteriorTerm(eta, n_samples, count):
-                total += count * n_samples * eta
-            case _:
-                raise NoBoundError("only pure mechanisms add up in epsilon")
-    return _PureCurve(total * (1 + 1e-15 * len(terms)))
-
-
-def _posterior(terms: Terms, relation: str) -> Curve:
-    """Draws from one posterior, and nothing else (PRIVACY §4)."""
-    match terms:
-        case (PosteriorTerm(eta, n_samples, 1),) if n_samples <= MOST_SAMPLES:
-            return _PosteriorCurve(eta, n_samples)
-    raise NoBoundError("exact for the samples of one posterior alone")
-
-
-_BOUNDS: dict[str, Callable[[Terms, str], Curve]] = {
-    "gdp": bounds.gdp,
-    "gdp_clt": bounds.gdp_clt,
-    "pld": bounds.pld,
-    "pld_rough": partial(bounds.pld, rough=True),
-    "posterior": _posterior,
-    "pure": _pure,
-    "rdp": bounds.rdp,
-}
+    if distance > 0.0 and accountant != RDP:  # Rényi divergences are no larger than a Gaussian's
+        curve = bounds.nearby(curve, distance)
+    return curve.epsilon(at) if wanted == "epsilon" else curve.delta(at)
 
 
 def epsilon(
@@ -283,7 +220,7 @@ def epsilon(
     Parameters
     ----------
     noise_multiplier : float or sequence of float
-        σ: noise standard deviation over the clipping norm; a sequence holds one a step.
+        σ: noise standard deviation over the clipping norm; a sequence holds one per step.
     delta : float
         δ in (0, 1).
     sampling_rate : float, default=1.0
@@ -332,7 +269,7 @@ def delta(
     Parameters
     ----------
     noise_multiplier : float or sequence of float
-        σ: noise standard deviation over the clipping norm; a sequence holds one a step.
+        σ: noise standard deviation over the clipping norm; a sequence holds one per step.
     epsilon : float
         ε ≥ 0.
     sampling_rate : float, default=1.0

@@ -11,18 +11,21 @@ distributions. What is returned has been seen to keep the promise ε(σ) ≤ ε.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import groupby
 
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from skdp._validate import in_range, integer, one_of, positive
-from skdp.privacy.accounting import ACCOUNTANTS, ROUGH, least_bound
-from skdp.privacy.bounds import PLD_MIN_NOISE, NoBoundError, bucketed_down
-from skdp.privacy.events import GaussianTerm, dp_sgd_event, terms_of
+from skdp.privacy.accounting import ACCOUNTANTS, AUTO, GDP, PLD, PLD_ROUGH, RDP, ROUGH, least_bound
+from skdp.privacy.bounds import PLD_MIN_NOISE
+from skdp.privacy.events import dp_sgd_event, terms_of
 from skdp.privacy.gdp import epsilon_to_gdp
-from skdp.relations import check_relation, sensitivity_factor
+from skdp.privacy.terms import GaussianTerm, NoBoundError, bucketed_down
+from skdp.relations import Relation, check_relation
+
+Levels = tuple[tuple[float, int], ...]  # noise multipliers, and the number of steps at each
 
 _MAX_NOISE = 1e8
 _SEARCH_LEVELS = 8  # of a noise schedule, while the search is far from its end
@@ -73,38 +76,9 @@ def calibrate_noise_multiplier(
     >>> epsilon(noise_multiplier=sigma, delta=1e-5, sampling_rate=0.01, n_steps=500) <= 2.0
     True
     """
-    return _calibrate(
-        positive(epsilon=epsilon, allow_inf=True),
-        in_range(0.0, 1.0, delta=delta),
-        in_range(0.0, 1.0, sampling_rate=sampling_rate, closed="right"),
-        integer(1, n_steps=n_steps),
-        check_relation(neighboring_relation),
-        one_of(ACCOUNTANTS, accountant=accountant),
-    )
-
-
-@lru_cache(maxsize=1024)
-def _calibrate(
-    epsilon: float, delta: float, q: float, n_steps: int, relation: str, accountant: str
-) -> float:
-    if epsilon == math.inf:
-        return 0.0
-    mu = max(epsilon_to_gdp(epsilon, delta), 1e-150)  # may be lost in rounding
-    factor = sensitivity_factor(relation)
-    # Exact for the full batch, else the central-limit value (Bu et al. 2020): a first guess.
-    square = min(mu / q, 1e150) ** 2 / n_steps
-    guess = factor / math.sqrt(max(math.log1p(square), 1e-300))
-    if q == 1.0 and accountant in ("auto", "gdp"):
-        guess = factor * math.sqrt(n_steps) / mu
-    return calibrate(
-        lambda sigma: dp_sgd_event(sigma, q, n_steps),
-        epsilon=epsilon,
-        delta=delta,
-        guess=guess,
-        neighboring_relation=relation,
-        accountant=accountant,
-        least=PLD_MIN_NOISE,
-    )
+    budget = positive(epsilon=epsilon, allow_inf=True)
+    facts = _checked(delta, sampling_rate, neighboring_relation, accountant)
+    return _calibrate(((1.0, integer(1, n_steps=n_steps)),), budget, *facts)
 
 
 def calibrate_schedule(
@@ -141,9 +115,16 @@ def calibrate_schedule(
     >>> round(calibrate_schedule([1.0, 2.0], epsilon=1.0, delta=1e-5), 2)
     4.17
     """
-    return _calibrate_schedule(
-        tuple(positive(units=unit) for unit in units),
-        positive(epsilon=epsilon),
+    runs = groupby(sorted(positive(units=unit) for unit in units))
+    levels = tuple((unit, len(list(run))) for unit, run in runs)
+    facts = _checked(delta, sampling_rate, neighboring_relation, accountant)
+    return _calibrate(levels, positive(epsilon=epsilon), *facts)
+
+
+def _checked(
+    delta: float, sampling_rate: float, neighboring_relation: str, accountant: str
+) -> tuple[float, float, Relation, str]:
+    return (
         in_range(0.0, 1.0, delta=delta),
         in_range(0.0, 1.0, sampling_rate=sampling_rate, closed="right"),
         check_relation(neighboring_relation),
@@ -151,29 +132,30 @@ def calibrate_schedule(
     )
 
 
-@lru_cache(maxsize=256)
-def _calibrate_schedule(
-    units: tuple[float, ...],
-    epsilon: float,
-    delta: float,
-    q: float,
-    relation: str,
-    accountant: str,
+@lru_cache(maxsize=1024)
+def _calibrate(
+    levels: Levels, epsilon: float, delta: float, q: float, relation: Relation, accountant: str
 ) -> float:
-    def event(terms: Iterable[tuple[float, int]], factor: float) -> DpEvent:
-        runs = [dp_sgd_event(factor * sigma, q, count) for sigma, count in terms]
-        return ComposedDpEvent(runs)
+    if epsilon == math.inf:
+        return 0.0
 
-    levels = [(unit, len(list(run))) for unit, run in groupby(sorted(units))]
-    # The central-limit value at a constant noise of the same mean 1/σ²: a first guess.
-    mean = sum(count / sigma**2 for sigma, count in levels) / len(units)
+    def event(levels: Levels, factor: float) -> DpEvent:
+        return ComposedDpEvent([dp_sgd_event(factor * σ, q, count) for σ, count in levels])
+
     mu = max(epsilon_to_gdp(epsilon, delta), 1e-150)  # may be lost in rounding
-    guess = sensitivity_factor(relation) * math.sqrt(mean / math.log1p((mu / q) ** 2 / len(units)))
+    # Exact for the full batch, else the central-limit value (Bu et al. 2020) at a constant noise of
+    # the same mean 1/σ²: a first guess.
+    n_steps = sum(count for _, count in levels)
+    mean = sum(count / σ**2 for σ, count in levels) / n_steps
+    square = min(mu / q, 1e150) ** 2 / n_steps
+    guess = relation.factor * math.sqrt(mean) / math.sqrt(max(math.log1p(square), 1e-300))
+    if q == 1.0 and accountant in (AUTO, GDP):
+        guess = relation.factor * math.sqrt(mean * n_steps) / mu
     few = levels
     if q < 1.0:
         # A few levels at or below the schedule bound it too, and bring the search close.
         terms = bucketed_down(terms_of(event(levels, 1.0)), _SEARCH_LEVELS)
-        few = [(t.noise_multiplier, t.count) for t in terms if isinstance(t, GaussianTerm)]
+        few = tuple((t.noise_multiplier, t.count) for t in terms if isinstance(t, GaussianTerm))
     factor = calibrate(
         lambda f: event(few, f),
         epsilon=epsilon,
@@ -181,6 +163,7 @@ def _calibrate_schedule(
         guess=guess,
         neighboring_relation=relation,
         accountant=accountant,
+        least=PLD_MIN_NOISE / levels[0][0],
     )
     if len(few) == len(levels):
         return factor
@@ -260,16 +243,16 @@ def calibrate(
         return math.log(max(spent, 1e-300) / epsilon)
 
     # The accountant that is least at the guess is least nearby, and one is asked faster than all.
-    quick = ROUGH if accountant == "auto" else accountant
+    quick = ROUGH if accountant == AUTO else accountant
     chosen = least_bound(make_event(guess), delta, neighboring_relation, quick)[1]
     x, slope, floor = math.log(guess), 1.0, math.log(least) if least > 0.0 else -math.inf
-    if chosen in ("pld", "pld_rough"):
+    if chosen in (PLD, PLD_ROUGH):
         # A rough grid is a bound too, and brings the search close at a low price.
-        x, slope = _root(lambda x: excess(x, "pld_rough"), x, slope, 5e-3, floor, slack=5e-3)
-        chosen = "pld"
+        x, slope = _root(lambda x: excess(x, PLD_ROUGH), x, slope, 5e-3, floor, slack=5e-3)
+        chosen = PLD
     else:
         floor = -math.inf
-    tolerance = _NUMERICAL_TOLERANCE if chosen in ("pld", "rdp") else _EXACT_TOLERANCE
+    tolerance = _NUMERICAL_TOLERANCE if chosen in (PLD, RDP) else _EXACT_TOLERANCE
     return math.exp(_root(lambda x: excess(x, chosen), x, slope, tolerance, floor)[0])
 
 

@@ -8,7 +8,7 @@ released with independent noise of probability ∝ exp(−k²/2s²) on the integ
    may read it as a Gaussian mechanism.
 2. *Distance.* The Gaussian mechanism, rounded to integers, is post-processing of the Gaussian
    mechanism; on an integer query it is the query plus a rounded normal. In total variation that is
-   within τ = 1/(8s²) of the discrete Gaussian, a coordinate: with f the density of N(0, s²),
+   within τ = 1/(8s²) of the discrete Gaussian, per coordinate: with f the density of N(0, s²),
 
        p_k − f(k) = ∫ ½(½ − |t|)² f''(k + t) dt  over |t| ≤ ½,      p_k the rounded law,
 
@@ -42,6 +42,7 @@ import attrs
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent, SelfComposedDpEvent
 
 from skdp._validate import positive
+from skdp.privacy.terms import GaussianTerm, Term
 
 
 @attrs.frozen
@@ -58,8 +59,8 @@ class DiscreteGaussianDpEvent(DpEvent):
 
 
 @dataclass(frozen=True)
-class DiscreteGaussianTerm:
-    """``count`` times such a release."""
+class DiscreteGaussianTerm(Term):
+    """``count`` times such a release, which accountants read as Gaussian mechanisms nearby."""
 
     noise_multiplier: float
     lattice_scale: float
@@ -70,6 +71,10 @@ class DiscreteGaussianTerm:
     def distance(self) -> float:
         """Bound on the total variation to as many rounded Gaussian mechanisms."""
         return self.count * self.dimension * rounding_distance(self.lattice_scale)
+
+    def as_gaussian(self) -> tuple[Term, float]:
+        """Return the Gaussian mechanisms, and how far they are."""
+        return GaussianTerm(self.noise_multiplier, 1.0, self.count), self.distance
 
 
 def rounding_distance(scale: float) -> float:

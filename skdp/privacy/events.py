@@ -17,29 +17,29 @@ statement under one relation.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import singledispatch
 from itertools import groupby
 from typing import Any
 
 import attrs
 import numpy as np
 from dp_accounting import dp_event
-from dp_accounting.dp_event import (
-    ComposedDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    LaplaceDpEvent,
-    NonPrivateDpEvent,
-    NoOpDpEvent,
-    PoissonSampledDpEvent,
-    RepeatAndSelectDpEvent,
-    SelfComposedDpEvent,
-)
+from dp_accounting.dp_event import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
 from skdp._validate import expected, in_range, integer, positive
 from skdp.privacy.discrete import DiscreteGaussianDpEvent, DiscreteGaussianTerm
-from skdp.relations import sensitivity_factor
+from skdp.privacy.terms import (
+    GaussianTerm,
+    LaplaceTerm,
+    PosteriorTerm,
+    SelectionTerm,
+    Term,
+    all_exact,
+    gaussian_event,
+)
+from skdp.relations import check_relation
 
 
 @attrs.frozen
@@ -66,7 +66,7 @@ def dp_sgd_event(
     ----------
     noise_multiplier : float or sequence of float
         σ: noise standard deviation over the clipping norm, ≥ 0; 0 is no privacy. A sequence holds
-        one a step, fixed in advance.
+        one per step, fixed in advance.
     sampling_rate : float
         q in [0, 1]: each record takes part in a step independently with this probability; 1 is
         the full batch.
@@ -96,24 +96,14 @@ def dp_sgd_event(
             raise expected(
                 f"the number of noise multipliers ({len(sigmas)}), or None", n_steps=n_steps
             )
-        checked = [_checked_multiplier(sigma) for sigma in sigmas]
-        runs = [_run(sigma, q, len(list(run))) for sigma, run in groupby(checked)]
-        return ComposedDpEvent(runs) if runs else NoOpDpEvent()
-    sigma = _checked_multiplier(noise_multiplier)
-    return _run(sigma, q, integer(0, n_steps=n_steps))
+        runs = groupby(_multiplier(sigma) for sigma in sigmas)
+        events = [gaussian_event(sigma, q, len(list(run))) for sigma, run in runs]
+        return ComposedDpEvent(events) if events else dp_event.NoOpDpEvent()
+    return gaussian_event(_multiplier(noise_multiplier), q, integer(0, n_steps=n_steps))
 
 
-def _checked_multiplier(noise_multiplier: Any) -> float:
+def _multiplier(noise_multiplier: Any) -> float:
     return in_range(0.0, math.inf, noise_multiplier=noise_multiplier, closed="left")
-
-
-def _run(sigma: float, q: float, n_steps: int) -> DpEvent:
-    if n_steps == 0 or q == 0.0:
-        return NoOpDpEvent()
-    if sigma == 0.0:
-        return NonPrivateDpEvent()
-    step = GaussianDpEvent(sigma)
-    return SelfComposedDpEvent(step if q == 1.0 else PoissonSampledDpEvent(q, step), n_steps)
 
 
 def gdp_event(mu: float, neighboring_relation: str = "zero_out") -> DpEvent:
@@ -140,7 +130,7 @@ def gdp_event(mu: float, neighboring_relation: str = "zero_out") -> DpEvent:
     ValueError
         If μ is not a finite number > 0.
     """
-    return GaussianDpEvent(sensitivity_factor(neighboring_relation) / positive(mu=mu))
+    return GaussianDpEvent(check_relation(neighboring_relation).factor / positive(mu=mu))
 
 
 def gaussian_mu(event: DpEvent) -> float | None:
@@ -151,70 +141,10 @@ def gaussian_mu(event: DpEvent) -> float | None:
     Under ``replace_one``, where noise is stated over half of what moves, μ is twice that.
     """
     terms = terms_of(event)
-    if not all(isinstance(t, GaussianTerm) and t.sampling_rate == 1.0 for t in terms):
+    if not all_exact(terms):
         return None
-    squares = (t.count / t.noise_multiplier**2 for t in terms if isinstance(t, GaussianTerm))
-    return math.inf if any(map(noiseless, terms)) else math.sqrt(math.fsum(squares))
-
-
-@dataclass(frozen=True)
-class GaussianTerm:
-    """``count`` Poisson-sampled Gaussian mechanisms; ``sampling_rate=1`` is the plain mechanism."""
-
-    noise_multiplier: float
-    sampling_rate: float
-    count: int
-
-
-@dataclass(frozen=True)
-class LaplaceTerm:
-    """``count`` Laplace mechanisms, noise over the L1 bound on one record's contribution."""
-
-    noise_multiplier: float
-    count: int
-
-
-@dataclass(frozen=True)
-class PosteriorTerm:
-    """``count`` times ``n_samples`` draws of one distribution of log-density range ``eta``."""
-
-    eta: float
-    n_samples: int
-    count: int
-
-
-@dataclass(frozen=True)
-class SelectionTerm:
-    """``count`` times the best of a random number of runs of ``inner`` (PRIVACY §6).
-
-    The number has the law of `RepeatAndSelectDpEvent`: ``mean`` ≥ 1 runs, ``shape`` infinite for a
-    Poisson law, 0 for a logarithmic one, and in between for a truncated negative binomial.
-    """
-
-    inner: tuple[Term, ...]
-    mean: float
-    shape: float
-    count: int
-
-
-Term = GaussianTerm | DiscreteGaussianTerm | LaplaceTerm | PosteriorTerm | SelectionTerm
-
-
-def leaves(
-    terms: Iterable[Term],
-) -> Iterator[GaussianTerm | DiscreteGaussianTerm | LaplaceTerm | PosteriorTerm]:
-    """Every mechanism among the terms, those of selections too."""
-    for term in terms:
-        if isinstance(term, SelectionTerm):
-            yield from leaves(term.inner)
-        else:
-            yield term
-
-
-def noiseless(term: Term) -> bool:
-    """Whether a term is, or selects from, a mechanism without noise: no privacy."""
-    noisy = (t for t in leaves([term]) if not isinstance(t, PosteriorTerm))
-    return any(t.noise_multiplier == 0.0 for t in noisy)
+    squares = (t.count / t.noise_multiplier**2 for t in terms)
+    return math.inf if any(t.noiseless for t in terms) else math.sqrt(math.fsum(squares))
 
 
 def terms_of(event: DpEvent) -> tuple[Term, ...]:
@@ -230,56 +160,74 @@ def terms_of(event: DpEvent) -> tuple[Term, ...]:
     """
     # Terms are dataclasses and no tuples: a Gaussian term must never equal a posterior term.
     counts: dict[Term, int] = {}
-    for term in _flatten(event, 1):
-        alone = replace(term, count=1)
-        counts[alone] = counts.get(alone, 0) + term.count
+    for term, count in _flatten(event, 1):
+        counts[term] = counts.get(term, 0) + count
     joined = (replace(term, count=count) for term, count in counts.items() if count > 0)
     return tuple(sorted(joined, key=repr))  # in one order, whatever order they came in
 
 
-def _flatten(event: DpEvent, count: int) -> Iterator[Term]:
-    match event:
-        case NoOpDpEvent():
-            return
-        case NonPrivateDpEvent():
-            yield GaussianTerm(0.0, 1.0, count)
-        case SelfComposedDpEvent():
-            yield from _flatten(event.event, count * integer(0, count=event.count))
-        case ComposedDpEvent():
-            for part in event.events:
-                yield from _flatten(part, count)
-        case PoissonSampledDpEvent() if isinstance(event.event, GaussianDpEvent):
-            rate = in_range(0.0, 1.0, sampling_rate=event.sampling_probability, closed="both")
-            if rate > 0.0:
-                yield GaussianTerm(_checked_multiplier(event.event.noise_multiplier), rate, count)
-        case GaussianDpEvent():
-            yield GaussianTerm(_checked_multiplier(event.noise_multiplier), 1.0, count)
-        case DiscreteGaussianDpEvent():
-            yield DiscreteGaussianTerm(
-                positive(noise_multiplier=event.noise_multiplier),
-                positive(lattice_scale=event.lattice_scale),
-                integer(1, dimension=event.dimension),
-                count,
-            )
-        case LaplaceDpEvent():
-            yield LaplaceTerm(_checked_multiplier(event.noise_multiplier), count)
-        case PosteriorSamplesDpEvent():
-            eta = in_range(0.0, math.inf, eta=event.eta, closed="left")
-            if eta > 0.0:
-                yield PosteriorTerm(eta, integer(1, n_samples=event.n_samples), count)
-        case RepeatAndSelectDpEvent():
-            mean = in_range(1.0, math.inf, mean=event.mean, closed="left")
-            shape = in_range(0.0, math.inf, shape=event.shape, closed="both")
-            inner = terms_of(event.event)
-            if inner:  # the number of runs is drawn without the data
-                yield SelectionTerm(inner, mean, shape, count)
-        case _:
-            raise expected(
-                "an event made of Gaussian, Poisson-sampled Gaussian, discrete Gaussian, Laplace, "
-                "posterior-sample, selection, composed, no-op or non-private events",
-                "account other mechanisms with dp-accounting itself",
-                event=event,
-            )
+def _flatten(event: DpEvent, count: int) -> Iterator[tuple[Term, int]]:
+    if isinstance(event, SelfComposedDpEvent):
+        yield from _flatten(event.event, count * integer(0, count=event.count))
+    elif isinstance(event, ComposedDpEvent):
+        for part in event.events:
+            yield from _flatten(part, count)
+    elif (term := _read(event)) is not None:
+        yield term, count
+
+
+@singledispatch
+def _read(event: DpEvent) -> Term | None:
+    """Read one mechanism as a term of count 1, or as None if it releases nothing.
+
+    Each kind of event registers its reader below.
+    """
+    raise expected(
+        "an event made of Gaussian, Poisson-sampled Gaussian, discrete Gaussian, Laplace, "
+        "posterior-sample, selection, composed, no-op or non-private events",
+        "account other mechanisms with dp-accounting itself",
+        event=event,
+    )
+
+
+_read.register(dp_event.NoOpDpEvent, lambda _: None)
+_read.register(dp_event.NonPrivateDpEvent, lambda _: GaussianTerm(0.0, 1.0, 1))
+_read.register(
+    GaussianDpEvent, lambda event: GaussianTerm(_multiplier(event.noise_multiplier), 1.0, 1)
+)
+_read.register(
+    dp_event.LaplaceDpEvent, lambda event: LaplaceTerm(_multiplier(event.noise_multiplier), 1)
+)
+
+
+@_read.register
+def _(event: dp_event.PoissonSampledDpEvent) -> Term | None:
+    if not isinstance(event.event, GaussianDpEvent):
+        return _read.dispatch(DpEvent)(event)  # refused
+    rate = in_range(0.0, 1.0, sampling_rate=event.sampling_probability, closed="both")
+    return GaussianTerm(_multiplier(event.event.noise_multiplier), rate, 1) if rate > 0.0 else None
+
+
+@_read.register
+def _(event: DiscreteGaussianDpEvent) -> Term:
+    sigma = positive(noise_multiplier=event.noise_multiplier)
+    scale = positive(lattice_scale=event.lattice_scale)
+    return DiscreteGaussianTerm(sigma, scale, integer(1, dimension=event.dimension), 1)
+
+
+@_read.register
+def _(event: PosteriorSamplesDpEvent) -> Term | None:
+    eta = in_range(0.0, math.inf, eta=event.eta, closed="left")
+    return PosteriorTerm(eta, integer(1, n_samples=event.n_samples), 1) if eta > 0.0 else None
+
+
+@_read.register
+def _(event: dp_event.RepeatAndSelectDpEvent) -> Term | None:
+    mean = in_range(1.0, math.inf, mean=event.mean, closed="left")
+    shape = in_range(0.0, math.inf, shape=event.shape, closed="both")
+    inner = terms_of(event.event)
+    # The number of runs is drawn without the data.
+    return SelectionTerm(inner, mean, shape, 1) if inner else None
 
 
 def event_to_dict(event: DpEvent) -> dict[str, Any]:
@@ -309,7 +257,7 @@ def event_from_dict(values: dict[str, Any]) -> DpEvent:
         If the class is none of dp-accounting's events and none of skdp's, or a number is NaN or −∞.
     """
     name = values.get("type")
-    known = {kind.__name__: kind for kind in (PosteriorSamplesDpEvent, DiscreteGaussianDpEvent)}
+    known = {kind.__name__: kind for kind in _read.registry}
     kind = known.get(str(name)) or getattr(dp_event, str(name), None)
     if not (isinstance(kind, type) and issubclass(kind, DpEvent)):
         raise expected("the name of an event class", type=name)

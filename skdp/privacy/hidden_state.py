@@ -51,7 +51,7 @@ import numpy as np
 
 from skdp._validate import expected, flag, in_range, integer, is_real, positive
 from skdp.privacy.gdp import compose_gdp
-from skdp.relations import ADD_OR_REMOVE_ONE, check_relation, sensitivity_factor
+from skdp.relations import check_relation
 
 _UNIT = 2.0**-53  # relative error of one floating-point operation
 _ROUND_UP = 1 + 64 * _UNIT  # covers the few dozen operations of a closed form
@@ -327,7 +327,7 @@ def langevin_mu(
     n = integer(1, n_samples=n_samples)
     softmax = integer(2, n_classes=n_classes) > 2
     R = math.hypot(norm, 1.0) if flag(fit_intercept=fit_intercept) else norm
-    Δ = sensitivity_factor(neighboring_relation) * (math.sqrt(2.0) if softmax else 1.0) * R
+    Δ = check_relation(neighboring_relation).factor * (math.sqrt(2.0) if softmax else 1.0) * R
     M = λ + n * R * R / (2 if softmax else 4)
     # A step of exactly 2/(λ + M) may exceed it by a rounding: then c is 1 − gap with the gap that
     # the upper end of the spectrum leaves, minus the rounding of hM.
@@ -401,7 +401,7 @@ def cyclic_batch_mu(
     b = integer(1, batch_size=batch_size)
     σ = positive(noise_scale=noise_scale)
     L = in_range(0.0, math.inf, closed="left", sensitivity=sensitivity)
-    if check_relation(neighboring_relation) == ADD_OR_REMOVE_ONE:
+    if not check_relation(neighboring_relation).n_is_public:
         raise expected(
             "'zero_out' or 'replace_one'",
             "a fixed partition does not survive adding a record",

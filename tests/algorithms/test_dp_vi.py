@@ -10,7 +10,7 @@ from reference.mean_field import mean_field_optimum
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from skdp import _trace
+from skdp import _release_hook
 from skdp._random import Streams
 from skdp._rows import LinearRows
 from skdp.algorithms import dp_vi, gaussian_families
@@ -61,7 +61,8 @@ def correlated_rows(n, d, correlation):
 
 
 CONFIG = dp_vi.DPVIConfig(
-    n_outputs=1,
+    likelihood=Bernoulli(),
+    n_rows=600,
     n_features=5,
     fit_intercept=False,
     data_norm=1.0,
@@ -70,18 +71,18 @@ CONFIG = dp_vi.DPVIConfig(
     clip_norm=10.0,
     prior_scale=5.0,
     initial_scale=0.1,
-    learning_rate=0.1,
+    given_learning_rate=0.1,
     noise_multiplier=0.0,
 )
 
 
 def fitted(X, y, **changes):
     config = dataclasses.replace(CONFIG, n_features=X.shape[1], **changes)
-    return dp_vi.fit(config, Bernoulli(), X, y[:, None], Streams(b"test"))
+    return config.run((X, y[:, None]), Streams(b"test"))
 
 
 class TestOptimum:
-    @pytest.mark.parametrize("initial_scale", [0.02, 0.3, 3.0])
+    @pytest.mark.parametrize("initial_scale", [0.02, 3.0])
     def test_full_covariance_is_the_best_gaussian(self, initial_scale):
         X, y = correlated_rows(600, 5, 0.8)
         mean, covariance = full_optimum(X, y, CONFIG.prior_scale)
@@ -165,7 +166,7 @@ class TestVanilla:
     def test_releases_twice_as_many_numbers(self):
         X, y = correlated_rows(50, 3, 0.5)
         for gradient, shape in (("aligned", (1, 3)), ("vanilla", (2, 1, 3))):
-            with _trace.record() as tape:
+            with _release_hook.record() as tape:
                 fitted(X, y, gradient=gradient, n_steps=3, noise_multiplier=1.0)
             assert [release.call.shape for release in tape] == [shape] * 3
 

@@ -39,7 +39,7 @@ GRID = np.linspace(-8, 8, 16_001)
 
 
 def test_bias_against_quadrature_vanishes_with_the_step():
-    """20 000 chains each: mean and deviation of the last state, to the chains' own error."""
+    """6000 chains each: mean and deviation of the last state, to the chains' own error."""
     density = law(GRID)
     mean = density @ GRID
     deviation = math.sqrt(density @ GRID**2 - mean**2)
@@ -47,11 +47,11 @@ def test_bias_against_quadrature_vanishes_with_the_step():
     biases = []
     for fraction in (0.9, 0.3, 0.03):
         h = fraction * longest
-        config = configured(h, math.ceil(12 / (h / 1.5**2)), 20_000)
+        config = configured(h, math.ceil(12 / (h / 1.5**2)), 6000)
         draws = langevin.sample(config, X, Y, Streams(b"bias")).ravel()
         biases.append(draws.std() / deviation - 1)
     assert abs(draws.mean() - mean) < 5 * deviation / math.sqrt(len(draws))
-    error = 5 / math.sqrt(2 * 20_000)
+    error = 5 / math.sqrt(2 * 6000)
     assert biases[0] > 3 * error  # long steps widen the law visibly
     assert biases[0] > biases[1] > biases[2] - error / 5
     assert abs(biases[2]) < error

@@ -131,7 +131,7 @@ class TestMoments:
 class TestLimits:
     def test_without_noise_it_is_the_conjugate_posterior(self):
         X, y = simulated()
-        q = nar.fit(config(noise_multiplier=0.0, n_steps=1), X, y, Streams(b"a"))
+        q = config(noise_multiplier=0.0, n_steps=1).run((X, y), Streams(b"a"))
         rows = np.column_stack([X, np.ones(len(X))])
         # Given σ the posterior is the textbook's; σ is known to 3 %, which moves it by much less.
         s2 = math.exp(2 * q.mean[0, -1])
@@ -147,8 +147,8 @@ class TestLimits:
 
     def test_with_little_noise_it_is_close_to_that(self):
         X, y = simulated()
-        ordinary = nar.fit(config(noise_multiplier=0.0, n_steps=1), X, y, Streams(b"a"))
-        q = nar.fit(config(noise_multiplier=1e-3), X, y, Streams(b"b"))
+        ordinary = config(noise_multiplier=0.0, n_steps=1).run((X, y), Streams(b"a"))
+        q = config(noise_multiplier=1e-3).run((X, y), Streams(b"b"))
         sd = np.sqrt(np.diag(ordinary.covariance))
         # θ is close to it; of σ, the first steps, far from θ, still say a little of their own.
         off = np.abs((q.mean - ordinary.mean) / sd)[0]
@@ -158,7 +158,7 @@ class TestLimits:
 
     def test_with_much_noise_it_is_the_prior(self):
         X, y = simulated()
-        q = nar.fit(config(noise_multiplier=1e5), X, y, Streams(b"c"))
+        q = config(noise_multiplier=1e5).run((X, y), Streams(b"c"))
         prior_sd = np.append(np.full(4, 0.5), nar.NOISE_SPREAD)
         prior_mean = np.append(np.zeros(4), math.log(nar.NOISE_SCALE))
         assert np.abs((q.mean[0] - prior_mean) / prior_sd).max() < 0.02
@@ -166,8 +166,8 @@ class TestLimits:
 
     def test_the_plain_posterior_is_too_sure(self):
         X, y = simulated()
-        honest = nar.fit(config(noise_multiplier=50.0), X, y, Streams(b"d"))
-        plain = nar.fit(config(noise_multiplier=50.0), X, y, Streams(b"d"), noise_aware=False)
+        honest = config(noise_multiplier=50.0).run((X, y), Streams(b"d"))
+        plain = config(noise_multiplier=50.0, noise_aware=False).run((X, y), Streams(b"d"))
         np.testing.assert_array_equal(honest.mean, plain.mean)
         assert (np.diag(plain.covariance) < 0.5 * np.diag(honest.covariance)).all()
 

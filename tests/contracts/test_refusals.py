@@ -25,7 +25,7 @@ from skdp import (
     DPSGDClassifier,
     DPStandardScaler,
     DPVariationalLogisticRegression,
-    _trace,
+    _release_hook,
     split_budget,
 )
 from skdp.calibration import DPTemperatureScaler
@@ -257,7 +257,7 @@ def test_a_refused_fit_has_released_nothing(subject, way, tmp_path):
         error, match = RuntimeError, "Why is not said"
     with (
         refusing_ledger(way, estimator, tmp_path) as ledger,
-        _trace.record() as tape,
+        _release_hook.record() as tape,
         pytest.raises(error, match=match) as refusal,
     ):
         estimator.fit(rows, y)
@@ -321,7 +321,7 @@ def test_a_step_that_releases_beside_the_plan_ends_the_search(step):
     what = search(make_pipeline(step, classifier()), f"{CLASSIFIER}__prior_scale")
     with (
         PrivacyLedger(epsilon=2.0, delta=1e-5) as ledger,
-        _trace.record() as tape,
+        _release_hook.record() as tape,
         pytest.raises(RuntimeError, match="had not planned"),
     ):
         what.set_params(mean_trials=3, shape=1.0).fit(X, CLASSES)
@@ -350,7 +350,7 @@ NESTED = {
 def test_a_release_while_planning_is_refused_before_it_touches_a_row(plan):
     with (
         PrivacyLedger() as ledger,
-        _trace.record() as tape,
+        _release_hook.record() as tape,
         pytest.raises((BudgetExceededError, ValueError), match="DPPCA is not in the plan"),
     ):
         NESTED[plan](network_with_private_pca())
@@ -418,7 +418,7 @@ HALF_WAY = {
 def test_a_ledger_that_is_full_half_way_ends_the_search_and_keeps_what_was_charged(workflow):
     with (
         PrivacyLedger(ceiling_of(2), 1e-5) as ledger,
-        _trace.record() as tape,
+        _release_hook.record() as tape,
         pytest.raises(BudgetExceededError, match="The 2 entries charged before stay") as refusal,
     ):
         HALF_WAY[workflow]()
@@ -428,6 +428,6 @@ def test_a_ledger_that_is_full_half_way_ends_the_search_and_keeps_what_was_charg
 
 
 def tape_of_one_fit():
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         classifier().fit(X, CLASSES)
     return tape

@@ -13,8 +13,8 @@ import torch
 from contracts.variants import VARIANTS, N, X, build, targets_of
 from hardening.kinds import ESTIMATORS
 
-from skdp import DPVariationalLogisticRegression, _trace
-from skdp._grid import grid_width
+from skdp import DPVariationalLogisticRegression, _release_hook
+from skdp._release_hook import grid_width
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism, QuantileMechanism
 from skdp.mechanisms.quantile import GRID
 from skdp.model_selection import DPRandomizedSearch
@@ -34,7 +34,7 @@ def assert_on_grid(values, width):
 def fitted(variant, rows=X, **changes):
     """Fit under the recording hook; return the estimator and the tape."""
     estimator = build(variant, **changes)
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         estimator.fit(rows, targets_of(variant))
     return estimator, tape
 
@@ -88,7 +88,7 @@ def test_every_release_is_on_the_grid_that_neighbours_declare_too(variant):
 def searched(rows=X):
     model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=N, max_iter=2)
     search = DPRandomizedSearch(model, {"prior_scale": [1.0]}, epsilon=2.0, mean_trials=1.01)
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         search.fit(rows, targets_of("DPVariationalLogisticRegression"))
     return search, tape
 
@@ -110,7 +110,7 @@ MECHANISMS = [
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_what_a_mechanism_returns_is_on_the_grid_of_its_scale(mechanism):
     for values in ([1 / 3, -1e-3], [1e9 / 3, 0.0]):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             noisy = mechanism.release(values)
         assert_on_grid(noisy, grid_width(mechanism.scale))
         np.testing.assert_array_equal(noisy, tape[0].output)
@@ -120,7 +120,7 @@ def test_what_a_mechanism_returns_is_on_the_grid_of_its_scale(mechanism):
 def test_what_a_quantile_mechanism_returns_is_a_point_of_its_range():
     mechanism = QuantileMechanism(quantile=0.5, lower=-1.0, upper=3.0, epsilon=1.0)
     for rows in (X, neighbour()):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             answer = mechanism.release(rows[:, 0])
         assert_on_grid(tape[0].output, 1.0)
         assert answer == -1.0 + 4.0 * (tape[0].output / GRID)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skdp import DPVariationalModel, _trace
+from skdp import DPVariationalModel, _release_hook
 from skdp._bounded_sum import ROUNDING
 from skdp._rows import LinearRows
 from skdp.algorithms.dp_vi_model import GRADIENT, OUTER, SQUARES, ModelClippedSum
@@ -99,11 +99,11 @@ def test_the_sums_of_a_model_move_as_far_as_is_declared_and_no_farther(kind, one
 @pytest.mark.parametrize("name", EVERY)
 def test_on_full_batches_the_noise_is_what_the_event_says_of_the_sensitivity(name, sigma, relation):
     # An event of noise multiplier σ is accounted as μ = factor/σ.
-    call = plan(EVERY[name], sigma, relation).call((2,) if name in MODEL else (1, 3), 0)
+    call = plan(EVERY[name], sigma, relation).step((2,) if name in MODEL else (1, 3), 0)[1]
     mu = sensitivity_factor(relation) / sigma
     assert call.sensitivity / call.scale == pytest.approx(mu, rel=1e-14)
     if name in LINEAR:
-        call = plan(EVERY[name], sigma, relation, secure=True).call((1, 3), 0)
+        call = plan(EVERY[name], sigma, relation, secure=True).step((1, 3), 0)[1]
         assert mu * (1 - 1e-9) <= call.sensitivity / call.scale <= mu * (1 + 1e-14)
 
 
@@ -133,7 +133,7 @@ def test_curvature_of_random_batches_is_released_with_the_noise_of_one_record(co
         covariance=covariance,
         neighboring_relation="replace_one",
     )
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         fitted = model.fit(np.random.default_rng(0).normal(size=(40, 2)))
     bounds = sorted({r.call.scale / fitted.noise_multiplier_ for r in tape})
     assert bounds == pytest.approx([0.2**2 * (1 + ROUNDING), 0.2 * (1 + ROUNDING)], rel=1e-14)

@@ -1,11 +1,324 @@
-"""The trial of a module meets batches and scales beyond the smallest, in training too."""
+"""The trial of a module refuses what mixes records, and finds the method that is right."""
+
+import functools
+import re
 
 import pytest
 import torch
+from engine.networks import (
+    Wraps,
+    assert_equals_the_loop,
+    random_records,
+    seeded,
+    trial,
+)
 from torch import nn
+from torch.nn import functional as F
 
-from skdp.engine.network import FlatModule
-from skdp.engine.trial import N_RECORDS, clipping_method
+from skdp.engine.trial import N_RECORDS
+
+
+class Tied(nn.Module):
+    """Two layers with one weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.second.weight = self.first.weight
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.layer(torch.tanh(self.layer(x)))))
+
+
+class Functional(nn.Module):
+    """A weight in no layer, and a layer's weight used a second time behind its back."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.layer = nn.Parameter(torch.ones(6)), nn.Linear(6, 6)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(F.linear(torch.tanh(self.layer(x)) * self.scale, self.layer.weight))
+
+
+class ByKeyword(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.layer(input=x)
+
+
+class SequenceFirst(nn.Module):
+    """Layers that see positions before records, which book-keeping would take for records."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Linear(2, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        sequence = x.unflatten(1, (3, 2)).transpose(0, 1)
+        return self.head(torch.tanh(self.embed(sequence)).sum(0))
+
+
+class RecordsAsPositions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Linear(2, 4), nn.Linear(12, 3)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.embed(x.reshape(-1, 2))).reshape(len(x), -1))
+
+
+class SelfAttention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(2, 1, batch_first=True)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        x = x.unflatten(1, (3, 2))
+        return self.head(self.attention(x, x, x)[0].flatten(1))
+
+
+def weight_normalized():
+    return nn.Sequential(
+        nn.utils.parametrizations.weight_norm(nn.Linear(6, 4)), nn.Tanh(), nn.Linear(4, 3)
+    )
+
+
+@pytest.mark.parametrize("n", [3, 5])  # as many records as positions, and not
+@pytest.mark.parametrize(
+    "make",
+    [
+        Tied,
+        Twice,
+        Functional,
+        ByKeyword,
+        SequenceFirst,
+        RecordsAsPositions,
+        SelfAttention,
+        weight_normalized,
+    ],
+)
+def test_what_book_keeping_cannot_do_goes_right_by_vmap(make, n):
+    module = seeded(make)
+    assert trial(module, (6,), 3, n=n) == "vmap"
+    assert_equals_the_loop(module, *random_records(0, n, (6,)), methods=["vmap"])
+    assert_equals_the_loop(module.double(), *random_records(0, 4, (6,)), methods=["vmap"])
+
+
+def relu_of_an_output(x, first, second):
+    return second(F.relu_(first(x)))
+
+
+def addition_to_an_output(x, first, second):
+    out = second(torch.tanh(first(x)))
+    out += x
+    return out
+
+
+def halving_of_an_output(x, first, second):
+    hidden = second(torch.tanh(first(x)))
+    return hidden.mul_(0.5).tanh()
+
+
+class InPlace(nn.Module):
+    def __init__(self, forward):
+        super().__init__()
+        self.first, self.second, self.body = nn.Linear(6, 6), nn.Linear(6, 6), forward
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(self.body(x, self.first, self.second))
+
+
+@pytest.mark.parametrize("body", [relu_of_an_output, addition_to_an_output, halving_of_an_output])
+def test_outputs_changed_in_place_are_never_taken_for_what_the_layer_put_out(body):
+    module = seeded(lambda: InPlace(body))
+    method = trial(module, (6,), 3)
+    assert_equals_the_loop(module, *random_records(0, 7, (6,)), methods=[method])
+
+
+@pytest.mark.parametrize("hidden", ["functional", "tied"])
+def test_a_head_of_zeros_does_not_hide_what_book_keeping_misses(hidden):
+    if hidden == "functional":
+        module = Wraps(lambda self, x: self.head(torch.tanh(F.linear(x, self.layer))))
+        module.layer = nn.Parameter(torch.eye(6))
+    else:
+        module = Wraps(lambda self, x: self.head(self.layer(torch.tanh(self.layer(x)))))
+        module.layer = nn.Linear(6, 6)
+    nn.init.zeros_(module.head.weight)
+    assert trial(module, (6,), 3) == "vmap"
+
+
+class Counts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(6, 3)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.head(x)
+
+
+def with_layer(layer):
+    return lambda: Wraps(lambda self, x: self.head(self.layer(x)), layer)
+
+
+def shaped(forward):
+    return lambda: Wraps(forward)
+
+
+def recurrent():
+    return Wraps(
+        lambda self, x: self.head(self.layer(x.unflatten(1, (2, 3)))[0].flatten(1)),
+        nn.LSTM(3, 3, batch_first=True),
+    )
+
+
+def looked_up(**parameters):
+    layer = nn.Embedding(5, 1, **parameters)
+    return lambda: Wraps(
+        lambda self, x: self.head(self.layer(x.long().clamp(0, 4)).flatten(1)), layer
+    )
+
+
+IMAGES = nn.Sequential(nn.Unflatten(1, (2, 3, 1)), nn.BatchNorm2d(2), nn.Flatten())
+
+
+MIXES = "by itself, but its output for a record depends on the other records"
+
+
+REFUSED = {
+    "BatchNorm1d": (with_layer(nn.BatchNorm1d(6)), r"BatchNorm1d.*use GroupNorm or LayerNorm"),
+    "BatchNorm2d": (with_layer(IMAGES), r"BatchNorm2d.*use GroupNorm or LayerNorm"),
+    "LSTM": (recurrent, "LSTM.*Conv1d, or attention made of Linear layers"),
+    "max_norm": (looked_up(max_norm=1.0), "Embedding layers without max_norm.*drop them"),
+    "scale_grad_by_freq": (looked_up(scale_grad_by_freq=True), "scale_grad_by_freq.*drop them"),
+    "mean of the batch": (shaped(lambda self, x: self.head(x - x.mean(0))), MIXES),
+    "neighbour": (shaped(lambda self, x: self.head(x + x.roll(1, 0))), MIXES),
+    "softmax over records": (shaped(lambda self, x: self.head(x).softmax(0)), MIXES),
+    "positions as records": (
+        shaped(
+            lambda self, x: self.head(x.unflatten(1, (3, 2)).transpose(0, 1).reshape(len(x), -1))
+        ),
+        MIXES,
+    ),
+    "reversed batch": (shaped(lambda self, x: self.head(x).flip(0)), MIXES),
+    "buffer": (Counts, "leave its buffers alone.*remove it"),
+    "too few outputs": (
+        shaped(lambda self, x: self.head(x)[:, :2]),
+        r"shape \(n_records, 3\), got \(33, 2\).*adapt its last layer",
+    ),
+    "no dimension of outputs": (shaped(lambda self, x: self.head(x)[:, 0]), r"got \(33,\)"),
+    "summed over records": (shaped(lambda self, x: self.head(x).sum(0)), r"got \(3,\)"),
+    "tuple": (shaped(lambda self, x: (self.head(x), x)), "got tuple.*adapt its last layer"),
+    "dict": (shaped(lambda self, x: {"logits": self.head(x)}), "got dict.*adapt its last layer"),
+    "data-dependent control flow": (
+        shaped(lambda self, x: F.linear(x, self.head.weight) * (1 if float(x.sum()) < 1e9 else 2)),
+        "without data-dependent control flow",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_modules_without_gradients_of_records_are_refused_and_told_why(name):
+    make, message = REFUSED[name]
+    with pytest.raises(ValueError, match=re.compile(message, re.DOTALL)):
+        trial(seeded(make), (6,), 3)
+
+
+class MixesInTraining(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.head, self.seen = how, nn.Linear(6, 3), torch.zeros(6)
+
+    def forward(self, x):
+        if self.training and self.how == "mean":
+            x = x - x.mean(0)
+        if self.training and self.how == "running mean":
+            self.seen = 0.9 * self.seen + 0.1 * x.detach().mean(0)
+            x = x - self.seen
+        if self.training and self.how == "batch norm":
+            x = F.batch_norm(x, None, None, training=True)
+        if self.training and self.how == "next record":
+            x = torch.cat([x[:-1] + x[1:], x[-1:]])
+        if self.training and self.how == "mix-up":
+            x = 0.7 * x + 0.3 * x[torch.randperm(len(x))]
+        if self.how == "largest value":
+            x = x / x.abs().max().clamp(min=10)
+        return self.head(x)
+
+
+@pytest.mark.parametrize(
+    "how", ["mean", "running mean", "batch norm", "next record", "mix-up", "largest value"]
+)
+def test_a_module_that_mixes_records_in_training_alone_is_refused(how):
+    with pytest.raises(ValueError, match="by itself"):
+        trial(MixesInTraining(how), (6,), 3)
+
+
+class WithDropout(nn.Module):
+    """Whether as a layer or as a function, masks are random in training."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.first, self.head, self.how = nn.Linear(6, 40), nn.Linear(40, 3), how
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x):
+        x = torch.tanh(self.first(x))
+        as_layer = self.how == "layer"
+        return self.head(self.dropout(x) if as_layer else F.dropout(x, 0.5, self.training))
+
+
+@pytest.mark.parametrize("how", ["layer", "function"])
+def test_masks_of_dropout_are_not_taken_for_mixing(how):
+    assert trial(seeded(lambda: WithDropout(how)), (6,), 3) == "book-keeping"
+
+
+class FunctionalDropout(nn.Module):
+    def forward(self, x):
+        return F.dropout(x, 0.1, self.training)
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0), (0, 32), (32, 0), (5, 21), (30, 14)])
+def test_a_record_that_sees_one_other_in_a_batch_of_33_is_refused(first, second):
+    def forward(self, x):
+        if len(x) == N_RECORDS and self.training:
+            x = x.clone()
+            x[second] += 0.5 * x[first]
+        return self.head(x)
+
+    # Random masks leave comparisons of batches of one size alone.
+    module = seeded(lambda: nn.Sequential(Wraps(forward), FunctionalDropout()))
+    with pytest.raises(ValueError, match="by itself"):
+        trial(module, (6,), 3)
+
+
+def test_a_module_that_fails_beyond_some_value_is_tried_below():
+    def forward(self, x, mixes):
+        if x.abs().max() > 7:
+            raise OverflowError
+        return self.head(x - x.mean(0) if mixes and len(x) > 7 else x)
+
+    alone, mixing = (functools.partial(forward, mixes=mixes) for mixes in (False, True))
+    assert trial(seeded(lambda: Wraps(alone)), (6,), 3) == "book-keeping"
+    with pytest.raises(ValueError, match="by itself"):
+        trial(seeded(lambda: Wraps(mixing)), (6,), 3)
 
 
 class Mixes(nn.Module):
@@ -30,17 +343,11 @@ CONDITIONS = {
 }
 
 
-def squared_error(outputs, y):
-    return ((outputs - y) ** 2).sum(1)
-
-
 @pytest.mark.parametrize("where", CONDITIONS)
 def test_a_module_that_mixes_records_somewhere_is_refused(where):
-    torch.manual_seed(1)
-    module = FlatModule(Mixes(CONDITIONS[where]))
-    x, y = torch.randn(N_RECORDS, 6), torch.randn(N_RECORDS, 3)
+    module = seeded(lambda: Mixes(CONDITIONS[where]))
     if where == "nowhere":
-        assert clipping_method(module, squared_error, x, y, 3) == "book-keeping"
+        assert trial(module, (6,), 3) == "book-keeping"
         return
     with pytest.raises(ValueError, match="by itself"):
-        clipping_method(module, squared_error, x, y, 3)
+        trial(module, (6,), 3)

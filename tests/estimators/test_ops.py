@@ -34,6 +34,12 @@ def line():
 
 
 DECLARED = {"classes": [0, 1], "n_samples": 3000}
+FEW = {"classes": [0, 1], "n_samples": 200}  # where nothing is learned from the rows
+
+
+@pytest.fixture(scope="module")
+def short_line(line):
+    return line[0][:200], line[1][:200]
 
 
 @pytest.mark.parametrize("delta", [1e-5, 0])
@@ -109,16 +115,16 @@ def test_without_a_budget_it_is_the_posterior_and_the_report_says_what_that_cost
     assert sampler.score(X, y) > 0.8
 
 
-def test_add_or_remove_states_the_domain_it_holds_on(line):
-    X, y = line
-    sampler = OPSPosteriorSampler(neighboring_relation="add_or_remove_one", **DECLARED)
-    assert "at most 3000 rows" in sampler.fit(X, y).privacy_.sampling
+def test_add_or_remove_states_the_domain_it_holds_on(short_line):
+    X, y = short_line
+    sampler = OPSPosteriorSampler(neighboring_relation="add_or_remove_one", **FEW)
+    assert "at most 200 rows" in sampler.fit(X, y).privacy_.sampling
     with PrivacyLedger(neighboring_relation="add_or_remove_one") as ledger:
-        with pytest.raises(ValueError, match="n_samples=3000"):
+        with pytest.raises(ValueError, match="n_samples=200"):
             sampler.fit(np.vstack([X, X[:1]]), np.append(y, 0))
         assert ledger.entries == ()
         # An exact draw needs no such bound.
-        exact = clone(sampler).set_params(delta=0, n_samples=1000)
+        exact = clone(sampler).set_params(delta=0, n_samples=100)
         assert exact.fit(X, y).privacy_.valid
         assert len(ledger.entries) == 1
 
@@ -137,14 +143,14 @@ def test_a_refused_fit_reads_nothing_and_leaves_nothing(line):
 
 
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
-def test_two_fits_share_no_noise_and_a_seed_repeats_one(line):
-    X, y = line
-    sampler = OPSPosteriorSampler(**DECLARED)
+def test_two_fits_share_no_noise_and_a_seed_repeats_one(short_line):
+    X, y = short_line
+    sampler = OPSPosteriorSampler(**FEW)
     assert not np.any(
         sampler.fit(X, y).sample_posterior() == clone(sampler).fit(X, y).sample_posterior()
     )
     for delta in (1e-5, 0):
-        seeded = OPSPosteriorSampler(delta=delta, random_state=3, **DECLARED)
+        seeded = OPSPosteriorSampler(delta=delta, random_state=3, **FEW)
         with pytest.warns(PrivacyWarning, match="nominal"):
             seeded.fit(X, y)
         again = clone(seeded).fit(X, y)

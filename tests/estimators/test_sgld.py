@@ -21,7 +21,7 @@ from skdp import (
     DPSGLDRegressor,
     PrivacyLedger,
     PrivacyWarning,
-    _trace,
+    _release_hook,
 )
 from skdp.algorithms.dp_sgld import DPSGLDConfig
 from skdp.privacy import epsilon_of_event
@@ -67,7 +67,7 @@ class TestSchedule:
     def test_the_noise_that_reaches_the_weights_has_variance_2_T_eta_over_N(
         self, hidden, two_blobs
     ):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             model = DPSGLDClassifier(
                 1.0, hidden_layer_sizes=hidden, max_iter=5, sampling_rate=0.3, clip_norm=0.7
             ).fit(*two_blobs)
@@ -192,9 +192,9 @@ class TestChain:
     def test_noise_before_clipping_moves_the_sum_and_not_its_bound(self, two_blobs):
         X, y = two_blobs
         plan = {"max_iter": 1, "hidden_layer_sizes": (3,), "random_state": 0, **FACTS}
-        with _trace.record() as plain, pytest.warns(PrivacyWarning):
+        with _release_hook.record() as plain, pytest.warns(PrivacyWarning):
             one = DPSGLDClassifier(1.0, **plan).fit(X, y)
-        with _trace.record() as noisy, pytest.warns(PrivacyWarning):
+        with _release_hook.record() as noisy, pytest.warns(PrivacyWarning):
             two = DPSGLDClassifier(1.0, prenoise_scale=0.1, **plan).fit(X, y)
         assert plain[0].call == noisy[0].call
         assert one.privacy_.event == two.privacy_.event
@@ -298,7 +298,7 @@ class TestStatement:
         assert epsilon_of_event(model.privacy_.event, 1e-5) > 1.0
 
     def test_without_privacy_nothing_is_clipped_and_nothing_claimed(self, two_blobs):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             model = DPSGLDClassifier(INF, max_iter=10, **FACTS).fit(*two_blobs)
         assert model.temperature_ == 1.0
         assert math.isinf(model.privacy_.epsilon)

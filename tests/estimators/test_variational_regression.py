@@ -29,7 +29,6 @@ DECLARED = {"target_bounds": (0.0, 20.0), "n_samples": 2000}
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 @parametrize_with_checks(
     [
-        DPVariationalLinearRegression(),
         DPVariationalLinearRegression(target_bounds=(-200, 200), inference="dpvi"),
         DPVariationalLinearRegression(math.inf),
     ]

@@ -32,7 +32,7 @@ from skdp import (
     OPSPosteriorSampler,
     PrivacyLedger,
     PrivacyWarning,
-    _trace,
+    _release_hook,
 )
 from skdp._random import Streams
 from skdp.privacy import _ledger_file
@@ -65,10 +65,10 @@ FIT_AND_DIE = """
 import os, pickle, signal, sys
 import numpy as np
 from skdp import DPSGDClassifier, DPStandardScaler, DPVariationalLogisticRegression, PrivacyLedger
-from skdp import _trace
+from skdp import _release_hook
 
 steps = 0
-release = _trace.release
+release = _release_hook.release
 
 def dying(call, mechanism):
     global steps
@@ -78,7 +78,7 @@ def dying(call, mechanism):
     return release(call, mechanism)
 
 import skdp.engine.noise, skdp.mechanisms._release
-_trace.release = dying
+_release_hook.release = dying
 make = {
     "variational": lambda: DPVariationalLogisticRegression(classes=[0, 1], n_samples=4, max_iter=5),
     "sgd": lambda: DPSGDClassifier(classes=[0, 1], n_samples=4, max_iter=5),
@@ -116,7 +116,7 @@ STAGES = [
     ("skdp._fitting.PrivacyReport.of", False),
     ("skdp.privacy.ledger.PrivacyLedger._check", False),
     ("skdp.privacy._ledger_file.os.fsync", None),
-    ("skdp._trace.release", True),
+    ("skdp._release_hook.release", True),
 ]
 
 
@@ -144,14 +144,14 @@ def test_interrupted_anywhere(name, error, stage, charged, tmp_path):
 
 @each
 def test_an_interrupt_between_any_two_releases_stays_charged(name):
-    release, total = _trace.release, 0
+    release, total = _release_hook.release, 0
 
     def counting(call, mechanism):
         nonlocal total
         total += 1
         return release(call, mechanism)
 
-    with mock.patch("skdp._trace.release", counting):
+    with mock.patch("skdp._release_hook.release", counting):
         whole = MAKE[name]().fit(X, Y).privacy_
     for stop in range(1, total + 1):
         steps = itertools.count(1)
@@ -167,7 +167,7 @@ def test_an_interrupt_between_any_two_releases_stays_charged(name):
             if name in GRACEFUL
             else pytest.raises(KeyboardInterrupt)
         )
-        with PrivacyLedger() as ledger, mock.patch("skdp._trace.release", stopping), ends:
+        with PrivacyLedger() as ledger, mock.patch("skdp._release_hook.release", stopping), ends:
             estimator.fit(X, Y)
         assert [entry.event for entry in ledger.entries] == [whole.event]
         assert vars(estimator).get("privacy_") == (whole if name in GRACEFUL else None)
@@ -243,7 +243,7 @@ def test_a_disk_that_is_full_stops_the_fit_before_a_row_is_used(name, tmp_path):
     with (
         PrivacyLedger(path=tmp_path / "ledger"),
         mock.patch.object(_ledger_file.os, "fsync", no_space),
-        mock.patch("skdp._trace.release", released),
+        mock.patch("skdp._release_hook.release", released),
         pytest.raises(OSError, match="No space left"),
     ):
         MAKE[name]().fit(X, Y)
@@ -307,7 +307,7 @@ def test_a_thousand_forked_children_share_no_noise():
 
 
 def noise_of_a_fit(_):
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         DPStandardScaler(epsilon=None, noise_multiplier=9.0).fit(np.zeros((4, 3)))
     return np.asarray(tape[0].output).ravel()
 

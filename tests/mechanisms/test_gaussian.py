@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdp import _trace
-from skdp._grid import grid_width, on_grid
+from skdp import _release_hook
 from skdp._random import Streams
+from skdp._release_hook import grid_width, on_grid
 from skdp.mechanisms import GaussianMechanism
 from skdp.privacy import epsilon_of_event
 from skdp.relations import RELATIONS
@@ -131,12 +131,12 @@ def test_rounding_is_small_beside_the_noise_and_hides_low_bits():
 
 def test_neighbours_make_the_same_calls_and_a_replay_runs_no_mechanism():
     mechanism = GaussianMechanism(2.0, 3.0, "replace_one")
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         output = mechanism.release(np.zeros(2))
-    with _trace.replay([output]) as again:
+    with _release_hook.replay([output]) as again:
         replayed = mechanism.release(np.array([0.0, 4.0]))
     assert tape[0].call == again[0].call
-    assert tape[0].call == _trace.MechanismCall("gaussian", 4.0, 3.0, 1.0, (2,), 0, 2.0**-19)
+    assert tape[0].call == _release_hook.MechanismCall("gaussian", 4.0, 3.0, 1.0, (2,), 0, 2.0**-19)
     np.testing.assert_array_equal(replayed, output)
 
 

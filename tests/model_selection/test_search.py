@@ -1,6 +1,7 @@
 import math
 import pickle
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from unittest import mock
 
 import joblib
@@ -11,8 +12,9 @@ import torch
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.private_sum import PrivateSum, SumConfig
 from scipy.stats import beta, loguniform, norm
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.pipeline import make_pipeline
@@ -25,8 +27,7 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     PrivacyWarning,
-    _fitting,
-    _trace,
+    _release_hook,
 )
 from skdp._random import Streams
 from skdp.calibration import DPTemperatureScaler
@@ -51,48 +52,32 @@ X = RNG.uniform(-1, 1, (N, 2))
 Y = (X[:, 0] > 0).astype(int)
 
 
-class NoisySum(BaseEstimator):
-    """The cheapest private estimator: a noisy sum of rows in [-1, 1]."""
+@dataclass(eq=False, repr=False)
+class NoisySum(PrivateSum):
+    """A noisy sum that shifts its score, speaks, or fails."""
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        delta=1e-5,
-        *,
-        shift=0.0,
-        fails="never",
-        neighboring_relation="zero_out",
-        random_state=None,
-        verbose=0,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.shift = shift
-        self.fails = fails
-        self.neighboring_relation = neighboring_relation
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    shift: float = 0.0
+    fails: str = "never"
+    verbose: int = 0
 
-    def fit(self, X, y=None):
-        mechanism = GaussianMechanism.from_budget(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            record_norm=1.0,
-            neighboring_relation=self.neighboring_relation,
-        )
-        event = mechanism.event()
-        if self.fails == "cheats" and np.asarray(X).any():
-            event = GaussianMechanism(1.0, mechanism.scale / 2).event()
-        self.privacy_ = _fitting.spend(self, event, "full batch, 1 release")
+    def _read(self, X, y):
+        self._cheats = self.fails == "cheats" and np.asarray(X).any()
+        return super()._read(X, y)
+
+    def _configure(self, facts, budget):
+        config = super()._configure(facts, budget)
+        if getattr(self, "_cheats", False):
+            return SumConfig(GaussianMechanism(1.0, config.mechanism.scale / 2))
+        return config
+
+    def _keep(self, plan, released):
         if self.verbose:
             print("fitting")
         warnings.warn("a trial", UserWarning, stacklevel=2)
         if self.fails == "always":
-            raise ValueError(f"a row is {X[0]}")
-        stream = _fitting.streams(self, np.asarray(X))("noise")
-        total = np.clip(np.asarray(X, dtype=float)[:, 0], -1, 1).sum()
-        self.total_ = float(mechanism.release(total, stream, charged=True))
-        return self
+            raise ValueError(f"a release is {released}")
+        super()._keep(plan, released)
 
 
 def largest(estimator, X, y):
@@ -138,7 +123,7 @@ def test_the_search_costs_what_was_asked_for(relation, shape):
 
 
 def test_trials_and_their_scores_are_within_the_base_event():
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         fitted = search(logistic(), {"prior_scale": [1.0, 2.0]}, score_share=0.3).fit(X, Y)
     (base,) = terms_of(fitted.privacy_.event.event)
     scores = [r for r in tape if r.call.kind == "gaussian" and r.call.sensitivity == 0.5]
@@ -151,7 +136,7 @@ def test_trials_and_their_scores_are_within_the_base_event():
 
 
 def test_scores_on_public_rows_cost_nothing():
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         fitted = public_fit(search())
     assert all(r.call.sensitivity == 1.0 for r in tape)
     assert fitted.best_score_ == fitted.best_estimator_.total_
@@ -201,7 +186,7 @@ def test_the_ledger_has_one_entry_for_the_search():
 def test_a_ceiling_refuses_the_search_before_a_row_is_used():
     what = search(logistic(), {"prior_scale": [1.0]})
     ledger = PrivacyLedger(epsilon=1.9, delta=1e-5)
-    with ledger, _trace.record() as tape, pytest.raises(BudgetExceededError):
+    with ledger, _release_hook.record() as tape, pytest.raises(BudgetExceededError):
         what.fit(X, Y)
     assert (ledger.entries, tape) == ((), [])
 
@@ -439,7 +424,7 @@ def test_invalid_settings_are_refused_before_anything_is_spent(settings, match):
         settings["distributions"] = {"dpvariationallogisticregression__prior_scale": [1.0]}
     with (
         PrivacyLedger() as ledger,
-        _trace.record() as tape,
+        _release_hook.record() as tape,
         pytest.raises(ValueError, match=match),
     ):
         search(**settings).fit(X, Y)

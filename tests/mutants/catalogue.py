@@ -6,16 +6,8 @@ puts there may use only names that are known there.
 
 from mutants.mutant import Mutant
 
-CHARGE = "self.privacy_ = _fitting.spend(self, config.event(), str(config.sampling))\n"
-WORK = """\
-streams = _fitting.streams(self, X, targets)
-if isinstance(config, noise_aware.NoiseAwareConfig):
-    q = noise_aware.fit(config, X, targets, streams, progress)
-    if self.covariance == "diag":
-        q = GaussianPosterior(q.mean, np.sqrt(np.diag(q.covariance)))
-else:
-    q = dp_vi.fit(config, likelihood, X, targets, streams, progress)
-"""
+CHARGE = "self.privacy_ = charged(self, plan)\n"
+WORK = "self._keep(plan, run(records, streams(self, *records), steps))\n"
 
 SECTIONS = {
     "engine": [
@@ -62,7 +54,7 @@ SECTIONS = {
         Mutant(
             "sensitivity without the factor of replacement",
             "relations.py",
-            "sensitivity_factor",
+            "Relation.factor",
             "2.0",
             "1.0",
             "tests/privacy tests/engine/test_clipping.py",
@@ -100,18 +92,18 @@ coins, noise = streams("sampling"), Again()
             "an empty batch is skipped",
             "engine/loop.py",
             "run",
-            "theta, clipped_sum = query(state), plan.clipped_sum_of(step)",
+            "theta = query(state)",
             """\
 if not isinstance(selection, slice) and len(selection) == 0:
     continue
-theta, clipped_sum = query(state), plan.clipped_sum_of(step)
+theta = query(state)
 """,
             "tests/replay",
         ),
         Mutant(
             "a sequence of sums is all declared as the first",
             "engine/loop.py",
-            "Plan._given_sum",
+            "Plan.clipped_sum_of",
             "clipped_sum[step]",
             "clipped_sum[0]",
             "tests/replay/test_variational.py tests/algorithms/test_noise_aware.py",
@@ -144,7 +136,7 @@ theta, clipped_sum = query(state), plan.clipped_sum_of(step)
             "second moments count entries beside the diagonal once",
             "engine/gram.py",
             "packed",
-            "return matrix[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))",
+            "return matrix[rows, columns] * weights",
             "return matrix[rows, columns]",
             "tests/engine/test_gram.py",
         ),
@@ -200,7 +192,7 @@ theta, clipped_sum = query(state), plan.clipped_sum_of(step)
             "the key of a seed knows no data",
             "_random.py",
             "seed_material",
-            'parts.append(np.ascontiguousarray(array).data.cast("B"))',
+            "parts.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8))",
             "pass",
             "tests/test_random.py tests/laws",
         ),
@@ -214,7 +206,7 @@ theta, clipped_sum = query(state), plan.clipped_sum_of(step)
         ),
         Mutant(
             "released values are not rounded",
-            "_trace.py",
+            "_release_hook.py",
             "release.rounded",
             "on_grid(mechanism(), call.width)",
             "mechanism()",
@@ -222,7 +214,7 @@ theta, clipped_sum = query(state), plan.clipped_sum_of(step)
         ),
         Mutant(
             "the grid follows the size of the value",
-            "_trace.py",
+            "_release_hook.py",
             "release.rounded",
             "on_grid(mechanism(), call.width)",
             "(lambda v: on_grid(v, call.width / (1 + (abs(v).max() > 1))))(mechanism())",
@@ -230,7 +222,7 @@ theta, clipped_sum = query(state), plan.clipped_sum_of(step)
         ),
         Mutant(
             "a grid so fine that it hides no digits",
-            "_grid.py",
+            "_release_hook.py",
             "",
             "GRID_BITS = 20",
             "GRID_BITS = 45",
@@ -343,7 +335,7 @@ apart = 2**0.5
             "_matrix",
             "a_wide, b_wide = a.double(), b.double()",
             "a_wide, b_wide = a, b",
-            "tests/engine/test_network.py",
+            "tests/engine/test_per_sample.py",
         ),
         Mutant(
             "a padding row has a gradient",
@@ -351,7 +343,7 @@ apart = 2**0.5
             "embedding",
             "b = b.masked_fill((index == module.padding_idx)[..., None], 0.0)",
             "pass",
-            "tests/engine/test_network.py",
+            "tests/engine/test_per_sample.py",
         ),
         Mutant(
             "the realised batch as divisor",
@@ -432,26 +424,26 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         ),
         Mutant(
             "the event of variational inference knows another rate",
-            "algorithms/dp_vi.py",
-            "DPVIConfig.event",
-            "self.sampling_rate",
-            "self.sampling_rate / 2",
+            "algorithms/gaussian_runs.py",
+            "GaussianRun.event",
+            "dp_sgd_event(sigmas[0], self.sampling.rate, len(sigmas))",
+            "dp_sgd_event(sigmas[0], self.sampling.rate / 2, len(sigmas))",
             "tests/replay",
         ),
         Mutant(
             "charged after the work",
-            "estimators/_variational.py",
-            "VariationalLinearModel._run",
+            "_fitting.py",
+            "PrivateEstimator.fit",
             CHARGE + WORK,
             WORK + CHARGE,
             "tests/bugs tests/privacy/test_crashes.py",
         ),
         Mutant(
             "the noise-aware event leaves the curvature out",
-            "algorithms/noise_aware.py",
-            "NoiseAwareConfig.event",
-            "dp_sgd_event(self.noise_multipliers, 1.0)",
-            "dp_sgd_event(self.noise_multiplier, 1.0, self.n_steps)",
+            "algorithms/gaussian_runs.py",
+            "GaussianRun.event",
+            "dp_sgd_event(sigmas, self.sampling.rate)",
+            "dp_sgd_event(sigmas[1:], self.sampling.rate)",
             "tests/replay/test_variational.py tests/estimators/test_variational.py",
         ),
         Mutant(
@@ -473,9 +465,9 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         Mutant(
             "temperature scaling states its own cost alone",
             "calibration.py",
-            "DPTemperatureScaler._fit_temperature",
-            "fitted.privacy_ + own",
-            "own",
+            "DPTemperatureScaler.fit",
+            "fitted.privacy_ + self.temperature_privacy_",
+            "self.temperature_privacy_",
             "tests/test_calibration.py",
         ),
         Mutant(
@@ -651,10 +643,10 @@ _covering_noise(
     "privacy": [
         Mutant(
             "one step accounted instead of T",
-            "privacy/events.py",
-            "_run",
-            "SelfComposedDpEvent(step if q == 1.0 else PoissonSampledDpEvent(q, step), n_steps)",
-            "SelfComposedDpEvent(step if q == 1.0 else PoissonSampledDpEvent(q, step), 1)",
+            "privacy/terms.py",
+            "gaussian_event",
+            "SelfComposedDpEvent(sampled, n_steps)",
+            "SelfComposedDpEvent(sampled, 1)",
             "tests/privacy/test_accounting.py tests/replay",
         ),
         Mutant(
@@ -699,7 +691,7 @@ _covering_noise(
         ),
         Mutant(
             "schedules are bucketed upwards",
-            "privacy/bounds.py",
+            "privacy/terms.py",
             "bucketed_down",
             "sigmas[inside].min()",
             "sigmas[inside].max()",
@@ -709,16 +701,16 @@ _covering_noise(
             "noise multiplier squared",
             "privacy/bounds.py",
             "gdp",
-            "math.sqrt(term.count) * factor / term.noise_multiplier",
-            "math.sqrt(term.count) * factor / term.noise_multiplier**2",
+            "math.sqrt(term.count) * relation.factor / term.noise_multiplier",
+            "math.sqrt(term.count) * relation.factor / term.noise_multiplier**2",
             "tests/privacy",
         ),
         Mutant(
             "a selection is accounted with its inner event doubled wrongly",
-            "privacy/bounds.py",
-            "_rdp_event",
-            "[_rdp_event(t, relation) for t in _fewer_levels(inner, relation)]",
-            '[_rdp_event(t, "zero_out") for t in inner]',
+            "privacy/terms.py",
+            "SelectionTerm.rdp",
+            "[term.rdp(relation, True) for term in fewer_levels(self.inner, relation)]",
+            "[term.rdp(Relation.ZERO_OUT, True) for term in self.inner]",
             "tests/privacy/test_selection.py tests/model_selection/test_search.py",
         ),
         Mutant(
@@ -783,9 +775,9 @@ except BudgetExceededError:
             "tests/privacy/test_cover.py",
         ),
         Mutant(
-            "a fit that is only planned may release",
-            "_fitting.py",
-            "planned_event",
+            "an input that is only checked may be released",
+            "model_selection/search.py",
+            "_read_alone",
             "covered(cover)",
             'covered("free")',
             "tests/privacy/test_cover.py",
@@ -865,50 +857,50 @@ charge(
         ),
         Mutant(
             "a scaler forgets the squares in a row's share",
-            "preprocessing/standard_scaler.py",
-            "_record_norm",
+            "algorithms/moments.py",
+            "MomentSum.record_bound",
             "1.5",
             "1.25",
             "tests/preprocessing/test_standard_scaler.py",
         ),
         Mutant(
             "half of the quantiles are accounted",
-            "preprocessing/quantile_scaler.py",
-            "DPQuantileScaler._plan",
-            "self._range(2 * n_features)",
-            "self._range(n_features)",
+            "algorithms/quantiles.py",
+            "QuantilesConfig.event",
+            "SelfComposedDpEvent(PosteriorSamplesDpEvent(self.epsilon), self.n_releases)",
+            "SelfComposedDpEvent(PosteriorSamplesDpEvent(self.epsilon), self.n_releases // 2)",
             "tests/preprocessing/test_quantile_scaler.py",
         ),
         Mutant(
             "rows of a private PCA are not clipped",
-            "preprocessing/_releases.py",
-            "clipped_to_norm",
-            "np.where(largest > norm / lengths, directions * (norm / lengths), rows)",
-            "rows",
-            "tests/preprocessing",
+            "preprocessing/pca.py",
+            "DPPCA.transform",
+            "clipped_rows(X, self.data_norm_, fit_intercept=False) @ self.components_.T",
+            "X @ self.components_.T",
+            "tests/preprocessing/test_pca.py",
         ),
         Mutant(
             "a scaler counts replaced rows once",
-            "preprocessing/standard_scaler.py",
-            "",
+            "algorithms/moments.py",
+            "MomentSum",
             "2.0 / math.sqrt(1.5)",
             "1.0",
             "tests/preprocessing/test_standard_scaler.py",
         ),
         Mutant(
             "a private PCA counts replaced rows once",
-            "preprocessing/pca.py",
-            "DPPCA.fit",
-            "NoisySum.planned(self, record_norm=1.0, apart=POSITIVE)",
-            "NoisySum.planned(self, record_norm=1.0, apart=1.0)",
+            "engine/gram.py",
+            "GramSum.apart",
+            "NUMBERS if self.trace_only else POSITIVE",
+            "NUMBERS",
             "tests/preprocessing/test_pca.py",
         ),
         Mutant(
-            "the sum of a transformer is charged twice",
-            "preprocessing/_releases.py",
-            "NoisySum.release",
-            "mechanism.release(total, stream, charged=True)",
-            "mechanism.release(total, stream)",
+            "the quantiles of a transformer are charged twice",
+            "algorithms/quantiles.py",
+            "QuantilesConfig._drawn",
+            "mechanism.release(t[:, k // 2], stream, charged=True)",
+            "mechanism.release(t[:, k // 2], stream)",
             "tests/mechanisms/test_charge.py",
         ),
     ],
@@ -955,10 +947,10 @@ charge(
         ),
         Mutant(
             "labels inside a temperature are not checked before the charge",
-            "model_selection/budgets.py",
-            "_Stated.fit",
-            "encode_labels(np.ravel(y), self.classes, 'The classifier')",
-            "(np.unique(y), None)",
+            "calibration.py",
+            "DPTemperatureScaler._read",
+            "encode_labels(labels, declared, type(inner).__name__)",
+            "(np.unique(labels), None)",
             "tests/contracts/test_refusals.py",
         ),
         Mutant(
@@ -996,7 +988,7 @@ charge(
         Mutant(
             "a search takes candidates that cost more",
             "model_selection/_candidates.py",
-            "Plan.covers",
+            "TrialPlan.covers",
             "dominates(self.base, ComposedDpEvent([event, *score]))",
             "True",
             "tests/model_selection/test_search.py",
@@ -1012,7 +1004,7 @@ charge(
         Mutant(
             "the winner states the price of its own trial",
             "model_selection/search.py",
-            "DPRandomizedSearch._keep",
+            "DPRandomizedSearch._keep_winner",
             "_restate(parts, self.privacy_)",
             "pass",
             "tests/model_selection/test_search.py",
@@ -1036,7 +1028,7 @@ charge(
         Mutant(
             "what the winner assumes is not assumed of the search",
             "model_selection/search.py",
-            "DPRandomizedSearch._keep",
+            "DPRandomizedSearch._keep_winner",
             "of_winner.assumptions",
             "()",
             "tests/model_selection/test_search.py",

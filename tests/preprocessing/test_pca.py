@@ -1,15 +1,17 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.pipeline import make_pipeline
 
-from skdp import _trace
-from skdp._bounded_sum import POSITIVE, ROUNDING
+from skdp import _release_hook
+from skdp._bounded_sum import ROUNDING
+from skdp._rows import LinearRows, PassingRows
+from skdp.algorithms.second_moments import SecondMomentsConfig
+from skdp.engine.gram import unpacked
 from skdp.preprocessing import DPPCA, NormClipper
-from skdp.preprocessing import pca as module
-from skdp.preprocessing._releases import NoisySum
 from skdp.relations import RELATIONS
 
 INF = float("inf")
@@ -19,6 +21,22 @@ VALUES = st.one_of(
 )
 ROW = st.lists(VALUES, min_size=3, max_size=3)
 NORMS = st.sampled_from([1e-100, 0.5, 1.0, 3.0, 1e100])
+
+
+def config(norm, d=3):
+    return SecondMomentsConfig(n_features=d, n_components=1, data_norm=norm)
+
+
+def second_moments(X, norm):
+    """The private value of a fit, in units of the bound on one row's share."""
+    d = X.shape[1]
+    rows = LinearRows(X, X[:, :0], data_norm=norm, fit_intercept=False)
+    total = config(norm, d).clipped_sum(torch.zeros(1, d), PassingRows(rows))
+    return total.numpy() / norm**2
+
+
+def sensitivity(relation):
+    return config(1.0).clipped_sum.sensitivity(relation)
 
 
 def lengthened(rows):
@@ -35,42 +53,42 @@ def test_neighbours_move_the_sum_by_at_most_the_declared_sensitivity(
 ):
     second = {"zero_out": [[0.0] * 3], "add_or_remove_one": [], "replace_one": [other]}[relation]
     sums = [
-        module._second_moments(np.array([*rest, *rows], dtype=float).reshape(-1, 3), norm)
+        second_moments(np.array([*rest, *rows], dtype=float).reshape(-1, 3), norm)
         for rows in ([row], second or [[0.0] * 3])
     ]
     moved = np.linalg.norm(sums[0] - sums[1])
-    assert moved <= NoisySum(1.0, 1.0, relation, POSITIVE).sensitivity(relation)
+    assert moved <= sensitivity(relation)
 
 
 def test_replacing_a_row_moves_the_sum_by_root_two_and_no_more():
-    declared = NoisySum(1.0, 1.0, "replace_one", POSITIVE).sensitivity("replace_one")
+    declared = sensitivity("replace_one")
     assert declared == pytest.approx(np.sqrt(2) * (1 + ROUNDING))
     orthogonal = [np.array([row]) for row in ([3.0, -3.0, 0.0], [1e300, 1e300, 0.0])]
-    sums = [module._second_moments(row, 2.0) for row in orthogonal]
+    sums = [second_moments(row, 2.0) for row in orthogonal]
     assert 0.99 * declared <= np.linalg.norm(sums[0] - sums[1]) <= declared
 
 
 def test_the_bound_is_attained_so_no_smaller_one_would_do():
     for row in ([1e300, 1e300, -1e300], [0.0, 5.0, 0.0]):
-        moved = np.linalg.norm(module._second_moments(np.array([row]), 2.0))
+        moved = np.linalg.norm(second_moments(np.array([row]), 2.0))
         assert moved == pytest.approx(1.0, rel=1e-12)
 
 
 def test_the_triangle_holds_the_whole_matrix():
     X = np.random.default_rng(0).normal(size=(40, 5))
-    triangle = module._second_moments(X, 100.0)
-    np.testing.assert_allclose(module._matrix(triangle, 5), X.T @ X / 1e4, atol=1e-15)
+    triangle = second_moments(X, 100.0)
+    np.testing.assert_allclose(unpacked(triangle, 5), X.T @ X / 1e4, atol=1e-15)
     assert np.linalg.norm(triangle) == pytest.approx(np.linalg.norm(X.T @ X) / 1e4)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_release_has_the_declared_noise_and_no_other(relation):
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         pca = DPPCA(n_components=1, epsilon=1.0, neighboring_relation=relation).fit(
             np.zeros((3, 60))
         )
-    noise, call = tape[0].output, tape[0].call
-    moved, factor = (np.sqrt(2), 2) if relation == "replace_one" else (1.0, 1)
+    noise, call = tape[0].output.numpy(), tape[0].call
+    moved, factor = (60 * np.sqrt(2), 2) if relation == "replace_one" else (60.0, 1)
     assert call.sensitivity == pytest.approx(moved * (1 + ROUNDING), rel=1e-12)
     scale = pca.noise_multiplier_ * call.sensitivity / factor
     assert call.scale == pytest.approx(scale, rel=1e-12)

@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.pipeline import make_pipeline
 
-from skdp import BudgetExceededError, PrivacyLedger, PrivacyWarning, _fitting, _trace
+from skdp import BudgetExceededError, PrivacyLedger, PrivacyWarning, _fitting, _release_hook
 from skdp._input import BoundedRows, row_norm
 from skdp.preprocessing import DPPCA, DPQuantileScaler, DPStandardScaler, NormClipper
 from skdp.privacy.events import GaussianTerm, PosteriorTerm, terms_of
@@ -36,7 +36,7 @@ class TestCharge:
     @each
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_the_event_in_the_ledger_is_the_trace(self, kind, relation):
-        with PrivacyLedger(neighboring_relation=relation) as ledger, _trace.record() as tape:
+        with PrivacyLedger(neighboring_relation=relation) as ledger, _release_hook.record() as tape:
             fitted = kind(neighboring_relation=relation).fit(ROWS)
         (entry,) = ledger.entries
         assert entry.event == fitted.privacy_.event
@@ -61,7 +61,7 @@ class TestCharge:
         monkeypatch.setattr(_fitting, "streams", lambda *_: used.append(1))
         with (
             PrivacyLedger(epsilon=0.5, delta=1e-5) as ledger,
-            _trace.record() as tape,
+            _release_hook.record() as tape,
             pytest.raises(BudgetExceededError),
         ):
             transformer.fit(2 * ROWS)
@@ -90,10 +90,25 @@ class TestCharge:
     def test_a_plan_costs_nothing_and_is_what_the_fit_is_charged(self, kind):
         transformer = kind()
         with PrivacyLedger() as ledger:
-            event = _fitting.planned_event(transformer, ROWS, None)
+            plan = transformer.plan(n_features=3)
             assert ledger.entries == ()
             assert vars(transformer) == vars(kind())
-            assert transformer.fit(ROWS).privacy_.event == event
+            fitted = transformer.fit(ROWS)
+        assert fitted.privacy_ == plan.privacy
+        assert tuple(entry.event for entry in ledger.entries) == plan.events
+
+    @each
+    def test_a_plan_without_the_number_of_features_names_it(self, kind):
+        with pytest.raises(ValueError, match="n_features"):
+            kind().plan()
+
+    @pytest.mark.parametrize("kind", TAKE_NAN)
+    def test_bounds_for_each_feature_tell_how_many_there_are(self, kind):
+        plan = kind([0, 0, 0], 5.0).plan()
+        assert plan.facts.n_features == 3
+        assert plan.event == kind(0.0, 5.0).fit(ROWS).privacy_.event
+        with pytest.raises(ValueError, match=r"Expected lower=.* 4 features"):
+            kind([0, 0, 0], 5.0).plan(n_features=4)
 
     @each
     def test_without_privacy_the_report_says_so(self, kind):
@@ -114,7 +129,7 @@ class TestCharge:
     def test_the_noise_is_new_with_every_fit(self, kind):
         one, two = ([], [])
         for outputs in (one, two):
-            with _trace.record() as tape:
+            with _release_hook.record() as tape:
                 kind().fit(ROWS)
             outputs.extend(np.ravel(release.output) for release in tape)
         assert not np.isin(np.concatenate(one), np.concatenate(two)).any()
@@ -157,7 +172,7 @@ def test_a_bad_parameter_is_named_and_nothing_spent(kind, parameters, name):
     transformer = kind(**parameters)
     with (
         PrivacyLedger() as ledger,
-        _trace.record() as tape,
+        _release_hook.record() as tape,
         pytest.raises(ValueError, match=f"Expected {name}="),
     ):
         transformer.fit(ROWS)
@@ -224,9 +239,9 @@ class TestInput:
 
     @each
     def test_the_number_of_rows_is_in_no_attribute(self, kind):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             first = kind(neighboring_relation="add_or_remove_one").fit(ROWS)
-        with _trace.replay([release.output for release in tape]):
+        with _release_hook.replay([release.output for release in tape]):
             second = kind(neighboring_relation="add_or_remove_one").fit(ROWS[:1])
         assert pickle.dumps(first) == pickle.dumps(second)
 
@@ -284,7 +299,7 @@ class TestSeed:
         neighbour[0, 0] += 1e-9
         found = []
         for X in (ROWS, neighbour):
-            with _trace.record() as tape, pytest.warns(PrivacyWarning):
+            with _release_hook.record() as tape, pytest.warns(PrivacyWarning):
                 kind(random_state=0).fit(X)
             found.append(np.concatenate([np.ravel(release.output) for release in tape]))
         assert not (found[0] == found[1]).any()
@@ -325,7 +340,9 @@ class TestScikitLearn:
                 told.append((context.task_name, X, y))
 
         transformer = kind().set_callbacks(Recorder()).fit(ROWS)
-        assert told == ["setup", ("fit", None, None), ("fit", None, None), "teardown"]
+        n_releases = 6 if kind is DPQuantileScaler else 1
+        steps = [("noisy step", None, None)] * (2 * n_releases)
+        assert told == ["setup", ("fit", None, None), *steps, ("fit", None, None), "teardown"]
         assert "_callback_fit_ctx" not in vars(transformer)
 
 

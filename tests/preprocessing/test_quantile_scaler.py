@@ -5,11 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skdp import _trace
+from skdp import _release_hook
+from skdp.algorithms.quantiles import QuantilesConfig
 from skdp.preprocessing import DPQuantileScaler
-from skdp.preprocessing import quantile_scaler as module
 from skdp.privacy import epsilon_of_event
-from skdp.privacy.events import PosteriorTerm, terms_of
+from skdp.privacy.events import (
+    PosteriorSamplesDpEvent,
+    PosteriorTerm,
+    SelfComposedDpEvent,
+    terms_of,
+)
 from skdp.privacy.posterior_samples import posterior_samples_epsilon
 from skdp.relations import RELATIONS
 
@@ -43,7 +48,7 @@ class TestAccount:
     def test_the_report_says_the_epsilon_that_was_asked(self, epsilon, delta, d, relation):
         X = np.zeros((3, d))
         scaler = DPQuantileScaler(epsilon=epsilon, delta=delta, neighboring_relation=relation)
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             report = scaler.fit(X).privacy_
         assert 0.998 * epsilon <= report.epsilon <= epsilon
         assert report.delta == delta
@@ -70,13 +75,13 @@ class TestAccount:
     def test_a_given_quantile_epsilon_is_accounted(self):
         scaler = DPQuantileScaler(epsilon=None, quantile_epsilon=0.2).fit(np.zeros((3, 4)))
         assert scaler.quantile_epsilon_ == 0.2
-        expected = epsilon_of_event(module._event(0.2, 8), 1e-5)
+        expected = epsilon_of_event(SelfComposedDpEvent(PosteriorSamplesDpEvent(0.2), 8), 1e-5)
         assert scaler.privacy_.epsilon == expected < 1.6
 
     def test_mechanisms_know_the_relation(self):
         X = np.zeros((3, 1))
         for relation in RELATIONS:
-            with _trace.record() as tape:
+            with _release_hook.record() as tape:
                 DPQuantileScaler(neighboring_relation=relation).fit(X)
             found = [release.call.sensitivity for release in tape]
             assert found == pytest.approx([2.0, 2.0] if relation == "replace_one" else [1.9, 1.9])
@@ -150,9 +155,8 @@ class TestDegenerate:
         st.sampled_from([1e-99, 1e-6, 1.0, 1e99]),
     )
     def test_whatever_is_released_the_bounds_are_apart(self, pair, unit):
-        bounds = np.array([-1e9]), np.array([1e9])
-        plan = module._Quantiles(*bounds, (0.1, 0.9), unit, 1.0, "zero_out")
-        low, high = plan.apart(np.array(pair[:1]), np.array(pair[1:]))
+        config = QuantilesConfig(lower=(-1e9,), upper=(1e9,), shares=(0.1, 0.9), unit=unit)
+        low, high = config.apart(np.array(pair[:1]), np.array(pair[1:]))
         assert low[0] < high[0]
         assert low[0] <= min(pair)
         assert high[0] >= max(pair)
@@ -160,7 +164,7 @@ class TestDegenerate:
     def test_quantiles_in_the_wrong_order_are_put_right(self):
         fits = []
         for numbers in ([6e8, 7e8], [7e8, 6e8]):
-            with _trace.replay(numbers):
+            with _release_hook.replay(numbers):
                 fits.append(DPQuantileScaler(unit=1.0).fit([[0.0]]))
         right, wrong = fits
         assert right.lower_ < right.upper_

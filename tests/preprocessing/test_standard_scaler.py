@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.preprocessing import StandardScaler
 
-from skdp import _fitting, _trace
+from skdp import _release_hook
 from skdp._bounded_sum import MAX_ROWS, ROUNDING
+from skdp.algorithms.moments import MomentSum, mean_and_variance
 from skdp.preprocessing import DPStandardScaler
-from skdp.preprocessing import standard_scaler as module
-from skdp.preprocessing._releases import NoisySum
 from skdp.relations import RELATIONS
 
 INF = float("inf")
@@ -24,9 +24,17 @@ VALUES = st.one_of(
 ROW = st.lists(VALUES, min_size=3, max_size=3)
 
 
+SUM = MomentSum(tuple(LOWER), tuple(UPPER))
+
+
+def moments(X, lower=LOWER, upper=UPPER):
+    """The private value of a fit."""
+    return MomentSum(tuple(lower), tuple(upper))(torch.zeros(1, len(lower)), X).numpy()
+
+
 def share(row):
     """What one row adds to the sum, before noise."""
-    return module._moments(np.array([row], dtype=float), LOWER, UPPER)
+    return moments(np.array([row], dtype=float))
 
 
 def spread_rows(n, seed=0):
@@ -37,46 +45,42 @@ def spread_rows(n, seed=0):
 class TestSensitivity:
     @given(ROW)
     def test_no_row_adds_more_than_the_declared_norm(self, row):
-        assert np.linalg.norm(share(row)) <= module._record_norm(3) * (1 + 1e-15)
+        assert np.linalg.norm(share(row)) <= SUM.record_bound * (1 + 1e-15)
 
     @given(ROW, ROW, st.lists(ROW, max_size=4), st.sampled_from(RELATIONS))
     def test_neighbours_move_the_sum_by_at_most_the_declared_sensitivity(
         self, row, other, rest, relation
     ):
-        plan = NoisySum(module._record_norm(3), 1.0, relation, module._APART)
         second = {"zero_out": [[np.nan] * 3], "add_or_remove_one": [], "replace_one": [other]}
         sums = [
-            module._moments(np.array([*rest, *rows], dtype=float).reshape(-1, 3), LOWER, UPPER)
+            moments(np.array([*rest, *rows], dtype=float).reshape(-1, 3))
             for rows in ([row], second[relation])
         ]
-        assert np.linalg.norm(np.subtract(*np.broadcast_arrays(*sums))) <= plan.sensitivity(
-            relation
-        )
+        assert np.linalg.norm(np.subtract(*np.broadcast_arrays(*sums))) <= SUM.sensitivity(relation)
 
     def test_the_bound_is_attained_so_no_smaller_one_would_do(self):
-        assert np.linalg.norm(share(UPPER)) == pytest.approx(module._record_norm(3), rel=1e-15)
+        assert np.linalg.norm(share(UPPER)) == pytest.approx(SUM.record_bound, rel=1e-15)
         extreme = np.linalg.norm(share([1e300, -1e300, np.inf]))
-        assert extreme == pytest.approx(module._record_norm(3), rel=1e-15)
+        assert extreme == pytest.approx(SUM.record_bound, rel=1e-15)
 
     def test_a_replaced_record_can_move_the_sum_as_far_as_is_declared(self):
         # At z = 1 and z = -1 only the first moments differ: 2√d, against a share of √(3d/2).
         moved = np.linalg.norm(share(UPPER) - share(LOWER))
         assert moved == pytest.approx(2 * np.sqrt(3), rel=1e-14)
-        plan = NoisySum(module._record_norm(3), 1.0, "replace_one", module._APART)
-        assert 0.99 * plan.sensitivity("replace_one") <= moved <= plan.sensitivity("replace_one")
+        assert 0.99 * SUM.sensitivity("replace_one") <= moved <= SUM.sensitivity("replace_one")
 
     @given(st.lists(ROW, min_size=1, max_size=6), st.lists(ROW, min_size=1, max_size=6))
     def test_sums_are_additive(self, A, B):
         both, (one, other) = np.array([*A, *B]), (np.array(A), np.array(B))
-        separate = module._moments(one, LOWER, UPPER) + module._moments(other, LOWER, UPPER)
-        np.testing.assert_allclose(module._moments(both, LOWER, UPPER), separate, atol=1e-12)
+        separate = moments(one) + moments(other)
+        np.testing.assert_allclose(moments(both), separate, atol=1e-12)
 
     @pytest.mark.parametrize("chunk", [1, 7, 8192])
     def test_the_size_of_a_chunk_does_not_matter(self, chunk, monkeypatch):
         X = np.random.default_rng(0).uniform(-1, 1, (30, 3)) * [1, 1, 1e150]
-        whole = module._moments(X, LOWER, UPPER)
-        monkeypatch.setattr("skdp.preprocessing._releases.CHUNK_ROWS", chunk)
-        np.testing.assert_allclose(module._moments(X, LOWER, UPPER), whole, atol=1e-13)
+        whole = moments(X)
+        monkeypatch.setattr("skdp.algorithms.moments.CHUNK_ROWS", chunk)
+        np.testing.assert_allclose(moments(X), whole, atol=1e-13)
 
     def test_a_missing_value_adds_nothing(self):
         np.testing.assert_array_equal(share([np.nan] * 3), 0.0)
@@ -86,11 +90,11 @@ class TestSensitivity:
     def test_the_rounding_of_a_sum_is_within_what_is_declared(self):
         z = np.full((8192 * 20, 1), 1 / 3)
         exact = np.array([1 / 3, 1 / 9 - 0.5, 0.5]) * len(z)
-        error = np.linalg.norm(module._moments(z, np.array([-1.0]), np.array([1.0])) - exact)
-        assert error < ROUNDING / 2 * module._record_norm(1)
+        error = np.linalg.norm(moments(z, np.array([-1.0]), np.array([1.0])) - exact)
+        assert error < ROUNDING / 2 * np.sqrt(1.5)
 
     def test_more_rows_than_the_bound_covers_are_refused(self, monkeypatch):
-        monkeypatch.setattr(_fitting.check_n_rows, "__defaults__", (3,))
+        monkeypatch.setattr(DPStandardScaler, "_max_rows", 3)
         with pytest.raises(ValueError, match="at most 3 rows"):
             DPStandardScaler().fit(np.zeros((4, 2)))
         assert MAX_ROWS == 2**26
@@ -100,11 +104,11 @@ class TestNoise:
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_the_release_has_the_declared_noise_and_no_other(self, relation):
         d = 600
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             scaler = DPStandardScaler(epsilon=1.0, neighboring_relation=relation).fit(
                 np.full((5, d), np.nan)
             )
-        noise, call = tape[0].output, tape[0].call
+        noise, call = tape[0].output.numpy(), tape[0].call
         C = np.sqrt(1.5 * d)
         moved, factor = (2 * np.sqrt(d), 2) if relation == "replace_one" else (C, 1)
         scale = scaler.noise_multiplier_ * moved / factor * (1 + ROUNDING)
@@ -199,9 +203,9 @@ class TestEstimates:
         ratio = np.sqrt(1.5 * d) * sigma / n
         assert 18 * np.sqrt(ratio) < 1
         X = np.full((n // 100, d), value)
-        moments = module._moments(X, np.full(d, -1.0), np.full(d, 1.0)) * 100
-        noise = np.random.default_rng(0).normal(0, ratio * n, moments.size)
-        mean, variance = module._mean_and_variance((moments + noise).reshape(3, d), ratio * n)
+        sums = moments(X, np.full(d, -1.0), np.full(d, 1.0)) * 100
+        noise = np.random.default_rng(0).normal(0, ratio * n, sums.size)
+        mean, variance = mean_and_variance((sums + noise).reshape(3, d), ratio * n)
         assert (np.abs(value - mean) / np.sqrt(variance)).max() < 1
         assert (np.sqrt(variance) >= np.sqrt(ratio)).all()
 
@@ -212,7 +216,7 @@ class TestEstimates:
 
     @given(st.lists(st.floats(-1e6, 1e6), min_size=6, max_size=6), st.sampled_from([0.0, 1.0, 1e3]))
     def test_whatever_is_released_the_estimates_are_of_use(self, moments, s):
-        mean, variance = module._mean_and_variance(np.reshape(moments, (3, 2)), s)
+        mean, variance = mean_and_variance(np.reshape(moments, (3, 2)), s)
         assert (np.abs(mean) <= 1).all()
         assert ((variance > 0) & (variance <= 1)).all()
 

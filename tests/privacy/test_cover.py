@@ -6,10 +6,10 @@ import joblib
 import numpy as np
 import pytest
 from dp_accounting.dp_event import GaussianDpEvent
-from sklearn.base import BaseEstimator
+from reference.private_sum import PrivateSum
 from sklearn.pipeline import FeatureUnion, make_pipeline
 
-from skdp import DPPCA, DPVariationalLogisticRegression, _fitting, _trace
+from skdp import DPPCA, DPVariationalLogisticRegression, _release_hook
 from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection import DPRandomizedSearch
 from skdp.model_selection._candidates import covers_part
@@ -32,40 +32,15 @@ def report(sigma):
     return PrivacyReport.of(gaussian(sigma), delta=1e-5, sampling="any")
 
 
-class Sums(BaseEstimator):
-    """A noisy sum of rows, and in its fit what a test puts there."""
-
-    def __init__(self, epsilon=1.0, delta=1e-5, before=None, random_state=None):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.before = before
-        self.random_state = random_state
-
-    neighboring_relation = "zero_out"
-
-    def fit(self, X, y=None):
-        if self.before is not None:
-            self.before(self, X)
-        mechanism = GaussianMechanism.from_budget(
-            epsilon=self.epsilon, delta=self.delta, record_norm=1.0
-        )
-        self.privacy_ = _fitting.spend(self, mechanism.event(), "full batch, 1 release")
-        stream = _fitting.streams(self, np.asarray(X))("noise")
-        total = np.clip(np.asarray(X)[:, 0], -1, 1).sum()
-        self.total_ = float(mechanism.release(total, stream, charged=True))
-        return self
-
-
 def unplanned(estimator, X):
     GaussianMechanism(1.0, 100.0).release(np.asarray(X)[:, 0].sum())
 
 
 def unplanned_and_caught(estimator, X):
-    if np.asarray(X).any() and estimator.epsilon != 1.0:  # not while the fit is being planned
-        try:
-            unplanned(estimator, X)
-        except BudgetExceededError:
-            estimator.caught_ = True
+    try:
+        unplanned(estimator, X)
+    except BudgetExceededError:
+        estimator.caught_ = True
 
 
 def taught(estimator, X):
@@ -75,7 +50,7 @@ def taught(estimator, X):
 
 def search(before):
     return DPRandomizedSearch(
-        Sums(before=before), {"before": [before]}, epsilon=3.0, mean_trials=3, n_samples=60
+        PrivateSum(before=before), {"before": [before]}, epsilon=3.0, mean_trials=3, n_samples=60
     ).set_params(scoring=lambda estimator, X, y: estimator.total_)
 
 
@@ -124,17 +99,29 @@ def test_outside_the_block_all_is_charged_as_ever():
 # --- fits that are planned, and trials ------------------------------------------------------------
 
 
-def test_nothing_is_released_while_a_fit_is_being_planned():
-    with PrivacyLedger() as ledger, _trace.record() as tape:
-        assert _fitting.planned_event(Sums(), X, None) == Sums().fit(X).privacy_.event
+def test_nothing_is_released_by_a_plan_or_where_an_input_is_only_checked():
+    with PrivacyLedger() as ledger, _release_hook.record() as tape:
+        assert PrivateSum(before=unplanned).plan().event == PrivateSum().fit(X).privacy_.event
         with pytest.raises(BudgetExceededError, match="not in the plan"):
-            _fitting.planned_event(Sums(before=unplanned), X, None)
+            search(unplanned).fit(X)
+        with pytest.raises(BudgetExceededError, match="private release"):
+            search(unplanned_and_caught).fit(X)
     assert len(ledger.entries) == 1  # the fit
     assert len(tape) == 1
 
 
+def later(before):
+    """Run it in a trial and not where the input is checked."""
+
+    def in_a_trial(estimator, X):
+        if estimator.epsilon != 1.0:
+            before(estimator, X)
+
+    return in_a_trial
+
+
 def test_a_trial_that_releases_more_than_planned_voids_the_search_even_if_it_catches_the_error():
-    what = search(unplanned_and_caught)
+    what = search(later(unplanned_and_caught))
     with (
         PrivacyLedger() as ledger,
         pytest.raises(RuntimeError, match="had not planned, or more of one"),
@@ -153,7 +140,7 @@ def test_the_winner_states_the_price_of_the_search_and_no_other_fit_a_lower_one(
 
 
 def test_a_price_is_restated_upwards_alone():
-    part, searched = Sums(), report(1.0)
+    part, searched = PrivateSum(), report(1.0)
     part.privacy_, part.teacher_ = report(2.0), report(0.3)
     _restate([part], searched)
     assert part.privacy_ is searched
@@ -173,7 +160,10 @@ def test_a_release_in_another_thread_of_the_process_is_not_missed():
     assert cover.refused
     with PrivacyLedger() as ledger, pytest.raises(BudgetExceededError, match="another thread"):
         search(in_a_thread).fit(X)
-    assert all(entry.label == "DPPCA" for entry in ledger.entries)
+    assert [entry.label for entry in ledger.entries] == ["DPPCA"]
+    with PrivacyLedger() as ledger, pytest.raises(RuntimeError, match="had not planned"):
+        search(later(in_a_thread)).fit(X, **PUBLIC)
+    assert {entry.label for entry in ledger.entries} == {"DPRandomizedSearch", "DPPCA"}
 
 
 @pytest.mark.parametrize("backend", ["threading", "loky"])

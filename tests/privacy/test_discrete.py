@@ -18,7 +18,7 @@ from scipy.stats import norm
 
 from skdp.privacy import PrivacyReport, epsilon_of_event
 from skdp.privacy.accounting import delta_of_event, least_bound
-from skdp.privacy.bounds import NearCurve, NoBoundError, gdp
+from skdp.privacy.bounds import gdp, nearby
 from skdp.privacy.calibration import calibrate, calibrate_noise_multiplier
 from skdp.privacy.discrete import (
     DiscreteGaussianDpEvent,
@@ -26,6 +26,8 @@ from skdp.privacy.discrete import (
     rounding_distance,
 )
 from skdp.privacy.events import event_from_dict, event_to_dict, gaussian_mu, terms_of
+from skdp.privacy.terms import NoBoundError
+from skdp.relations import ZERO_OUT
 
 K = np.arange(-4000, 4001)
 
@@ -91,10 +93,10 @@ def test_delta_is_never_below_the_exact_curve(scale, shift, epsilon):
 
 def test_to_forget_the_distance_would_be_found_out():
     # At one unit of noise the discrete law's δ is above the normal's at some ε.
-    curve = gdp(terms_of(GaussianDpEvent(1.0)), "zero_out")
+    curve = gdp(terms_of(GaussianDpEvent(1.0)), ZERO_OUT)
     grid = np.linspace(0, 3, 200)
     assert any(exact_delta(1, 1, e) > curve.delta(e) for e in grid)
-    near = NearCurve(curve, rounding_distance(1))
+    near = nearby(curve, rounding_distance(1))
     assert all(exact_delta(1, 1, e) <= near.delta(e) for e in grid)
 
 

@@ -101,14 +101,14 @@ def test_hull_survives_products_beyond_the_range_of_doubles(seed):
     assert exact <= mu <= exact * (1 + 1e-12)
 
 
-def test_a_million_steps_neither_overflow_nor_lose_digits():
-    t = 10**6
+def test_a_hundred_thousand_steps_neither_overflow_nor_lose_digits():
+    t = 10**5  # 2^t, and 0.5^t, are far beyond the range of doubles
     ones = np.ones(t)
     shift_once = np.zeros(t)
     shift_once[0] = 1.0
     halving = full_batch_mu(contraction=0.5, n_steps=t, noise_scale=1.0, sensitivity=0.1)
     assert last_iterate_mu(ones / 2, ones, ones / 10) == pytest.approx(halving, rel=2e-9)
-    assert last_iterate_mu(2 * ones, ones, ones / 10) == pytest.approx(100.0, rel=2e-9)
+    assert last_iterate_mu(2 * ones, ones, ones / 10) == pytest.approx(math.sqrt(t) / 10, rel=2e-9)
     # Expansion after the only shift: μ² = 4^(t−1)/Σ 4^j = 3/4.
     assert last_iterate_mu(2 * ones, ones, shift_once) == pytest.approx(0.75**0.5, rel=2e-9)
 
@@ -270,7 +270,7 @@ class Chain:
     than any power of the number of nodes; what a projection puts on the ends is kept apart.
     """
 
-    N_NODES = 500
+    N_NODES = 300
 
     def __init__(self, start, low, high, project):
         nodes, weights = np.polynomial.legendre.leggauss(self.N_NODES)
@@ -306,7 +306,7 @@ class Chain:
         return probability @ self.mixture
 
 
-def audit(pair_of_maps, noise, reach, interval=None, n_cells=3000):
+def audit(pair_of_maps, noise, reach, interval=None, n_cells=1000):
     """Exact δ(ε) of the binned last states of the two chains from 0, the worse of both directions.
 
     A cell is a set of outputs, so binning can only lower δ, never raise it. Without a projection,

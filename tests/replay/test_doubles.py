@@ -16,7 +16,7 @@ import pytest
 import torch
 from scipy import stats
 
-from skdp import _grid, _random
+from skdp import _random, _release_hook
 from skdp.engine import noise
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "floating_point.py"
@@ -57,14 +57,14 @@ def test_no_release_refutes_either_neighbour(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_on_a_grid_finer_than_doubles_most_releases_refute_the_neighbour(name):
-    with mock.patch.object(_grid, "GRID_BITS", 60):
+    with mock.patch.object(_release_hook, "GRID_BITS", 60):
         used, neighbour = refuted(name)
     assert used == 0.0
     assert neighbour >= 0.5
 
 
 def test_many_normals_refute_the_neighbour_on_a_grid_coarser_than_doubles():
-    with mock.patch.object(_grid, "GRID_BITS", 45):
+    with mock.patch.object(_release_hook, "GRID_BITS", 45):
         used, neighbour = refuted(PAIRS)
     assert used == 0.0
     assert neighbour >= 0.5

@@ -5,13 +5,13 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from replay.neighbours import neighbours
 
-from skdp import _trace
+from skdp import _release_hook
 from skdp.preprocessing import DPPCA, DPQuantileScaler, DPStandardScaler, NormClipper
 
 X = np.random.default_rng(0).uniform(-1, 1, (40, 3))
+NO_TARGETS = np.zeros(40)
 PLANS = [
     ("standard", DPStandardScaler, {}),
     ("standard", DPStandardScaler, {"epsilon": 500.0, "lower": -0.5, "output_norm": 2.0}),
@@ -28,29 +28,6 @@ PLANS = [
 IDS = [f"{name}{i}" for i, (name, *_) in enumerate(PLANS)]
 
 
-def neighbours(values):
-    """Data sets that differ from X in one record, some of them violently."""
-    record = st.lists(st.sampled_from(values), min_size=3, max_size=3)
-
-    def changed(row, kind):
-        if kind == "replace":
-            X2 = X.copy()
-            X2[3] = row
-            return X2
-        if kind == "zero out":
-            X2 = X.copy()
-            X2[3] = 0.0
-            return X2
-        return {
-            "remove": X[1:],
-            "duplicate": np.vstack([X, X[:1]]),
-            "add": np.vstack([X, [row]]),
-        }[kind]
-
-    kinds = st.sampled_from(["replace", "zero out", "remove", "add", "duplicate"])
-    return st.builds(changed, record, kinds)
-
-
 FINITE = [0.0, 1.0, -1.0, 0.3, -1e300, 1.7e308, 1e154, 5e-324]
 WITH_NAN = [*FINITE, np.nan]
 
@@ -65,24 +42,23 @@ def fitted(kind, parameters, rows):
 
 
 @pytest.mark.parametrize(("name", "kind", "parameters"), PLANS, ids=IDS)
-@given(data=st.data())
-def test_with_the_releases_frozen_nothing_depends_on_the_data(name, kind, parameters, data):
-    neighbour = data.draw(neighbours(FINITE if kind is DPPCA else WITH_NAN))
-    with _trace.record() as tape:
+def test_with_the_releases_frozen_nothing_depends_on_the_data(name, kind, parameters):
+    with _release_hook.record() as tape:
         first = fitted(kind, parameters, X)
-    with _trace.replay([release.output for release in tape]) as again:
-        second = fitted(kind, parameters, neighbour)
-    assert [r.call for r in again] == [r.call for r in tape]
     assert len(tape) == (6 if kind is DPQuantileScaler else 1)
-    assert first == second
     assert first[-1] == []
+    for other, _ in neighbours(X, NO_TARGETS, FINITE if kind is DPPCA else WITH_NAN):
+        with _release_hook.replay([release.output for release in tape]) as again:
+            second = fitted(kind, parameters, other)
+        assert [r.call for r in again] == [r.call for r in tape]
+        assert second == first
 
 
 @pytest.mark.parametrize(("name", "kind", "parameters"), PLANS, ids=IDS)
 def test_a_replay_on_a_wholly_other_data_set_gives_the_same_transformer(name, kind, parameters):
-    with _trace.record() as tape:
+    with _release_hook.record() as tape:
         first = fitted(kind, parameters, X)
-    with _trace.replay([release.output for release in tape]):
+    with _release_hook.replay([release.output for release in tape]):
         second = fitted(kind, parameters, 1e3 * X[:1])
     assert first == second
 
@@ -91,16 +67,16 @@ def test_a_replay_on_a_wholly_other_data_set_gives_the_same_transformer(name, ki
 def test_no_release_makes_a_fit_fail(output):
     # Releases are unbounded; an exception would be one more, and one that was not paid for.
     for kind, shape in ((DPStandardScaler, 9), (DPPCA, 6)):
-        with _trace.replay([np.full(shape, output)]):
+        with _release_hook.replay([np.full(shape, output)]):
             rows = kind().fit(X).transform(X)
         assert np.isfinite(rows).all()
-    with _trace.replay([output / 1e11] * 6):
+    with _release_hook.replay([output / 1e11] * 6):
         assert np.isfinite(DPQuantileScaler().fit(X).transform(X)).all()
 
 
-@given(neighbours(FINITE))
-def test_a_norm_clipper_knows_nothing_of_the_data(neighbour):
-    with _trace.record() as tape:
-        first, second = NormClipper().fit(X), NormClipper().fit(neighbour)
-    assert pickle.dumps(first) == pickle.dumps(second)
-    assert not tape
+def test_a_norm_clipper_does_not_depend_on_the_data():
+    first = pickle.dumps(NormClipper().fit(X))
+    for other, _ in neighbours(X, NO_TARGETS, FINITE):
+        with _release_hook.record() as tape:
+            assert pickle.dumps(NormClipper().fit(other)) == first
+        assert not tape

@@ -39,7 +39,7 @@ from skdp import (
     DPVariationalLogisticRegression,
     PrivacyLedger,
     PrivacyWarning,
-    _trace,
+    _release_hook,
 )
 from skdp._random import Streams
 from skdp.preprocessing import NormClipper
@@ -412,13 +412,13 @@ def seen(workflow, rows, y, relation):
 def compare(workflow, relation, pair, others):
     """Fit on a data set and on its neighbours, with the same releases; return how many did fit."""
     with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
-        with _trace.record() as tape:
+        with _release_hook.record() as tape:
             first = seen(clone(workflow), *pair, relation)
         assert not first.statement.unaccounted
         assert all(category is PrivacyWarning for category, _ in first.warnings)
         n_fitted = 0
         for other in others:
-            with _trace.replay([release.output for release in tape]) as again:
+            with _release_hook.replay([release.output for release in tape]) as again:
                 try:
                     second = seen(clone(workflow), *other, relation)
                 except ValueError:  # validation of input tells, but it has released nothing
@@ -473,7 +473,8 @@ def test_one_record_more_or_less_does_not_show(name, make, rows, y):
 def test_behind_a_bounded_scaler_numpy_does_not_warn(name, make, rows, y):
     relation = replace_one_for(name)
     workflow = make(relation)
-    others = replacements(workflow, rows, y)
+    # Behind the bounds many records are the same: every other one has each kind of number.
+    others = list(replacements(workflow, rows, y))[::2]
     compare(make_pipeline(BoundedScaler(), workflow), relation, (rows, y), others)
 
 

@@ -1,0 +1,129 @@
+"""Means and standard deviations of features within declared bounds, by one noisy sum.
+
+With z in [-1, 1] a value clipped and scaled by its bounds, and m = 0 where it is missing, the sum
+over the rows is Σ (m z, m (z² - ½), m/2), and all else follows from its release. Why a row's share
+has the bound that is declared, and what the noise does to the estimates, stands in the Notes of
+`skdp.preprocessing.DPStandardScaler`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
+from skdp._random import Streams
+from skdp.algorithms.gaussian_runs import FLOAT, OneSum
+from skdp.engine.loop import Progress
+
+COUNT = 0.5  # weight of a value's presence in a row's share
+LEAST_COUNT = 4.0  # in standard deviations of its noise
+LEAST_VARIANCE = 1e-12  # of values in [-1, 1]: what rounding leaves of a constant
+
+
+class Moments(NamedTuple):
+    """Released means and standard deviations, (n_features,) each."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+
+@dataclass(frozen=True)
+class MomentSum(BoundedSum):
+    """Sum over rows of (m z, m (z² - ½), m/2), z the values on [-1, 1] and m = 0 for a missing one.
+
+    Parameters
+    ----------
+    lower, upper : tuple of float
+        Bounds of the features.
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    apart = 2.0 / math.sqrt(1.5)  # replacing a row moves the sum by at most 2√d
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on the norm of one row's share: each of the d terms z⁴ + ½ is at most 3/2."""
+        return math.sqrt(1.5 * len(self.lower))
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Three numbers for each feature."""
+        return (3 * len(self.lower),)
+
+    def __call__(self, theta: Tensor, batch: np.ndarray) -> Tensor:
+        """Return the sum over rows."""
+        lower, upper = np.array(self.lower), np.array(self.upper)
+        half, middle = upper / 2 - lower / 2, upper / 2 + lower / 2
+        total = np.zeros((3, len(lower)))
+        for start in range(0, len(batch), CHUNK_ROWS):
+            # Clipped before, so that nothing overflows; and after, for rounding to exceed nothing.
+            values = np.clip(batch[start : start + CHUNK_ROWS], lower, upper)
+            z = np.clip((values - middle) / half, -1.0, 1.0)
+            present = np.logical_not(np.isnan(z))
+            z = np.where(present, z, 0.0)
+            total += np.stack([z, present * (z * z - 0.5), COUNT * present]).sum(axis=1)
+        return torch.from_numpy(total.ravel())
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentsConfig(OneSum):
+    """Public facts of a run: all that its event depends on.
+
+    Parameters
+    ----------
+    lower, upper : tuple of float
+        Declared bounds of the features, lower < upper.
+    n_features, noise_multiplier, neighboring_relation, secure
+        As in `OneSum`.
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+
+    @property
+    def clipped_sum(self) -> MomentSum:
+        """The private value."""
+        return MomentSum(self.lower, self.upper)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of a chunk of rows at work, about."""
+        return 6 * FLOAT * CHUNK_ROWS * self.n_features
+
+    def run(
+        self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
+    ) -> Moments:
+        """Release the moments of private rows.
+
+        Parameters
+        ----------
+        records : tuple of ndarray
+            Rows (n, n_features) first; NaN is missing.
+        streams : Streams
+            Streams of the fit: "noise" is used.
+        progress : callable
+            Wraps the iteration over the release.
+        """
+        released, scale = self.released(records[0], streams, progress)
+        mean, variance = mean_and_variance(released.reshape(3, -1), scale)
+        lower, upper = np.array(self.lower), np.array(self.upper)
+        half = upper / 2 - lower / 2
+        return Moments(np.clip(lower + half * (1.0 + mean), lower, upper), half * np.sqrt(variance))
+
+
+def mean_and_variance(moments: np.ndarray, s: float) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances on [-1, 1] from noisy sums (3, n_features) with noise of scale s."""
+    S, Q, N = moments[0], moments[1], moments[2] / COUNT
+    enough = max(0.5, LEAST_COUNT * s / COUNT) < N
+    n = np.where(enough, N, 1.0)
+    mean = np.clip(S / n, -1.0, 1.0)
+    q = np.clip(Q / n + 0.5, 0.0, 1.0)
+    e = s / n * np.sqrt(1 + 4 * mean**2 + 4 * (2 * mean**2 - q + 0.5) ** 2)
+    variance = np.clip(q - mean**2, np.clip(e, LEAST_VARIANCE, 1.0), 1.0)
+    return np.where(enough, mean, 0.0), np.where(enough, variance, 1.0)

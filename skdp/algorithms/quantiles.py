@@ -1,0 +1,155 @@
+"""Two quantiles of each feature, each by the exponential mechanism on the axis asinh(x/unit).
+
+Why that axis, and what bounds the price of so many mechanisms, stands in the Notes of
+`skdp.preprocessing.DPQuantileScaler`.
+
+References
+----------
+A. Smith, *Privacy-preserving Statistical Estimation with Optimal Convergence Rates*, STOC 2011.
+M. Cesar, R. Rogers, *Bounding, Concentrating, and Truncating: Unifying Privacy Loss Composition
+for Data Analytics*, ALT 2021.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from dp_accounting.dp_event import DpEvent
+
+from skdp._random import SecureStream, Streams
+from skdp._validate import expected, in_range
+from skdp.mechanisms.quantile import GRID, QuantileMechanism
+from skdp.privacy import epsilon_of_event
+from skdp.privacy.budget import Budget
+from skdp.privacy.events import PosteriorSamplesDpEvent, SelfComposedDpEvent, dp_sgd_event
+from skdp.relations import ZERO_OUT
+
+LEAST_EPSILON, MOST_EPSILON = 1e-9, 1e9  # of one quantile
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantilesConfig:
+    """Public facts of a run: all that its event depends on.
+
+    Parameters
+    ----------
+    lower, upper : tuple of float
+        Declared bounds of the features, lower < upper.
+    shares : (float, float)
+        The two quantiles, in [0, 1].
+    unit : float
+        Magnitude > 0 below which values are told apart by their difference.
+    epsilon : float
+        ε of one quantile: the range η of its log-density between neighbours; infinite without
+        privacy, and before it is `calibrated`.
+    neighboring_relation : str
+        Who is a neighbour.
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    shares: tuple[float, float]
+    unit: float
+    epsilon: float = math.inf
+    neighboring_relation: str = ZERO_OUT
+
+    def __post_init__(self) -> None:
+        if not (self.axis(np.array(self.lower)) < self.axis(np.array(self.upper))).all():
+            raise expected("farther below upper than rounding can tell", lower=self.lower)
+
+    @property
+    def n_releases(self) -> int:
+        """Number of quantiles."""
+        return 2 * len(self.lower)
+
+    @property
+    def sampling(self) -> str:
+        """How the report says it."""
+        return f"full batch, {self.n_releases} quantiles"
+
+    def event(self) -> DpEvent:
+        """What the run releases."""
+        if math.isinf(self.epsilon):
+            return dp_sgd_event(0.0, sampling_rate=1.0, n_steps=1)
+        return SelfComposedDpEvent(PosteriorSamplesDpEvent(self.epsilon), self.n_releases)
+
+    def calibrated(self, budget: Budget) -> QuantilesConfig:
+        """Return the same run with the largest ε of one quantile that affords a budget."""
+        if budget.epsilon is None:
+            given = in_range(LEAST_EPSILON, MOST_EPSILON, quantile_epsilon=budget.given)
+            return replace(self, epsilon=given)
+        if not budget.private:
+            return replace(self, epsilon=math.inf)
+        epsilon, delta, count = float(budget.epsilon), float(budget.delta), self.n_releases
+        eta = epsilon / count
+        if eta < LEAST_EPSILON:
+            kind = f"at least {count * LEAST_EPSILON:g}"
+            raise expected(kind, f"for {count} quantiles", epsilon=epsilon)
+        if delta > 0.0:
+            inverse = budget.least(lambda x: replace(self, epsilon=1 / x).event(), 1 / eta)
+            eta = max(eta, 1 / inverse)
+        # The promise. Rounding may miss it, by no more than these nudges.
+        for nudge in (0.0, 1e-15, 1e-14, 1e-12, 1e-9, 1e-6):
+            config = replace(self, epsilon=eta * (1 - nudge))
+            if epsilon_of_event(config.event(), delta, budget.neighboring_relation) <= epsilon:
+                return config
+        raise expected(f"affordable at delta={delta:g}", "ask for a larger one", epsilon=epsilon)
+
+    @cached_property
+    def mechanisms(self) -> tuple[QuantileMechanism, ...]:
+        """Two for each feature, on the axis t."""
+        ranges = zip(self.axis(np.array(self.lower)), self.axis(np.array(self.upper)), strict=True)
+        return tuple(
+            QuantileMechanism(share, low, high, self.epsilon, self.neighboring_relation)
+            for low, high in ranges
+            for share in self.shares
+        )
+
+    def run(
+        self,
+        records: tuple[np.ndarray, ...],
+        streams: Streams,
+        progress: Callable[[Iterable], Iterable] = iter,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Release lower and upper quantiles of private rows, (n_features,) each.
+
+        Parameters
+        ----------
+        records : tuple of ndarray
+            Rows (n, n_features) first; NaN is missing.
+        streams : Streams
+            Streams of the fit: "noise" is used.
+        progress : callable
+            Wraps the iteration over releases.
+        """
+        lower, upper = np.array(self.lower), np.array(self.upper)
+        clipped = np.clip(records[0].astype(np.float64), lower, upper)
+        if math.isinf(self.epsilon):
+            missing = np.isnan(clipped).all(axis=0)
+            found = np.nanquantile(np.where(missing, 0.0, clipped), self.shares, axis=0)
+            return self.apart(*np.where(missing, [lower, upper], found))
+        drawn = list(progress(self._drawn(self.axis(clipped), streams("noise"))))
+        answers = self.unit * np.sinh(np.reshape(drawn, (-1, 2)).T)
+        return self.apart(*np.clip(answers, lower, upper))
+
+    def _drawn(self, t: np.ndarray, stream: SecureStream) -> Iterable[float]:
+        for k, mechanism in enumerate(self.mechanisms):
+            yield mechanism.release(t[:, k // 2], stream, charged=True)
+
+    def apart(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Put two quantiles in order, and at least two points of the grid apart."""
+        low, high = np.minimum(one, other), np.maximum(one, other)
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        point = (self.axis(np.array(self.upper)) - self.axis(np.array(self.lower))) / GRID
+        # dx = unit cosh(t) dt; and far from 0, no less than doubles can tell apart.
+        least = np.maximum(np.hypot(self.unit, middle) * point, 4 * np.spacing(np.abs(middle)))
+        near = half < least
+        return np.where(near, middle - least, low), np.where(near, middle + least, high)
+
+    def axis(self, x: np.ndarray) -> np.ndarray:
+        """Map values to the axis t."""
+        return np.arcsinh(x / self.unit)

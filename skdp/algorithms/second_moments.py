@@ -1,0 +1,88 @@
+"""Principal directions, by one noisy sum of outer products.
+
+References
+----------
+C. Dwork, K. Talwar, A. Thakurta, L. Zhang, *Analyze Gauss: Optimal Bounds for Privacy-Preserving
+Principal Component Analysis*, STOC 2014.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from skdp._bounded_sum import CHUNK_ROWS
+from skdp._random import Streams
+from skdp._rows import LinearRows, PassingRows
+from skdp.algorithms.gaussian_runs import FLOAT, OneSum
+from skdp.engine.gram import GramSum, unpacked
+from skdp.engine.loop import Progress
+
+
+class Directions(NamedTuple):
+    """Leading eigenvectors (k, n_features) of the noisy second moments, and what they explain."""
+
+    components: np.ndarray
+    singular_values: np.ndarray
+    shares: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondMomentsConfig(OneSum):
+    """Public facts of a run: all that its event depends on.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of directions, at most n_features.
+    data_norm : float
+        Norm > 0 to which rows are clipped.
+    n_features, noise_multiplier, neighboring_relation, secure
+        As in `OneSum`.
+    """
+
+    n_components: int
+    data_norm: float
+
+    @property
+    def clipped_sum(self) -> GramSum:
+        """The private value."""
+        return GramSum(self.data_norm**2)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of a chunk of rows at work and of the sum, about."""
+        return FLOAT * self.n_features * (3 * CHUNK_ROWS + 3 * self.n_features)
+
+    def run(
+        self,
+        records: tuple[np.ndarray, np.ndarray],
+        streams: Streams,
+        progress: Progress = iter,
+    ) -> Directions:
+        """Release the second moments of private rows, and take their eigenvectors.
+
+        Parameters
+        ----------
+        records : pair of ndarray
+            Rows (n, n_features), clipped here, and targets (n, k), which nobody looks at.
+        streams : Streams
+            Streams of the fit: "noise" is used.
+        progress : callable
+            Wraps the iteration over the release.
+        """
+        rows = LinearRows(*records, data_norm=self.data_norm, fit_intercept=False)
+        released, _ = self.released(PassingRows(rows), streams, progress)
+        matrix = unpacked(released / self.data_norm**2, self.n_features)
+        values, vectors = np.linalg.eigh(matrix)
+        leading = np.maximum(values[::-1][: self.n_components], 0.0)
+        components = vectors.T[::-1][: self.n_components]
+        largest = np.take_along_axis(components, np.abs(components).argmax(1)[:, None], axis=1)
+        whole = max(float(np.trace(matrix)), float(leading.sum()))
+        return Directions(
+            components * np.where(largest < 0.0, -1.0, 1.0),
+            self.data_norm * np.sqrt(leading),
+            leading / whole if whole > 0.0 else leading,
+        )

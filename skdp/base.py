@@ -1,0 +1,39 @@
+"""What a private estimator of your own package is made of.
+
+`PrivateEstimator` is the base class of every private estimator and transformer of skdp;
+`PublicFacts` is what its plan is made of, `FitPlan` the plan, `Records` the private rows. The
+checks of input are scikit-learn's, with errors that quote no data.
+
+>>> from skdp import DPVariationalLogisticRegression
+>>> plan = DPVariationalLogisticRegression(epsilon=1.0).plan(569, 30, classes=[0, 1])
+>>> plan.n_steps, round(plan.noise_multiplier, 1)
+(21, 17.1)
+"""
+
+from skdp._fitting import PrivateEstimator, Records, encode_labels, n_classes
+from skdp._input import (
+    AccuracyMixin,
+    R2Mixin,
+    check_features,
+    check_features_and_labels,
+    check_features_and_targets,
+)
+from skdp._plan import Config, FitPlan, MissingFactError, PublicFacts
+from skdp.privacy.budget import Budget
+
+__all__ = [
+    "AccuracyMixin",
+    "Budget",
+    "Config",
+    "FitPlan",
+    "MissingFactError",
+    "PrivateEstimator",
+    "PublicFacts",
+    "R2Mixin",
+    "Records",
+    "check_features",
+    "check_features_and_labels",
+    "check_features_and_targets",
+    "encode_labels",
+    "n_classes",
+]
