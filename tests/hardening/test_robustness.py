@@ -130,6 +130,7 @@ def test_interrupted_anywhere(name, error, stage, charged, tmp_path):
     estimator = MAKE[name]()
     with (
         PrivacyLedger(path=tmp_path / "ledger") as ledger,
+        mock.patch.dict("skdp._fitting._plans", clear=True),  # a plan is made once
         mock.patch(stage, side_effect=error),
         pytest.raises(error),
     ):

@@ -16,7 +16,8 @@ import pytest
 import torch
 from scipy import stats
 
-from skdp import _random, _release_hook
+from skdp import _fitting, _random, _release_hook
+from skdp.algorithms.gaussian_runs import release_plan
 from skdp.engine import noise
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "floating_point.py"
@@ -28,6 +29,16 @@ CASES = floating_point.cases()
 PAIRS = "DP-SGD, 2^14 coordinates"
 N_FITS = {1: 20}  # by the number of releases; fits with several take longer, and refute more
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+
+
+@pytest.fixture(autouse=True)
+def new_plans():
+    """A plan, which is kept, knows the grid that it was made with."""
+    _fitting._plans.clear()
+    release_plan.cache_clear()
+    yield
+    _fitting._plans.clear()
+    release_plan.cache_clear()
 
 
 @pytest.fixture(autouse=True)
