@@ -490,9 +490,7 @@ def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
     """Everything that a plan depends on, types included; None where an object could change."""
     parts: list[Any] = [type(estimator), facts]
     for name, value in estimator.get_params(deep=False).items():
-        if name == "random_state":
-            value = "seeded" if value is not None else None
-        values = tuple(value) if type(value) in (list, tuple, range) else (value,)
+        values = tuple(value) if isinstance(value, list | tuple | range) else (value,)
         kinds = tuple(map(type, values))
         if not _PLAIN.issuperset(kinds):
             return None

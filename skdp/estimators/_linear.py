@@ -176,7 +176,8 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
     def parameter_names_(self) -> list[str]:
         """Names of the columns of `sample_posterior`: the outputs in turn, intercept last."""
         check_is_fitted(self)
-        return linear_names(self, *self._posterior.mean.shape, self._labels())
+        K, D = self._posterior.mean.shape
+        return linear_names(self, K, D, self._labels())
 
     def _logits(self, X) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean (n, K) and covariance (n, K, K)."""
