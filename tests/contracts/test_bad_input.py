@@ -1,28 +1,34 @@
-"""Bad and odd input where something has been fitted, and what the table of kinds leaves out.
+"""Bad and odd input × every public estimator: a clear error and nothing spent, or a valid release.
 
-Fits on each kind are in `test_private_estimators`.
+No kind of exception but ValueError and TypeError, no message, warning or log record that holds a
+value of the data, no charge for what is refused. The table is in `skdp.testing` and `subjects`.
 """
 
 import functools
 import warnings
+from collections import Counter
 
 import numpy as np
 import pytest
 from contracts.subjects import (
     ALL_ROWS,
+    ALL_TARGETS,
+    CLASSES,
     CLASSIFIERS,
     ESTIMATORS,
+    KINDS,
     TRANSFORMERS,
+    VARIANTS,
     WITHOUT_TARGETS,
     build,
     good_rows,
     targets,
 )
-from contracts.test_private_estimators import ALWAYS_REFUSED, ODD_NUMBERS, inputs
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 
 from skdp import PrivacyLedger, PrivacyWarning
-from skdp.testing._checks import assert_clear, assert_quotes_nothing, nothing_said
+from skdp.testing import bad_inputs
+from skdp.testing._checks import assert_clear, assert_quotes_nothing, check_bad_input, nothing_said
 from skdp.testing._inputs import (
     INF,
     LABELS,
@@ -37,6 +43,84 @@ from skdp.testing._inputs import (
     X,
     assert_no_data,
 )
+
+# Inference that accounts for the noise takes 30 times as long as what reads its input, and
+# all ways of a class read alike: one way of each takes all kinds.
+READERS = [
+    {
+        "DPVariationalLogisticRegression": "DPVariationalLogisticRegression, dpvi",
+        "DPVariationalLinearRegression": "DPVariationalLinearRegression, dpvi",
+        "DPVariationalPoissonRegression": "DPVariationalPoissonRegression, dpvi, Poisson",
+        "OPSPosteriorSampler": "OPSPosteriorSampler, exact",
+    }.get(name, name)
+    for name in ESTIMATORS
+]
+# What an inference sees of odd numbers.
+ODD_NUMBERS = (
+    "1e308", "a denormal", "zeros everywhere", "1e308 everywhere", "denormals everywhere",
+    "10 000 duplicates", "one row", "one column", "more columns than rows", "targets of 1e308",
+    "a target of 1e308", "a denormal target", "rows with a declared norm",
+)  # fmt: skip
+
+
+def inputs(name, kinds=KINDS):
+    rows = {kind: ALL_ROWS[kind] for kind in kinds if kind in ALL_ROWS}
+    targets = {kind: ALL_TARGETS[kind] for kind in kinds if kind in ALL_TARGETS}
+    classifier = is_classifier(VARIANTS[name])
+    return bad_inputs(classifier=classifier, rows=rows, targets=targets)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        n if n in READERS else pytest.param(n, marks=pytest.mark.slow)
+        for n in VARIANTS
+        if not n.startswith("DPRandomizedSearch")
+    ],
+)
+def test_a_clear_error_and_nothing_spent_or_a_valid_release(name, figure):
+    taken = check_bad_input(VARIANTS[name], inputs(name))
+    assert list(taken) == KINDS
+    cells = Counter(taken.values())
+    figure(
+        f"{name}: {len(KINDS)} kinds of input, {cells[False]} refused, {cells[True]} valid"
+        " releases; crashes, values of the data in messages, budget spent by what is refused:"
+        " 0, 0, 0"
+    )
+    assert min(cells.values()) > 0.2 * len(KINDS)
+    assert [kind for kind in ALWAYS_REFUSED if taken[kind]] == []
+    # A frame whose names have changed, one matrix: what scikit-learn refuses is no promise.
+    excused = {"a matrix"} | ({"more columns than rows"} if name == "DPPCA" else set())
+    assert {kind for kind in ODD_BUT_FINE if not taken[kind]} <= excused
+
+
+@pytest.mark.parametrize("name", [n for n in CLASSES if n not in READERS and n in ESTIMATORS])
+def test_inference_takes_odd_numbers(name):
+    taken = check_bad_input(VARIANTS[name], inputs(name, ODD_NUMBERS))
+    assert len(taken) == len(ODD_NUMBERS)
+
+
+ALWAYS_REFUSED = [
+    "an infinity", "a negative infinity", "no rows", "no columns", "one dimension", "a number",
+    "three dimensions", "None", "a text", "lists of unequal length", "a text among objects",
+    "words", "complex", "sparse rows", "a long double beyond a double",
+    "an object that is no array", "an integer of 400 digits",
+]  # fmt: skip
+ODD_BUT_FINE = [
+    "1e308", "a denormal", "a constant column", "zeros everywhere", "10 000 duplicates",
+    "lists", "booleans", "int8", "int64", "float32", "big-endian", "Fortran order", "read-only",
+    "a memory map", "a matrix", "a frame", "a polars frame", "strides of zero", "one column",
+    "more columns than rows", "rows with a declared norm",
+]  # fmt: skip
+
+
+def test_the_table_has_more_than_180_kinds_for_every_estimator():
+    assert len(KINDS) == len(set(KINDS)) > 180
+    assert {name.partition(",")[0] for name in READERS} == set(ESTIMATORS)
+    assert set(ALWAYS_REFUSED + ODD_BUT_FINE) <= set(KINDS)
+
+
+# --- prediction ---------------------------------------------------------------------------------
 
 METHODS = [
     "predict",

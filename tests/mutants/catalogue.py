@@ -420,7 +420,7 @@ algorithm = config.algorithm()
             "check_features_and_labels",
             "np.tile(y, 2)",
             "y",
-            "tests/hardening/test_bad_input.py",
+            "tests/contracts/test_bad_input.py",
         ),
         Mutant(
             "the event knows another rate",
