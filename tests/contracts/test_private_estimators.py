@@ -28,12 +28,14 @@ EXCUSED = {
         "check_bad_parameters": "a seed out of range is refused in the words of numpy",
     },
 }
+# In files of their own; what a class refuses is the same in all of its ways.
 APART = ("check_bad_input", "check_scikit_learn")
+OF_A_CLASS = ("check_bad_parameters", "check_docstring")
 CASES = [
     pytest.param(check, id=f"{name}-{what}")
     for name, estimator in VARIANTS.items()
     for what, check in private_estimator_checks(estimator, expected_failed_checks=EXCUSED.get(name))
-    if what not in APART
+    if what not in APART and not ("," in name and what in OF_A_CLASS)
 ]
 
 
