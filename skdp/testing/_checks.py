@@ -24,7 +24,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from skdp._warnings import PrivacyWarning
 from skdp.privacy import BudgetExceededError, PrivacyLedger, privacy_of
-from skdp.privacy.events import terms_of
+from skdp.privacy.events import PosteriorTerm, SelectionTerm, terms_of
 from skdp.relations import REPLACE_ONE, ZERO_OUT, sensitivity_factor
 from skdp.testing import _inputs
 from skdp.testing._inputs import INF, NAN, assert_no_data, bad_inputs
@@ -311,9 +311,10 @@ def _noise_of(event: DpEvent) -> list[tuple[float, float]] | None:
     """Noise over sensitivity and sampling rate of each release; None if their number is random."""
     noise = []
     for term in terms_of(event):
-        if hasattr(term, "inner"):
+        if isinstance(term, SelectionTerm):
             return None
-        multiplier = 1 / term.eta if hasattr(term, "eta") else term.noise_multiplier
+        pure = isinstance(term, PosteriorTerm)
+        multiplier = 1 / term.eta if pure else term.noise_multiplier
         noise += [(multiplier, getattr(term, "sampling_rate", 1.0))] * term.count
     return sorted(noise)
 
@@ -408,7 +409,8 @@ def check_replay(estimator: Any) -> None:
 
 def check_clone_and_pickle(estimator: Any) -> None:
     """A clone has equal parameters, and what was pickled predicts as before."""
-    assert described(clone(estimator).get_params()) == described(estimator.get_params())
+    copy: Any = clone(estimator)
+    assert described(copy.get_params()) == described(estimator.get_params()), "a clone differs"
     estimator, _, _ = _fitted(estimator)
     X, _ = good_data(estimator)
     again = pickle.loads(pickle.dumps(estimator))

@@ -180,7 +180,7 @@ ROWS: dict[str, Spoil] = {
     "a tensor": torch.from_numpy,
     "a tensor with gradients": lambda X: torch.tensor(X, requires_grad=True),
     "an array.array": lambda X: [array.array("d", row) for row in X],
-    "a memory view": lambda X: memoryview(np.ascontiguousarray(X)),
+    "a memory view": lambda X: np.ascontiguousarray(X).data,
     "an object that is no array": lambda X: object(),
     **{f"an array that raises {e.__name__}": lambda X, e=e: Treacherous(e, N, D) for e in ERRORS},
     **{f"a cell that raises {e.__name__}": cell(TreacherousCell(e), object) for e in ERRORS},

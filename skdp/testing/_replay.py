@@ -73,7 +73,7 @@ def neighbours(
     values = tuple(values)
     mixed = np.resize(values, X.shape[1])
     rows = [mixed, np.full(X.shape[1], values[0]), np.zeros(X.shape[1]), X[record]]
-    targets = [None] * len(rows) if y is None else list(itertools.islice(_odd(y, record), 4))
+    targets = list(itertools.islice(_odd(np.zeros(len(X)) if y is None else y, record), 4))
     if check_relation(relation) == ADD_OR_REMOVE_ONE:
         yield np.delete(X, record, axis=0), None if y is None else np.delete(y, record)
         for row, target in zip(rows, targets, strict=True):
