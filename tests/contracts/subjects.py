@@ -25,6 +25,13 @@ TRANSFORMERS = ["DPPCA", "DPStandardScaler", "DPQuantileScaler", "BoundedScaler"
 WITHOUT_TARGETS = [*TRANSFORMERS, "DPVariationalModel"]
 RELEASING = [name for name in VARIANTS if name.partition(",")[0] not in TRANSFORMERS[-2:]]
 
+# Networks of four classes share their code: these ways repeat those of DPSGDClassifier.
+REPEATED = [
+    f"{name}, {way}"
+    for name in ("DPSGDRegressor", "DPSGLDClassifier", "DPSGLDRegressor")
+    for way in ("float32", "float64", "hidden")
+]
+
 
 def build(name, **changes):
     """Return a new estimator of the registry, undeclared."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from contracts.subjects import RELEASING, VARIANTS, WITHOUT_TARGETS, with_facts
+from contracts.subjects import RELEASING, REPEATED, VARIANTS, WITHOUT_TARGETS, with_facts
 from sklearn.base import BaseEstimator, TransformerMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
@@ -259,7 +259,10 @@ CASES = [
 
 
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
-@pytest.mark.parametrize(("subject", "way"), CASES)
+@pytest.mark.parametrize(
+    ("subject", "way"),
+    [pytest.param(*c, marks=pytest.mark.slow) if c[0] in REPEATED else c for c in CASES],
+)
 def test_a_refused_fit_has_released_nothing(subject, way, tmp_path):
     estimator, rows, y, error, match = WAYS[way](SUBJECTS[subject])
     before = attributes(estimator)
