@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skdp import OPSPosteriorSampler, OPSRegressor, PrivacyLedger, _trace
-from skdp._random import Streams
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
+from skdp.testing import fixed_streams
 
 N = 40
 BASE = np.random.default_rng(0)
@@ -61,7 +61,7 @@ def public_state(estimator):
 @given(data=st.data())
 def test_with_the_release_frozen_nothing_depends_on_the_data(plan, data):
     neighbour = data.draw(neighbours(plan.get("neighboring_relation")))
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams(b"replay"):
         with _trace.record() as tape:
             first = make(plan).fit(X, Y)
         with _trace.replay([release.output for release in tape]) as again:

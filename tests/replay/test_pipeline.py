@@ -1,7 +1,6 @@
 """A whole private pipeline: what leaves it is the trace and nothing else, from a raw table on."""
 
 import pickle
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -15,10 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skdp import DPVariationalLogisticRegression, PrivacyLedger, _trace
-from skdp._random import Streams
 from skdp.model_selection import split_budget
 from skdp.preprocessing import DPStandardScaler, NormClipper
 from skdp.privacy import privacy_of
+from skdp.testing import fixed_streams
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -78,7 +77,7 @@ def public_state(fitted):
 @settings(max_examples=40)
 @given(neighbour=neighbours())
 def test_with_the_releases_frozen_nothing_depends_on_the_table(neighbour):
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams(b"replay"):
         with _trace.record() as tape, PrivacyLedger() as ledger:
             first = pipeline().fit(TABLE, Y)
         with _trace.replay([release.output for release in tape]) as again, PrivacyLedger() as other:
@@ -91,7 +90,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_table(neighbour):
 def test_the_same_with_a_leaking_scaler_is_found_out():
     other = TABLE.copy()
     other.loc[0, "age"] = 100.0
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams(b"replay"):
         with _trace.record() as tape:
             first = pipeline(StandardScaler()).fit(TABLE.fillna({"income": 0.0}), Y)
         with _trace.replay([release.output for release in tape]):

@@ -1,7 +1,6 @@
 """What leaves a fit is the trace and nothing else (record and replay)."""
 
 import pickle
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skdp import DPVariationalLogisticRegression, PrivacyLedger, _trace
-from skdp._random import Streams
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
+from skdp.testing import fixed_streams
 
 N = 40
 BASE = np.random.default_rng(0)
@@ -73,7 +72,7 @@ def public_state(estimator):
 @given(neighbour=neighbours())
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan, neighbour):
     # The draws η are no function of the data; both runs get the same.
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams(b"replay"):
         with _trace.record() as tape:
             first = make(plan).fit(X, Y)
         with _trace.replay([release.output for release in tape]) as again:

@@ -14,6 +14,7 @@ from skdp._random import Streams
 from skdp.estimators.variational_model import DPVariationalModel
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
+from skdp.testing import fixed_streams
 
 N = 40
 X = np.random.default_rng(0).uniform(-1, 1, (N, 2))
@@ -67,7 +68,7 @@ def public_state(estimator):
 @given(neighbour=neighbours())
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan, neighbour):
     # The draws η are no function of the data; both runs get the same.
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams(b"replay"):
         with _trace.record() as tape:
             first = make(plan).fit(X, Y)
         with _trace.replay([release.output for release in tape]) as again:

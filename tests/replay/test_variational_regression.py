@@ -1,7 +1,6 @@
 """What leaves a private regression is the trace and nothing else (record and replay)."""
 
 import pickle
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdp import PrivacyLedger, _trace
-from skdp._random import Streams
 from skdp.estimators.variational_regression import DPVariationalLinearRegression
 from skdp.privacy.events import dp_sgd_event, terms_of
 from skdp.relations import sensitivity_factor
+from skdp.testing import fixed_streams
 
 N = 40
 BASE = np.random.default_rng(0)
@@ -57,7 +56,7 @@ def public_state(estimator):
 @settings(max_examples=15)
 @given(neighbour=neighbours())
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan, neighbour):
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams(b"replay"):
         with _trace.record() as tape:
             first = make(plan).fit(X, Y)
         with _trace.replay([release.output for release in tape]) as again:
