@@ -104,14 +104,14 @@ LAYERS = [
     (
         "scikit-learn's checks",
         "`check_estimator` over every public estimator; none is excused without a reason.",
-        ("tests/test_sklearn", "tests/preprocessing/test_sklearn_checks"),
+        ("tests/contracts/test_scikit_learn",),
     ),
     (
         "Bad input",
         "Each kind of bad or odd input into each public estimator: a clear error, for nothing and"
         " quoting nothing, or a valid release.",
         (
-            "tests/hardening/test_bad", "tests/estimators/test_bad_input", "tests/fuzz",
+            "tests/contracts/test_bad", "tests/estimators/test_bad_input", "tests/fuzz",
         ),
     ),
     (

@@ -18,13 +18,13 @@ from skdp import (
     PrivacyLedger,
     _release_hook,
 )
-from skdp._random import Streams
 from skdp.engine.grid import lattice_bits, lattice_bound
 from skdp.model_selection import split_budget
 from skdp.preprocessing import DPStandardScaler
 from skdp.privacy import privacy_of
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
+from skdp.testing import fixed_streams
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -65,7 +65,7 @@ def public_state(estimator):
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams():
         with _release_hook.record() as tape:
             first = public_state(make(plan).fit(X, Y))
         for other in neighbours(X, Y, [0.0, -1e300, 5e-324]):
@@ -114,7 +114,7 @@ def test_what_is_released_is_on_the_grid(plan):
 def test_the_noise_added_is_the_noise_declared():
     """On zeros every sum is zero, and what is released is noise."""
     plan = (LOGISTIC, {"inference": "dpvi", "max_iter": 60, "fit_intercept": False})
-    fixed = mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"noise"))
+    fixed = fixed_streams(b"noise")
     with fixed, _release_hook.record() as tape:
         make(plan).fit(np.zeros((N, 20)), Y)
     z = np.concatenate([r.output.numpy().ravel() / r.call.scale for r in tape])
@@ -155,7 +155,7 @@ def data(kind, n=4000):
 def test_the_posterior_is_the_ordinary_one_up_to_the_noise(model, inference):
     rows, y = data(model[0])
     plan = (model, {"epsilon": 100.0, "n_samples": len(rows), "inference": inference})
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"posterior")):
+    with fixed_streams(b"posterior"):
         secure, plain = make(plan).fit(rows, y), make(plan, secure=False).fit(rows, y)
     # At such an ε both are near the posterior of the data, itself a few hundredths wide.
     sd = np.sqrt(np.diag(plain.covariance_)[:3])

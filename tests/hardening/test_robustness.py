@@ -19,17 +19,11 @@ from unittest import mock
 import joblib
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from skdp import (
-    DPPCA,
     BudgetExceededError,
-    DPQuantileScaler,
-    DPSGDClassifier,
-    DPSGLDRegressor,
     DPStandardScaler,
-    DPVariationalLinearRegression,
-    DPVariationalLogisticRegression,
-    OPSPosteriorSampler,
     PrivacyLedger,
     PrivacyWarning,
     _release_hook,
@@ -37,24 +31,33 @@ from skdp import (
 from skdp._random import Streams
 from skdp.privacy import _ledger_file
 from skdp.privacy.events import dp_sgd_event
+from skdp.testing import private_estimators
 
 X = np.random.default_rng(0).uniform(-1, 1, (40, 3))
 Y = (X[:, 0] > 0).astype(int)
 EVENT = dp_sgd_event(4.0, 1.0, 16)
-LINEAR = {"epsilon": None, "noise_multiplier": 9.0, "max_iter": 3}
-FACTS = {"classes": [0, 1], "n_samples": 40}
-MAKE = {
-    "variational": lambda: DPVariationalLogisticRegression(**LINEAR, **FACTS),
-    "regression": lambda: DPVariationalLinearRegression(**LINEAR, n_samples=40),
-    "sgd": lambda: DPSGDClassifier(**LINEAR, **FACTS, hidden_layer_sizes=(), sampling_rate=1.0),
-    "sgld": lambda: DPSGLDRegressor(
-        None, temperature=1.0, max_iter=3, hidden_layer_sizes=(), sampling_rate=1.0, n_samples=40
-    ),
-    "posterior": lambda: OPSPosteriorSampler(delta=0, theta_norm=2.0, **FACTS),
-    "scaler": lambda: DPStandardScaler(epsilon=None, noise_multiplier=9.0),
-    "quantiles": lambda: DPQuantileScaler(-1, 1),
-    "pca": lambda: DPPCA(1, epsilon=None, noise_multiplier=9.0),
+REGISTRY = private_estimators()
+NAMES = {
+    "variational": "DPVariationalLogisticRegression",
+    "regression": "DPVariationalLinearRegression",
+    "sgd": "DPSGDClassifier",
+    "sgld": "DPSGLDRegressor",
+    "posterior": "OPSPosteriorSampler, exact",
+    "scaler": "DPStandardScaler",
+    "quantiles": "DPQuantileScaler",
+    "pca": "DPPCA",
 }
+
+
+def maker(name):
+    estimator = REGISTRY[name]
+    facts = {"classes": [0, 1], "n_samples": 40}
+    facts = {fact: value for fact, value in facts.items() if fact in estimator.get_params()}
+    steps = {"max_iter": 3} if estimator.get_params().get("max_iter") == 2 else {}
+    return lambda: clone(estimator).set_params(**facts, **steps)
+
+
+MAKE = {short: maker(name) for short, name in NAMES.items()}
 
 each = pytest.mark.parametrize("name", MAKE)
 

@@ -412,7 +412,7 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
             "check_features_and_labels",
             "np.tile(y, 2)",
             "y",
-            "tests/hardening/test_bad_input.py",
+            "tests/contracts/test_bad_input.py",
         ),
         Mutant(
             "the event knows another rate",

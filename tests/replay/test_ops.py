@@ -8,9 +8,9 @@ import pytest
 from replay.neighbours import neighbours
 
 from skdp import OPSPosteriorSampler, OPSRegressor, PrivacyLedger, _release_hook
-from skdp._random import Streams
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
+from skdp.testing import fixed_streams
 
 N = 40
 BASE = np.random.default_rng(0)
@@ -41,7 +41,7 @@ def public_state(estimator):
 @pytest.mark.parametrize("plan", PLANS)
 def test_with_the_release_frozen_nothing_depends_on_the_data(plan):
     n_is_public = plan.get("neighboring_relation") != "add_or_remove_one"
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams():
         with _release_hook.record() as tape:
             first = public_state(make(plan).fit(X, Y))
         for other in neighbours(X, Y, n_is_public=n_is_public):

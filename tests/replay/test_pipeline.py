@@ -1,7 +1,6 @@
 """A whole private pipeline: what leaves it is the trace and nothing else, from a raw table on."""
 
 import pickle
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -13,10 +12,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skdp import DPVariationalLogisticRegression, PrivacyLedger, _release_hook
-from skdp._random import Streams
 from skdp.model_selection import split_budget
 from skdp.preprocessing import DPStandardScaler, NormClipper
 from skdp.privacy import privacy_of
+from skdp.testing import fixed_streams
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -72,7 +71,7 @@ def public_state(fitted):
 
 
 def test_with_the_releases_frozen_nothing_depends_on_the_table():
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams():
         with _release_hook.record() as tape, PrivacyLedger() as ledger:
             first = public_state(pipeline().fit(TABLE, Y))
         for other in neighbours():
@@ -87,7 +86,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_table():
 def test_the_same_with_a_leaking_scaler_is_found_out():
     other = TABLE.copy()
     other.loc[0, "age"] = 100.0
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams():
         with _release_hook.record() as tape:
             first = pipeline(StandardScaler()).fit(TABLE.fillna({"income": 0.0}), Y)
         with _release_hook.replay([release.output for release in tape]):

@@ -14,6 +14,7 @@ from skdp import DPVariationalLogisticRegression, _release_hook
 from skdp._random import Streams
 from skdp.model_selection import DPRandomizedSearch
 from skdp.preprocessing import DPStandardScaler
+from skdp.testing import fixed_streams
 
 N = 40
 BASE = np.random.default_rng(0)
@@ -62,7 +63,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
         )
 
     with (
-        mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")),
+        fixed_streams(b"replay"),
         mock.patch("skdp.model_selection.search.Streams", side_effect=lambda *_: Streams(b"s")),
     ):
         with _release_hook.record() as tape:

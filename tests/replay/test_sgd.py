@@ -1,7 +1,6 @@
 """What leaves a fit of a network is the trace and nothing else (record and replay)."""
 
 import pickle
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,9 +15,9 @@ from skdp import (
     PrivacyLedger,
     _release_hook,
 )
-from skdp._random import Streams
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
+from skdp.testing import fixed_streams
 
 N = 40
 X = np.random.default_rng(0).uniform(-1, 1, (N, 3))
@@ -74,8 +73,7 @@ def public_state(estimator):
 def test_with_the_releases_frozen_nothing_depends_on_the_data(kind, plan):
     # Initial weights are no function of the data; both runs get the same.
     with (
-        mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")),
-        mock.patch("skdp._fitting.initial_seed", return_value=1),
+        fixed_streams(b"replay"),
     ):
         with _release_hook.record() as tape:
             first = public_state(make(kind, plan).fit(X, Y))

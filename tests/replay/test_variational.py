@@ -1,16 +1,15 @@
 """What leaves a fit is the trace and nothing else (record and replay)."""
 
 import pickle
-from unittest import mock
 
 import numpy as np
 import pytest
 from replay.neighbours import neighbours
 
 from skdp import DPVariationalLogisticRegression, PrivacyLedger, _release_hook
-from skdp._random import Streams
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
+from skdp.testing import fixed_streams
 
 N = 40
 BASE = np.random.default_rng(0)
@@ -51,7 +50,7 @@ def public_state(estimator):
 @pytest.mark.parametrize("plan", PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
     # The draws η are no function of the data; both runs get the same.
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams():
         with _release_hook.record() as tape:
             first = public_state(make(plan).fit(X, Y))
         for other in neighbours(X, Y):

@@ -13,6 +13,7 @@ from skdp._random import Streams
 from skdp.estimators.variational_model import DPVariationalModel
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
+from skdp.testing import fixed_streams
 
 N = 40
 X = np.random.default_rng(0).uniform(-1, 1, (N, 2))
@@ -47,7 +48,7 @@ def public_state(estimator):
 @pytest.mark.parametrize("plan", PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
     # The draws η are no function of the data; both runs get the same.
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams():
         with _release_hook.record() as tape:
             first = public_state(make(plan).fit(X, Y))
         for other in neighbours(X, Y):

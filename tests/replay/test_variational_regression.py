@@ -1,17 +1,16 @@
 """What leaves a private regression is the trace and nothing else (record and replay)."""
 
 import pickle
-from unittest import mock
 
 import numpy as np
 import pytest
 from replay.neighbours import VALUES, neighbours
 
 from skdp import PrivacyLedger, _release_hook
-from skdp._random import Streams
 from skdp.estimators.variational_regression import DPVariationalLinearRegression
 from skdp.privacy.events import dp_sgd_event, terms_of
 from skdp.relations import sensitivity_factor
+from skdp.testing import fixed_streams
 
 N = 40
 BASE = np.random.default_rng(0)
@@ -37,7 +36,7 @@ def public_state(estimator):
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams():
         with _release_hook.record() as tape:
             first = public_state(make(plan).fit(X, Y))
         for other in neighbours(X, Y, targets=VALUES):

@@ -9,7 +9,6 @@ import warnings
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -41,10 +40,10 @@ from skdp import (
     PrivacyWarning,
     _release_hook,
 )
-from skdp._random import Streams
 from skdp.preprocessing import NormClipper
 from skdp.privacy import privacy_of
 from skdp.privacy._scikit_learn import RULES, rule_of
+from skdp.testing import fixed_streams
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -411,7 +410,7 @@ def seen(workflow, rows, y, relation):
 
 def compare(workflow, relation, pair, others):
     """Fit on a data set and on its neighbours, with the same releases; return how many did fit."""
-    with mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"replay")):
+    with fixed_streams():
         with _release_hook.record() as tape:
             first = seen(clone(workflow), *pair, relation)
         assert not first.statement.unaccounted

@@ -4,25 +4,21 @@ import math
 
 import numpy as np
 import pytest
-from hardening.kinds import CLASSIFIERS, ESTIMATORS, make
+from contracts.subjects import CLASSIFIERS, ESTIMATORS, WITHOUT_TARGETS, build
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdp import (
-    DPPCA,
-    BoundedScaler,
-    DPQuantileScaler,
     DPSGDClassifier,
     DPStandardScaler,
     DPVariationalLogisticRegression,
-    NormClipper,
     PrivacyLedger,
     PrivacyLedgerCallback,
     PrivacyReport,
     privacy_of,
     split_budget,
 )
-from skdp.calibration import DPTemperatureScaler
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism, QuantileMechanism
 from skdp.privacy import (
     calibrate_noise_multiplier,
@@ -35,56 +31,146 @@ from skdp.privacy import (
     posterior_samples_epsilon,
 )
 from skdp.privacy.events import dp_sgd_event, event_from_dict
+from skdp.testing import private_estimators
 
 NAN, INF = float("nan"), float("inf")
 X = np.random.default_rng(0).uniform(-1, 1, (24, 3))
 CLASSES = np.arange(24) % 2
-BUDGET = [
-    *[("epsilon", bad) for bad in (0, -1, NAN, -INF, "1", None, True, [1.0], 1j, 1e10, 1e300)],
-    *[("delta", bad) for bad in (1, -1e-5, 2, NAN, INF, "1e-5", None, True, [1e-5])],
-    *[("neighboring_relation", bad) for bad in ("replace", None, 1, ["zero_out"])],
-    *[("random_state", bad) for bad in (-1, 2**32, 1.5, "seed", [0.5])],
-]
-RANGE = [
-    *[(end, bad) for end in ("lower", "upper") for bad in (NAN, INF, "0", None, [1, 2], 1j, {})],
-    ("lower", 1e10),
-    ("upper", -1e10),
-    ("lower", [[0, 0, 0]]),
-]
-NORMS = (0, -1, NAN, INF, "large", None, True, [1.0], 1e101, 1e-101)
-TRANSFORMERS = {
-    DPStandardScaler: [*BUDGET, *RANGE, *[("output_norm", bad) for bad in NORMS]],
-    DPQuantileScaler: [
-        *BUDGET,
-        *RANGE,
-        *[("quantile_range", bad) for bad in ((95, 5), (5,), 5, "5", None, (NAN, 95), (-1, 50))],
-        *[("unit", bad) for bad in (0, -1, NAN, INF, "1", None, True)],
-        *[("quantile_epsilon", bad) for bad in (0, -1, NAN, "1", True)],
-    ],
-    DPPCA: [
-        *BUDGET,
-        *[("data_norm", bad) for bad in NORMS],
-        *[("n_components", bad) for bad in (0, -1, 1.5, 4, "all", None, True, NAN, 10**400)],
-    ],
-    BoundedScaler: RANGE,
-    NormClipper: [("norm", bad) for bad in NORMS],
-    DPTemperatureScaler: [
-        *BUDGET,
-        *[("target", bad) for bad in ("loss", None, 1)],
-        *[("max_iter", bad) for bad in (0, -1, 1.5, NAN, "many", None, True, 10**400)],
-        *[("accountant", bad) for bad in ("best", None, 1)],
-        *[("estimator", bad) for bad in (None, "logistic", 3, DPStandardScaler())],
-    ],
+# Values that no estimator takes for a parameter of this name, but those of `TAKEN`.
+COIN = np.random.default_rng(0)
+BAD = {
+    "epsilon": (0, -1, NAN, -INF, "1", None, True, [1.0], 1j, 1e10, 1e300),
+    "delta": (0, 1, -1e-5, 2, NAN, INF, "1e-5", None, True, [1e-5]),
+    "neighboring_relation": ("replace", None, 1, ["zero_out"]),
+    "random_state": (-1, 2**32, 1.5, "seed", [0.5]),
+    "accountant": ("best", None, 1),
+    "n_samples": (0, -1, 1.5, NAN, "many"),
+    "classes": ([1], [], "ab", 3, [[0, 1]], [0, 0], [None, 1]),
+    "clip_norm": (0, -1, NAN, INF, "large", None, True),
+    "data_norm": (0, -1, NAN, INF, "large", None, True),
+    "max_iter": (0, -1, 1.5, NAN, INF, "many", None, True),
+    "batch_size": (0, -1, 1.5, NAN, "all", None, True),
+    "sampling_rate": (0, -0.5, 1.5, NAN, INF, "auto"),
+    "learning_rate": (0, -1, NAN, INF, "fast", None),
+    "prior_scale": (0, -1, NAN, INF, "wide", None, True),
+    "target_bounds": ((1, 0), (0,), 3, "ab", (0, INF), (NAN, 1), (0, 0)),
+    "inference": ("vi", None, 1),
+    "covariance": ("mean-field", None, 1),
+    "gradient": ("sgd", None, 1),
+    "largest_count": (0, -1, NAN, INF, "many", None, True),
+    "hidden_layer_sizes": (10, (0,), (1.5,), (10, -1), "ab", None, [None]),
+    "activation": ("swish", None, 1),
+    "module": ("mlp", 3, lambda d, k: None),
+    "epochs": (0, -1, NAN, INF, "ten", True),
+    "clipping": ("adaptive", None, 1),
+    "physical_batch_size": (0, -1, 1.5, "auto", True),
+    "device": ("tpu", "cuda:99", 1.5),
+    "optimizer": ("sgdm", None, 1),
+    "learning_rate_schedule": ("step", None, 1, lambda done: -1, lambda d: NAN),
+    "averaging": (-0.1, 1.5, NAN, "half", None, True),
+    "decay_exponent": (-0.1, 1.5, NAN, "slow", None, True),
+    "decay_offset": (0, -1, NAN, INF, "late", None, True),
+    "burn_in": (-1, 1.5, 100, 10**9, NAN, "half", None, True),
+    "thinning": (0, -1, 1.5, 51, 10**9, NAN, "all", None, True),
+    "prenoise_scale": (-1, NAN, INF, "some", None, True),
+    "n_posterior_samples": (0, -1, 1.5, NAN, "many", None, True),
+    "sampler": ("mcmc", None, 1),
+    "theta_norm": (0, -1, NAN, -INF, "wide", None, True),
+    "step_size": (0, -1, NAN, INF, 1e3, "long", None, True),
+    "noise_scale": (0, -1, NAN, INF, "small", None, True),
+    "residual_bound": (0, -1, NAN, INF, "small", None, True),
+    "lower": (NAN, INF, "0", None, [1, 2], 1j, {}, 1e10, [[0, 0, 0]]),
+    "upper": (NAN, INF, "0", None, [1, 2], 1j, {}, -1e10),
+    "output_norm": (0, -1, NAN, INF, "large", None, True, [1.0], 1e101, 1e-101),
+    "norm": (0, -1, NAN, INF, "large", None, True, [1.0], 1e101, 1e-101),
+    "quantile_range": ((95, 5), (5,), 5, "5", None, (NAN, 95), (-1, 50)),
+    "unit": (0, -1, NAN, INF, "1", None, True),
+    "n_components": (0, -1, 1.5, 4, "all", None, True, NAN, 10**400),
+    "target": ("loss", None, 1),
+    "estimator": (None, "logistic", 3, DPStandardScaler()),
 }
-CASES = [(kind, name, bad) for kind, cases in TRANSFORMERS.items() for name, bad in cases]
+DECREASING = [
+    *(lambda t: 1.0 + t, lambda t: 5.0 - t, lambda t: NAN, lambda: 1.0, lambda t: "1"),
+    *(lambda t: INF, lambda t: 2.0 - t / 1e3 - COIN.random() / 1e6),
+]
+MORE = {
+    "DPSGLDClassifier": {"learning_rate": DECREASING},
+    "DPSGLDRegressor": {"learning_rate": DECREASING},
+    "DPPCA": {"data_norm": (1e101, 1e-101, [1.0])},
+}
+# What a class takes: a pure statement, a flat prior, no bound on a row.
+TAKEN = {
+    ("OPSPosteriorSampler", "delta"): (0,),
+    ("OPSRegressor", "delta"): (0,),
+    ("DPQuantileScaler", "delta"): (0,),
+    ("DPSGLDClassifier", "prior_scale"): (INF,),
+    ("DPSGLDRegressor", "prior_scale"): (INF,),
+    ("DPVariationalModel", "data_norm"): (None,),
+}
+INSTEAD = {
+    **dict.fromkeys(("DPSGLDClassifier", "DPSGLDRegressor"), "temperature"),
+    **dict.fromkeys(("OPSPosteriorSampler", "OPSRegressor"), "likelihood_power"),
+    "DPQuantileScaler": "quantile_epsilon",
+}
+DEFAULTS = private_estimators(cheap=False)
+PREDICTORS = [n for n in ESTIMATORS if n not in (*WITHOUT_TARGETS, "DPTemperatureScaler")]
 
 
-@pytest.mark.parametrize(("kind", "name", "bad"), CASES)
-def test_a_bad_parameter_of_a_transformer_is_named(kind, name, bad):
-    given = {"estimator": DPVariationalLogisticRegression()} if kind is DPTemperatureScaler else {}
-    with PrivacyLedger() as ledger, pytest.raises((ValueError, TypeError), match=name):
-        kind(**{**given, name: bad}).fit(X, CLASSES)
-    assert ledger.entries == ()
+def values_of(name, parameter):
+    bad = (*BAD[parameter], *MORE.get(name, {}).get(parameter, ()))
+    taken = TAKEN.get((name, parameter), ())
+    return [value for value in bad if not any(value is each for each in taken)]
+
+
+def assert_named(estimator, parameter, value):
+    """Refused, for nothing, in a message that names the parameter and the type."""
+    what = f"{type(estimator).__name__}({parameter}={value!r})"
+    y = CLASSES if type(estimator).__name__ in CLASSIFIERS else CLASSES * 1.0
+    refusal = None
+    with PrivacyLedger() as ledger:
+        try:
+            estimator.fit(X, y)
+        except (ValueError, TypeError) as error:
+            refusal = str(error)
+    assert refusal is not None, f"{what} is taken"
+    assert parameter in refusal, f"{what}: {refusal}"
+    assert ledger.entries == (), what
+    return refusal
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_bad_parameter_is_named_before_anything_is_spent(name):
+    known = DEFAULTS[name].get_params(deep=False)
+    for parameter in BAD.keys() & known.keys():
+        for value in values_of(name, parameter):
+            estimator = type(DEFAULTS[name])(**{**known, parameter: value})
+            said = assert_named(estimator, parameter, value)
+            if name in PREDICTORS:
+                assert f"Expected {parameter}=" in said
+                assert type(value).__name__ in said
+
+
+@pytest.mark.parametrize("name", [n for n in ESTIMATORS if "delta" in DEFAULTS[n].get_params()])
+def test_a_bad_noise_is_named_and_no_alternative_to_epsilon(name):
+    parameter = INSTEAD.get(name, "noise_multiplier")
+    for value in (0, -1, NAN, INF, "1", True):
+        changes = {"epsilon": None, parameter: value}
+        assert_named(clone(DEFAULTS[name]).set_params(**changes), parameter, value)
+    both = clone(DEFAULTS[name]).set_params(epsilon=1.0, **{parameter: 2.0})
+    with pytest.raises(ValueError, match=rf"epsilon=1\.0.*None when {parameter}"):
+        both.fit(X, CLASSES)
+    if "batch_size" in both.get_params():
+        with pytest.raises(ValueError, match="batch_size=10"):
+            clone(DEFAULTS[name]).set_params(batch_size=10, sampling_rate=0.1).fit(X, CLASSES)
+
+
+@pytest.mark.parametrize("name", [n for n in ESTIMATORS if "n_samples" in DEFAULTS[n].get_params()])
+def test_add_or_remove_needs_a_declared_number_of_rows(name):
+    estimator = clone(DEFAULTS[name])
+    relations = [key for key in estimator.get_params() if key.endswith("neighboring_relation")]
+    estimator.set_params(**dict.fromkeys(relations, "add_or_remove_one"))
+    with pytest.raises(ValueError, match="n_samples=None"):
+        estimator.fit(X, CLASSES)
 
 
 # Numbers whose squares, or products, leave the range of a double.
@@ -97,9 +183,9 @@ FREE |= {"burn_in", "thinning", "random_state", "device", "estimator", "log_like
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_an_extreme_number_is_refused_before_the_charge_or_works(name):
     y = CLASSES if name in CLASSIFIERS else CLASSES * 1.0
-    for parameter in make(name).get_params(deep=False).keys() - FREE:
+    for parameter in build(name).get_params(deep=False).keys() - FREE:
         for value in EXTREME:
-            estimator = make(name).set_params(**{parameter: value})
+            estimator = build(name).set_params(**{parameter: value})
             if parameter == "epsilon" and hasattr(estimator, "noise_multiplier"):
                 estimator.set_params(noise_multiplier=None)
             with PrivacyLedger() as ledger:
@@ -108,7 +194,7 @@ def test_an_extreme_number_is_refused_before_the_charge_or_works(name):
                 except (ValueError, TypeError):
                     assert ledger.entries == (), f"{parameter}={value}"
                     continue
-                assert len(ledger.entries) == ESTIMATORS[name][2]
+                assert bool(ledger.entries) == hasattr(estimator, "privacy_")
             if hasattr(estimator, "predict"):
                 found = np.asarray(estimator.predict(X))
                 assert found.dtype.kind != "f" or np.isfinite(found).all(), f"{parameter}={value}"
@@ -266,6 +352,11 @@ def test_the_scale_of_a_plan_is_a_number_or_the_fit_is_free():
 
 
 def test_there_are_more_than_forty(figure):
-    figure(f"{len(CASES) + len(MECHANISMS) + len(PLANS) + len(CALLS)} bad parameters and arguments")
-    assert len(CASES) + len(MECHANISMS) + len(PLANS) + len(CALLS) > 40
+    bad = sum(
+        len(values_of(name, parameter))
+        for name in ESTIMATORS
+        for parameter in BAD.keys() & DEFAULTS[name].get_params(deep=False).keys()
+    )
+    figure(f"{bad + len(MECHANISMS) + len(PLANS) + len(CALLS)} bad parameters and arguments")
+    assert bad + len(MECHANISMS) + len(PLANS) + len(CALLS) > 40
     assert math.isinf(epsilon(noise_multiplier=0.0, delta=0.1))  # no noise is no error: no privacy

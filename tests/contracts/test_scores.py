@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
-from hardening.kinds import CLASSIFIERS, ESTIMATORS, SECRET, TEXT, WITHOUT_TARGETS, make
+from contracts.subjects import CLASSIFIERS, REGRESSORS, build
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import accuracy_score, r2_score
@@ -13,9 +13,9 @@ from sklearn.model_selection import cross_validate
 
 from skdp import DPRandomizedSearch, DPSGDRegressor, DPVariationalLogisticRegression
 from skdp.calibration import DPTemperatureScaler
+from skdp.testing._inputs import SECRET, TEXT
 
-SCORED = [name for name in ESTIMATORS if name not in WITHOUT_TARGETS]
-REGRESSORS = [name for name in SCORED if name not in CLASSIFIERS]
+SCORED = [*CLASSIFIERS, *REGRESSORS]
 N = 60
 rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (N, 3))
@@ -24,7 +24,7 @@ TARGETS = rng.uniform(0, 5, N)
 
 
 def fitted(name, y):
-    return make(name).fit(X, y)
+    return build(name).fit(X, y)
 
 
 def score_of_scikit_learn(model, *args, **kwargs):
@@ -134,7 +134,7 @@ def test_scores_are_weighted_where_metadata_is_routed():
     with sklearn.config_context(enable_metadata_routing=True):
         for name in SCORED:
             y = LABELS if name in CLASSIFIERS else TARGETS
-            model = make(name).set_score_request(sample_weight=True)
+            model = build(name).set_score_request(sample_weight=True)
             found = cross_validate(
                 model,
                 X,
@@ -146,7 +146,7 @@ def test_scores_are_weighted_where_metadata_is_routed():
             metric = accuracy_score if name in CLASSIFIERS else r2_score
             predicted = found["estimator"][0].predict(X)
             assert found["test_score"][0] == metric(y, predicted, sample_weight=weights), name
-            assert make(name).get_metadata_routing().score.requests == {"sample_weight": None}
+            assert build(name).get_metadata_routing().score.requests == {"sample_weight": None}
 
 
 SEARCHED = DPVariationalLogisticRegression(classes=[0, 1, 2], n_samples=N)

@@ -1,0 +1,169 @@
+"""Every public estimator, transformer and meta-estimator in each of its ways: a row is a way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from sklearn.base import BaseEstimator
+
+from skdp.calibration import DPTemperatureScaler
+from skdp.estimators import (
+    DPSGDClassifier,
+    DPSGDRegressor,
+    DPSGLDClassifier,
+    DPSGLDRegressor,
+    DPVariationalLinearRegression,
+    DPVariationalLogisticRegression,
+    DPVariationalModel,
+    DPVariationalPoissonRegression,
+    OPSPosteriorSampler,
+    OPSRegressor,
+)
+from skdp.model_selection import DPRandomizedSearch
+from skdp.preprocessing import (
+    DPPCA,
+    BoundedScaler,
+    DPQuantileScaler,
+    DPStandardScaler,
+    NormClipper,
+)
+
+
+def _log_likelihood(theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return -0.5 * ((x / 10 - theta) ** 2).sum(1)
+
+
+def _single(n_features: int, n_outputs: int) -> torch.nn.Module:
+    return torch.nn.Linear(n_features, n_outputs)
+
+
+def _double(n_features: int, n_outputs: int) -> torch.nn.Module:
+    return torch.nn.Linear(n_features, n_outputs, dtype=torch.float64)
+
+
+_NOISE = {"epsilon": None, "noise_multiplier": 9.0}
+_STEPS = {**_NOISE, "max_iter": 2}
+_NETWORK = {**_STEPS, "hidden_layer_sizes": (), "sampling_rate": 1.0}
+_CHAIN = {
+    **{name: value for name, value in _NETWORK.items() if name != "noise_multiplier"},
+    "temperature": 1.0,
+    "learning_rate": 1e-3,
+    "burn_in": 0,
+    "thinning": 1,
+}
+_POISSON = {"sampling_rate": 0.5}
+_DPVI = {"inference": "dpvi"}
+_SECURE = {"secure": True}
+_NETWORKS = {
+    "": {},
+    "float32": {"module": _single},
+    "float64": {"module": _double},
+    "Poisson": _POISSON,
+    "hidden": {"hidden_layer_sizes": (2,)},
+}
+_EXACT = {"delta": 0, "target_bounds": (-200, 200)}
+
+
+def _inside(**cheap: Any) -> dict[str, Any]:
+    return {"estimator": DPVariationalLogisticRegression(**_DPVI, **cheap)}
+
+
+def _rows(cheap: bool) -> dict[type[BaseEstimator], tuple[dict, dict[str, dict]]]:
+    """Return, for each class, what makes it cheap, and its ways."""
+    quick = {"noise_multiplier": 9.0, "epsilon": None, "max_iter": 2} if cheap else {}
+    searched = {"max_iter": 3, "learning_rate": 0.3}
+    search = {**_inside(**searched), "param_distributions": {"prior_scale": [1.0, 3.0]}}
+    return {
+        DPVariationalLogisticRegression: (
+            _STEPS,
+            {
+                "": {},
+                "secure": _SECURE,
+                "dpvi": _DPVI,
+                "dpvi, Poisson": _DPVI | _POISSON,
+                "dpvi, secure": _DPVI | _SECURE,
+                "dpvi, vanilla": _DPVI | {"gradient": "vanilla"},
+                "dpvi, full": _DPVI | {"covariance": "full"},
+                "replace_one": {"neighboring_relation": "replace_one"},
+                "add_or_remove_one": _DPVI | {"neighboring_relation": "add_or_remove_one"},
+            },
+        ),
+        DPVariationalLinearRegression: (
+            _STEPS,
+            {"": {}, "secure": _SECURE, "dpvi": _DPVI | {"target_bounds": (-200, 200)}},
+        ),
+        DPVariationalPoissonRegression: (
+            _STEPS,
+            {"": {}, "secure": _SECURE, "dpvi, Poisson": _DPVI | _POISSON},
+        ),
+        DPVariationalModel: (
+            _STEPS,
+            {
+                way: {"log_likelihood": _log_likelihood, "n_parameters": 1, **settings}
+                for way, settings in {
+                    "": {"max_iter": 2},
+                    "full": {"max_iter": 2, "covariance": "full"},
+                    "Poisson": {"max_iter": 2, **_POISSON},
+                }.items()
+            },
+        ),
+        DPSGDClassifier: (_NETWORK, _NETWORKS),
+        DPSGDRegressor: (_NETWORK, _NETWORKS),
+        DPSGLDClassifier: (_CHAIN, _NETWORKS),
+        DPSGLDRegressor: (_CHAIN, _NETWORKS),
+        OPSPosteriorSampler: (
+            {"theta_norm": 2.0, "max_iter": 5},
+            {
+                "": {},
+                "exact": {"delta": 0, "max_iter": "auto"},
+                "proximal": {"delta": 0, "max_iter": "auto", "sampler": "proximal"},
+                "two draws": {"delta": 0, "max_iter": "auto", "n_posterior_samples": 2},
+            },
+        ),
+        OPSRegressor: (
+            {"theta_norm": 2.0, "max_iter": 5},
+            {"": {}, "exact": _EXACT | {"max_iter": "auto"}},
+        ),
+        DPTemperatureScaler: (
+            _STEPS,
+            {"": _inside(**quick), "log-loss": _inside(**quick) | {"target": "log_loss"}},
+        ),
+        DPRandomizedSearch: ({"mean_trials": 1.5}, {"": search | {"epsilon": 30.0}}),
+        DPPCA: (_NOISE, {"": {"n_components": 1}}),
+        DPStandardScaler: (_NOISE, {"": {"lower": -100.0, "upper": 100.0}}),
+        DPQuantileScaler: ({}, {"": {}, "pure": {"delta": 0.0}}),
+        BoundedScaler: ({}, {"": {"lower": -5.0, "upper": 5.0}}),
+        NormClipper: ({}, {"": {}, "norm": {"norm": 3.0}}),
+    }
+
+
+def private_estimators(*, cheap: bool = True) -> dict[str, BaseEstimator]:
+    """Every public estimator, transformer and meta-estimator of skdp, in each of its ways.
+
+    What is to hold for all of them is tested over this one list.
+
+    Parameters
+    ----------
+    cheap : bool, default=True
+        Settings of a few steps and much noise, which fit within milliseconds and learn nothing;
+        False leaves the number of steps and the budget at their defaults.
+
+    Returns
+    -------
+    dict of str to estimator
+        New, unfitted objects, by the name of the class and of the way. No public fact is declared.
+
+    Examples
+    --------
+    >>> from skdp.testing import private_estimators
+    >>> private_estimators()["DPSGDClassifier, Poisson"].sampling_rate
+    0.5
+    """
+    return {
+        f"{kind.__name__}, {way}" if way else kind.__name__: kind(
+            **{**(settings if cheap else {}), **ways[way]}
+        )
+        for kind, (settings, ways) in _rows(cheap).items()
+        for way in ways
+    }

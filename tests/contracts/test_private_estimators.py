@@ -1,0 +1,231 @@
+"""Every estimator of the registry × every check of `skdp.testing`, and that the checks can fail."""
+
+import subprocess
+import sys
+import types
+from unittest import mock
+
+import pytest
+import sklearn.base
+from contracts.subjects import CLASSES, REPEATED, VARIANTS
+
+import skdp
+from skdp import DPStandardScaler, preprocessing
+from skdp.testing import check_private_estimator, private_estimator_checks
+from skdp.testing._checks import check_grid
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+
+# Checks that an estimator is excused from, with the reason. Empty is the aim.
+EXCUSED = {
+    "DPRandomizedSearch": {
+        "check_bad_parameters": "a seed out of range is refused in the words of numpy",
+    },
+}
+# In files of their own; what a class refuses is the same in all of its ways.
+APART = ("check_bad_input", "check_scikit_learn")
+OF_A_CLASS = ("check_bad_parameters", "check_docstring")
+OF_ALL = ("check_ledger", "check_grid")
+CASES = [
+    pytest.param(
+        check,
+        id=f"{name}-{what}",
+        marks=[pytest.mark.slow] if name in REPEATED and what not in OF_ALL else [],
+    )
+    for name, estimator in VARIANTS.items()
+    for what, check in private_estimator_checks(estimator, expected_failed_checks=EXCUSED.get(name))
+    if what not in APART and not ("," in name and what in OF_A_CLASS)
+]
+
+
+@pytest.mark.parametrize("check", CASES)
+def test_a_private_estimator_keeps_its_promises(check):
+    check()
+
+
+def test_no_check_is_excused_without_a_reason():
+    assert all(reason.strip() for checks in EXCUSED.values() for reason in checks.values())
+
+
+def test_every_public_estimator_is_in_the_registry():
+    public = {
+        name
+        for module in (skdp, preprocessing, skdp.calibration)
+        for name in dir(module)
+        if isinstance(kind := getattr(module, name), type)
+        and issubclass(kind, sklearn.base.BaseEstimator)
+        and kind.__module__.startswith("skdp")
+    }
+    assert public - {"PrivateEstimator"} == set(CLASSES)
+    assert {type(estimator).__name__ for estimator in VARIANTS.values()} == set(CLASSES)
+
+
+# --- the checks of a third party, and that they can fail ------------------------------------------
+
+# A module of its own, in a process of its own: public names of skdp and no test framework.
+THIRD_PARTY = '''
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from skdp import NormClipper, PrivacyReport
+from skdp.mechanisms import GaussianMechanism
+from skdp.testing import check_private_estimator
+
+
+class DPCentre(TransformerMixin, BaseEstimator):
+    """Clip rows to norm 1 and subtract their private mean.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy budget.
+    delta : float
+        Its failure probability.
+    """
+
+    def __init__(self, epsilon=1.0, delta=1e-5):
+        self.epsilon = epsilon
+        self.delta = delta
+
+    def fit(self, X, y=None):
+        before = dict(vars(self))
+        try:
+            clipper = NormClipper(1.0).fit(X)
+            rows = np.asarray(clipper.transform(X))
+            mechanism = GaussianMechanism.from_budget(
+                epsilon=self.epsilon, delta=self.delta, record_norm=1.0
+            )
+            # MORE
+            total = mechanism.release(rows.sum(axis=0))
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        self.privacy_ = PrivacyReport.of(
+            mechanism.event(), delta=self.delta, sampling="full batch, 1 release"
+        )
+        self.clipper_ = clipper
+        self.n_features_in_ = clipper.n_features_in_
+        if hasattr(clipper, "feature_names_in_"):
+            self.feature_names_in_ = clipper.feature_names_in_
+        self.mean_ = total / len(rows)
+        return self
+
+    def transform(self, X):
+        check_is_fitted(self)
+        return np.asarray(self.clipper_.transform(X)) - self.mean_
+'''
+BARE = "import sys; sys.modules['pytest'] = None\n"  # an import of it fails
+CHECK = "check_private_estimator(DPCentre(epsilon=0.5))"
+
+
+def test_a_third_party_can_run_the_checks():
+    run = subprocess.run(
+        [sys.executable, "-c", BARE + THIRD_PARTY + CHECK],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+# What a class of one's own may get wrong: (text, what stands in its place, who finds it).
+CHARGED = "mechanism.release(rows.sum(axis=0)"
+MISTAKES = {
+    "a parameter is not documented": ("    delta : float\n", "\n", "check_docstring"),
+    "its pickle forgets a digit": (
+        "    def transform",
+        "    def __getstate__(self):\n"
+        "        state = dict(super().__getstate__())\n"
+        "        return state | {'mean_': np.round(state.get('mean_', 0.0))}\n\n"
+        "    def transform",
+        "check_clone_and_pickle",
+    ),
+    "a bad epsilon is taken": (
+        "epsilon=self.epsilon,",
+        "epsilon=self.epsilon if isinstance(self.epsilon, float) and self.epsilon > 0 else 1.0,",
+        "check_bad_parameters",
+    ),
+    "an error quotes the rows": (
+        "            # MORE",
+        "            if np.max(X) > 100:\n                raise ValueError(f'X holds {np.max(X)}')",
+        "check_bad_input",
+    ),
+    "rows are read without a check": (
+        "clipper = NormClipper(1.0).fit(X)",
+        "clipper = NormClipper(1.0).fit(np.zeros((1, len(X[0]))))",
+        "check_bad_input",
+    ),
+    "what is refused leaves its number of rows": (
+        "        before = dict(vars(self))\n",
+        "        self.n_rows_ = len(X)\n        before = dict(vars(self))\n",
+        "check_refused_fit",
+    ),
+    "a ledger hears of it afterwards": (CHARGED, CHARGED + ", charged=True", "check_ledger"),
+    "the report states less": (
+        "            mechanism.event(), delta",
+        "            GaussianMechanism(1.0, 99.0).event(), delta",
+        "check_ledger",
+    ),
+    "the range of the rows is kept": (
+        "            # MORE", "            self.range_ = np.ptp(np.asarray(X))", "check_replay"
+    ),
+    "large rows are warned of": (
+        "            # MORE",
+        "            if np.max(X) > 1e300:\n                import warnings\n"
+        "                warnings.warn('large')",
+        "check_replay",
+    ),
+    "a plan states less": (
+        "    def transform",
+        "    def plan(self, n_samples=None, n_features=None, classes=None):\n"
+        "        from types import SimpleNamespace\n"
+        "        return SimpleNamespace(event=GaussianMechanism(1.0, 99.0).event())\n\n"
+        "    def transform",
+        "check_plan",
+    ),
+    "it takes any number of columns": (
+        "np.asarray(self.clipper_.transform(X))",
+        "np.clip(np.asarray(X, dtype=float), -1, 1).sum()",
+        "check_scikit_learn",
+    ),
+}  # fmt: skip
+
+
+def third_party(*change):
+    source = THIRD_PARTY.replace(*change) if change else THIRD_PARTY
+    assert (source != THIRD_PARTY) == bool(change)
+    module = types.ModuleType("third_party")
+    exec(source, vars(module))
+    return module
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_check_finds(mistake, monkeypatch):
+    text, instead, finder = MISTAKES[mistake]
+    module = third_party(text, instead)
+    monkeypatch.setitem(sys.modules, "third_party", module)  # for pickles
+    checks = dict(private_estimator_checks(module.DPCentre(epsilon=0.5)))
+    with (
+        pytest.raises(AssertionError)
+        if finder != "check_scikit_learn"
+        else pytest.raises((AssertionError, AttributeError))
+    ):
+        checks[finder]()
+
+
+def test_what_is_off_the_grid_is_found():
+    with (
+        mock.patch("skdp._release_hook.on_grid", lambda values, width: values),
+        pytest.raises(AssertionError, match="off the grid"),
+    ):
+        check_grid(VARIANTS["DPStandardScaler"])
+
+
+def test_the_first_failure_names_its_check():
+    class Undocumented(DPStandardScaler):
+        pass
+
+    Undocumented.__doc__ = "Without a word on what it does."
+    with pytest.raises(AssertionError, match="check_docstring of Undocumented"):
+        check_private_estimator(Undocumented())

@@ -1,0 +1,62 @@
+"""scikit-learn's own checks over the registry; no estimator is excused."""
+
+import pytest
+from contracts.subjects import VARIANTS
+from sklearn.base import is_classifier
+
+from skdp import DPPCA, DPStandardScaler, DPVariationalLinearRegression
+from skdp.testing import private_estimators
+from skdp.testing._checks import check_scikit_learn
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+
+AT_LENGTH = private_estimators(cheap=False)
+# Of classifiers scikit-learn asks for an accuracy, which takes all of their steps.
+LEARNS_NOTHING = dict.fromkeys(
+    ("check_classifiers_train", "check_classifiers_classes"), "the settings are of two noisy steps"
+)
+# The others repeat what these show, and take longer.
+QUICK = [
+    "DPVariationalLogisticRegression, dpvi",
+    "DPVariationalLinearRegression",
+    "DPVariationalPoissonRegression, dpvi, Poisson",
+    "DPVariationalModel",
+    "DPSGDClassifier",
+    "DPSGDRegressor",
+    "DPSGLDClassifier",
+    "DPSGLDRegressor",
+    "OPSPosteriorSampler, exact",
+    "OPSRegressor",
+    "DPTemperatureScaler",
+    "DPPCA",
+    "DPStandardScaler",
+    "DPQuantileScaler",
+    "DPQuantileScaler, pure",
+    "BoundedScaler",
+    "NormClipper",
+    "NormClipper, norm",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AT_LENGTH)
+def test_scikit_learn_finds_nothing(name):
+    check_scikit_learn(AT_LENGTH[name])
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_scikit_learn_finds_nothing_in_a_few_steps(name):
+    learns = LEARNS_NOTHING if is_classifier(VARIANTS[name]) else {}
+    check_scikit_learn(VARIANTS[name], learns)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DPStandardScaler(lower=-100.0, upper=100.0, epsilon=float("inf")),
+        DPPCA(n_components=1, data_norm=100.0, epsilon=float("inf")),
+        pytest.param(DPVariationalLinearRegression(float("inf")), marks=pytest.mark.slow),
+    ],
+)
+def test_scikit_learn_finds_nothing_without_noise(estimator):
+    check_scikit_learn(estimator)
