@@ -21,7 +21,10 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skdp._types import ArrayLike, Estimator, Given
+
 _FLOATS = (np.float64, np.float32)
+_DType = str | tuple[type, ...]
 
 # Said where the words of an error may be those of the data.
 _NUMBERS = (
@@ -55,7 +58,9 @@ class BoundedRows(np.ndarray):
         """Give an ordinary array, or a number."""
         return np.asarray(self)[key]
 
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    def __array_wrap__(
+        self, array: np.ndarray, context: tuple | None = None, return_scalar: bool = False
+    ) -> Any:
         """Give an ordinary array, or a number."""
         return np.asarray(array)[()] if return_scalar else np.asarray(array)
 
@@ -63,18 +68,20 @@ class BoundedRows(np.ndarray):
         """Look like the ordinary array."""
         return repr(np.asarray(self))
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type, tuple[np.ndarray, float]]:
         """Keep the bound in a pickle: a pipeline's cache must not change what a fit does."""
         return BoundedRows, (np.asarray(self), self.row_norm)
 
 
-def row_norm(X: Any) -> float | None:
+def row_norm(X: ArrayLike) -> float | None:
     """Return the declared bound on the norm of the rows, if they carry one that is a bound."""
     norm = getattr(X, "row_norm", None) if isinstance(X, BoundedRows) else None
     return norm if norm is not None and 1e-100 < norm < 1e100 else None
 
 
-def check_features(estimator: Any, X: Any, *, dtype: Any = _FLOATS, **checks: Any) -> np.ndarray:
+def check_features(
+    estimator: Estimator, X: Any, *, dtype: _DType = _FLOATS, **checks: Any
+) -> np.ndarray:
     """Validate X as `sklearn.utils.validation.validate_data` does.
 
     With ``dtype="numeric"`` numbers of any type stay as they are, in a memory map for instance.
@@ -84,7 +91,7 @@ def check_features(estimator: Any, X: Any, *, dtype: Any = _FLOATS, **checks: An
 
 
 def check_features_and_labels(
-    estimator: Any, X: Any, y: Any, *, declared: bool, dtype: Any = _FLOATS, **checks: Any
+    estimator: Estimator, X: Any, y: Any, *, declared: bool, dtype: _DType = _FLOATS, **checks: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Validate X and class labels y of a fit; see `check_features`.
 
@@ -99,7 +106,7 @@ def check_features_and_labels(
 
 
 def check_features_and_targets(
-    estimator: Any, X: Any, y: Any, *, multi_output: bool = True, **checks: Any
+    estimator: Estimator, X: Any, y: Any, *, multi_output: bool = True, **checks: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Validate X and real targets y, (n,) or (n, n_targets), of a fit; see `check_features`."""
     with without_data():
@@ -109,18 +116,18 @@ def check_features_and_targets(
         return _plain(rows, X), _finite(y)
 
 
-def check_labels(X: Any, y: Any, classes: np.ndarray) -> np.ndarray:
+def check_labels(X: ArrayLike, y: Given, classes: np.ndarray) -> np.ndarray:
     """Check class labels, (n,), of rows to score: one a row, of the kind of the classes."""
     with without_data(LABELS):
-        y = column_or_1d(y)
+        labels = column_or_1d(y)
     with without_data():
-        check_consistent_length(X, y)
+        check_consistent_length(X, labels)
     with without_data(LABELS):
-        unique_labels(np.tile(classes, 2), np.tile(y, 2))  # twice: else many look continuous
-    return y
+        unique_labels(np.tile(classes, 2), np.tile(labels, 2))  # twice: else many look continuous
+    return labels
 
 
-def check_targets(X: Any, y: Any) -> np.ndarray:
+def check_targets(X: ArrayLike, y: Given) -> np.ndarray:
     """Check real targets, (n,) or (n, n_targets), of rows to score."""
     with without_data():
         y = check_array(y, dtype="numeric", ensure_2d=False, input_name="y")
@@ -128,14 +135,14 @@ def check_targets(X: Any, y: Any) -> np.ndarray:
         return _finite(y)
 
 
-def _finite(y: Any) -> np.ndarray:
+def _finite(y: Given) -> np.ndarray:
     targets = np.asarray(y, dtype=np.float64)
     if not np.isfinite(targets).all():  # None, which scikit-learn lets pass, is NaN now
         raise ValueError("Input y contains NaN or infinity; drop those rows.")
     return targets
 
 
-def _plain(X: Any, given: Any) -> np.ndarray:
+def _plain(X: ArrayLike, given: ArrayLike) -> np.ndarray:
     """Return X itself, or as float64 where its type is one that torch does not know.
 
     A norm that was declared with the rows as they were ``given`` stays with them.
@@ -239,7 +246,7 @@ class R2Mixin(RegressorMixin):
             return float(r2_score(y * unit, predicted * unit, sample_weight=weights))
 
 
-def _weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
+def _weights(sample_weight: Given, n_rows: int) -> np.ndarray | None:
     if sample_weight is None:
         return None
     wrong = (

@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 # The cell is 2^-20 to 2^-21 of the noise. Wide enough that a cell near the centre holds about 2^32
 # doubles of the noise, so that which of them the generator cannot make no longer shows; narrow
@@ -90,14 +90,15 @@ class Release:
     output: Any
 
 
+_T = TypeVar("_T")
 _Hook = Callable[[MechanismCall, Callable[[], Any]], Any]
 _hook: ContextVar[_Hook | None] = ContextVar("skdp_trace_hook", default=None)
 
 
-def release(call: MechanismCall, mechanism: Callable[[], Any]) -> Any:
+def release(call: MechanismCall, mechanism: Callable[[], _T]) -> _T:
     """Run a mechanism, through the hook if a test has set one, and put its output on the grid."""
 
-    def rounded() -> Any:
+    def rounded() -> _T:
         return on_grid(mechanism(), call.width)
 
     hook = _hook.get()
@@ -118,7 +119,7 @@ def record() -> Iterator[list[Release]]:
     """Collect every release made inside the block, in order."""
     tape: list[Release] = []
 
-    def hook(call: MechanismCall, mechanism: Callable[[], Any]) -> Any:
+    def hook(call: MechanismCall, mechanism: Callable[[], _T]) -> _T:
         tape.append(Release(call, mechanism()))
         return tape[-1].output
 
@@ -132,7 +133,7 @@ def replay(outputs: Iterable[Any]) -> Iterator[list[Release]]:
     tape: list[Release] = []
     frozen = iter(outputs)
 
-    def hook(call: MechanismCall, mechanism: Callable[[], Any]) -> Any:
+    def hook(call: MechanismCall, mechanism: Callable[[], _T]) -> _T:
         tape.append(Release(call, next(frozen)))
         return tape[-1].output
 

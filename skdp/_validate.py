@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeGuard
 
 
 def expected(what: str, remedy: str = "", **kw: Any) -> ValueError:
@@ -21,7 +21,7 @@ def expected(what: str, remedy: str = "", **kw: Any) -> ValueError:
     return ValueError(f"Expected {name}={shown} ({type(value).__name__}) to be {what}{tail}.")
 
 
-def is_real(value: Any) -> bool:
+def is_real(value: Any) -> TypeGuard[float]:
     """Whether the value is a real number that a float can hold (booleans are none)."""
     if not isinstance(value, Real) or isinstance(value, bool):
         return False
@@ -32,7 +32,7 @@ def is_real(value: Any) -> bool:
     return True
 
 
-def positive(remedy: str = "", *, allow_inf: bool = False, **kw: Any) -> float:
+def positive(remedy: str = "", *, allow_inf: bool = False, **kw: float | None) -> float:
     """Check for a number > 0, finite unless ``allow_inf``."""
     ((_, value),) = kw.items()
     if not is_real(value) or not value > 0 or (math.isinf(value) and not allow_inf):
@@ -54,7 +54,7 @@ def in_range(
     return float(value)
 
 
-def integer(low: int, remedy: str = "", **kw: Any) -> int:
+def integer(low: int, remedy: str = "", **kw: int | None) -> int:
     """Check for an integer ≥ ``low``; a float that is a whole number is refused."""
     ((_, value),) = kw.items()
     if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
@@ -64,7 +64,7 @@ def integer(low: int, remedy: str = "", **kw: Any) -> int:
     return int(value)
 
 
-def one_of(choices: Iterable[str], remedy: str = "", **kw: Any) -> str:
+def one_of(choices: Iterable[str], remedy: str = "", **kw: str | None) -> str:
     """Check for one of several strings."""
     ((_, value),) = kw.items()
     choices = tuple(choices)

@@ -16,6 +16,7 @@ True
 from __future__ import annotations
 
 import copy
+from collections.abc import Sized
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
@@ -23,13 +24,14 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import _fitting
 from skdp._fitting import PrivateEstimator, Records, all_or_nothing, charged, encode_labels
 from skdp._input import AccuracyMixin, check_features_and_labels
 from skdp._plan import FitPlan, PublicFacts
+from skdp._types import ArrayLike, Estimator, Opaque, Seed
 from skdp._validate import expected, integer_or_auto, one_of
 from skdp.algorithms import temperature_scaling
 from skdp.privacy.budget import Budget
@@ -130,7 +132,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
     (569, 2)
     """
 
-    estimator: Any
+    estimator: Estimator
     _: KW_ONLY
     epsilon: float | None = 0.1
     delta: float = 1e-5
@@ -140,7 +142,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
     noise_multiplier: float | None = None
     accountant: str = "auto"
     n_samples: int | None = None
-    random_state: Any = None
+    random_state: Seed = None
 
     def fit(self, X, y) -> DPTemperatureScaler:
         """Fit the classifier, unless it is frozen, and then the temperature.
@@ -196,10 +198,10 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
     @property
     def _inner(self) -> Any:
         """The classifier itself, frozen or not."""
-        frozen = isinstance(self.estimator, FrozenEstimator)
-        return self.estimator.estimator if frozen else self.estimator
+        given = self.estimator
+        return given.estimator if isinstance(given, FrozenEstimator) else given
 
-    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+    def _read(self, X: Any, y: ArrayLike) -> tuple[Records, PublicFacts]:
         """Check all that can be checked before the classifier spends anything."""
         inner, frozen = self._inner, isinstance(self.estimator, FrozenEstimator)
         if isinstance(inner, Pipeline) or not hasattr(inner, "predict_proba"):
@@ -218,7 +220,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
             inner.predict_proba(synthetic)
         return Records(checked, labels), self._facts_of(checked, len(found))
 
-    def _n_outputs(self, classes: Any) -> int | None:
+    def _n_outputs(self, classes: Sized | None) -> int | None:
         declared = getattr(self._inner, "classes", None) if classes is None else classes
         return None if declared is None else len(declared)
 
@@ -253,7 +255,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
             neighboring_relation=self.neighboring_relation,
         ).calibrated(budget)
 
-    def _check_statement(self, fitted: Any) -> None:
+    def _check_statement(self, fitted: Opaque) -> None:
         if not isinstance(getattr(fitted, "privacy_", None), PrivacyReport):
             raise expected(
                 "a classifier that states its privacy in privacy_",
@@ -276,7 +278,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
         check_is_fitted(self)
         return self.estimator_.predict(X)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Take input as the classifier does."""
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags

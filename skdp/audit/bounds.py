@@ -166,13 +166,7 @@ def limits(count: int, n: int, level: float) -> tuple[float, float]:
 
 
 def lower_bound(
-    frame: Frame,
-    *,
-    misses: int,
-    n_with: int,
-    alarms: int,
-    n_without: int,
-    confidence: float = 0.95,
+    frame: Frame, *, misses: int, n_with: int, alarms: int, n_without: int, confidence: float = 0.95
 ) -> float:
     """Largest strength that the counts refute.
 

@@ -32,7 +32,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -43,6 +43,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.parallel import Parallel, delayed
 
 from skdp import _release_hook
+from skdp._types import ArrayLike, Given, Label, Opaque, Params
 from skdp._validate import expected, flag, in_range, integer, one_of
 from skdp._warnings import PrivacyWarning
 from skdp.audit.bounds import FRAMES
@@ -53,6 +54,9 @@ from skdp.privacy.ledger import BudgetExceededError, covered
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, check_relation
 
+Record = tuple[ArrayLike, Label]
+Statistic = Callable[[Any], ArrayLike] | str | None  # of a fitted object
+
 _N_ROWS, _N_FEATURES, _LARGE = 9, 2, 1e3
 _CHUNKS, _LEAST = 16, 8  # most parts of parallel fits, and least fits an arm of each
 _MOST_NUMBERS = 64  # of a fitted object that are looked at without being asked to
@@ -61,11 +65,11 @@ _MOST_NUMBERS = 64  # of a fitted object that are looked at without being asked 
 def audit_estimator(
     estimator: Any,
     *,
-    X: Any = None,
-    y: Any = None,
-    canary: Any = None,
+    X: Given = None,
+    y: Given = None,
+    canary: Record | None = None,
     neighbor: Any = None,
-    statistic: Any = None,
+    statistic: Statistic = None,
     n_fits: int = 1000,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -175,7 +179,7 @@ def audit_estimator(
     n_fits = integer(20, "fewer prove nothing", n_fits=n_fits)
     one_of(("auto", *FRAMES), frame=frame)
     in_range(0.0, 1.0, confidence=confidence)
-    free = flag(public=public) or _made_here(estimator, X, y, canary, neighbor)
+    free = flag(public=public) or _made_here(estimator, neighbor, X, y, canary)
     if not (statistic is None or statistic == "trace" or callable(statistic)):
         raise expected("a function, 'trace' or None", statistic=statistic)
     _refuse_seed(estimator)
@@ -206,16 +210,16 @@ def audit_estimator(
     return replace(report, neighbor=kind, seconds=time.perf_counter() - start)
 
 
-def _name(estimator: Any) -> str:
+def _name(estimator: Opaque) -> str:
     return getattr(estimator, "__name__", type(estimator).__name__)
 
 
-def _parameters(estimator: Any) -> dict[str, Any]:
+def _parameters(estimator: Opaque) -> Params:
     known = hasattr(estimator, "get_params") and not isinstance(estimator, type)
     return estimator.get_params(deep=True) if known else {}
 
 
-def _parameter(estimator: Any, name: str) -> Any:
+def _parameter(estimator: Opaque, name: str) -> Any:
     """Value of a parameter, or of the parameter of a part, if only one value is set."""
     values = [
         value
@@ -225,7 +229,7 @@ def _parameter(estimator: Any, name: str) -> Any:
     return values[0] if values and all(value == values[0] for value in values) else None
 
 
-def _refuse_seed(estimator: Any) -> None:
+def _refuse_seed(estimator: Opaque) -> None:
     for name, value in _parameters(estimator).items():
         if name.rsplit("__", 1)[-1] == "random_state" and value is not None:
             remedy = "with a seed every fit has the same noise, and tells any two data sets apart"
@@ -237,7 +241,7 @@ def _refuse_seed(estimator: Any) -> None:
 Rows = tuple[np.ndarray, np.ndarray]
 
 
-def _rows(estimator: Any, X: Any, y: Any, canary: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+def _rows(estimator: Opaque, X: Given, y: Given, canary: Record | None) -> tuple[*Rows, Record]:
     """Return the rows that both data sets have, their targets, and the canary."""
     X = np.zeros((_N_ROWS, _N_FEATURES)) if X is None else np.asarray(X)
     if X.ndim != 2 or len(X) == 0:
@@ -253,11 +257,11 @@ def _rows(estimator: Any, X: Any, y: Any, canary: Any) -> tuple[np.ndarray, np.n
     return X, y, canary
 
 
-def _is(kind: Callable[[Any], bool], estimator: Any) -> bool:
+def _is(kind: Callable[[Opaque], bool], estimator: Opaque) -> bool:
     return hasattr(estimator, "__sklearn_tags__") and kind(estimator)
 
 
-def _default_neighbor(estimator: Any, canary: Any, relation: str) -> Any:
+def _default_neighbor(estimator: Opaque, canary: Record, relation: str) -> Record | str:
     if relation == REPLACE_ONE:
         return -np.asarray(canary[0]), canary[1]
     declared = _parameter(estimator, "n_samples") is not None
@@ -303,7 +307,7 @@ def _neighbor(neighbor: Any, relation: str) -> tuple[str, Any]:
     return "a record taken as null", record
 
 
-def _and(X: np.ndarray, y: np.ndarray, record: Any) -> Rows:
+def _and(X: np.ndarray, y: np.ndarray, record: Record) -> Rows:
     try:
         row, target = record
         return np.vstack([X, np.asarray(row)[None]]), np.append(y, target)
@@ -314,9 +318,9 @@ def _and(X: np.ndarray, y: np.ndarray, record: Any) -> Rows:
 # --- fits and what is seen of them ----------------------------------------------------------------
 
 
-def _made_here(estimator: Any, X: Any, y: Any, canary: Any, neighbor: Any) -> bool:
+def _made_here(estimator: Opaque, neighbor: Any, *given: Given | Record) -> bool:
     """Whether no row can be anybody's: all are zeros and the canary."""
-    nothing_given = X is None and y is None and canary is None
+    nothing_given = all(part is None for part in given)
     return hasattr(estimator, "fit") and nothing_given and isinstance(neighbor, str | None)
 
 
@@ -349,10 +353,10 @@ def _fitted(estimator: Any, X: np.ndarray, y: np.ndarray, free: bool) -> tuple[A
 class _Look:
     """What is seen of a fitted object: a vector."""
 
-    statistic: Callable[[Any], Any] | str | None
+    statistic: Statistic
     canary: np.ndarray
 
-    def __call__(self, fitted: Any, tape: list) -> np.ndarray:
+    def __call__(self, fitted: Opaque, tape: list) -> np.ndarray:
         if self.statistic == "trace":
             return _weighted_sums(tape)
         seen = self.statistic(fitted) if callable(self.statistic) else self._numbers(fitted)
@@ -381,12 +385,12 @@ def _is_numbers(value: Any) -> bool:
     )
 
 
-def _flat(values: Any) -> np.ndarray:
+def _flat(values: Sequence) -> np.ndarray:
     parts = [np.asarray(part, dtype=float).ravel() for part in _each(values)]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def _each(values: Any):
+def _each(values: Sequence):
     for value in values:
         if isinstance(value, list | tuple):
             yield from _each(value)
@@ -449,7 +453,7 @@ def _results(fits: _Fits, n_fits: int, n_jobs: int | None) -> tuple[np.ndarray, 
         n_chunks = min(_CHUNKS, n_fits // _LEAST)
         sizes = [len(part) for part in np.array_split(np.arange(n_fits), n_chunks)]
         parts = (delayed(fits)(n, os.getpid()) for n in sizes)
-        one_by_one: Any = {"batch_size": 1}  # together they would share a copy
+        one_by_one: Params = {"batch_size": 1}  # together they would share a copy
         chunks.extend(Parallel(n_jobs, **one_by_one)(parts) or [])
     joined = [[row for chunk in chunks for row in chunk[arm]] for arm in (0, 1)]
     lengths = {len(row) for arm in joined for row in arm}
@@ -484,8 +488,8 @@ def _repeat(chunks: list[list[list[np.ndarray]]]) -> bool:
 
 
 def _claim(
-    fitted: Any, epsilon: float | None, delta: float | None, relation: str | None, frame: str
-) -> dict[str, Any]:
+    fitted: Opaque, epsilon: float | None, delta: float | None, relation: str | None, frame: str
+) -> Params:
     """Return what is claimed: what the caller says, or else the fitted object's own statement."""
     _refuse_seed(fitted)
     report = getattr(fitted, "privacy_", None)

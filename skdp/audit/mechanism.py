@@ -54,13 +54,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from dp_accounting.dp_event import DpEvent
 
+from skdp._types import Opaque, Seed
 from skdp._validate import expected, in_range, integer, positive
 from skdp.audit.bounds import frame_of, limits, lower_bound
 from skdp.audit.report import AuditReport
 from skdp.privacy.accounting import epsilon_of_event
 from skdp.privacy.events import GaussianTerm, dp_sgd_event, terms_of
 from skdp.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, check_relation
+
+_Release = Callable[[np.ndarray], Any]
 
 _SIMULATED = 100_000  # canaries of the claimed law, a side
 _RATES = (0.4, 0.2, 0.08, 0.02)  # of errors, at which thresholds are set on either side
@@ -78,7 +82,7 @@ def audit_mechanism(
     n_canaries: int = 1000,
     n_blocks: int = 4,
     confidence: float = 0.95,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> AuditReport:
     """Compare one run of a mechanism with what it claims to be.
 
@@ -212,7 +216,7 @@ class _Claim:
         assert self.noise_multiplier is not None
         return self.noise_multiplier * self.clip_norm
 
-    def event(self) -> Any:
+    def event(self) -> DpEvent:
         """What the claim costs."""
         assert self.noise_multiplier is not None
         return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)
@@ -241,7 +245,7 @@ class _Claim:
         return z + sign * self.clip_norm * (rng.random(shape) < self.sampling_rate)
 
 
-def _of_mechanism(mechanism: Any) -> tuple[Callable[[np.ndarray], Any], float, float]:
+def _of_mechanism(mechanism: Opaque) -> tuple[_Release, float, float]:
     """Return release, noise multiplier and norm of a mechanism that adds noise to a vector."""
     terms = terms_of(mechanism.event())
     if len(terms) != 1 or not isinstance(terms[0], GaussianTerm) or terms[0].sampling_rate < 1:
@@ -258,9 +262,7 @@ def _of_mechanism(mechanism: Any) -> tuple[Callable[[np.ndarray], Any], float, f
     return release, terms[0].noise_multiplier, mechanism.record_norm
 
 
-def _seen(
-    claim: _Claim, release: Callable[[np.ndarray], Any], present: np.ndarray, n_blocks: int
-) -> np.ndarray:
+def _seen(claim: _Claim, release: _Release, present: np.ndarray, n_blocks: int) -> np.ndarray:
     """Run once; return what is seen in each canary's direction, (n_canaries, n_steps)."""
     m = len(present)
     one = np.zeros((m, n_blocks, m))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skdp._types import Json, Params
 from skdp.audit.bounds import frame_of, limits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,7 +105,7 @@ class AuditReport:
         """Observed rates of false alarms and of misses."""
         return self.alarms / self.n_without, self.misses / self.n_with
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return the report as plain Python objects, the verdict and the tightness among them."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return values | {
@@ -131,7 +135,7 @@ class AuditReport:
         head = f"AuditReport of {self.audited}: {self.verdict}"
         return "\n".join([head, *(f"  {name:<12}{value}" for name, value in self._rows())])
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> Any:
+    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Axes:
         """Draw the curve that the claim puts below all tests, and where this test was.
 
         Parameters
@@ -157,8 +161,8 @@ class AuditReport:
         alpha = np.linspace(0.0, 1.0, 400)
         if math.isfinite(self.epsilon):
             curve = frame.tradeoff(frame.of_epsilon(self.epsilon), alpha)
-            label = f"claim, ε = {self.epsilon:.3g}"
-            ax.plot(alpha, curve, **({"color": "tab:blue", "label": label} | kwargs))
+            style: Params = {"color": "tab:blue", "label": f"claim, ε = {self.epsilon:.3g}"}
+            ax.plot(alpha, curve, **(style | kwargs))
         # Each interval has half of the error probability.
         level = (1 - self.confidence) / 2
         (left, right), (low, high) = (

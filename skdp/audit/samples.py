@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from skdp._types import ArrayLike
 from skdp._validate import in_range, positive
 from skdp.audit.bounds import Frame, frame_of, lower_bound, upper_limit
 from skdp.audit.report import AuditReport
@@ -32,8 +33,8 @@ _FAR = 1e100  # and beyond which nothing is told apart, so that no sum overflows
 
 
 def audit_samples(
-    with_canary: Any,
-    without_canary: Any,
+    with_canary: ArrayLike,
+    without_canary: ArrayLike,
     *,
     epsilon: float,
     delta: float,
@@ -134,7 +135,7 @@ def audit_samples(
     )
 
 
-def _arm(values: Any, name: str) -> np.ndarray:
+def _arm(values: ArrayLike, name: str) -> np.ndarray:
     values = np.asarray(values, dtype=float)
     if values.ndim not in (1, 2) or len(values) < 2 or values.size == 0:
         raise ValueError(

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from skdp._types import ArrayLike, Opaque
 from skdp._validate import expected
 from skdp.metrics._predictions import numbers
 
+Chosen = str | int | Sequence[str | int]  # parameters, by name or index
 
-def columns(values: Any, name: str) -> np.ndarray:
+
+def columns(values: ArrayLike, name: str) -> np.ndarray:
     """Check for (n,) or (n, n_columns) finite numbers; returns two dimensions."""
     array = numbers(values, name)
     if array.ndim == 1:
@@ -27,7 +30,7 @@ def columns(values: Any, name: str) -> np.ndarray:
     return array
 
 
-def check_names(names: Any, n_columns: int, prefix: str) -> list[str]:
+def check_names(names: Sequence[str] | None, n_columns: int, prefix: str) -> list[str]:
     """Check for one name a column, or number the columns."""
     if names is None:
         return [f"{prefix}{i}" for i in range(n_columns)]
@@ -36,7 +39,7 @@ def check_names(names: Any, n_columns: int, prefix: str) -> list[str]:
     return [str(name) for name in names]
 
 
-def select(parameters: Any, names: Sequence[str], n_default: int) -> list[int]:
+def select(parameters: Chosen | None, names: Sequence[str], n_default: int) -> list[int]:
     """Find the columns of parameters given by name or index; None takes the first few."""
     if parameters is None:
         return list(range(min(n_default, len(names))))
@@ -48,7 +51,7 @@ def select(parameters: Any, names: Sequence[str], n_default: int) -> list[int]:
     return selected
 
 
-def _column(parameter: Any, names: Sequence[str]) -> int:
+def _column(parameter: str | int, names: Sequence[str]) -> int:
     if isinstance(parameter, str) and parameter in names:
         return list(names).index(parameter)
     if isinstance(parameter, Integral) and not isinstance(parameter, bool):
@@ -60,15 +63,15 @@ def _column(parameter: Any, names: Sequence[str]) -> int:
     )
 
 
-def last_step(estimator: Any, attribute: str) -> Any:
+def last_step(estimator: Any, attribute: str) -> Opaque:
     """Give the estimator, or the last step of a pipeline, that has what the display reads."""
-    last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    last: Any = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     if not hasattr(last, attribute):
         raise expected(f"fitted and to have {attribute}", estimator=last)
     return last
 
 
-def transformed(estimator: Any, X: Any) -> Any:
+def transformed(estimator: Any, X: ArrayLike) -> ArrayLike:
     """Take X through the steps before the last, where the estimator is a pipeline of several."""
     if isinstance(estimator, Pipeline) and len(estimator) > 1:
         return estimator[:-1].transform(X)

@@ -10,13 +10,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from skdp._types import ArrayLike, Seed
 from skdp._validate import expected, in_range, integer
-from skdp.displays._axes import GREY, axes, legend, plain
-from skdp.displays._inputs import check_names, columns, last_step, level_between, select
+from skdp.displays._axes import GREY, Artist, Axes, ColorType, axes, legend, plain
+from skdp.displays._inputs import Chosen, check_names, columns, last_step, level_between, select
 
 _MEDIANS = "skdp.PosteriorDisplay.medians"
 _N_DEFAULT = 8
@@ -60,7 +62,9 @@ class PosteriorDisplay:
     'Parameter value (median and 90% interval)'
     """
 
-    def __init__(self, samples: Any, *, names: Any = None, name: str | None = None) -> None:
+    def __init__(
+        self, samples: ArrayLike, *, names: Sequence[str] | None = None, name: str | None = None
+    ) -> None:
         self.samples = columns(samples, "samples")
         self.names = check_names(names, self.samples.shape[1], "θ")
         self.name = name
@@ -70,11 +74,11 @@ class PosteriorDisplay:
         cls,
         estimator: Any,
         *,
-        parameters: Any = None,
+        parameters: Chosen | None = None,
         n_samples: int = 1000,
-        random_state: Any = None,
+        random_state: Seed = None,
         name: str | None = None,
-        ax: Any = None,
+        ax: Axes | None = None,
         **kwargs: Any,
     ) -> PosteriorDisplay:
         """Draw the posterior of a fitted estimator.
@@ -117,11 +121,11 @@ class PosteriorDisplay:
     @classmethod
     def from_samples(
         cls,
-        samples: Any,
+        samples: ArrayLike,
         *,
-        names: Any = None,
+        names: Sequence[str] | None = None,
         name: str | None = None,
-        ax: Any = None,
+        ax: Axes | None = None,
         **kwargs: Any,
     ) -> PosteriorDisplay:
         """Draw posterior samples.
@@ -153,11 +157,11 @@ class PosteriorDisplay:
 
     def plot(
         self,
-        ax: Any = None,
+        ax: Axes | None = None,
         *,
         name: str | None = None,
         level: float = 0.9,
-        color: Any = None,
+        color: ColorType | None = None,
     ) -> PosteriorDisplay:
         """Draw the display.
 
@@ -231,7 +235,7 @@ class PosteriorDisplay:
         self.ax_.tick_params(axis="y", length=0)
         self.ax_.set_xlabel(f"Parameter value (median and {level:.0%} interval)")
 
-    def _draw_density(self, values: np.ndarray, row: int, color: Any) -> Any:
+    def _draw_density(self, values: np.ndarray, row: int, color: ColorType) -> Artist:
         grid, density = _density(values)
         top = row - 0.65 * density / density.max()
         self.ax_.plot(grid, top, color=color, linewidth=1)

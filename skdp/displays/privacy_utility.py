@@ -13,13 +13,14 @@ array([0.9, 0.9])
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from skdp._types import ArrayLike, Params
 from skdp._validate import expected, is_real, one_of
-from skdp.displays._axes import GREY, axes, legend, plain, shown
+from skdp.displays._axes import GREY, Axes, ColorType, axes, legend, plain, shown
 from skdp.metrics._predictions import numbers
 
 _SPREADS = ("sd", "range", "none")
@@ -113,13 +114,13 @@ class PrivacyUtilityDisplay:
     @classmethod
     def from_arrays(
         cls,
-        epsilons: Any,
-        scores: Any,
+        epsilons: ArrayLike,
+        scores: ArrayLike,
         *,
         name: str | None = None,
         metric: str = "Score",
         baseline: float | None = None,
-        ax: Any = None,
+        ax: Axes | None = None,
         **kwargs: Any,
     ) -> PrivacyUtilityDisplay:
         """Draw scores at several ε.
@@ -162,7 +163,7 @@ class PrivacyUtilityDisplay:
         group_by: str | None = None,
         name: str | None = None,
         baseline: float | None = None,
-        ax: Any = None,
+        ax: Axes | None = None,
         **kwargs: Any,
     ) -> PrivacyUtilityDisplay:
         """Draw the results of a grid search over ε.
@@ -213,12 +214,7 @@ class PrivacyUtilityDisplay:
         return cls(curves, metric=title, baseline=baseline).plot(ax, **kwargs)
 
     def plot(
-        self,
-        ax: Any = None,
-        *,
-        spread: str = "sd",
-        log_x: bool = True,
-        **kwargs: Any,
+        self, ax: Axes | None = None, *, spread: str = "sd", log_x: bool = True, **kwargs: Any
     ) -> PrivacyUtilityDisplay:
         """Draw the display.
 
@@ -258,7 +254,7 @@ class PrivacyUtilityDisplay:
         legend(self.ax_, loc="best")
         return self
 
-    def _draw(self, curve: UtilityCurve, spread: str, kwargs: dict[str, Any]) -> None:
+    def _draw(self, curve: UtilityCurve, spread: str, kwargs: Params) -> None:
         style = {"marker": "o", "markersize": 4.5, "linewidth": 1.5, "label": curve.name}
         mean = curve.scores.mean(axis=1)
         (line,) = self.ax_.plot(curve.epsilons, mean, **(style | kwargs))
@@ -271,7 +267,7 @@ class PrivacyUtilityDisplay:
             label = "ε = ∞" if curve.name is None else f"{curve.name}, ε = ∞"
             self._draw_level(curve.scores_without_privacy.mean(), line.get_color(), label)
 
-    def _draw_level(self, score: float, color: Any, label: str) -> None:
+    def _draw_level(self, score: float, color: ColorType, label: str) -> None:
         label = "_" + label if shown(self.ax_, label) else label
         style = {"color": color, "linestyle": "--", "linewidth": 1.2, "label": label}
         self.baselines_.append(self.ax_.axhline(score, **style))
@@ -293,7 +289,7 @@ def _spread(scores: np.ndarray, spread: str) -> tuple[np.ndarray, np.ndarray]:
     return mean - deviation, mean + deviation
 
 
-def _curve(epsilons: Any, scores: Any, name: str | None) -> UtilityCurve:
+def _curve(epsilons: ArrayLike, scores: ArrayLike, name: str | None) -> UtilityCurve:
     """Check and sort one curve, with ε = ∞ apart."""
     epsilons = numbers(epsilons, "epsilons")
     scores = numbers(scores, "scores")
@@ -317,7 +313,7 @@ def _curve(epsilons: Any, scores: Any, name: str | None) -> UtilityCurve:
     return UtilityCurve(epsilons[finite], scores[finite], name, without)
 
 
-def _parameter(cv_results: Any, argument: str, name: str) -> list:
+def _parameter(cv_results: Mapping[str, Sequence], argument: str, name: str) -> list:
     """Find a parameter's column by the end of its name."""
     keys = [str(key) for key in cv_results if str(key).startswith("param_")]
     exact = [key for key in keys if key == f"param_{name}"]
@@ -330,7 +326,7 @@ def _parameter(cv_results: Any, argument: str, name: str) -> list:
     return list(cv_results[found[0]])
 
 
-def _split_scores(cv_results: Any, metric: str) -> np.ndarray:
+def _split_scores(cv_results: Mapping[str, Sequence], metric: str) -> np.ndarray:
     keys = [str(key) for key in cv_results]
     splits = [key for key in keys if re.fullmatch(rf"split\d+_{re.escape(metric)}", key)]
     if not splits:

@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from skdp._types import ArrayLike, Label, Params, Seed
 from skdp._validate import expected, in_range, integer
-from skdp.displays._axes import GREY, axes, legend, plain, shown
+from skdp.displays._axes import GREY, Artist, Axes, axes, legend, plain, shown
 from skdp.displays._inputs import last_step, level_between, transformed
 from skdp.metrics import ReliabilityTable
 from skdp.metrics._predictions import (
@@ -35,6 +36,8 @@ from skdp.metrics._predictions import (
     numbers,
 )
 from skdp.metrics.reliability import fill, outcomes, tabulate
+
+OneOrTwo = Axes | tuple[Axes, Axes] | list[Axes] | np.ndarray | None
 
 _HISTOGRAM = "skdp.ReliabilityDisplay.histogram"
 _CALIBRATED = "perfectly calibrated"
@@ -95,10 +98,10 @@ class ReliabilityDisplay:
         self,
         table: ReliabilityTable,
         *,
-        accuracy_samples: Any = None,
+        accuracy_samples: ArrayLike | None = None,
         histogram_table: ReliabilityTable | None = None,
         name: str | None = None,
-        class_label: Any = None,
+        class_label: Label | None = None,
     ) -> None:
         self.table = _check_table(table=table)
         self.histogram_table = table
@@ -112,17 +115,17 @@ class ReliabilityDisplay:
     def from_estimator(
         cls,
         estimator: Any,
-        X: Any,
-        y: Any,
+        X: ArrayLike,
+        y: ArrayLike,
         *,
         n_posterior_samples: int = 0,
-        random_state: Any = None,
+        random_state: Seed = None,
         n_bins: int = 15,
         strategy: str = "uniform",
-        class_label: Any = None,
-        sample_weight: Any = None,
+        class_label: Label | None = None,
+        sample_weight: ArrayLike | None = None,
         name: str | None = None,
-        ax: Any = None,
+        ax: OneOrTwo = None,
         **kwargs: Any,
     ) -> ReliabilityDisplay:
         """Draw the reliability of a fitted classifier.
@@ -182,18 +185,18 @@ class ReliabilityDisplay:
     @classmethod
     def from_predictions(
         cls,
-        y_true: Any,
-        y_prob: Any,
+        y_true: ArrayLike,
+        y_prob: ArrayLike,
         *,
-        y_prob_samples: Any = None,
+        y_prob_samples: ArrayLike | None = None,
         n_bins: int = 15,
         strategy: str = "uniform",
-        class_label: Any = None,
-        sample_weight: Any = None,
-        labels: Any = None,
-        pos_label: Any = None,
+        class_label: Label | None = None,
+        sample_weight: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+        pos_label: Label | None = None,
         name: str | None = None,
-        ax: Any = None,
+        ax: OneOrTwo = None,
         **kwargs: Any,
     ) -> ReliabilityDisplay:
         """Draw the reliability of predicted probabilities.
@@ -247,7 +250,7 @@ class ReliabilityDisplay:
 
     def plot(
         self,
-        ax: Any = None,
+        ax: OneOrTwo = None,
         *,
         name: str | None = None,
         level: float = 0.9,
@@ -299,7 +302,7 @@ class ReliabilityDisplay:
             return "Confidence"
         return f"Predicted probability of class {self.class_label}"
 
-    def _draw_curve(self, ax: Any, name: str | None, kwargs: dict[str, Any]) -> None:
+    def _draw_curve(self, ax: Axes, name: str | None, kwargs: Params) -> None:
         plain(ax)
         if not shown(ax, _CALIBRATED):
             ax.plot([0, 1], [0, 1], color=GREY, linestyle=":", label=_CALIBRATED)
@@ -312,7 +315,7 @@ class ReliabilityDisplay:
             self.table.confidence[filled], self.table.accuracy[filled], **(style | kwargs)
         )
 
-    def _draw_band(self, ax: Any, level: float) -> None:
+    def _draw_band(self, ax: Axes, level: float) -> None:
         self.band_ = None
         if self.accuracy_samples is None:
             return
@@ -330,7 +333,7 @@ class ReliabilityDisplay:
             label=None if shown(ax, label) else label,
         )
 
-    def _draw_histogram(self, ax: Any) -> Any:
+    def _draw_histogram(self, ax: Axes) -> Artist:
         plain(ax)
         color = self.line_.get_color()
         if not shown(ax, "mean accuracy"):  # one entry for all displays on these axes
@@ -352,14 +355,14 @@ def _named(name: str, error: str) -> str:
     return f"{name}{' ' if len(name) + len(error) <= 30 else chr(10)}({error})"
 
 
-def _check_table(**kw: Any) -> ReliabilityTable:
+def _check_table(**kw: ReliabilityTable) -> ReliabilityTable:
     ((_, table),) = kw.items()
     if not isinstance(table, ReliabilityTable):
         raise expected("a ReliabilityTable", "reliability_table makes one", **kw)
     return table
 
 
-def _samples(predictions: Predictions, y_prob_samples: Any) -> list[Predictions]:
+def _samples(predictions: Predictions, y_prob_samples: ArrayLike) -> list[Predictions]:
     """Give the predictions with the probabilities of each posterior sample in their place."""
     n_rows, n_classes = predictions.probabilities.shape
     samples = numbers(y_prob_samples, "y_prob_samples")
@@ -378,7 +381,7 @@ def _samples(predictions: Predictions, y_prob_samples: Any) -> list[Predictions]
     ]
 
 
-def _check_accuracies(accuracy_samples: Any, n_bins: int) -> np.ndarray | None:
+def _check_accuracies(accuracy_samples: ArrayLike | None, n_bins: int) -> np.ndarray | None:
     if accuracy_samples is None:
         return None
     array = numbers(accuracy_samples, "accuracy_samples")
@@ -390,7 +393,7 @@ def _check_accuracies(accuracy_samples: Any, n_bins: int) -> np.ndarray | None:
     return array
 
 
-def _curve_and_histogram_axes(ax: Any, histogram: bool) -> tuple[Any, Any]:
+def _curve_and_histogram_axes(ax: OneOrTwo, histogram: bool) -> tuple[Axes, Axes | None]:
     if isinstance(ax, tuple | list | np.ndarray):
         pair = list(np.ravel(np.array(ax, dtype=object)))
         if len(pair) != 2:
@@ -401,7 +404,7 @@ def _curve_and_histogram_axes(ax: Any, histogram: bool) -> tuple[Any, Any]:
     return above, _histogram_axes(above) if histogram else None
 
 
-def _histogram_axes(ax: Any) -> Any:
+def _histogram_axes(ax: Axes) -> Axes:
     """Find the axes of the histogram below these, or take a strip of these for it."""
     for other in ax.get_shared_x_axes().get_siblings(ax):
         if other.get_gid() == _HISTOGRAM:
@@ -413,7 +416,7 @@ def _histogram_axes(ax: Any) -> Any:
         below = ax.figure.add_subplot(lower, sharex=ax)
     else:  # axes placed by hand
         box = ax.get_position()
-        ax.set_position([box.x0, box.y0 + 0.3 * box.height, box.width, 0.7 * box.height])
+        ax.set_position((box.x0, box.y0 + 0.3 * box.height, box.width, 0.7 * box.height))
         below = ax.figure.add_axes((box.x0, box.y0, box.width, 0.25 * box.height), sharex=ax)
     below.set_gid(_HISTOGRAM)
     ax.tick_params(labelbottom=False)

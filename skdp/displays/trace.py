@@ -10,13 +10,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from skdp._types import ArrayLike, Label, Opaque, Params
 from skdp._validate import expected, in_range
-from skdp.displays._axes import GREY, axes, legend, plain
-from skdp.displays._inputs import check_names, columns, last_step, select, transformed
+from skdp.displays._axes import GREY, Artist, Axes, axes, legend, plain
+from skdp.displays._inputs import Chosen, check_names, columns, last_step, select, transformed
 from skdp.metrics._predictions import index_of
 
 _N_DEFAULT = 4
@@ -60,11 +62,11 @@ class TraceDisplay:
 
     def __init__(
         self,
-        trace: Any,
+        trace: ArrayLike,
         *,
-        steps: Any = None,
+        steps: ArrayLike | None = None,
         burn_in: float = 0,
-        names: Any = None,
+        names: Sequence[str] | None = None,
         quantity: str = "Parameter value",
     ) -> None:
         self.trace = columns(trace, "trace")
@@ -78,10 +80,10 @@ class TraceDisplay:
         cls,
         estimator: Any,
         *,
-        parameters: Any = None,
-        X: Any = None,
-        class_label: Any = None,
-        ax: Any = None,
+        parameters: Chosen | None = None,
+        X: ArrayLike | None = None,
+        class_label: Label | None = None,
+        ax: Axes | None = None,
         **kwargs: Any,
     ) -> TraceDisplay:
         """Draw the chain that a fitted estimator kept.
@@ -117,7 +119,7 @@ class TraceDisplay:
         if X is not None and parameters is not None:
             raise expected("None where X is given", "draw them apart", parameters=parameters)
         last = last_step(estimator, "posterior_steps_")
-        options: dict[str, Any] = {"steps": last.posterior_steps_, "burn_in": last.burn_in_}
+        options: Params = {"steps": last.posterior_steps_, "burn_in": last.burn_in_}
         if X is not None:
             return cls._of_predictions(estimator, X, class_label, options).plot(ax, **kwargs)
         names = _parameter_names(last)
@@ -128,13 +130,13 @@ class TraceDisplay:
     @classmethod
     def from_samples(
         cls,
-        trace: Any,
+        trace: ArrayLike,
         *,
-        steps: Any = None,
+        steps: ArrayLike | None = None,
         burn_in: float = 0,
-        names: Any = None,
+        names: Sequence[str] | None = None,
         quantity: str = "Parameter value",
-        ax: Any = None,
+        ax: Axes | None = None,
         **kwargs: Any,
     ) -> TraceDisplay:
         """Draw a chain.
@@ -164,7 +166,7 @@ class TraceDisplay:
         display = cls(trace, steps=steps, burn_in=burn_in, names=names, quantity=quantity)
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> TraceDisplay:
+    def plot(self, ax: Axes | None = None, **kwargs: Any) -> TraceDisplay:
         """Draw the display.
 
         Parameters
@@ -189,7 +191,7 @@ class TraceDisplay:
         plain(self.ax_)
         n_series = self.trace.shape[1]
         few = n_series <= _MOST_NAMED
-        style: dict[str, Any] = {"linewidth": 1.2 if few else 0.7, "alpha": 0.9 if few else 0.5}
+        style: Params = {"linewidth": 1.2 if few else 0.7, "alpha": 0.9 if few else 0.5}
         if len(self.steps) <= 50:
             style |= {"marker": ".", "markersize": 5}
         self.lines_ = [
@@ -202,14 +204,14 @@ class TraceDisplay:
         legend(self.ax_, loc="center left", bbox_to_anchor=(1.0, 0.5))
         return self
 
-    def _shade(self) -> Any:
+    def _shade(self) -> Artist:
         self.ax_.margins(x=0.01)
         style = {"color": GREY, "alpha": 0.15, "linewidth": 0, "label": "burn-in"}
         return self.ax_.axvspan(min(0.0, self.steps[0]), self.burn_in, **style)
 
     @classmethod
     def _of_predictions(
-        cls, estimator: Any, X: Any, class_label: Any, options: dict[str, Any]
+        cls, estimator: Any, X: ArrayLike, class_label: Label | None, options: Params
     ) -> TraceDisplay:
         last = last_step(estimator, "path_predictive")
         classes = np.asarray(last.classes_).tolist()
@@ -220,12 +222,12 @@ class TraceDisplay:
         return cls(trace, names=names, quantity=f"Probability of class {label}", **options)
 
 
-def _parameter_names(last: Any) -> list[str]:
+def _parameter_names(last: Opaque) -> list[str]:
     names = getattr(last, "parameter_names_", None)
     return check_names(names, np.asarray(last.posterior_samples_).shape[1], "θ")
 
 
-def _check_steps(steps: Any, n_kept: int) -> np.ndarray:
+def _check_steps(steps: ArrayLike | None, n_kept: int) -> np.ndarray:
     if steps is None:
         return np.arange(n_kept, dtype=np.float64)
     array = columns(steps, "steps")

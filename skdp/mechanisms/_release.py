@@ -9,6 +9,7 @@ import numpy as np
 
 from skdp._random import SecureStream, Streams
 from skdp._release_hook import MechanismCall, grid_width
+from skdp._types import ArrayLike
 from skdp._validate import expected, in_range
 from skdp.privacy.ledger import charge
 from skdp.relations import ZERO_OUT, check_relation
@@ -38,7 +39,7 @@ class AdditiveMechanism:
         return check_relation(self.neighboring_relation).factor * self.record_norm
 
     def _opened(
-        self, kind: str, values: Any, stream: SecureStream | None, charged: bool
+        self, kind: str, values: ArrayLike, stream: SecureStream | None, charged: bool
     ) -> tuple[np.ndarray, MechanismCall, SecureStream]:
         """Charge a release; return the values, what it declares, and its random stream."""
         exact = numbers(values)
@@ -52,14 +53,14 @@ class AdditiveMechanism:
         return exact, call, stream
 
 
-def within(low: float, high: float, **kw: Any) -> float:
+def within(low: float, high: float, **kw: float) -> float:
     """Check for a number in [low, high]; of numpy's narrow types too, which hold no 1e150."""
     ((name, value),) = kw.items()
     plain = value.item() if isinstance(value, np.generic) else value
-    return in_range(low, high, closed="both", **{name: plain})
+    return in_range(low, high, "", closed="both", **{name: plain})
 
 
-def numbers(values: Any) -> np.ndarray:
+def numbers(values: ArrayLike) -> np.ndarray:
     """Return the values in float64, with an error that quotes none of them."""
     try:
         array = np.asarray(values)

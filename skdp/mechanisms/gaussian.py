@@ -29,12 +29,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent, GaussianDpEvent
 
 from skdp._random import SecureStream
+from skdp._types import ArrayLike
 from skdp._validate import expected, in_range, one_of
 from skdp.mechanisms._release import (
     LEAST,
@@ -177,7 +177,7 @@ class GaussianMechanism(AdditiveMechanism):
         return GaussianDpEvent(self.scale / self.record_norm)
 
     def release(
-        self, values: Any, stream: SecureStream | None = None, *, charged: bool = False
+        self, values: ArrayLike, stream: SecureStream | None = None, *, charged: bool = False
     ) -> np.ndarray:
         """Add the noise and round to a public grid.
 

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
 from skdp import _release_hook
 from skdp._random import SecureStream
+from skdp._types import ArrayLike
 from skdp.mechanisms._release import (
     LEAST,
     LEAST_EPSILON,
@@ -135,7 +135,7 @@ class LaplaceMechanism(AdditiveMechanism):
         return LaplaceDpEvent(self.scale / self.record_norm)
 
     def release(
-        self, values: Any, stream: SecureStream | None = None, *, charged: bool = False
+        self, values: ArrayLike, stream: SecureStream | None = None, *, charged: bool = False
     ) -> np.ndarray:
         """Add the noise and round to a public grid.
 

@@ -24,13 +24,14 @@ Mechanisms*, ICML 2020 (bounded range).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
 from skdp import _release_hook
 from skdp._random import SecureStream
+from skdp._types import ArrayLike
 from skdp._validate import expected
 from skdp.mechanisms._release import (
     LEAST_EPSILON,
@@ -216,7 +217,7 @@ class QuantileMechanism:
         return LaplaceDpEvent(check_relation(self.neighboring_relation).factor / self.epsilon)
 
     def release(
-        self, values: Any, stream: SecureStream | None = None, *, charged: bool = False
+        self, values: ArrayLike, stream: SecureStream | None = None, *, charged: bool = False
     ) -> float:
         """Draw the answer.
 

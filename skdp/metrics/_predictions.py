@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skdp._types import ArrayLike, Label
 from skdp._validate import expected
 
 # A probability rounded to single precision, or read from a table of three decimals, must pass;
@@ -29,12 +30,12 @@ class Predictions(NamedTuple):
 
 
 def check_predictions(
-    y_true: Any,
-    y_prob: Any,
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
     *,
-    sample_weight: Any = None,
-    labels: Any = None,
-    pos_label: Any = None,
+    sample_weight: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    pos_label: Label | None = None,
 ) -> Predictions:
     """Check labels against probabilities, and give both classes a column where one was given."""
     probabilities = check_probabilities(y_prob)
@@ -54,7 +55,7 @@ def check_predictions(
     return Predictions(classes, probabilities, _codes(y, classes), weights)
 
 
-def check_probabilities(y_prob: Any, name: str = "y_prob") -> np.ndarray:
+def check_probabilities(y_prob: ArrayLike, name: str = "y_prob") -> np.ndarray:
     """Check probabilities: (n, 1) for those of one class, (n, n_classes) for rows that sum to 1."""
     values = numbers(y_prob, name)
     if values.ndim == 1:
@@ -83,7 +84,7 @@ def both_columns(positive: np.ndarray) -> np.ndarray:
     return np.column_stack([1 - positive, positive])
 
 
-def numbers(values: Any, name: str) -> np.ndarray:
+def numbers(values: ArrayLike, name: str) -> np.ndarray:
     """Read real numbers as float64, or say what was there instead."""
     try:
         array = np.asarray(values)
@@ -100,7 +101,7 @@ def numbers(values: Any, name: str) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def _labels_of_rows(y_true: Any, n_rows: int) -> list:
+def _labels_of_rows(y_true: ArrayLike, n_rows: int) -> list:
     try:
         # As objects: a list of numbers and text would become text, and hide the mistake.
         y = np.asarray(y_true, dtype=object)
@@ -145,11 +146,11 @@ def _classes_of(y: list) -> list:
     return classes
 
 
-def _is_fraction(label: Any) -> bool:
+def _is_fraction(label: Label) -> bool:
     return isinstance(label, float | np.floating) and not float(label).is_integer()
 
 
-def _declared(labels: Any) -> list:
+def _declared(labels: ArrayLike) -> list:
     remedy = "pass the distinct class labels in the order of the columns of y_prob"
     try:
         array = np.asarray(labels, dtype=object)
@@ -162,7 +163,7 @@ def _declared(labels: Any) -> list:
     return classes
 
 
-def _negative_first(classes: list, labels: Any, pos_label: Any) -> list:
+def _negative_first(classes: list, labels: ArrayLike | None, pos_label: Label | None) -> list:
     """Order two classes as the columns of `both_columns`."""
     if len(classes) != 2:
         raise ValueError(
@@ -189,7 +190,7 @@ def _increasing(first: Any, second: Any) -> bool:
         return False
 
 
-def index_of(classes: list, **kw: Any) -> int:
+def index_of(classes: list, **kw: Label) -> int:
     """Find a label given as parameter among the classes."""
     ((_, label),) = kw.items()
     try:
@@ -209,7 +210,7 @@ def _codes(y: list, classes: list) -> np.ndarray:
         ) from None
 
 
-def _weights(sample_weight: Any, n_rows: int) -> np.ndarray:
+def _weights(sample_weight: ArrayLike | None, n_rows: int) -> np.ndarray:
     if sample_weight is None:
         return np.ones(n_rows)
     weights = numbers(sample_weight, "sample_weight")

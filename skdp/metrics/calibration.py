@@ -27,22 +27,21 @@ CVPR Workshops 2019.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from skdp._types import ArrayLike, Label
 from skdp.metrics._predictions import Predictions, check_predictions
 from skdp.metrics.reliability import class_outcomes, reliability_table, tabulate
 
 
 def expected_calibration_error(
-    y_true: Any,
-    y_prob: Any,
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
     *,
     n_bins: int = 15,
-    sample_weight: Any = None,
-    labels: Any = None,
-    pos_label: Any = None,
+    sample_weight: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    pos_label: Label | None = None,
 ) -> float:
     """Expected calibration error (ECE) of the most probable class, over bins of equal width.
 
@@ -105,13 +104,13 @@ def expected_calibration_error(
 
 
 def static_calibration_error(
-    y_true: Any,
-    y_prob: Any,
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
     *,
     n_bins: int = 15,
-    sample_weight: Any = None,
-    labels: Any = None,
-    pos_label: Any = None,
+    sample_weight: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    pos_label: Label | None = None,
 ) -> float:
     """Static calibration error (SCE): every class, over bins of equal width.
 
@@ -162,13 +161,13 @@ def static_calibration_error(
 
 
 def adaptive_calibration_error(
-    y_true: Any,
-    y_prob: Any,
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
     *,
     n_bins: int = 15,
-    sample_weight: Any = None,
-    labels: Any = None,
-    pos_label: Any = None,
+    sample_weight: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    pos_label: Label | None = None,
 ) -> float:
     """Adaptive calibration error (ACE): every class, over bins of equal mass.
 

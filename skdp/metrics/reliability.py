@@ -15,10 +15,11 @@ array([0., 4.])
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from skdp._types import ArrayLike, Label
 from skdp._validate import integer, one_of
 from skdp.metrics._predictions import Predictions, check_predictions, index_of
 
@@ -86,15 +87,15 @@ class Outcomes(NamedTuple):
 
 
 def reliability_table(
-    y_true: Any,
-    y_prob: Any,
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
     *,
     n_bins: int = 15,
     strategy: str = "uniform",
-    class_label: Any = None,
-    sample_weight: Any = None,
-    labels: Any = None,
-    pos_label: Any = None,
+    class_label: Label | None = None,
+    sample_weight: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    pos_label: Label | None = None,
 ) -> ReliabilityTable:
     """Tabulate confidence and accuracy over bins of confidence.
 
@@ -151,7 +152,7 @@ def reliability_table(
     return tabulate(outcomes(predictions, class_label), n_bins, strategy)
 
 
-def outcomes(predictions: Predictions, class_label: Any = None) -> Outcomes:
+def outcomes(predictions: Predictions, class_label: Label | None = None) -> Outcomes:
     """Read one event a row: the class, or where it is None that the top label is right."""
     if class_label is not None:
         return class_outcomes(predictions, index_of(predictions.classes, class_label=class_label))

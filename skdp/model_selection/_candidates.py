@@ -28,10 +28,13 @@ from dp_accounting.dp_event import (
 from scipy.optimize import brentq
 from sklearn.base import clone
 
+from skdp._types import Estimator, Params
 from skdp._validate import expected
 from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection._scores import RECORD_NORM
 from skdp.model_selection.budgets import (
+    E,
+    PrivatePart,
     Sizes,
     planned_events,
     private_parts,
@@ -43,6 +46,8 @@ from skdp.model_selection.trials import TrialLaw
 from skdp.privacy import epsilon_of_event, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, gdp_event, terms_of
 from skdp.relations import sensitivity_factor
+
+Distributions = Params | Sequence[Params]  # values to draw from, by the name of a parameter
 
 # Set by the search, or facts about the data that trying out values would make private.
 _SET_BY_THE_SEARCH = {
@@ -61,7 +66,7 @@ _PLAIN = (int, float, str, bool, type(None))
 # --- draws --------------------------------------------------------------------------------------
 
 
-def checked_distributions(estimator: Any, given: Any) -> list[dict[str, Any]]:
+def checked_distributions(estimator: Estimator, given: Distributions) -> list[Params]:
     """Check ``param_distributions``: a dictionary, or a list of them, none of it from data."""
     groups = [given] if isinstance(given, Mapping) else given
     if not isinstance(groups, list | tuple) or not groups:
@@ -76,7 +81,7 @@ def checked_distributions(estimator: Any, given: Any) -> list[dict[str, Any]]:
     return [dict(group) for group in groups]
 
 
-def _check_name(name: Any, known: Mapping[str, Any], private: Mapping[str, Any]) -> None:
+def _check_name(name: str, known: Params, private: Mapping[str, PrivatePart]) -> None:
     if name not in known:
         raise expected("the name of a parameter, as in get_params", param_distributions=name)
     around, _, last = name.rpartition("__")
@@ -95,11 +100,11 @@ def _check_values(name: str, values: Any) -> None:
         return
     is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
     if not is_list or len(values) == 0:
-        shown: dict[str, Any] = {f"param_distributions[{name!r}]": values}
+        shown: Params = {f"param_distributions[{name!r}]": values}
         raise expected("a list of values, or a distribution with rvs", **shown)
 
 
-def draw(groups: list[dict[str, Any]], generator: np.random.Generator) -> dict[str, Any]:
+def draw(groups: list[Params], generator: np.random.Generator) -> Params:
     """Draw one candidate, with replacement."""
     group = groups[int(generator.integers(len(groups)))]
     # What scikit-learn's own search hands a distribution, here over bits that nobody can predict.
@@ -147,8 +152,8 @@ def trial_mu(epsilon: float, delta: float, law: TrialLaw) -> float:
 class Candidate:
     """One drawn candidate with its budgets, and what its parts are charged."""
 
-    params: dict[str, Any]
-    estimator: Any
+    params: Params
+    estimator: Estimator
     events: tuple[DpEvent, ...]
 
     @property
@@ -191,16 +196,16 @@ def covers_part(planned: DpEvent, event: DpEvent) -> bool:
 class Planner:
     """Gives candidates their budgets, from parameters and public sizes."""
 
-    estimator: Any
+    estimator: Estimator
     epsilon: float
     delta: float
     neighboring_relation: str
     law: TrialLaw
     score_share: float  # of μ² of a trial; 0 where the score costs nothing
-    weights: Any
+    weights: Mapping[str, float] | None
     sizes: Sizes
 
-    def plan(self, params: dict[str, Any]) -> TrialPlan:
+    def plan(self, params: Params) -> TrialPlan:
         """Find the base event of one trial, for which the selection costs what was asked for."""
         if math.isinf(self.epsilon):
             return TrialPlan(NonPrivateDpEvent(), math.inf, None)
@@ -211,7 +216,7 @@ class Planner:
             return draft
         return self._plan_of_others(params, mu)
 
-    def _plan_of_others(self, params: dict[str, Any], mu: float) -> TrialPlan:
+    def _plan_of_others(self, params: Params, mu: float) -> TrialPlan:
         """Move the budget of a trial until the selection costs what was asked for."""
 
         def tried(log_factor: float) -> TrialPlan:
@@ -236,7 +241,7 @@ class Planner:
         scale = RECORD_NORM * sensitivity_factor(self.neighboring_relation) / mu
         return GaussianMechanism(RECORD_NORM, scale, self.neighboring_relation)
 
-    def candidate(self, params: dict[str, Any], plan: TrialPlan) -> Candidate:
+    def candidate(self, params: Params, plan: TrialPlan) -> Candidate:
         """Give a candidate its budgets, and plan what its fit is charged."""
         workflow = prepared(self.estimator, params, self.sizes.n_samples)
         check_private_parts(workflow, self.neighboring_relation)
@@ -251,9 +256,9 @@ class Planner:
         mu = plan.mu * (1 - _SLACK) * math.sqrt(1 - self.score_share)
         return math.inf if math.isinf(mu) else gdp_to_epsilon(mu, self.delta)
 
-    def candidates(self, drawn: Sequence[dict[str, Any]], plan: TrialPlan) -> list[Candidate]:
+    def candidates(self, drawn: Sequence[Params], plan: TrialPlan) -> list[Candidate]:
         """TrialPlan all of them, and refuse those that the base does not cover."""
-        planned: dict[Any, Candidate] = {}
+        planned: dict[tuple | None, Candidate] = {}
         found = []
         for params in drawn:
             key = _key(params)
@@ -266,7 +271,7 @@ class Planner:
         return found
 
 
-def _key(params: dict[str, Any]) -> Any:
+def _key(params: Params) -> tuple | None:
     """Return a key for plain parameters: a candidate that comes again is planned once."""
     values = [v.item() if isinstance(v, np.generic) else v for v in params.values()]
     if not all(isinstance(value, _PLAIN) for value in values):
@@ -274,7 +279,7 @@ def _key(params: dict[str, Any]) -> Any:
     return tuple((name, type(v), v) for name, v in zip(params, values, strict=True))
 
 
-def _dearer(params: dict[str, Any], first: dict[str, Any]) -> ValueError:
+def _dearer(params: Params, first: Params) -> ValueError:
     differing = [n for n in {**params, **first} if repr(params.get(n)) != repr(first.get(n))]
     return ValueError(
         "Expected every candidate to cost the same, because the price of a selection is that of "
@@ -288,7 +293,7 @@ def _dearer(params: dict[str, Any], first: dict[str, Any]) -> ValueError:
 # --- workflows ----------------------------------------------------------------------------------
 
 
-def prepared(estimator: Any, params: Mapping[str, Any], n_samples: int | None) -> Any:
+def prepared(estimator: E, params: Params, n_samples: int | None) -> E:
     """Copy the estimator with the parameters of a candidate, silenced."""
     copy: Any = clone(estimator)
     values: Any = clone(dict(params), safe=False)
@@ -296,7 +301,7 @@ def prepared(estimator: Any, params: Mapping[str, Any], n_samples: int | None) -
     for part in _parts(copy):
         own = part.get_params(deep=False)
         # Progress bars, callbacks and worker processes would show how many trials there are.
-        quiet: dict[str, Any] = {"n_jobs": None} if "n_jobs" in own else {}
+        quiet: Params = {"n_jobs": None} if "n_jobs" in own else {}
         if "verbose" in own:
             quiet["verbose"] = type(own["verbose"])(0)  # some take a number, some a bool
         if n_samples is not None and own.get("n_samples", 0) is None:
@@ -307,7 +312,7 @@ def prepared(estimator: Any, params: Mapping[str, Any], n_samples: int | None) -
     return copy
 
 
-def _parts(workflow: Any) -> Iterator[Any]:
+def _parts(workflow: Estimator) -> Iterator[Any]:
     """Every estimator of a workflow, itself first."""
     yield workflow
     for value in workflow.get_params(deep=True).values():
@@ -315,7 +320,7 @@ def _parts(workflow: Any) -> Iterator[Any]:
             yield value
 
 
-def check_private_parts(workflow: Any, neighboring_relation: str) -> None:
+def check_private_parts(workflow: Estimator, neighboring_relation: str) -> None:
     """Check what the search has to be sure of in each private part, whatever the candidate."""
     relation = relation_of(workflow)
     if relation != neighboring_relation:
@@ -329,6 +334,6 @@ def check_private_parts(workflow: Any, neighboring_relation: str) -> None:
             remedy = "a cache would share the noise of one trial with the next"
             raise expected("None inside a private search", remedy, memory="given")
     for part in private_parts(workflow).values():
-        if getattr(part, "random_state", None) is not None:
+        if (seed := getattr(part, "random_state", None)) is not None:
             remedy = "give random_state to the search, which seeds the trials"
-            raise expected("None in the estimator", remedy, random_state=part.random_state)
+            raise expected("None in the estimator", remedy, random_state=seed)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
@@ -22,6 +22,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import indexable
 
 from skdp._random import SecureStream
+from skdp._types import ArrayLike, Estimator, Given, Opaque
 from skdp._validate import expected
 from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection.budgets import private_parts
@@ -36,20 +37,21 @@ _LOG_LOSS_CUT = 4.0
 _UNIT = 2.0**-24
 
 RowScore = Callable[..., np.ndarray]
+Scoring = str | RowScore | None
 
 
-def shape_of(X: Any) -> tuple[int, ...]:
+def shape_of(X: ArrayLike) -> tuple[int, ...]:
     """Shape of what a user may give as rows."""
     shape = getattr(X, "shape", None)
     return np.asarray(X).shape if shape is None else tuple(shape)
 
 
-def accuracy(estimator: Any, X: Any, y: Any) -> np.ndarray:
+def accuracy(estimator: Opaque, X: ArrayLike, y: Given) -> np.ndarray:
     """1 where the prediction is right, else 0."""
     return (np.asarray(estimator.predict(X)) == np.asarray(y).ravel()).astype(float)
 
 
-def neg_log_loss(estimator: Any, X: Any, y: Any) -> np.ndarray:
+def neg_log_loss(estimator: Opaque, X: ArrayLike, y: Given) -> np.ndarray:
     """1 - loss/cut of each row, the loss cut at four times that of a blind guess."""
     proba = np.asarray(estimator.predict_proba(X))
     n_classes = proba.shape[1]
@@ -66,7 +68,7 @@ class NegSquaredError:
     low: float
     high: float
 
-    def __call__(self, estimator: Any, X: Any, y: Any) -> np.ndarray:
+    def __call__(self, estimator: Opaque, X: ArrayLike, y: Given) -> np.ndarray:
         """Return the mean over targets of each row."""
         y = np.clip(np.asarray(y, dtype=float), self.low, self.high)
         error = (y - np.asarray(estimator.predict(X)).reshape(y.shape)) / (self.high - self.low)
@@ -74,10 +76,10 @@ class NegSquaredError:
         return 1.0 - squares.reshape(len(y), -1).mean(axis=1)
 
 
-def row_score(estimator: Any, scoring: Any) -> RowScore:
+def row_score(estimator: Estimator, scoring: Scoring) -> RowScore:
     """Return what scores each row in [0, 1], for a search without public rows."""
     if not isinstance(scoring, str) and callable(scoring):
-        return cast(RowScore, scoring)
+        return scoring
     names = []
     if is_classifier(estimator):
         names = ["accuracy"] + ["neg_log_loss"] * hasattr(estimator, "predict_proba")
@@ -95,7 +97,7 @@ def row_score(estimator: Any, scoring: Any) -> RowScore:
     )
 
 
-def _squared_error(estimator: Any) -> NegSquaredError:
+def _squared_error(estimator: Estimator) -> NegSquaredError:
     for part in private_parts(estimator).values():
         bounds = getattr(part, "target_bounds", None)
         if bounds is not None:
@@ -113,7 +115,7 @@ class MeanRowScore:
 
     row_score: RowScore
 
-    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+    def __call__(self, estimator: Any, X: ArrayLike, y: Given) -> float:
         """Score a fitted estimator on given rows, without noise."""
         return float(np.mean(np.clip(self.row_score(estimator, X, y), 0.0, 1.0)))
 
@@ -125,7 +127,7 @@ class PrivateScore:
     row_score: RowScore
     mechanism: GaussianMechanism | None
 
-    def __call__(self, fitted: Any, X: Any, y: Any, stream: SecureStream) -> float:
+    def __call__(self, fitted: Opaque, X: ArrayLike, y: Given, stream: SecureStream) -> float:
         """Release the score of one trial."""
         scores = np.asarray(self.row_score(fitted, X, y), dtype=float)
         if scores.shape != (shape_of(X)[0],):
@@ -157,10 +159,10 @@ class PublicScore:
     """Any scorer, on rows that are public: post-processing of the fitted model."""
 
     scorer: Any
-    X: Any
-    y: Any
+    X: ArrayLike
+    y: ArrayLike
 
-    def __call__(self, fitted: Any, X: Any, y: Any, stream: SecureStream) -> float:
+    def __call__(self, fitted: Opaque, X: ArrayLike, y: Given, stream: SecureStream) -> float:
         """Score one trial; the private rows are not looked at."""
         score = float(np.mean(self.scorer(fitted, self.X, self.y)))
         return score if math.isfinite(score) else WORST
@@ -170,7 +172,7 @@ class PublicScore:
         return score
 
 
-def public_score(estimator: Any, scoring: Any, X: Any, y: Any) -> PublicScore:
+def public_score(estimator: Estimator, scoring: Scoring, X: Given, y: Given) -> PublicScore:
     """Return a score on public rows by any scorer of scikit-learn."""
     if X is None or y is None:
         raise ValueError("Expected both X_public and y_public, or neither.")

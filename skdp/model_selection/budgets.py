@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import astuple
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
@@ -34,7 +34,8 @@ from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import VotingClassifier, VotingRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from skdp._plan import MissingFactError
+from skdp._plan import FitPlan, MissingFactError
+from skdp._types import Estimator, Params
 from skdp._validate import expected, in_range, integer, positive
 from skdp.privacy import epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, terms_of
@@ -55,16 +56,27 @@ _ENDS = {
 }  # fmt: skip
 _TOLERANCE = 1e-3  # of ε, relative, where steps are not all Gaussian
 
+E = TypeVar("E", bound=Estimator)
+
+
+class PrivatePart(Estimator, Protocol):
+    """A part of a workflow that spends a budget of its own."""
+
+    epsilon: float | None
+    delta: float
+    neighboring_relation: str
+    plan: Callable[..., FitPlan]
+
 
 def split_budget(
-    pipeline: Any,
+    pipeline: E,
     epsilon: float,
     delta: float,
     weights: Mapping[str, float] | None = None,
     *,
     n_samples: int | None = None,
     n_features: int | Mapping[str, int] | None = None,
-) -> Any:
+) -> E:
     """Set the budgets of all private steps so that together they are (ε, δ)-DP.
 
     **Privacy.** Reads no data: the plan is made from parameters and public sizes. What holds after
@@ -174,7 +186,7 @@ class Sizes(NamedTuple):
     n_features: int | Mapping[str, int] | None = None
 
     @classmethod
-    def checked(cls, n_samples: Any, n_features: Any) -> Sizes:
+    def checked(cls, n_samples: int | None, n_features: int | Mapping[str, int] | None) -> Sizes:
         """Check what a user gave."""
         if isinstance(n_features, Mapping):
             for width in n_features.values():
@@ -183,7 +195,7 @@ class Sizes(NamedTuple):
             integer(1, n_features=n_features)
         return cls(None if n_samples is None else integer(1, n_samples=n_samples), n_features)
 
-    def width_of(self, name: str, every: Mapping[str, Any]) -> int | None:
+    def width_of(self, name: str, every: Params) -> int | None:
         """Return the number of features that reach a part, where that is known.
 
         One number for the whole is that of a part which no step before has given other columns.
@@ -193,7 +205,7 @@ class Sizes(NamedTuple):
         return self.n_features if _reached_by_all(name, every) else None
 
 
-def _reached_by_all(name: str, every: Mapping[str, Any]) -> bool:
+def _reached_by_all(name: str, every: Params) -> bool:
     words = name.split("__") if name else []
     for around, word in zip(_around(name, every), words, strict=True):
         if isinstance(around, ColumnTransformer):
@@ -206,11 +218,11 @@ def _reached_by_all(name: str, every: Mapping[str, Any]) -> bool:
     return True
 
 
-def _keeps_columns(step: Any) -> bool:
+def _keeps_columns(step: Estimator | str | None) -> bool:
     return step is None or step == "passthrough" or isinstance(step, OneToOneFeatureMixin)
 
 
-def private_parts(workflow: Any) -> dict[str, Any]:
+def private_parts(workflow: Estimator) -> dict[str, PrivatePart]:
     """Names, as in `get_params`, of the parts that spend a budget of their own.
 
     ``""`` is the workflow itself.
@@ -235,24 +247,24 @@ def private_parts(workflow: Any) -> dict[str, Any]:
     return found
 
 
-def _around(name: str, every: Mapping[str, Any]) -> list[Any]:
+def _around(name: str, every: Params) -> list[Estimator]:
     """Every part that holds the named one, outermost first."""
     words = name.split("__") if name else []
     return [every["__".join(words[:length])] for length in range(len(words))]
 
 
-def _sets_budgets(part: Any) -> bool:
+def _sets_budgets(part: Estimator) -> bool:
     """Whether a part divides its own budget among what is inside it, as a private search does."""
     return getattr(part, "sets_inner_budgets", False)
 
 
-def _has_budget(part: Any) -> bool:
+def _has_budget(part: Any) -> TypeGuard[PrivatePart]:
     if isinstance(part, type) or not hasattr(part, "fit") or not hasattr(part, "get_params"):
         return False
     return {"epsilon", "delta"} <= part.get_params(deep=False).keys()
 
 
-def _check_path(name: str, every: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+def _check_path(name: str, every: Params, found: Mapping[str, PrivatePart]) -> None:
     for around in _around(name, every):
         if isinstance(around, ONCE) or any(around is part for part in found.values()):
             continue
@@ -263,19 +275,21 @@ def _check_path(name: str, every: Mapping[str, Any], found: Mapping[str, Any]) -
         )
 
 
-def _shares(parts: Mapping[str, Any], weights: Mapping[str, float] | None) -> dict[str, float]:
+def _shares(
+    parts: Mapping[str, PrivatePart], weights: Mapping[str, float] | None
+) -> dict[str, float]:
     """Share of μ² of each part; they sum to 1."""
     if weights is None:
         weights = _default_weights(parts)
     if not isinstance(weights, Mapping) or set(weights) != set(parts):
         raise expected(f"None or a mapping of {sorted(parts)} to numbers > 0", weights=weights)
-    named: Any = {name: {f"weight of {name!r}": weight} for name, weight in weights.items()}
+    named: Params = {name: {f"weight of {name!r}": weight} for name, weight in weights.items()}
     checked = {name: positive(**weight) for name, weight in named.items()}
     total = math.fsum(checked.values())
     return {name: weight / total for name, weight in checked.items()}
 
 
-def _default_weights(parts: Mapping[str, Any]) -> dict[str, float]:
+def _default_weights(parts: Mapping[str, PrivatePart]) -> dict[str, float]:
     helpers = {
         name
         for name, part in parts.items()
@@ -292,7 +306,7 @@ def _epsilons(shares: Mapping[str, float], mu: float, delta: float) -> dict[str,
     return {name: gdp_to_epsilon(math.sqrt(w) * mu, delta) for name, w in shares.items()}
 
 
-def _with_budgets(workflow: Any, epsilons: Mapping[str, float], delta: float) -> Any:
+def _with_budgets(workflow: E, epsilons: Mapping[str, float], delta: float) -> E:
     parts = private_parts(workflow)
     for name, epsilon in epsilons.items():
         if parts[name].epsilon is None:
@@ -303,13 +317,13 @@ def _with_budgets(workflow: Any, epsilons: Mapping[str, float], delta: float) ->
     return workflow
 
 
-def composed_epsilon(events: Mapping[str, DpEvent], delta: float, workflow: Any) -> float:
+def composed_epsilon(events: Mapping[str, DpEvent], delta: float, workflow: Estimator) -> float:
     """ε of the parts together, by the accountant."""
     relation = relation_of(workflow)
     return epsilon_of_event(ComposedDpEvent(list(events.values())), delta, relation)
 
 
-def relation_of(workflow: Any) -> str:
+def relation_of(workflow: Estimator) -> str:
     """The one neighbouring relation of all private parts."""
     relations = {part.neighboring_relation for part in private_parts(workflow).values()}
     if len(relations) > 1:
@@ -321,7 +335,7 @@ def relation_of(workflow: Any) -> str:
     return relations.pop()
 
 
-def planned_events(workflow: Any, sizes: Sizes) -> dict[str, DpEvent]:
+def planned_events(workflow: Estimator, sizes: Sizes) -> dict[str, DpEvent]:
     """What each private part would be charged, by its name, from parameters and public sizes."""
     every = {"": workflow, **workflow.get_params(deep=True)}
     events = {}
@@ -331,7 +345,7 @@ def planned_events(workflow: Any, sizes: Sizes) -> dict[str, DpEvent]:
     return events
 
 
-def _planned_event(name: str, part: Any, known: dict[str, Any]) -> DpEvent:
+def _planned_event(name: str, part: PrivatePart, known: Params) -> DpEvent:
     """What a part itself is charged; where a fact is missing, what it costs at most.
 
     An estimator changes with a size at thresholds, so equal costs at both ends are taken to hold
@@ -340,7 +354,7 @@ def _planned_event(name: str, part: Any, known: dict[str, Any]) -> DpEvent:
     label = f"{type(part).__name__} (step {name!r})"
     if not hasattr(part, "plan"):
         remedy = "derive it from skdp.base.PrivateEstimator, or split the budget by hand"
-        raise expected(f"an estimator with a method plan; {remedy}", **{f"step {name!r}": part})
+        raise expected("an estimator with a method plan", remedy, **{f"step {name!r}": part})
     try:
         return part.plan(**known).privacy.event
     except MissingFactError as missing:

@@ -27,6 +27,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from skdp._types import Estimator
 from skdp.privacy import PrivacyLedger
 from skdp.privacy.ledger import LedgerEntry, lock
 
@@ -101,18 +102,18 @@ class PrivacyLedgerCallback:
         """ε of all fits together, composed by the accountant, at the given δ."""
         return self._ledger.total(delta)
 
-    def setup(self, estimator: Any, context: Any) -> None:
+    def setup(self, estimator: Estimator, context: Any) -> None:
         """Open the ledger; called by scikit-learn at the start of a fit."""
         self.__enter__()
 
-    def teardown(self, estimator: Any, context: Any) -> None:
+    def teardown(self, estimator: Estimator, context: Any) -> None:
         """Close the ledger; called by scikit-learn at the end of a fit, whatever its end."""
         self.__exit__()
 
-    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+    def on_fit_task_begin(self, estimator: Estimator, context: Any) -> None:
         """Do nothing: the fits themselves write to the ledger."""
 
-    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
+    def on_fit_task_end(self, estimator: Estimator, context: Any) -> None:
         """Do nothing."""
 
     def __enter__(self) -> PrivacyLedgerCallback:
@@ -130,10 +131,10 @@ class PrivacyLedgerCallback:
             if self._depth == 0:
                 self._ledger.__exit__()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, PrivacyLedger]:
         return {"_ledger": self._ledger}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, PrivacyLedger]) -> None:
         self.__dict__.update(state)
         self._depth = 0
 

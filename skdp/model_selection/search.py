@@ -25,29 +25,24 @@ import copy
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import joblib
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone, is_classifier, is_regressor
-from sklearn.utils import check_random_state, get_tags, indexable
+from sklearn.utils import Tags, check_random_state, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._fitting import (
-    PrivateEstimator,
-    all_or_nothing,
-    charged,
-    public_n_rows,
-    warn_if_inferred,
-)
+from skdp._fitting import PrivateEstimator, all_or_nothing, charged, public_n_rows, warn_if_inferred
 from skdp._input import check_labels, check_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
+from skdp._types import ArrayLike, Estimator, Given, Params, Seed
 from skdp._validate import expected, in_range, positive
 from skdp._version import __version__
 from skdp.estimators._network import EACH_BY_ITSELF
@@ -60,6 +55,8 @@ from skdp.privacy.ledger import BudgetExceededError, Cover, covered
 from skdp.privacy.workflow import stating_parts
 from skdp.relations import check_relation
 
+_Score = _scores.PrivateScore | _scores.PublicScore
+
 _NEVER_SHOWN = {
     "cv_results_": "it would hold the other trials, and how many there were",
     "best_index_": "it would tell how many trials there were at least",
@@ -69,7 +66,7 @@ _NEVER_SHOWN = {
 
 
 def _has(method: str) -> Any:
-    def check(search: Any) -> bool:
+    def check(search: DPRandomizedSearch) -> bool:
         # The method's own AttributeError says what is missing.
         getattr(getattr(search, "best_estimator_", search.estimator), method)
         return True
@@ -233,20 +230,20 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
 
     sets_inner_budgets = True  # for `split_budget`
 
-    estimator: Any
-    param_distributions: Any
+    estimator: Estimator
+    param_distributions: _candidates.Distributions
     _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
     mean_trials: float = 10
     shape: float = 0.0
-    scoring: Any = None
+    scoring: _scores.Scoring = None
     score_share: float = 0.1
-    weights: Any = None
+    weights: Mapping[str, float] | None = None
     neighboring_relation: str = "zero_out"
     n_samples: int | None = None
     n_jobs: int | None = None
-    random_state: Any = None
+    random_state: Seed = None
 
     def fit(self, X, y=None, *, X_public=None, y_public=None) -> DPRandomizedSearch:
         """Search, privately.
@@ -298,7 +295,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
 
     # --- before the charge ----------------------------------------------------------------------
 
-    def _check_input(self, X: Any, y: Any) -> None:
+    def _check_input(self, X: ArrayLike, y: Given) -> None:
         """Check the input as far as it can be without a fit."""
         indexable(X, y)
         parts = private_parts(self.estimator).values()
@@ -307,7 +304,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         if isinstance(first, PrivateEstimator) and any(first is part for part in parts):
             _read_alone(_candidates.prepared(first, {}, self.n_samples), X, y)
 
-    def _score(self, X_public: Any, y_public: Any) -> Any:
+    def _score(self, X_public: Given, y_public: Given) -> _Score:
         if X_public is None and y_public is None:
             return _scores.PrivateScore(_scores.row_score(self.estimator, self.scoring), None)
         return _scores.public_score(self.estimator, self.scoring, X_public, y_public)
@@ -383,8 +380,8 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
     # --- after it -------------------------------------------------------------------------------
 
     def _try(
-        self, search: SearchPlan, score: Any, X: Any, y: Any
-    ) -> list[tuple[dict[str, Any], _Outcome]]:
+        self, search: SearchPlan, score: _Score, X: ArrayLike, y: Given
+    ) -> list[tuple[Params, _Outcome]]:
         candidates, plan = search.candidates, search.trial
         seeds, digest = [None] * len(candidates), np.empty(0)
         if self.random_state is not None:
@@ -403,8 +400,8 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
 
     def _keep_winner(
         self,
-        best: tuple[dict[str, Any], _Outcome],
-        score: Any,
+        best: tuple[Params, _Outcome],
+        score: _Score,
         report: PrivacyReport,
         search: SearchPlan,
     ) -> None:
@@ -447,7 +444,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "best_estimator_" in vars(self)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Be what the estimator is."""
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.estimator_type = inner.estimator_type
@@ -535,13 +532,13 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         return self.best_estimator_.inverse_transform(X)
 
     @_has("sample_posterior")
-    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample_posterior(self, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Draw parameters from the winner's posterior; this costs no privacy."""
         check_is_fitted(self)
         return self.best_estimator_.sample_posterior(n_samples, random_state)
 
     @_has("sample_predictive")
-    def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample_predictive(self, X, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Predictions of the winner under posterior draws; this costs no privacy."""
         check_is_fitted(self)
         return self.best_estimator_.sample_predictive(X, n_samples, random_state)
@@ -564,7 +561,7 @@ class SearchPlan:
         return self.planner.law
 
 
-def _read_alone(estimator: PrivateEstimator, X: Any, y: Any) -> None:
+def _read_alone(estimator: PrivateEstimator, X: ArrayLike, y: Given) -> None:
     """Check an input as a fit of the estimator would; a release on the way is refused."""
     cover = Cover()
     with covered(cover):
@@ -588,7 +585,7 @@ class _Outcome(NamedTuple):
 
     score: float = _scores.WORST
     model: Any = None
-    parts: tuple[Any, ...] = ()
+    parts: tuple[Estimator, ...] = ()
     failure: int = 0
 
 
@@ -598,9 +595,9 @@ _FAILED, _UNPLANNED = _Outcome(failure=1), _Outcome(failure=2)
 def _trial(
     candidate: Candidate,
     plan: TrialPlan,
-    score: Any,
-    X: Any,
-    y: Any,
+    score: _Score,
+    X: ArrayLike,
+    y: Given,
     seed: int | None,
     digest: np.ndarray,
     parent: int,
@@ -628,7 +625,7 @@ def _trial(
     return _Outcome(value, fitted, tuple(cover.owners))
 
 
-def _alone() -> Any:
+def _alone() -> joblib.parallel_config:
     """Keep parts of a trial in its thread, where the cover is, whatever joblib was asked for."""
     return joblib.parallel_config(backend="sequential", n_jobs=1)
 
@@ -644,9 +641,7 @@ def _silence(silent: bool = True) -> Iterator[None]:
         yield
 
 
-def _best(
-    trials: list[tuple[dict[str, Any], _Outcome]], law: TrialLaw
-) -> tuple[dict[str, Any], _Outcome]:
+def _best(trials: list[tuple[Params, _Outcome]], law: TrialLaw) -> tuple[Params, _Outcome]:
     """Return the best trial; of equals the first, which is any: trials come in random order."""
     if not trials:
         raise RuntimeError(
@@ -674,7 +669,7 @@ def _best(
     return best
 
 
-def _restate(parts: Iterable[Any], report: PrivacyReport) -> None:
+def _restate(parts: Iterable[Estimator], report: PrivacyReport) -> None:
     """Let what was charged in the winning trial state the price of the search, never a lower one.
 
     Nothing else is touched: a model may refer to objects of the caller, which state other fits.
@@ -688,14 +683,14 @@ def _restate(parts: Iterable[Any], report: PrivacyReport) -> None:
         _restate([p for p in [getattr(part, "estimator_", None)] if p is not None], report)
 
 
-def _digest(X: Any, y: Any) -> np.ndarray:
+def _digest(X: ArrayLike, y: Given) -> np.ndarray:
     """Hash rows and targets; the same for the same numbers of another type or form."""
     X, y = np.asarray(X), np.asarray(y).ravel()
     plain = [a.astype(float) if a.dtype.kind in "biuf" else a for a in (X, y)]
     return np.frombuffer(str(joblib.hash(plain, hash_name="sha1")).encode(), dtype=np.uint8)
 
 
-def _is_private(score: Any) -> bool:
+def _is_private(score: _Score) -> TypeGuard[_scores.PrivateScore]:
     return isinstance(score, _scores.PrivateScore)
 
 

@@ -33,6 +33,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln, xlogy
 
+from skdp._types import ArrayLike
 from skdp._validate import expected, in_range
 
 _LEAST_MEAN = 1.001  # closer to 1, almost every draw would be rejected
@@ -88,7 +89,7 @@ class TrialLaw:
         log_gamma: Any = brentq(excess, low, high, xtol=1e-14)
         return min(1.0, math.exp(log_gamma) * (1 + 1e-12))
 
-    def pmf(self, k: Any) -> np.ndarray:
+    def pmf(self, k: ArrayLike) -> np.ndarray:
         """Return Pr[K = k] for integers k, elementwise."""
         k = np.asarray(k, dtype=float)
         least = 0 if self.shape == math.inf else 1

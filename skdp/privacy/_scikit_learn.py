@@ -21,21 +21,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
+from skdp._types import Opaque
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import check_relation
 
-Parts = Iterable[tuple[str, Any]]
+Reports = Sequence[PrivacyReport]
+Parts = Iterable[tuple[str, Opaque]]
 
 
-def _always(fitted: Any, reports: Sequence[PrivacyReport]) -> bool:
+def _always(fitted: Opaque, reports: Reports) -> bool:
     return True
 
 
-def _no_parts(fitted: Any) -> Parts:
+def _no_parts(fitted: Opaque) -> Parts:
     return ()
 
 
-def _no_facts(fitted: Any) -> tuple[str, ...]:
+def _no_facts(fitted: Opaque) -> tuple[str, ...]:
     return ()
 
 
@@ -47,7 +49,7 @@ class Objection(NamedTuple):
 
     reads: str
     instead: str
-    applies: Callable[[Any, Sequence[PrivacyReport]], bool] = _always
+    applies: Callable[[Opaque, Reports], bool] = _always
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class Rule:
     verdict: str
     objections: tuple[Objection, ...] = ()
     only_if: str = ""
-    parts: Callable[[Any], Parts] = _no_parts
-    facts: Callable[[Any], tuple[str, ...]] = _no_facts
+    parts: Callable[[Opaque], Parts] = _no_parts
+    facts: Callable[[Opaque], tuple[str, ...]] = _no_facts
     needs_fit: bool = True
 
     @property
@@ -76,11 +78,13 @@ class Rule:
         return replace(self, objections=(*self.objections, unknown))
 
 
-def _leaks(reads: str, instead: str, parts: Callable[[Any], Parts] = _no_parts) -> Rule:
+def _leaks(reads: str, instead: str, parts: Callable[[Opaque], Parts] = _no_parts) -> Rule:
     return Rule("leaks", (Objection(reads, instead),), parts=parts)
 
 
-def _passes_if(only_if: str, holds: Callable[[Any], bool], reads: str, instead: str = "") -> Rule:
+def _passes_if(
+    only_if: str, holds: Callable[[Opaque], bool], reads: str, instead: str = ""
+) -> Rule:
     objection = Objection(reads, instead or f"use {only_if}", lambda step, _: not holds(step))
     return Rule("passes", (objection,), only_if)
 
@@ -98,69 +102,69 @@ def _is_elementwise(function: Any) -> bool:
     )
 
 
-def _is_elementwise_transformer(step: Any) -> bool:
+def _is_elementwise_transformer(step: Opaque) -> bool:
     functions = (step.func, step.inverse_func)
     return all(map(_is_elementwise, functions)) and not (step.kw_args or step.inv_kw_args)
 
 
-def _checks_its_inverse(step: Any, _: Any) -> bool:
+def _checks_its_inverse(step: Opaque, _: Reports) -> bool:
     return step.check_inverse and step.func is not None and step.inverse_func is not None
 
 
-def _checks_its_transformer(fitted: Any, _: Any) -> bool:
+def _checks_its_transformer(fitted: Opaque, _: Reports) -> bool:
     # Functions are checked by the FunctionTransformer that is made of them, which is a part.
     return fitted.check_inverse and fitted.transformer is not None
 
 
-def _has_declared_categories(step: Any) -> bool:
+def _has_declared_categories(step: Opaque) -> bool:
     rare = (step.min_frequency, step.max_categories)
     return not isinstance(step.categories, str) and rare == (None, None)
 
 
-def _warns_of_unknown_categories(step: Any, _: Any) -> bool:
+def _warns_of_unknown_categories(step: Opaque, _: Reports) -> bool:
     return step.handle_unknown not in ("error", "ignore") or (
         step.handle_unknown == "ignore" and step.drop is not None
     )
 
 
-def _fills_with_a_constant(step: Any) -> bool:
+def _fills_with_a_constant(step: Opaque) -> bool:
     # Without keep_empty_features a column is dropped if no row has it, and the indicator's columns
     # are those that lack in some row.
     return step.strategy == "constant" and step.keep_empty_features and not step.add_indicator
 
 
-def _splits_text_itself(step: Any) -> bool:
+def _splits_text_itself(step: Opaque) -> bool:
     return not any(map(callable, (step.analyzer, step.tokenizer, step.preprocessor)))
 
 
-def _has_a_vocabulary(step: Any) -> bool:
+def _has_a_vocabulary(step: Opaque) -> bool:
     return step.vocabulary is not None and _splits_text_itself(step)
 
 
-def _may_skip_labels(fitted: Any, _: Any) -> bool:
+def _may_skip_labels(fitted: Opaque, _: Reports) -> bool:
     """Whether targets are indicators, of labels that a single row may have, or one was skipped."""
     skipped = any(type(part).__name__ == _CONSTANT for part in fitted.estimators_)
     return skipped or fitted.multilabel_
 
 
-def _ran_folds(fitted: Any, _: Any) -> bool:
+def _ran_folds(fitted: Opaque, _: Reports) -> bool:
     return fitted.cv is not None
 
 
-def _ran_folds_unless_prefit(fitted: Any, _: Any) -> bool:
+def _ran_folds_unless_prefit(fitted: Opaque, _: Reports) -> bool:
     return not (isinstance(fitted.cv, str) and fitted.cv == "prefit")
 
 
-def _repeats_rows(fitted: Any, _: Any) -> bool:
+def _repeats_rows(fitted: Opaque, _: Reports) -> bool:
     # Weights make some rows likelier to be drawn than an event states, and are kept, row by row.
     return fitted.bootstrap or getattr(fitted, "_sample_weight", None) is not None
 
 
-def _n_rows_is_private(_: Any, reports: Sequence[PrivacyReport]) -> bool:
+def _n_rows_is_private(_: Opaque, reports: Reports) -> bool:
     return any(not check_relation(report.neighboring_relation).n_is_public for report in reports)
 
 
-def _sizes_tell(_: Any, reports: Sequence[PrivacyReport]) -> bool:
+def _sizes_tell(_: Opaque, reports: Reports) -> bool:
     """Whether a row that moves from one part's data to another's is not covered by the reports."""
     return any(
         not check_relation(report.neighboring_relation).null_record
@@ -174,7 +178,7 @@ def _selector(columns: Any) -> bool:
     return (kind.__module__.partition(".")[0], kind.__name__) == ("sklearn", "make_column_selector")
 
 
-def _asks_a_function_for_columns(fitted: Any, _: Any) -> bool:
+def _asks_a_function_for_columns(fitted: Opaque, _: Reports) -> bool:
     return any(callable(columns) and not _selector(columns) for *_, columns in fitted.transformers)
 
 
@@ -183,14 +187,14 @@ _SPARSE = {
 }  # fmt: skip
 
 
-def _may_be_sparse(fitted: Any) -> bool:
+def _may_be_sparse(fitted: Opaque) -> bool:
     asked = getattr(fitted, "sparse_output", False) or getattr(fitted, "sparse", False) is True
     if asked or type(fitted).__name__ in _SPARSE:
         return True
     return any(_may_be_sparse(part) for _, part in rule_of(type(fitted)).parts(fitted))
 
 
-def _counts_zeros(fitted: Any, _: Any) -> bool:
+def _counts_zeros(fitted: Opaque, _: Reports) -> bool:
     """Whether the share of zeros among the rows decided on the type of the output."""
     parts = (part for _, part in _columns(fitted))
     return fitted.sparse_threshold > 0 and (
@@ -201,8 +205,8 @@ def _counts_zeros(fitted: Any, _: Any) -> bool:
 # Parts of a fitted object: (name as in get_params, fitted part).
 
 
-def _one(attribute: str, name: str = "estimator") -> Callable[[Any], Parts]:
-    def parts(fitted: Any) -> Parts:
+def _one(attribute: str, name: str = "estimator") -> Callable[[Opaque], Parts]:
+    def parts(fitted: Opaque) -> Parts:
         part = getattr(fitted, attribute, None)
         return [] if part is None else [(name, part)]
 
@@ -213,8 +217,8 @@ def _one(attribute: str, name: str = "estimator") -> Callable[[Any], Parts]:
 _CONSTANT = "_ConstantPredictor"
 
 
-def _each(attribute: str = "estimators_") -> Callable[[Any], Parts]:
-    def parts(fitted: Any) -> Iterator[tuple[str, Any]]:
+def _each(attribute: str = "estimators_") -> Callable[[Opaque], Parts]:
+    def parts(fitted: Opaque) -> Iterator[tuple[str, Opaque]]:
         for part in getattr(fitted, attribute, ()):
             if type(part).__name__ != _CONSTANT:
                 yield "estimator", part
@@ -222,8 +226,8 @@ def _each(attribute: str = "estimators_") -> Callable[[Any], Parts]:
     return parts
 
 
-def _named(attribute: str) -> Callable[[Any], Parts]:
-    def parts(fitted: Any) -> Iterator[tuple[str, Any]]:
+def _named(attribute: str) -> Callable[[Opaque], Parts]:
+    def parts(fitted: Opaque) -> Iterator[tuple[str, Opaque]]:
         for name, part in getattr(fitted, attribute, ()):
             if part is not None and not isinstance(part, str):  # "passthrough" or "drop"
                 yield name, part
@@ -231,7 +235,7 @@ def _named(attribute: str) -> Callable[[Any], Parts]:
     return parts
 
 
-def _columns(fitted: Any) -> Iterator[tuple[str, Any]]:
+def _columns(fitted: Opaque) -> Iterator[tuple[str, Opaque]]:
     for name, part, columns in getattr(fitted, "transformers_", ()):
         # Without a column a step is kept as it came, unfitted.
         chosen = np.asarray(columns) if isinstance(columns, list | tuple | np.ndarray) else None
@@ -242,23 +246,20 @@ def _columns(fitted: Any) -> Iterator[tuple[str, Any]]:
             yield name, part
 
 
-def _votes(fitted: Any) -> Parts:
+def _votes(fitted: Opaque) -> Parts:
     names = [name for name, part in fitted.estimators if not isinstance(part, str)]
     return zip(names, getattr(fitted, "estimators_", ()), strict=False)
 
 
-def _stack(fitted: Any) -> Parts:
+def _stack(fitted: Opaque) -> Parts:
     return [*_votes(fitted), *_one("final_estimator_", "final_estimator")(fitted)]
 
 
-def _target(fitted: Any) -> Parts:
-    return [
-        *_one("transformer_", "transformer")(fitted),
-        *_one("regressor_", "regressor")(fitted),
-    ]
+def _target(fitted: Opaque) -> Parts:
+    return [*_one("transformer_", "transformer")(fitted), *_one("regressor_", "regressor")(fitted)]
 
 
-def _calibrated(fitted: Any) -> Parts:
+def _calibrated(fitted: Opaque) -> Parts:
     return [
         ("estimator", pair.estimator) for pair in getattr(fitted, "calibrated_classifiers_", ())
     ]
@@ -267,11 +268,11 @@ def _calibrated(fitted: Any) -> Parts:
 # Facts that are read from the data and taken to be public.
 
 
-def _facts(*names: str) -> Callable[[Any], tuple[str, ...]]:
+def _facts(*names: str) -> Callable[[Opaque], tuple[str, ...]]:
     return lambda fitted: names
 
 
-def _column_types(fitted: Any) -> tuple[str, ...]:
+def _column_types(fitted: Opaque) -> tuple[str, ...]:
     return ("column types",) if any(_selector(entry[2]) for entry in fitted.transformers) else ()
 
 
@@ -662,10 +663,7 @@ _TABLE: list[tuple[str, Rule]] = [
         ),
     ),
     ("LabelEncoder LabelBinarizer", _leaks("learned the labels from the rows", _CLASSES)),
-    (
-        "DictVectorizer",
-        _leaks("learned the names of features from the rows", "use FeatureHasher"),
-    ),
+    ("DictVectorizer", _leaks("learned the names of features from the rows", "use FeatureHasher")),
     (
         "PCA IncrementalPCA KernelPCA TruncatedSVD SparsePCA MiniBatchSparsePCA FastICA NMF "
         "MiniBatchNMF FactorAnalysis DictionaryLearning MiniBatchDictionaryLearning "

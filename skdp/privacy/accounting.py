@@ -60,10 +60,7 @@ _BOUNDS: dict[str, Callable[[Terms, Relation], Curve]] = {
 
 
 def epsilon_of_event(
-    event: DpEvent,
-    delta: float,
-    neighboring_relation: str = "zero_out",
-    accountant: str = "auto",
+    event: DpEvent, delta: float, neighboring_relation: str = "zero_out", accountant: str = "auto"
 ) -> float:
     """Least known ε for which an event is (ε, δ)-DP.
 
@@ -106,10 +103,7 @@ def epsilon_of_event(
 
 
 def delta_of_event(
-    event: DpEvent,
-    epsilon: float,
-    neighboring_relation: str = "zero_out",
-    accountant: str = "auto",
+    event: DpEvent, epsilon: float, neighboring_relation: str = "zero_out", accountant: str = "auto"
 ) -> float:
     """Least known δ for which an event is (ε, δ)-DP.
 

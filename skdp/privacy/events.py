@@ -17,7 +17,7 @@ statement under one relation.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import singledispatch
 from itertools import groupby
@@ -28,6 +28,7 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
+from skdp._types import Json
 from skdp._validate import expected, in_range, integer, positive
 from skdp.privacy.discrete import DiscreteGaussianDpEvent, DiscreteGaussianTerm
 from skdp.privacy.terms import (
@@ -102,7 +103,7 @@ def dp_sgd_event(
     return gaussian_event(_multiplier(noise_multiplier), q, integer(0, n_steps=n_steps))
 
 
-def _multiplier(noise_multiplier: Any) -> float:
+def _multiplier(noise_multiplier: float | Sequence[float]) -> float:
     return in_range(0.0, math.inf, noise_multiplier=noise_multiplier, closed="left")
 
 
@@ -230,13 +231,13 @@ def _(event: dp_event.RepeatAndSelectDpEvent) -> Term | None:
     return SelectionTerm(inner, mean, shape, 1) if inner else None
 
 
-def event_to_dict(event: DpEvent) -> dict[str, Any]:
+def event_to_dict(event: DpEvent) -> dict[str, Json]:
     """Write an event as nested plain objects, with its class under ``"type"``.
 
     An infinite number, the shape of a Poisson law, becomes ``"inf"``: JSON has none.
     """
 
-    def plain(value: Any) -> Any:
+    def plain(value: Any) -> Json:
         if isinstance(value, DpEvent):
             return event_to_dict(value)
         if isinstance(value, float) and value == math.inf:
@@ -248,7 +249,7 @@ def event_to_dict(event: DpEvent) -> dict[str, Any]:
     return {"type": type(event).__name__, **values}
 
 
-def event_from_dict(values: dict[str, Any]) -> DpEvent:
+def event_from_dict(values: Mapping[str, Json]) -> DpEvent:
     """Read an event back from `event_to_dict`.
 
     Raises
@@ -262,7 +263,7 @@ def event_from_dict(values: dict[str, Any]) -> DpEvent:
     if not (isinstance(kind, type) and issubclass(kind, DpEvent)):
         raise expected("the name of an event class", type=name)
 
-    def rich(value: Any) -> Any:
+    def rich(value: Json) -> DpEvent | Json | list:
         if isinstance(value, dict):
             return event_from_dict(value)
         if isinstance(value, str) and value == "inf":

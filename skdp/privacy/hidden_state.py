@@ -63,9 +63,7 @@ _Edge = tuple[float, float, int, float, int]
 
 
 def last_iterate_mu(
-    contractions: Sequence[float],
-    noise_scales: Sequence[float],
-    sensitivities: Sequence[float],
+    contractions: Sequence[float], noise_scales: Sequence[float], sensitivities: Sequence[float]
 ) -> float:
     """Least μ known for the last state of a noisy Lipschitz chain, in O(t).
 

@@ -40,6 +40,7 @@ from typing import IO, Any
 
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
+from skdp._types import Estimator
 from skdp._validate import expected, in_range, positive
 from skdp.privacy import _process_tree
 from skdp.privacy._ledger_file import LedgerFile, fcntl
@@ -316,7 +317,7 @@ class PrivacyLedger:
         ledger._file = LedgerFile(path, passing=passing)
         return ledger
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[[dict], PrivacyLedger], tuple[dict]]:
         """Go to another process as the same ledger: what is charged there is charged here."""
         self._share()
         return PrivacyLedger._from_description, (self._described(),)
@@ -342,7 +343,7 @@ _open: list[PrivacyLedger] = []
 _lock = RLock()
 
 
-def lock() -> Any:
+def lock() -> RLock:
     """Return the lock that all ledgers of the process share."""
     return _lock
 
@@ -393,7 +394,7 @@ class Cover:
         neighboring_relation: str = ZERO_OUT,
     ) -> None:
         self._left, self._covers, self._relation = list(planned), covers, neighboring_relation
-        self.owners: list[Any] = []
+        self.owners: list[Estimator] = []
         self._refused, self._charged_before = False, _charged_alone
 
     @property
@@ -401,7 +402,9 @@ class Cover:
         """Whether a release was refused, even if the error was caught on the way, or escaped."""
         return self._refused or _charged_alone != self._charged_before
 
-    def take(self, event: DpEvent, label: str, neighboring_relation: str, owner: Any) -> None:
+    def take(
+        self, event: DpEvent, label: str, neighboring_relation: str, owner: Estimator | None
+    ) -> None:
         """Use up what was planned for an event, or refuse the release."""
         fitting = [planned for planned in self._left if self._covers(planned, event)]
         # Without an owner nobody would state the price.
@@ -446,7 +449,7 @@ def charge(
     label: str,
     neighboring_relation: str,
     nominal: bool = False,
-    owner: Any = None,
+    owner: Estimator | None = None,
 ) -> None:
     """Write an event to every open ledger of this process: to all of them, or to none.
 

@@ -23,10 +23,10 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
+from skdp._types import Json
 from skdp._validate import expected
 from skdp._version import __version__
 from skdp.privacy._advisories import as_known_today, not_disproved
@@ -261,7 +261,7 @@ class PrivacyReport:
         """
         return epsilon_of_event(self.event, delta, self.neighboring_relation)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Return the report as plain Python objects; the event becomes a nested dictionary."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values["event"] = event_to_dict(self.event)

@@ -30,6 +30,7 @@ from typing import Any
 
 from dp_accounting.dp_event import NonPrivateDpEvent, NoOpDpEvent
 
+from skdp._types import Opaque
 from skdp._validate import expected, in_range
 from skdp.privacy._scikit_learn import needs_fit, rule_of
 from skdp.privacy.report import PrivacyReport
@@ -128,7 +129,7 @@ class _Visit:
     facts: list[str] = field(default_factory=list)
     seen: dict[int, tuple[str, bool]] = field(default_factory=dict)
 
-    def part(self, fitted: Any, path: str, *, frozen: bool, public: bool) -> list[PrivacyReport]:
+    def part(self, fitted: Opaque, path: str, *, frozen: bool, public: bool) -> list[PrivacyReport]:
         """Visit a part and all that is in it; return the releases found there."""
         label = f"step {path!r} ({type(fitted).__name__})" if path else type(fitted).__name__
         if path:
@@ -142,7 +143,7 @@ class _Visit:
         return self._step(fitted, path, label, frozen=frozen, public=public)
 
     def _release(
-        self, fitted: Any, statement: PrivacyReport, path: str, label: str, *, frozen: bool
+        self, fitted: Opaque, statement: PrivacyReport, path: str, label: str, *, frozen: bool
     ) -> list[PrivacyReport]:
         if id(fitted) in self.seen:
             first, was_frozen = self.seen[id(fitted)]
@@ -161,7 +162,7 @@ class _Visit:
         return [statement]
 
     def _step(
-        self, fitted: Any, path: str, label: str, *, frozen: bool, public: bool
+        self, fitted: Opaque, path: str, label: str, *, frozen: bool, public: bool
     ) -> list[PrivacyReport]:
         rule = rule_of(type(fitted))
         within = frozen or type(fitted).__name__ == _FROZEN
@@ -211,7 +212,7 @@ class _Visit:
         )
 
 
-def _statement(fitted: Any) -> PrivacyReport | None:
+def _statement(fitted: Opaque) -> PrivacyReport | None:
     """Return the object's own report: one that a wrapper passes on may leave out the wrapper."""
     own = "privacy_" in getattr(fitted, "__dict__", {}) or any(
         "privacy_" in vars(base) for base in type(fitted).__mro__
@@ -220,7 +221,7 @@ def _statement(fitted: Any) -> PrivacyReport | None:
     return statement if isinstance(statement, PrivacyReport) else None
 
 
-def _is_fitted(fitted: Any) -> bool:
+def _is_fitted(fitted: Opaque) -> bool:
     """Whether scikit-learn would say so: learned attributes end in an underscore."""
     own = getattr(fitted, "__sklearn_is_fitted__", None)
     if own is not None:
