@@ -58,9 +58,7 @@ class BoundedRows(np.ndarray):
         """Give an ordinary array, or a number."""
         return np.asarray(self)[key]
 
-    def __array_wrap__(
-        self, array: np.ndarray, context: tuple | None = None, return_scalar: bool = False
-    ) -> Any:
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """Give an ordinary array, or a number."""
         return np.asarray(array)[()] if return_scalar else np.asarray(array)
 

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -106,39 +106,29 @@ def release(call: MechanismCall, mechanism: Callable[[], _T]) -> _T:
 
 
 @contextmanager
-def _hooked(hook: _Hook) -> Iterator[None]:
+def _taped(run: Callable[[Callable[[], Any]], Any]) -> Iterator[list[Release]]:
+    tape: list[Release] = []
+
+    def hook(call: MechanismCall, mechanism: Callable[[], _T]) -> _T:
+        tape.append(Release(call, run(mechanism)))
+        return tape[-1].output
+
     token = _hook.set(hook)
     try:
-        yield
+        yield tape
     finally:
         _hook.reset(token)
 
 
-@contextmanager
-def record() -> Iterator[list[Release]]:
+def record() -> AbstractContextManager[list[Release]]:
     """Collect every release made inside the block, in order."""
-    tape: list[Release] = []
-
-    def hook(call: MechanismCall, mechanism: Callable[[], _T]) -> _T:
-        tape.append(Release(call, mechanism()))
-        return tape[-1].output
-
-    with _hooked(hook):
-        yield tape
+    return _taped(lambda mechanism: mechanism())
 
 
-@contextmanager
-def replay(outputs: Iterable[Any]) -> Iterator[list[Release]]:
+def replay(outputs: Iterable[Any]) -> AbstractContextManager[list[Release]]:
     """Return the given outputs instead of running the mechanisms; still record the calls."""
-    tape: list[Release] = []
     frozen = iter(outputs)
-
-    def hook(call: MechanismCall, mechanism: Callable[[], _T]) -> _T:
-        tape.append(Release(call, next(frozen)))
-        return tape[-1].output
-
-    with _hooked(hook):
-        yield tape
+    return _taped(lambda _: next(frozen))
 
 
 def grid_width(scale: float) -> float:

@@ -343,10 +343,8 @@ def _fitted(estimator: Any, X: np.ndarray, y: np.ndarray, free: bool) -> tuple[A
     with _booked(free), _release_hook.record() as tape:
         if not hasattr(estimator, "fit"):
             return estimator(X, y), tape
-        fresh: Any = (
-            clone(estimator) if hasattr(estimator, "get_params") else copy.deepcopy(estimator)
-        )
-        return fresh.fit(X, y), tape
+        copied: Callable = clone if hasattr(estimator, "get_params") else copy.deepcopy
+        return copied(estimator).fit(X, y), tape
 
 
 @dataclass(frozen=True)

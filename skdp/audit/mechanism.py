@@ -56,7 +56,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp._types import Opaque, Seed
+from skdp._types import Opaque, Params, Seed
 from skdp._validate import expected, in_range, integer, positive
 from skdp.audit.bounds import frame_of, limits, lower_bound
 from skdp.audit.report import AuditReport
@@ -163,29 +163,22 @@ def audit_mechanism(
     departure = _departure(arms, (laws[0], laws[1]), thresholds, level / 2)
 
     threshold = thresholds[0]
-    misses = int(np.sum(~(scores[present] > threshold)))
-    alarms = int(np.sum(scores[~present] > threshold))
+    counts: Params = {
+        "misses": int(np.sum(~(scores[present] > threshold))),
+        "n_with": int(present.sum()),
+        "alarms": int(np.sum(scores[~present] > threshold)),
+        "n_without": int((~present).sum()),
+    }
     name = "gdp" if sampling_rate == 1.0 else "dp"
     frame = frame_of(name, delta)
-    n_with, n_without = int(present.sum()), int((~present).sum())
-    proved = lower_bound(
-        frame,
-        misses=misses,
-        n_with=n_with,
-        alarms=alarms,
-        n_without=n_without,
-        confidence=1 - level / 2,
-    )
+    proved = lower_bound(frame, confidence=1 - level / 2, **counts)
     return AuditReport(
         epsilon=epsilon_of_event(claim.event(), delta, relation),
         delta=delta,
         epsilon_lower_bound=frame.epsilon(proved),
         frame=name,
         confidence=confidence,
-        misses=misses,
-        n_with=n_with,
-        alarms=alarms,
-        n_without=n_without,
+        **counts,
         threshold=float(threshold),
         audited=getattr(mechanism, "__name__", type(mechanism).__name__),
         neighboring_relation=relation,

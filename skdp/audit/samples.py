@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdp._types import ArrayLike
+from skdp._types import ArrayLike, Params
 from skdp._validate import in_range, positive
 from skdp.audit.bounds import Frame, frame_of, lower_bound, upper_limit
 from skdp.audit.report import AuditReport
@@ -108,26 +108,20 @@ def audit_samples(
     first = [arm[:n] for arm, n in zip(arms, shares, strict=True)]
     rule = choose(first[0], first[1], family, 1 - confidence)
     present, absent = (rule.scores(arm[n:]) for arm, n in zip(arms, shares, strict=True))
-    misses = len(present) - int(np.sum(present > rule.threshold))
-    alarms = int(np.sum(absent > rule.threshold))
-    strength = lower_bound(
-        family,
-        misses=misses,
-        n_with=len(present),
-        alarms=alarms,
-        n_without=len(absent),
-        confidence=confidence,
-    )
+    counts: Params = {
+        "misses": len(present) - int(np.sum(present > rule.threshold)),
+        "n_with": len(present),
+        "alarms": int(np.sum(absent > rule.threshold)),
+        "n_without": len(absent),
+    }
+    strength = lower_bound(family, confidence=confidence, **counts)
     return AuditReport(
         epsilon=epsilon,
         delta=float(delta),
         epsilon_lower_bound=family.epsilon(strength),
         frame=frame,
         confidence=float(confidence),
-        misses=misses,
-        n_with=len(present),
-        alarms=alarms,
-        n_without=len(absent),
+        **counts,
         threshold=rule.threshold,
         audited=audited,
         neighboring_relation=neighboring_relation,

@@ -448,11 +448,8 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         """Be what the estimator is."""
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.estimator_type = inner.estimator_type
-        tags.classifier_tags = copy.deepcopy(inner.classifier_tags)
-        tags.regressor_tags = copy.deepcopy(inner.regressor_tags)
-        tags.transformer_tags = copy.deepcopy(inner.transformer_tags)
-        tags.input_tags = copy.deepcopy(inner.input_tags)
-        tags.target_tags = copy.deepcopy(inner.target_tags)
+        for kind in ("classifier", "regressor", "transformer", "input", "target"):
+            setattr(tags, f"{kind}_tags", copy.deepcopy(getattr(inner, f"{kind}_tags")))
         return tags
 
     @property

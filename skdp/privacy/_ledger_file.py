@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from skdp._types import Json
+
 fcntl: Any
 try:
     import fcntl
@@ -42,7 +44,7 @@ class LedgerFile:
             fcntl.flock(file, fcntl.LOCK_EX)  # released when the file closes, by a crash too
             yield file
 
-    def read(self, file: IO[bytes]) -> list[dict[str, Any]]:
+    def read(self, file: IO[bytes]) -> list[dict[str, Json]]:
         """Return all entries.
 
         A last line that breaks off is an entry whose writer died before the write was confirmed, so
@@ -65,7 +67,7 @@ class LedgerFile:
             )
         return [json.loads(line) for line in lines]
 
-    def append(self, file: IO[bytes], entry: dict[str, Any]) -> None:
+    def append(self, file: IO[bytes], entry: dict[str, Json]) -> None:
         """Write an entry, and return when it is on the disk."""
         file.seek(0)
         content = file.read()

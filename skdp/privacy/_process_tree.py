@@ -17,16 +17,17 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import psutil
 
+from skdp._types import Json
 from skdp.privacy._ledger_file import fcntl
 
 _A_DAY = 86_400
 
 
-def announce(ledger: dict[str, Any]) -> IO[str]:
+def announce(ledger: dict[str, Json]) -> IO[str]:
     """Announce an open ledger to the processes below; `withdraw` takes it back.
 
     Raises
@@ -65,7 +66,7 @@ def new_ledger_file() -> str:
     return name
 
 
-def announced_above() -> list[dict[str, Any]]:
+def announced_above() -> list[dict[str, Json]]:
     """Ledgers that processes above this one hold open."""
     if fcntl is None or not os.path.isdir(_folder_name()):
         return []
@@ -77,7 +78,7 @@ def announced_above() -> list[dict[str, Any]]:
     return list(_held(path for path in announced if path.name.partition("-")[0] in above))
 
 
-def _held(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
+def _held(paths: Iterable[Path]) -> Iterator[dict[str, Json]]:
     """Announcements of living processes; those that a killed one left behind are removed."""
     for path in paths:
         try:

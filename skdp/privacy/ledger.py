@@ -36,11 +36,11 @@ from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from threading import RLock
-from typing import IO, Any
+from typing import IO
 
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
-from skdp._types import Estimator
+from skdp._types import Estimator, Json, Params
 from skdp._validate import expected, in_range, positive
 from skdp.privacy import _process_tree
 from skdp.privacy._ledger_file import LedgerFile, fcntl
@@ -218,7 +218,7 @@ class PrivacyLedger:
                 self._entries = [self._from_line(line) for line in self._file.read(file)]
 
                 def append(entry: LedgerEntry) -> None:
-                    line: dict[str, Any] = {
+                    line: dict[str, Json] = {
                         "label": entry.label,
                         "neighboring_relation": self.neighboring_relation,
                         "event": event_to_dict(entry.event),
@@ -299,7 +299,7 @@ class PrivacyLedger:
         with self._locked():  # writes what there is
             pass
 
-    def _described(self) -> dict[str, Any]:
+    def _described(self) -> dict[str, Json]:
         assert self._file is not None
         return {
             "epsilon": None if math.isinf(self.epsilon) else self.epsilon,
@@ -310,7 +310,7 @@ class PrivacyLedger:
         }
 
     @classmethod
-    def _from_description(cls, description: dict[str, Any]) -> PrivacyLedger:
+    def _from_description(cls, description: Params) -> PrivacyLedger:
         """Another view of a ledger that is open elsewhere."""
         path, passing = description["path"], description["passing"]
         ledger = cls(**{k: v for k, v in description.items() if k not in ("path", "passing")})
