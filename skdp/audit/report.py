@@ -107,12 +107,9 @@ class AuditReport:
 
     def to_dict(self) -> dict[str, Json]:
         """Return the report as plain Python objects, the verdict and the tightness among them."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return values | {
-            "violation": self.violation,
-            "verdict": self.verdict,
-            "tightness": self.tightness,
-        }
+        stated = [field.name for field in fields(self)]
+        names = [*stated, "violation", "verdict", "tightness"]
+        return {name: getattr(self, name) for name in names}
 
     def _rows(self) -> list[tuple[str, str]]:
         against = "a Gaussian mechanism" if self.frame == "gdp" else "any (epsilon, delta)"
@@ -165,10 +162,8 @@ class AuditReport:
             ax.plot(alpha, curve, **(style | kwargs))
         # Each interval has half of the error probability.
         level = (1 - self.confidence) / 2
-        (left, right), (low, high) = (
-            limits(self.alarms, self.n_without, level),
-            limits(self.misses, self.n_with, level),
-        )
+        left, right = limits(self.alarms, self.n_without, level)
+        low, high = limits(self.misses, self.n_with, level)
         colour = "tab:red" if self.violation else "tab:green"
         box = Rectangle((left, low), right - left, high - low, color=colour, alpha=0.3, linewidth=0)
         ax.add_patch(box)

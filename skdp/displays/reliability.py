@@ -27,14 +27,8 @@ from skdp._types import ArrayLike, Label, Params, Seed
 from skdp._validate import expected, in_range, integer
 from skdp.displays._axes import GREY, Artist, Axes, axes, legend, plain, shown
 from skdp.displays._inputs import last_step, level_between, transformed
-from skdp.metrics import ReliabilityTable
-from skdp.metrics._predictions import (
-    Predictions,
-    both_columns,
-    check_predictions,
-    check_probabilities,
-    numbers,
-)
+from skdp.metrics import ReliabilityTable, _predictions
+from skdp.metrics._predictions import Predictions
 from skdp.metrics.reliability import fill, outcomes, tabulate
 
 OneOrTwo = Axes | tuple[Axes, Axes] | list[Axes] | np.ndarray | None
@@ -228,7 +222,7 @@ class ReliabilityDisplay:
         ValueError
             If an input or parameter is invalid; see `skdp.metrics.reliability_table`.
         """
-        predictions = check_predictions(
+        predictions = _predictions.check_predictions(
             y_true, y_prob, sample_weight=sample_weight, labels=labels, pos_label=pos_label
         )
         rows = outcomes(predictions, class_label)
@@ -365,7 +359,7 @@ def _check_table(**kw: ReliabilityTable) -> ReliabilityTable:
 def _samples(predictions: Predictions, y_prob_samples: ArrayLike) -> list[Predictions]:
     """Give the predictions with the probabilities of each posterior sample in their place."""
     n_rows, n_classes = predictions.probabilities.shape
-    samples = numbers(y_prob_samples, "y_prob_samples")
+    samples = _predictions.numbers(y_prob_samples, "y_prob_samples")
     if samples.ndim == 2 and n_classes == 2:
         samples = samples[:, :, None]
     shapes = [(n_rows, n_classes), (n_rows, 1 if n_classes == 2 else n_classes)]
@@ -374,9 +368,9 @@ def _samples(predictions: Predictions, y_prob_samples: ArrayLike) -> list[Predic
             f"Expected y_prob_samples of shape (n_posterior_samples, {n_rows}, {n_classes}), as "
             f"sample_predictive returns, got {np.shape(y_prob_samples)}."
         )
-    checked = (check_probabilities(sample, "y_prob_samples") for sample in samples)
+    checked = (_predictions.check_probabilities(sample, "y_prob_samples") for sample in samples)
     return [
-        predictions._replace(probabilities=both_columns(p) if p.shape[1] == 1 else p)
+        predictions._replace(probabilities=_predictions.both_columns(p) if p.shape[1] == 1 else p)
         for p in checked
     ]
 
@@ -384,7 +378,7 @@ def _samples(predictions: Predictions, y_prob_samples: ArrayLike) -> list[Predic
 def _check_accuracies(accuracy_samples: ArrayLike | None, n_bins: int) -> np.ndarray | None:
     if accuracy_samples is None:
         return None
-    array = numbers(accuracy_samples, "accuracy_samples")
+    array = _predictions.numbers(accuracy_samples, "accuracy_samples")
     if array.ndim != 2 or len(array) == 0 or array.shape[1] != n_bins:
         raise ValueError(
             f"Expected accuracy_samples of shape (n_posterior_samples, {n_bins}), one column a bin "

@@ -31,17 +31,8 @@ from sklearn.base import clone
 from skdp._types import Estimator, Params
 from skdp._validate import expected
 from skdp.mechanisms import GaussianMechanism
+from skdp.model_selection import budgets
 from skdp.model_selection._scores import RECORD_NORM
-from skdp.model_selection.budgets import (
-    E,
-    PrivatePart,
-    Sizes,
-    planned_events,
-    private_parts,
-    relation_of,
-    solve,
-    split_budget,
-)
 from skdp.model_selection.trials import TrialLaw
 from skdp.privacy import epsilon_of_event, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, gdp_event, terms_of
@@ -71,7 +62,7 @@ def checked_distributions(estimator: Estimator, given: Distributions) -> list[Pa
     groups = [given] if isinstance(given, Mapping) else given
     if not isinstance(groups, list | tuple) or not groups:
         raise expected("a dictionary, or a list of them", param_distributions=given)
-    known, private = estimator.get_params(deep=True), private_parts(estimator)
+    known, private = estimator.get_params(deep=True), budgets.private_parts(estimator)
     for group in groups:
         if not isinstance(group, Mapping):
             raise expected("a dictionary, or a list of them", param_distributions=given)
@@ -81,7 +72,7 @@ def checked_distributions(estimator: Estimator, given: Distributions) -> list[Pa
     return [dict(group) for group in groups]
 
 
-def _check_name(name: str, known: Params, private: Mapping[str, PrivatePart]) -> None:
+def _check_name(name: str, known: Params, private: Mapping[str, budgets.PrivatePart]) -> None:
     if name not in known:
         raise expected("the name of a parameter, as in get_params", param_distributions=name)
     around, _, last = name.rpartition("__")
@@ -203,7 +194,7 @@ class Planner:
     law: TrialLaw
     score_share: float  # of μ² of a trial; 0 where the score costs nothing
     weights: Mapping[str, float] | None
-    sizes: Sizes
+    sizes: budgets.Sizes
 
     def plan(self, params: Params) -> TrialPlan:
         """Find the base event of one trial, for which the selection costs what was asked for."""
@@ -232,7 +223,7 @@ class Planner:
                 epsilon_of_event(event, self.delta, self.neighboring_relation) / self.epsilon
             )
 
-        return tried(solve(excess))
+        return tried(budgets.solve(excess))
 
     def _mechanism(self, mu: float) -> GaussianMechanism | None:
         if self.score_share == 0.0:
@@ -245,10 +236,10 @@ class Planner:
         """Give a candidate its budgets, and plan what its fit is charged."""
         workflow = prepared(self.estimator, params, self.sizes.n_samples)
         check_private_parts(workflow, self.neighboring_relation)
-        workflow = split_budget(
+        workflow = budgets.split_budget(
             workflow, self.trial_epsilon(plan), self.delta, self.weights, **self.sizes._asdict()
         )
-        events = planned_events(workflow, self.sizes)
+        events = budgets.planned_events(workflow, self.sizes)
         return Candidate(params, workflow, tuple(events.values()))
 
     def trial_epsilon(self, plan: TrialPlan) -> float:
@@ -293,7 +284,7 @@ def _dearer(params: Params, first: Params) -> ValueError:
 # --- workflows ----------------------------------------------------------------------------------
 
 
-def prepared(estimator: E, params: Params, n_samples: int | None) -> E:
+def prepared(estimator: budgets.E, params: Params, n_samples: int | None) -> budgets.E:
     """Copy the estimator with the parameters of a candidate, silenced."""
     copy: Any = clone(estimator)
     values: Any = clone(dict(params), safe=False)
@@ -322,7 +313,7 @@ def _parts(workflow: Estimator) -> Iterator[Any]:
 
 def check_private_parts(workflow: Estimator, neighboring_relation: str) -> None:
     """Check what the search has to be sure of in each private part, whatever the candidate."""
-    relation = relation_of(workflow)
+    relation = budgets.relation_of(workflow)
     if relation != neighboring_relation:
         raise expected(
             f"{relation!r} as in the estimator",
@@ -333,7 +324,7 @@ def check_private_parts(workflow: Estimator, neighboring_relation: str) -> None:
         if getattr(part, "memory", None) is not None:
             remedy = "a cache would share the noise of one trial with the next"
             raise expected("None inside a private search", remedy, memory="given")
-    for part in private_parts(workflow).values():
+    for part in budgets.private_parts(workflow).values():
         if (seed := getattr(part, "random_state", None)) is not None:
             remedy = "give random_state to the search, which seeds the trials"
             raise expected("None in the estimator", remedy, random_state=seed)

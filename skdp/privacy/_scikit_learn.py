@@ -33,11 +33,7 @@ def _always(fitted: Opaque, reports: Reports) -> bool:
     return True
 
 
-def _no_parts(fitted: Opaque) -> Parts:
-    return ()
-
-
-def _no_facts(fitted: Opaque) -> tuple[str, ...]:
+def _nothing(fitted: Opaque) -> tuple[()]:
     return ()
 
 
@@ -59,8 +55,8 @@ class Rule:
     verdict: str
     objections: tuple[Objection, ...] = ()
     only_if: str = ""
-    parts: Callable[[Opaque], Parts] = _no_parts
-    facts: Callable[[Opaque], tuple[str, ...]] = _no_facts
+    parts: Callable[[Opaque], Parts] = _nothing
+    facts: Callable[[Opaque], tuple[str, ...]] = _nothing
     needs_fit: bool = True
 
     @property
@@ -78,7 +74,7 @@ class Rule:
         return replace(self, objections=(*self.objections, unknown))
 
 
-def _leaks(reads: str, instead: str, parts: Callable[[Opaque], Parts] = _no_parts) -> Rule:
+def _leaks(reads: str, instead: str, parts: Callable[[Opaque], Parts] = _nothing) -> Rule:
     return Rule("leaks", (Objection(reads, instead),), parts=parts)
 
 
@@ -145,10 +141,6 @@ def _may_skip_labels(fitted: Opaque, _: Reports) -> bool:
     """Whether targets are indicators, of labels that a single row may have, or one was skipped."""
     skipped = any(type(part).__name__ == _CONSTANT for part in fitted.estimators_)
     return skipped or fitted.multilabel_
-
-
-def _ran_folds(fitted: Opaque, _: Reports) -> bool:
-    return fitted.cv is not None
 
 
 def _ran_folds_unless_prefit(fitted: Opaque, _: Reports) -> bool:
@@ -336,7 +328,8 @@ _STACKING = Rule(
     "cv='prefit'",
     _stack,
 )
-_CHAIN = Rule("composes", (Objection(_FOLDS, "use cv=None", _ran_folds),), "cv=None", _each())
+_SPLIT = Objection(_FOLDS, "use cv=None", lambda fitted, _: fitted.cv is not None)
+_CHAIN = Rule("composes", (_SPLIT,), "cv=None", _each())
 
 _TABLE: list[tuple[str, Rule]] = [
     # Steps that pass.
