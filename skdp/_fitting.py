@@ -211,7 +211,7 @@ def initial_seed(estimator: Any) -> int:
     return int(check_random_state(estimator.random_state).randint(2**31 - 1))
 
 
-def progress_bar(verbose: int, n_steps: int) -> Callable[[Iterable], Iterable]:
+def progress_bar(verbose: int, n_steps: int | None) -> Callable[[Iterable], Iterable]:
     """Wrap an iteration over steps: in a progress bar if verbose, else not at all."""
     if not verbose:
         return iter
@@ -220,7 +220,7 @@ def progress_bar(verbose: int, n_steps: int) -> Callable[[Iterable], Iterable]:
     return partial(tqdm, total=n_steps, desc="noisy steps")
 
 
-def progress(estimator: Any, n_steps: int) -> Callable[[Iterable[_T]], Iterable[_T]]:
+def progress(estimator: Any, n_steps: int | None) -> Callable[[Iterable[_T]], Iterable[_T]]:
     """Wrap an iteration over steps in a progress bar if verbose, and tell callbacks of each.
 
     Callbacks are told of steps and of nothing else: no data and no state. A wish to stop early is
@@ -393,7 +393,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             check_n_rows(records.X, self._max_rows)
             plan = self._plan(facts)
             run = self._prepared(plan, records)
-            steps = progress(self, plan.config.n_releases)
+            steps = progress(self, plan.n_steps)
             self.privacy_ = charged(self, plan)
             self._keep(plan, run(records, streams(self, *records), steps))
         return self
@@ -477,8 +477,15 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             assumptions=self._assumptions(),
         )
         memory = getattr(config, "memory", None)
-        cautions = tuple(getattr(config, "cautions", ()))
-        return FitPlan(facts, config, report, {}, memory, cautions, self._memory_told_by)
+        return FitPlan(
+            facts=facts,
+            config=config,
+            privacy=report,
+            memory=memory,
+            cautions=tuple(getattr(config, "cautions", ())),
+            memory_told_by=self._memory_told_by,
+            n_steps=config.n_releases,
+        )
 
 
 _PLAIN = frozenset([int, float, str, bool, type(None)])

@@ -122,6 +122,8 @@ class FitPlan:
         What a fit with this plan warns of.
     memory_told_by : str
         Method of the estimator that finds out what memory a fit takes, where it is not known.
+    n_steps : int or None
+        Number of noisy releases; None where that is a secret.
     """
 
     facts: PublicFacts
@@ -131,6 +133,7 @@ class FitPlan:
     memory: int | None = None
     cautions: tuple[str, ...] = ()
     memory_told_by: str = ""
+    n_steps: int | None = None
 
     @property
     def events(self) -> tuple[DpEvent, ...]:
@@ -158,11 +161,6 @@ class FitPlan:
     def delta(self) -> float:
         """δ of the fit as a whole."""
         return self.total.delta
-
-    @property
-    def n_steps(self) -> int | None:
-        """Number of noisy releases; None where that is a secret."""
-        return getattr(self.config, "n_releases", None)
 
     @property
     def noise_multiplier(self) -> float | None:

@@ -96,12 +96,10 @@ _hook: ContextVar[_Hook | None] = ContextVar("skdp_trace_hook", default=None)
 
 def release(call: MechanismCall, mechanism: Callable[[], Any]) -> Any:
     """Run a mechanism, through the hook if a test has set one, and put its output on the grid."""
-
-    def rounded() -> Any:
-        return on_grid(mechanism(), call.width)
-
     hook = _hook.get()
-    return rounded() if hook is None else hook(call, rounded)
+    if hook is None:
+        return on_grid(mechanism(), call.width)
+    return hook(call, lambda: on_grid(mechanism(), call.width))
 
 
 @contextmanager

@@ -133,7 +133,7 @@ class NetworkEstimator(PrivateEstimator):
             watch = self._watch(public)
             if watch is not None:
                 watch(0, plan.config.start(model))  # a trial of the public rows
-            steps = _fitting.progress(self, plan.config.n_releases)
+            steps = _fitting.progress(self, plan.n_steps)
             self.privacy_ = _fitting.charged(self, plan, before)
             self.public_scores_ = []
             streams = _fitting.streams(self, *records, *networks.weights(self.module_))
