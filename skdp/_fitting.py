@@ -66,7 +66,30 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 def encode_labels(y: np.ndarray, classes: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes, sorted, and each label's number among them.
 
-    ``classes`` is what the caller declared, or None to read them from y.
+    Parameters
+    ----------
+    y : ndarray of shape (n,)
+        Labels of rows.
+    classes : array-like or None
+        The declared classes; None reads them from y.
+    name : str
+        Of the estimator, for messages.
+
+    Returns
+    -------
+    classes, codes : ndarray of shape (n_classes,) and (n,)
+
+    Raises
+    ------
+    ValueError
+        If y holds a label that was not declared, or only one; the label is not named.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.base import encode_labels
+    >>> encode_labels(np.array(["b", "a"]), ["a", "b", "c"], "DPClassifier")[1]
+    array([1, 0])
     """
     if classes is None:
         with without_data(LABELS):
@@ -101,7 +124,26 @@ def _distinct(classes: Any) -> np.ndarray:
 
 
 def n_classes(estimator: Any, classes: Any) -> int | None:
-    """Return the number of classes, given or declared; None for neither."""
+    """Return the number of classes, given or declared; None for neither.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With the parameter ``classes``.
+    classes : array-like or None
+        Given classes, which go first.
+
+    Returns
+    -------
+    int or None
+
+    Examples
+    --------
+    >>> from skdp import DPSGDClassifier
+    >>> from skdp.base import n_classes
+    >>> n_classes(DPSGDClassifier(classes=["a", "b"]), None)
+    2
+    """
     labels = estimator.classes if classes is None else classes
     return None if labels is None else len(_distinct(labels))
 
@@ -299,7 +341,22 @@ def check_budget(
 
 
 class Records(NamedTuple):
-    """The private rows of a fit, checked, with their targets where there are any."""
+    """The private rows of a fit, checked, with their targets where there are any.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, n_features)
+        Rows.
+    targets : ndarray of shape (n, ...)
+        Targets in the form that a run reads; of any shape for a run that reads none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.base import Records
+    >>> len(Records(np.zeros((5, 2)), np.zeros(5)).X)
+    5
+    """
 
     X: np.ndarray
     targets: np.ndarray
@@ -316,6 +373,13 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     ----------
     privacy_ : PrivacyReport
         The privacy statement of the fit.
+
+    Examples
+    --------
+    >>> from skdp import DPStandardScaler
+    >>> from skdp.base import PrivateEstimator
+    >>> isinstance(DPStandardScaler(), PrivateEstimator)
+    True
     """
 
     privacy_: PrivacyReport
@@ -372,7 +436,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Finite numbers; dense.
+            Numbers; dense, and finite unless the class takes NaN.
         y : array-like of shape (n_samples,) or None, default=None
             Class labels or targets; a transformer ignores them.
 
