@@ -96,10 +96,12 @@ _hook: ContextVar[_Hook | None] = ContextVar("skdp_trace_hook", default=None)
 
 def release(call: MechanismCall, mechanism: Callable[[], Any]) -> Any:
     """Run a mechanism, through the hook if a test has set one, and put its output on the grid."""
-    hook = _hook.get()
-    if hook is None:
+
+    def rounded() -> Any:
         return on_grid(mechanism(), call.width)
-    return hook(call, lambda: on_grid(mechanism(), call.width))
+
+    hook = _hook.get()
+    return rounded() if hook is None else hook(call, rounded)
 
 
 @contextmanager
