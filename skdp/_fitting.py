@@ -388,7 +388,6 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     # The parameter that takes the place of epsilon, and whether delta may be 0.
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False
-    _memory_told_by: ClassVar[str] = ""
     _max_rows: ClassVar[float] = MAX_ROWS  # beyond, the rounding of a sum is not covered
 
     def plan(
@@ -488,6 +487,10 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         """What ε is conditional on besides public facts."""
         return ()
 
+    def _memory_told_by(self) -> str:
+        """Name of the method that finds out what memory a fit takes, where no plan can know."""
+        return ""
+
     def _budget(self) -> Budget:
         """Check what the fit may spend."""
         return check_budget(self, self._instead_of_epsilon, pure=self._takes_pure_budget)
@@ -547,7 +550,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             privacy=report,
             memory=memory,
             cautions=tuple(getattr(config, "cautions", ())),
-            memory_told_by=self._memory_told_by,
+            memory_told_by=self._memory_told_by(),
             n_steps=config.n_releases,
         )
 

@@ -154,6 +154,7 @@ class TestFoundAgain:
             raise NotImplementedError
 
         classifier = DPSGDClassifier(module=make, classes=[0, 1], n_samples=N)
+        assert "try_module" in repr(classifier.plan(n_features=D))
         assert classifier.plan(n_features=D) is not classifier.plan(n_features=D)
 
     def test_another_class_with_the_same_parameters_has_its_own(self):

@@ -180,6 +180,9 @@ class NetworkEstimator(PrivateEstimator):
     def _assumptions(self) -> tuple[str, ...]:
         return () if self.module is None else (EACH_BY_ITSELF,)
 
+    def _memory_told_by(self) -> str:
+        return "" if self.module is None else "try_module"
+
     def _calls_foreign_code(self) -> bool:
         """Whether a step of the algorithm calls code of the caller's."""
         return False
