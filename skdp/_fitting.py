@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -204,7 +205,8 @@ def charged(
 
     The report is of this plan and of what was spent ``before``.
     """
-    report, name = plan.privacy, plan.facts.label
+    # An object of this fit's own: two that share a report are taken for one release.
+    report, name = replace(plan.privacy), plan.facts.label
     total = report if before is None else before + report
     warn_if_inferred(name, report.inferred_public_facts)
     if report.seeded:

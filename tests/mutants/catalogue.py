@@ -768,6 +768,14 @@ except BudgetExceededError:
             "tests/privacy/test_cover.py",
         ),
         Mutant(
+            "two fits of one plan share their report",
+            "_fitting.py",
+            "charged",
+            "replace(plan.privacy)",
+            "plan.privacy",
+            "tests/test_plan.py tests/privacy/test_workflow.py",
+        ),
+        Mutant(
             "a plan is found again for other facts",
             "_fitting.py",
             "_plan_key",
