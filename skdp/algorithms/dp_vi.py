@@ -51,16 +51,16 @@ from skdp._rows import (
     row_sums,
 )
 from skdp._validate import expected, in_range, integer, one_of, positive
-from skdp.algorithms.gaussian_families import (
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.parts.gaussian_families import (
     SCALE_LEARNING_RATE,
     Cholesky,
     Diagonal,
     Family,
     orthogonal_normals,
 )
-from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, release_plan
-from skdp.engine.clipping import LinearClippedSum, Residual
+from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan
+from skdp.engine.linear_sums import LinearClippedSum, Residual
 from skdp.engine.loop import ClippedSum, Plan, Progress, last, run
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam

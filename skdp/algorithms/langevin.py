@@ -45,7 +45,7 @@ from skdp._release_hook import grid_width
 from skdp._rows import LinearBatch, LinearRows
 from skdp._validate import expected, in_range, integer, positive
 from skdp.algorithms.tempered import PosteriorRun, TemperedPosterior
-from skdp.engine.clipping import LinearClippedSum
+from skdp.engine.linear_sums import LinearClippedSum
 from skdp.engine.loop import Progress, last
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import gdp_event

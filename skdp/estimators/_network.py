@@ -31,7 +31,7 @@ from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, integer, integer_or_auto, number_or_auto, one_of, positive
 from skdp._warnings import PrivacyWarning
 from skdp.algorithms import dp_sgd
-from skdp.algorithms.training import (
+from skdp.algorithms.parts.training import (
     LinearModel,
     ModuleTrial,
     NetworkModel,
@@ -40,7 +40,7 @@ from skdp.algorithms.training import (
     Trained,
     Watch,
 )
-from skdp.models import networks
+from skdp.models import perceptron as networks
 
 EACH_BY_ITSELF = (
     "module treats each record by itself and keeps no state (tried on synthetic records only)"

@@ -26,7 +26,7 @@ from skdp import _fitting
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import in_range, integer_or_auto, number_or_auto
 from skdp.algorithms.dp_sgld import DPSGLDConfig, default_learning_rate, default_thinning
-from skdp.algorithms.training import NetworkRun
+from skdp.algorithms.parts.training import NetworkRun
 from skdp.estimators._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
 from skdp.privacy.budget import Budget
 from skdp.schedules import PolynomialDecay, step_sizes

@@ -13,7 +13,7 @@ With rows scaled to norm ≤ 1, a run releases (a GDP budget of μ is divided ov
 
 The weights w_i bound each term by C and do not look at y_i, so a g̃ has mean zero at the truth
 whatever C is. Noise is taken out of Ã and H̃ by shrinking their eigenvalues, and F(θ), the expected
-score of normal rows with these second moments and that slope (`normal_rows`), turns every g̃_t into
+score of normal rows with these second moments and that slope (`NormalRows`), turns every g̃_t into
 
     s_t = g̃_t + F(θ_t)   with   s_t | θ ~ N(F(θ), V(θ) + ν² I),
 
@@ -50,18 +50,19 @@ from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows, PassingRows, row_bound
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, release_plan
-from skdp.algorithms.noisy_statistic import Given, chains, laplace
-from skdp.algorithms.normal_rows import (
+from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan
+from skdp.algorithms.parts.noisy_score import (
     FEW_OUTPUTS,
+    Given,
     NormalRows,
     believed,
     bounded_correction,
+    chains,
     floored,
+    laplace,
     shrunk,
 )
-from skdp.engine.clipping import LinearClippedSum
-from skdp.engine.gram import GramSum, unpacked
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, unpacked
 from skdp.engine.loop import ClippedSum, Plan, Progress, last, run
 from skdp.engine.sampling import FullBatch
 from skdp.models.likelihoods import BoundedScores

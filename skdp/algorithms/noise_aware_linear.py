@@ -52,11 +52,10 @@ from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, release_plan
-from skdp.algorithms.normal_rows import believed, floored
-from skdp.engine.gram import GramSum, unpacked
+from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan
+from skdp.algorithms.parts.noisy_score import believed, floored
+from skdp.engine.linear_sums import GramSum, ResidualSum, unpacked
 from skdp.engine.loop import ClippedSum, Plan, Progress, last, run
-from skdp.engine.residual_sum import ResidualSum
 from skdp.engine.sampling import FullBatch
 
 # Constants, the same for every data set, ε, n and d, chosen by coverage and error in simulations
