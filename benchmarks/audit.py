@@ -118,8 +118,8 @@ def releases_of(estimator):
     """
     from sklearn.base import BaseEstimator
 
-    from skdp.algorithms.noise_aware import NoiseAwareUpdate
-    from skdp.algorithms.noise_aware_regression import NoiseAwareRegression
+    from skdp.algorithms.noise_aware_glm import NoiseAwareUpdate
+    from skdp.algorithms.noise_aware_linear import NoiseAwareRegression
 
     class Releases(BaseEstimator):
         def __init__(self, estimator):

@@ -32,8 +32,8 @@ import torch
 from sklearn.neural_network import MLPClassifier
 
 from skdp import DPSGDClassifier
-from skdp.engine.network import NetworkRecords
-from skdp.models.networks import perceptron
+from skdp.engine.modules.network_sum import NetworkRecords
+from skdp.models.perceptron import perceptron
 from skdp.privacy import calibrate_noise_multiplier
 
 

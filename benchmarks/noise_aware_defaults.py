@@ -20,7 +20,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from skdp import DPVariationalLogisticRegression, PrivacyWarning
-from skdp.algorithms import noise_aware
+from skdp.algorithms import noise_aware_glm as noise_aware
 
 EPSILONS = (0.1, 0.5, 1.0, 3.0, 10.0)
 STUDY = {

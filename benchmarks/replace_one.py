@@ -26,8 +26,7 @@ from skdp import (
 )
 from skdp._bounded_sum import OPPOSITE
 from skdp.algorithms.dp_vi_model import ModelClippedSum
-from skdp.engine.gram import GramSum
-from skdp.engine.residual_sum import ResidualSum
+from skdp.engine.linear_sums import GramSum, ResidualSum
 from skdp.preprocessing import pca, standard_scaler
 
 RELATION = "replace_one"

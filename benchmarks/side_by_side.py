@@ -104,7 +104,7 @@ def opacus(like, X, y, Z, hidden, learning_rate):
     import torch
     from fit_time import drawn
 
-    from skdp.models.networks import perceptron
+    from skdp.models.perceptron import perceptron
 
     module = perceptron(X.shape[1], y.max() + 1, hidden, "tanh")
     step, _ = _opacus.private(
@@ -308,7 +308,7 @@ def by_opacus(X, y):
     import torch
     from fit_time import endless
 
-    from skdp.models.networks import perceptron
+    from skdp.models.perceptron import perceptron
 
     module = perceptron(X.shape[1], 2, (100,), "tanh")
     step, loader = _opacus.private(

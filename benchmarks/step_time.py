@@ -35,10 +35,10 @@ from torch.nn import functional as F
 import skdp
 from skdp._random import Streams
 from skdp.algorithms.dp_sgd import DPSGDConfig, DPSGDUpdate
-from skdp.algorithms.training import LinearModel, NetworkModel
+from skdp.algorithms.parts.training import LinearModel, NetworkModel
 from skdp.engine.loop import run
-from skdp.engine.network import NetworkRecords
-from skdp.models.networks import Classification, perceptron
+from skdp.engine.modules.network_sum import NetworkRecords
+from skdp.models.perceptron import Classification, perceptron
 
 N_ROWS, LEARNING_RATE, MOMENTUM, NOISE = 20_000, 1e-3, 0.9, 1.0  # gradients are clipped to norm 1
 TURN, LOOP_TURNS = 0.005, 3  # seconds that a turn should take, and turns of the slow loop

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -66,7 +67,30 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 def encode_labels(y: np.ndarray, classes: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes, sorted, and each label's number among them.
 
-    ``classes`` is what the caller declared, or None to read them from y.
+    Parameters
+    ----------
+    y : ndarray of shape (n,)
+        Labels of rows.
+    classes : array-like or None
+        The declared classes; None reads them from y.
+    name : str
+        Of the estimator, for messages.
+
+    Returns
+    -------
+    classes, codes : ndarray of shape (n_classes,) and (n,)
+
+    Raises
+    ------
+    ValueError
+        If y holds a label that was not declared, or only one; the label is not named.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.base import encode_labels
+    >>> encode_labels(np.array(["b", "a"]), ["a", "b", "c"], "DPClassifier")[1]
+    array([1, 0])
     """
     if classes is None:
         with without_data(LABELS):
@@ -101,7 +125,26 @@ def _distinct(classes: Any) -> np.ndarray:
 
 
 def n_classes(estimator: Any, classes: Any) -> int | None:
-    """Return the number of classes, given or declared; None for neither."""
+    """Return the number of classes, given or declared; None for neither.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With the parameter ``classes``.
+    classes : array-like or None
+        Given classes, which go first.
+
+    Returns
+    -------
+    int or None
+
+    Examples
+    --------
+    >>> from skdp import DPSGDClassifier
+    >>> from skdp.base import n_classes
+    >>> n_classes(DPSGDClassifier(classes=["a", "b"]), None)
+    2
+    """
     labels = estimator.classes if classes is None else classes
     return None if labels is None else len(_distinct(labels))
 
@@ -162,7 +205,8 @@ def charged(
 
     The report is of this plan and of what was spent ``before``.
     """
-    report, name = plan.privacy, plan.facts.label
+    # An object of this fit's own: two that share a report are taken for one release.
+    report, name = replace(plan.privacy), plan.facts.label
     total = report if before is None else before + report
     warn_if_inferred(name, report.inferred_public_facts)
     if report.seeded:
@@ -211,7 +255,7 @@ def initial_seed(estimator: Any) -> int:
     return int(check_random_state(estimator.random_state).randint(2**31 - 1))
 
 
-def progress_bar(verbose: int, n_steps: int) -> Callable[[Iterable], Iterable]:
+def progress_bar(verbose: int, n_steps: int | None) -> Callable[[Iterable], Iterable]:
     """Wrap an iteration over steps: in a progress bar if verbose, else not at all."""
     if not verbose:
         return iter
@@ -220,7 +264,7 @@ def progress_bar(verbose: int, n_steps: int) -> Callable[[Iterable], Iterable]:
     return partial(tqdm, total=n_steps, desc="noisy steps")
 
 
-def progress(estimator: Any, n_steps: int) -> Callable[[Iterable[_T]], Iterable[_T]]:
+def progress(estimator: Any, n_steps: int | None) -> Callable[[Iterable[_T]], Iterable[_T]]:
     """Wrap an iteration over steps in a progress bar if verbose, and tell callbacks of each.
 
     Callbacks are told of steps and of nothing else: no data and no state. A wish to stop early is
@@ -299,7 +343,22 @@ def check_budget(
 
 
 class Records(NamedTuple):
-    """The private rows of a fit, checked, with their targets where there are any."""
+    """The private rows of a fit, checked, with their targets where there are any.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, n_features)
+        Rows.
+    targets : ndarray of shape (n, ...)
+        Targets in the form that a run reads; of any shape for a run that reads none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.base import Records
+    >>> len(Records(np.zeros((5, 2)), np.zeros(5)).X)
+    5
+    """
 
     X: np.ndarray
     targets: np.ndarray
@@ -316,6 +375,13 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     ----------
     privacy_ : PrivacyReport
         The privacy statement of the fit.
+
+    Examples
+    --------
+    >>> from skdp import DPStandardScaler
+    >>> from skdp.base import PrivateEstimator
+    >>> isinstance(DPStandardScaler(), PrivateEstimator)
+    True
     """
 
     privacy_: PrivacyReport
@@ -324,7 +390,6 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     # The parameter that takes the place of epsilon, and whether delta may be 0.
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False
-    _memory_told_by: ClassVar[str] = ""
     _max_rows: ClassVar[float] = MAX_ROWS  # beyond, the rounding of a sum is not covered
 
     def plan(
@@ -372,7 +437,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Finite numbers; dense.
+            Numbers; dense, and finite unless the class takes NaN.
         y : array-like of shape (n_samples,) or None, default=None
             Class labels or targets; a transformer ignores them.
 
@@ -393,7 +458,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             check_n_rows(records.X, self._max_rows)
             plan = self._plan(facts)
             run = self._prepared(plan, records)
-            steps = progress(self, plan.config.n_releases)
+            steps = progress(self, plan.n_steps)
             self.privacy_ = charged(self, plan)
             self._keep(plan, run(records, streams(self, *records), steps))
         return self
@@ -423,6 +488,10 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def _assumptions(self) -> tuple[str, ...]:
         """What ε is conditional on besides public facts."""
         return ()
+
+    def _memory_told_by(self) -> str:
+        """Name of the method that finds out what memory a fit takes, where no plan can know."""
+        return ""
 
     def _budget(self) -> Budget:
         """Check what the fit may spend."""
@@ -477,8 +546,15 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             assumptions=self._assumptions(),
         )
         memory = getattr(config, "memory", None)
-        cautions = tuple(getattr(config, "cautions", ()))
-        return FitPlan(facts, config, report, {}, memory, cautions, self._memory_told_by)
+        return FitPlan(
+            facts=facts,
+            config=config,
+            privacy=report,
+            memory=memory,
+            cautions=tuple(getattr(config, "cautions", ())),
+            memory_told_by=self._memory_told_by(),
+            n_steps=config.n_releases,
+        )
 
 
 _PLAIN = frozenset([int, float, str, bool, type(None)])

@@ -17,12 +17,27 @@ from skdp.privacy.report import PrivacyReport
 
 
 class MissingFactError(ValueError):
-    """A plan needs a public fact that was neither declared nor given."""
+    """A plan needs a public fact that was neither declared nor given.
 
-    def __init__(self, fact: str, label: str, remedy: str = "") -> None:
+    Parameters
+    ----------
+    fact : str
+        Its name.
+    label : str
+        Class of the estimator.
+
+    Examples
+    --------
+    >>> from skdp import DPVariationalLinearRegression
+    >>> DPVariationalLinearRegression(n_samples=100).plan()
+    Traceback (most recent call last):
+      ...
+    skdp._plan.MissingFactError: The plan of DPVariationalLinearRegression depends on ...
+    """
+
+    def __init__(self, fact: str, label: str) -> None:
         super().__init__(
-            f"The plan of {label} depends on {fact}, which is not known: give {fact}=... to plan"
-            f"{remedy and ', ' + remedy}."
+            f"The plan of {label} depends on {fact}, which is not known: give {fact}=... to plan."
         )
         self.fact = fact
 
@@ -45,6 +60,12 @@ class PublicFacts:
         Bound on the norm of a row that an earlier step declares.
     inferred : tuple of str
         Facts that were read from the data and are taken to be public.
+
+    Examples
+    --------
+    >>> from skdp.base import PublicFacts
+    >>> PublicFacts("DPClassifier", n_features=4).features
+    4
     """
 
     label: str
@@ -81,7 +102,14 @@ class PublicFacts:
 
 
 class Config(Protocol):
-    """Public facts of a run: all that its event depends on, and the run itself."""
+    """Public facts of a run: all that its event depends on, and the run itself.
+
+    Examples
+    --------
+    >>> from skdp import DPStandardScaler
+    >>> DPStandardScaler().plan(n_features=2).config.n_releases
+    1
+    """
 
     @property
     def n_releases(self) -> int:
@@ -122,6 +150,15 @@ class FitPlan:
         What a fit with this plan warns of.
     memory_told_by : str
         Method of the estimator that finds out what memory a fit takes, where it is not known.
+    n_steps : int or None
+        Number of noisy releases; None where that is a secret.
+
+    Examples
+    --------
+    >>> from skdp import DPStandardScaler
+    >>> plan = DPStandardScaler(epsilon=0.1).plan(n_features=2)
+    >>> round(plan.epsilon, 6), plan.privacy.sampling
+    (0.1, 'full batch, 1 release')
     """
 
     facts: PublicFacts
@@ -131,6 +168,7 @@ class FitPlan:
     memory: int | None = None
     cautions: tuple[str, ...] = ()
     memory_told_by: str = ""
+    n_steps: int | None = None
 
     @property
     def events(self) -> tuple[DpEvent, ...]:
@@ -158,11 +196,6 @@ class FitPlan:
     def delta(self) -> float:
         """δ of the fit as a whole."""
         return self.total.delta
-
-    @property
-    def n_steps(self) -> int | None:
-        """Number of noisy releases; None where that is a secret."""
-        return getattr(self.config, "n_releases", None)
 
     @property
     def noise_multiplier(self) -> float | None:

@@ -11,7 +11,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from skdp._validate import positive
 from skdp.relations import ZERO_OUT, check_relation
 
 
@@ -56,6 +55,25 @@ class Chunks(Protocol):
         ...
 
 
+class LinearConfig(Protocol):
+    """Public facts about rows of a linear model."""
+
+    @property
+    def data_norm(self) -> float:
+        """Norm to which the features of each row are clipped."""
+        ...
+
+    @property
+    def fit_intercept(self) -> bool:
+        """Whether each row gets a 1 appended."""
+        ...
+
+    @property
+    def neighboring_relation(self) -> str:
+        """Who is a neighbour."""
+        ...
+
+
 class LinearRows:
     """The private rows of a fit, each of norm ≤ `row_bound`.
 
@@ -87,8 +105,25 @@ class LinearRows:
     ) -> None:
         self._X, self._targets, self._alone = X, targets, alone
         self._shifting = not check_relation(neighboring_relation).n_is_public
-        self._data_norm, self._fit_intercept = positive(data_norm=data_norm), bool(fit_intercept)
+        self._data_norm, self._fit_intercept = data_norm, bool(fit_intercept)
         self._full: LinearBatch | None = None
+
+    @classmethod
+    def of(
+        cls,
+        config: LinearConfig,
+        records: tuple[np.ndarray, np.ndarray],
+        *,
+        alone: bool = False,
+    ) -> LinearRows:
+        """Wrap the private rows and targets of a run."""
+        return cls(
+            *records,
+            data_norm=config.data_norm,
+            fit_intercept=config.fit_intercept,
+            alone=alone,
+            neighboring_relation=config.neighboring_relation,
+        )
 
     def __len__(self) -> int:
         return len(self._X)

@@ -61,7 +61,11 @@ RELATIONS = ZERO_OUT, ADD_OR_REMOVE_ONE, REPLACE_ONE = tuple(Relation)
 
 def check_relation(neighboring_relation: str) -> Relation:
     """Return the relation, or raise a ``ValueError`` that lists the known ones."""
-    return Relation(one_of(RELATIONS, neighboring_relation=neighboring_relation))
+    try:
+        return Relation(neighboring_relation)
+    except ValueError:
+        one_of(RELATIONS, neighboring_relation=neighboring_relation)  # says which there are
+        raise
 
 
 def sensitivity_factor(neighboring_relation: str) -> float:

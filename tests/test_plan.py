@@ -8,6 +8,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from sklearn.ensemble import VotingClassifier
 
 from skdp import (
     DPRandomizedSearch,
@@ -15,6 +16,7 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     PrivacyLedger,
+    privacy_of,
 )
 from skdp.base import FitPlan, MissingFactError, PrivateEstimator, PublicFacts
 from skdp.calibration import DPTemperatureScaler
@@ -146,6 +148,12 @@ class TestFoundAgain:
             with pytest.raises(ValueError, match="max_iter"):
                 logistic(max_iter=same).plan(n_features=D)
 
+    def test_two_fits_of_one_plan_are_two_releases(self):
+        one, other = logistic().fit(X, Y), logistic().fit(X, Y)
+        assert one.privacy_ == other.privacy_
+        voting = VotingClassifier([("one", logistic()), ("other", logistic())]).fit(X, Y)
+        assert privacy_of(voting).epsilon == (one.privacy_ + other.privacy_).epsilon > 1.3
+
     def test_other_widths_other_plans(self):
         assert logistic().plan(n_features=D) != logistic().plan(n_features=D + 1)
 
@@ -154,6 +162,7 @@ class TestFoundAgain:
             raise NotImplementedError
 
         classifier = DPSGDClassifier(module=make, classes=[0, 1], n_samples=N)
+        assert "try_module" in repr(classifier.plan(n_features=D))
         assert classifier.plan(n_features=D) is not classifier.plan(n_features=D)
 
     def test_another_class_with_the_same_parameters_has_its_own(self):

@@ -31,7 +31,7 @@ from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
 from skdp._validate import in_range, one_of
-from skdp.algorithms.training import Model, NetworkRun
+from skdp.algorithms.parts.training import Model, NetworkRun
 from skdp.engine.loop import Plan
 from skdp.engine.updates import MomentumSGD, NoiseCorrectedAdam, TorchOptimizer, UpdateRule
 from skdp.privacy.budget import Budget

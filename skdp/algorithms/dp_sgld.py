@@ -45,7 +45,7 @@ from torch import Tensor
 
 from skdp._release_hook import grid_width, on_grid
 from skdp._validate import expected, in_range, integer
-from skdp.algorithms.training import Model, NetworkRun
+from skdp.algorithms.parts.training import Model, NetworkRun
 from skdp.engine.loop import ClippedSum, Plan
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import dp_sgd_event

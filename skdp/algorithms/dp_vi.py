@@ -45,22 +45,23 @@ from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
 from skdp._random import Streams
 from skdp._rows import (
     LinearBatch,
+    LinearRows,
     row_bound,
     row_products,
     row_sums,
 )
 from skdp._validate import expected, in_range, integer, one_of, positive
-from skdp.algorithms.gaussian_families import (
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.parts.gaussian_families import (
     SCALE_LEARNING_RATE,
     Cholesky,
     Diagonal,
     Family,
     orthogonal_normals,
 )
-from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last, linear_rows, release_plan
-from skdp.engine.clipping import LinearClippedSum, Residual
-from skdp.engine.loop import ClippedSum, Plan, Progress, run
+from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan
+from skdp.engine.linear_sums import LinearClippedSum, Residual
+from skdp.engine.loop import ClippedSum, Plan, Progress, last, run
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam
 from skdp.models.likelihoods import BoundedScores
@@ -221,7 +222,7 @@ class DPVIConfig(GaussianRun):
         """
         etas = orthogonal_normals(math.prod(self.shape), self.n_steps + 1, streams("eta"))
         algorithm = VariationalUpdate(self, etas)
-        rows = linear_rows(self, records, alone=self.secure)
+        rows = LinearRows.of(self, records, alone=self.secure)
         state, steps = algorithm.init(), (algorithm.query, algorithm.update, streams)
         states = run(release_plan(self), rows, state, *steps)
         return algorithm.posterior(last(progress(states)))

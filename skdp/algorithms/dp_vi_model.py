@@ -43,12 +43,12 @@ from skdp._random import SecureStream, Streams
 from skdp._rows import clipped_rows
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.dp_vi import COVARIANCES
-from skdp.algorithms.gaussian_families import Cholesky, Diagonal, Family, orthogonal_normals
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last
-from skdp.engine.gram import packed, unpacked
-from skdp.engine.loop import ClippedSum, Plan, Progress, run
-from skdp.engine.network import NetworkBatch, NetworkRecords
+from skdp.algorithms.parts.gaussian_families import Cholesky, Diagonal, Family, orthogonal_normals
+from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
+from skdp.engine.linear_sums import packed, unpacked
+from skdp.engine.loop import ClippedSum, Plan, Progress, last, run
+from skdp.engine.modules.network_sum import NetworkBatch, NetworkRecords
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam
 from skdp.models.user_models import Prior, UserModel

@@ -14,7 +14,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize, root_scalar
 
 from skdp._random import SecureStream
-from skdp.algorithms.gaussian_runs import linear_rows
+from skdp._rows import LinearRows
 from skdp.algorithms.tempered import TemperedPosterior
 
 _EXPONENT = 4.0  # rejection takes about e^(this/2) trials in a round of the proximal sampler
@@ -40,7 +40,7 @@ class Potential:
     def __init__(
         self, posterior: TemperedPosterior, power: float, records: tuple[np.ndarray, np.ndarray]
     ) -> None:
-        rows = linear_rows(posterior, records).take(slice(None))
+        rows = LinearRows.of(posterior, records).take(slice(None))
         self.posterior, self._power, self._likelihood = posterior, power, posterior.likelihood
         reach = posterior.row_bound * posterior.theta_norm
         self._rows = rows.rows

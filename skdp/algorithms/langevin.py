@@ -42,12 +42,11 @@ from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 from skdp import _release_hook
 from skdp._random import SecureStream, Streams
 from skdp._release_hook import grid_width
-from skdp._rows import LinearBatch
+from skdp._rows import LinearBatch, LinearRows
 from skdp._validate import expected, in_range, integer, positive
-from skdp.algorithms.gaussian_runs import last, linear_rows
 from skdp.algorithms.tempered import PosteriorRun, TemperedPosterior
-from skdp.engine.clipping import LinearClippedSum
-from skdp.engine.loop import Progress
+from skdp.engine.linear_sums import LinearClippedSum
+from skdp.engine.loop import Progress, last
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import gdp_event
 from skdp.privacy.hidden_state import cyclic_batch_mu, full_batch_mu
@@ -307,7 +306,7 @@ def states(config: LangevinConfig, records: Records, streams: Streams) -> Iterat
 
 
 def _batches(config: LangevinConfig, records: Records, stream: SecureStream) -> list[LinearBatch]:
-    rows = linear_rows(config.posterior, records)
+    rows = LinearRows.of(config.posterior, records)
     if config.n_batches == 1:
         return [rows.take(slice(None))]
     # Positions are dealt at random up to n_rows: those beyond the rows at hand are null rows.

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
 from skdp._random import Streams
-from skdp.algorithms.gaussian_runs import FLOAT, OneSum
+from skdp.algorithms.parts.gaussian_runs import FLOAT, OneSum
 from skdp.engine.loop import Progress
 
 COUNT = 0.5  # weight of a value's presence in a row's share

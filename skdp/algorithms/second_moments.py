@@ -16,8 +16,8 @@ import numpy as np
 from skdp._bounded_sum import CHUNK_ROWS
 from skdp._random import Streams
 from skdp._rows import LinearRows, PassingRows
-from skdp.algorithms.gaussian_runs import FLOAT, OneSum
-from skdp.engine.gram import GramSum, unpacked
+from skdp.algorithms.parts.gaussian_runs import FLOAT, OneSum
+from skdp.engine.linear_sums import GramSum, unpacked
 from skdp.engine.loop import Progress
 
 

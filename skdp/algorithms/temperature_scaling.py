@@ -34,10 +34,10 @@ from torch import Tensor, nn
 
 from skdp._random import Streams
 from skdp.algorithms.dp_sgd import DPSGDConfig
-from skdp.algorithms.gaussian_runs import GaussianRun
-from skdp.algorithms.training import NetworkModel
+from skdp.algorithms.parts.gaussian_runs import GaussianRun
+from skdp.algorithms.parts.training import NetworkModel
 from skdp.engine.sampling import FullBatch
-from skdp.models.networks import cross_entropy
+from skdp.models.perceptron import cross_entropy
 
 N_STEPS, N_STEPS_WITHOUT_NOISE = 30, 200
 MOST = 20.0  # T stays between 1/20 and 20

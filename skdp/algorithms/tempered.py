@@ -22,7 +22,7 @@ from dp_accounting.dp_event import DpEvent
 from skdp._bounded_sum import ROUNDING
 from skdp._rows import row_bound
 from skdp._validate import in_range, integer, positive
-from skdp.algorithms.gaussian_runs import FLOAT
+from skdp.algorithms.parts.gaussian_runs import FLOAT
 from skdp.models.likelihoods import LogConcave
 from skdp.privacy.accounting import epsilon_of_event
 from skdp.relations import sensitivity_factor
@@ -87,7 +87,7 @@ class TemperedPosterior:
 
     @property
     def sensitivity(self) -> float:
-        """Δ at ρ = 1: how far neighbours can move the *computed* ∇U (see `engine.clipping`)."""
+        """Δ at ρ = 1: how far neighbours can move the *computed* ∇U (see `engine.linear_sums`)."""
         bound = self.likelihood.residual_bound * self.row_bound * (1 + ROUNDING)
         return sensitivity_factor(self.neighboring_relation) * bound
 

@@ -6,6 +6,7 @@ everything else done with the noisy sum, is the update rule's business and costs
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -182,3 +183,8 @@ def run(
         noisy = plan.release(value, call, noise)
         state = update(state, noisy.to(theta.dtype), step)
         yield state
+
+
+def last(states: Iterable[State]) -> State:
+    """Go through a run and return its last state."""
+    return deque(states, maxlen=1).pop()

@@ -13,7 +13,8 @@ from skdp._input import check_features
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import clipped_rows, row_bound
 from skdp._validate import expected, flag, integer_or_auto, number_or_auto, one_of
-from skdp.algorithms import dp_vi, noise_aware
+from skdp.algorithms import dp_vi
+from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import GaussianDraws
 from skdp.models.likelihoods import BoundedScores

@@ -31,7 +31,7 @@ from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, integer, integer_or_auto, number_or_auto, one_of, positive
 from skdp._warnings import PrivacyWarning
 from skdp.algorithms import dp_sgd
-from skdp.algorithms.training import (
+from skdp.algorithms.parts.training import (
     LinearModel,
     ModuleTrial,
     NetworkModel,
@@ -40,7 +40,7 @@ from skdp.algorithms.training import (
     Trained,
     Watch,
 )
-from skdp.models import networks
+from skdp.models import perceptron as networks
 
 EACH_BY_ITSELF = (
     "module treats each record by itself and keeps no state (tried on synthetic records only)"
@@ -133,7 +133,7 @@ class NetworkEstimator(PrivateEstimator):
             watch = self._watch(public)
             if watch is not None:
                 watch(0, plan.config.start(model))  # a trial of the public rows
-            steps = _fitting.progress(self, plan.config.n_releases)
+            steps = _fitting.progress(self, plan.n_steps)
             self.privacy_ = _fitting.charged(self, plan, before)
             self.public_scores_ = []
             streams = _fitting.streams(self, *records, *networks.weights(self.module_))
@@ -179,6 +179,9 @@ class NetworkEstimator(PrivateEstimator):
 
     def _assumptions(self) -> tuple[str, ...]:
         return () if self.module is None else (EACH_BY_ITSELF,)
+
+    def _memory_told_by(self) -> str:
+        return "" if self.module is None else "try_module"
 
     def _calls_foreign_code(self) -> bool:
         """Whether a step of the algorithm calls code of the caller's."""

@@ -6,7 +6,8 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -16,7 +17,8 @@ from skdp._bounded_sum import MAX_ROWS
 from skdp._fitting import PrivateEstimator, Records
 from skdp._plan import FitPlan, PublicFacts
 from skdp._random import Streams
-from skdp._validate import expected, flag, integer, integer_or_auto, number_or_auto, one_of
+from skdp._rows import row_bound
+from skdp._validate import expected, flag, integer, integer_or_auto, is_real, number_or_auto, one_of
 from skdp._warnings import PrivacyWarning
 from skdp.algorithms import langevin, ops
 from skdp.algorithms.tempered import TemperedPosterior
@@ -29,6 +31,14 @@ from skdp.relations import check_relation
 SAMPLERS = ("auto", "langevin", *ops.SAMPLERS)
 
 Config = langevin.LangevinConfig | ops.ExactConfig
+
+
+class Family(NamedTuple):
+    """Posteriors that differ in the prior's scale and the domain, with R and the size of θ."""
+
+    posterior: Callable[..., TemperedPosterior]
+    row_bound: float
+    n_parameters: int
 
 
 @dataclass(eq=False, repr=False)
@@ -129,16 +139,22 @@ class PosteriorSampler(PrivateEstimator):
         if facts.rows > MAX_ROWS:
             raise expected(f"at most {MAX_ROWS}", n_samples=self.n_samples)
         flag(fit_intercept=self.fit_intercept)
-        target = TemperedPosterior(
-            likelihood=self._likelihood_of(facts),
-            n_features=facts.features,
-            fit_intercept=bool(self.fit_intercept),
-            data_norm=number_or_auto(facts.auto_norm, data_norm=self.data_norm),
-            prior_scale=1.0,  # until the sampler is known
-            neighboring_relation=self.neighboring_relation,
+        likelihood = self._likelihood_of(facts)
+        data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
+        family = Family(
+            partial(
+                TemperedPosterior,
+                likelihood=likelihood,
+                n_features=facts.features,
+                fit_intercept=bool(self.fit_intercept),
+                data_norm=data_norm,
+                neighboring_relation=self.neighboring_relation,
+            ),
+            row_bound(data_norm, self.fit_intercept),
+            likelihood.n_outputs * (facts.features + bool(self.fit_intercept)),
         )
         configure = self._exact if self._is_exact() else self._langevin
-        config = configure(target, facts.rows, budget)
+        config = configure(family, facts.rows, budget)
         if not config.seconds < 1e8:
             raise ValueError(f"This fit would take years. {config.shorter}.")
         return config
@@ -158,8 +174,8 @@ class PosteriorSampler(PrivateEstimator):
                 raise expected("'auto'", "it is for 'langevin' alone", **{name: value})
         return exact
 
-    def _exact(self, target: TemperedPosterior, n_rows: int, budget: Budget) -> ops.ExactConfig:
-        R, k, p = target.row_bound, self.n_posterior_samples, target.n_parameters
+    def _exact(self, family: Family, n_rows: int, budget: Budget) -> ops.ExactConfig:
+        (posterior, R, p), k = family, self.n_posterior_samples
         D = number_or_auto(
             ops.default_theta_norm(R, n_rows, p, ops.affordable_range(budget, k)),
             "on an unbounded domain an exact sample has no such guarantee",
@@ -167,22 +183,20 @@ class PosteriorSampler(PrivateEstimator):
         )
         τ = number_or_auto(ops.default_prior_scale(R, D, p), prior_scale=self.prior_scale)
         return ops.configure(
-            replace(target, theta_norm=D, prior_scale=τ),
+            posterior(theta_norm=D, prior_scale=τ),
             budget,
             n_rows=n_rows,
             n_samples=k,
             sampler=self.sampler,
         )
 
-    def _langevin(
-        self, target: TemperedPosterior, n_rows: int, budget: Budget
-    ) -> langevin.LangevinConfig:
-        D, k = self.theta_norm, self.n_posterior_samples
-        if math.inf != D:
+    def _langevin(self, family: Family, n_rows: int, budget: Budget) -> langevin.LangevinConfig:
+        (posterior, R, p), D, k = family, self.theta_norm, self.n_posterior_samples
+        if not (is_real(D) and math.inf == D):
             D = number_or_auto(math.inf, "or float('inf')", theta_norm=D)
         # A budget is what makes many samples flat; without one they need no wide prior.
         flat = k if math.isfinite(budget.mu) else 1
-        τ = langevin.default_prior_scale(target.row_bound, target.n_parameters, flat)
+        τ = langevin.default_prior_scale(R, p, flat)
         τ = number_or_auto(τ, prior_scale=self.prior_scale)
         batch_size = integer_or_auto(0, batch_size=self.batch_size) or None
         fixed = check_relation(self.neighboring_relation).n_is_public
@@ -190,7 +204,7 @@ class PosteriorSampler(PrivateEstimator):
             remedy = "a fixed partition does not survive adding a record"
             raise expected("'auto' under 'add_or_remove_one'", remedy, batch_size=batch_size)
         return langevin.configure(
-            replace(target, theta_norm=float(D), prior_scale=τ),
+            posterior(theta_norm=float(D), prior_scale=τ),
             budget,
             n_rows=n_rows,
             n_chains=k,

@@ -21,7 +21,7 @@ from typing import Any
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import number_or_auto
 from skdp.algorithms.dp_sgd import DPSGDConfig, default_learning_rate
-from skdp.algorithms.training import Trained
+from skdp.algorithms.parts.training import Trained
 from skdp.estimators._network import (
     NetworkClassifier,
     NetworkEstimator,

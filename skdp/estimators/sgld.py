@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from skdp._fitting import check_budget
+from skdp import _fitting
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import in_range, integer_or_auto, number_or_auto
 from skdp.algorithms.dp_sgld import DPSGLDConfig, default_learning_rate, default_thinning
-from skdp.algorithms.training import NetworkRun
+from skdp.algorithms.parts.training import NetworkRun
 from skdp.estimators._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
 from skdp.privacy.budget import Budget
 from skdp.schedules import PolynomialDecay, step_sizes
@@ -46,14 +46,12 @@ class DPSGLD(NetworkEstimator):
     thinning: int | str = "auto"
     prenoise_scale: float = 0.0
 
-    _no_temperature = None
-
     def _budget(self) -> Budget:
         """Without privacy a temperature contradicts no ε."""
         if self.epsilon == math.inf and self.temperature is not None:
             in_range(0.0, 1e10, temperature=self.temperature, closed="left")
-            return check_budget(self, "_no_temperature")
-        return check_budget(self, "temperature")
+            return _fitting.check_budget(self, "")
+        return _fitting.check_budget(self, "temperature")
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> DPSGLDConfig:
         """Check the parameters, fill in the defaults and solve for T, from public facts alone."""

@@ -149,8 +149,8 @@ class DPVariationalLogisticRegression(AccuracyMixin, VariationalLinearModel):
     -----
     A noise-aware fit releases the rows' second moments once, ``max_iter`` noisy gradients at the
     posterior mean so far, and, for two classes, the slope of the gradient once, all under one
-    (epsilon, delta). See `skdp.algorithms.noise_aware` for the equations. Beyond 40 parameters, or
-    four classes, the uncertainty about the second moments is not integrated over. Coverage was
+    (epsilon, delta). See `skdp.algorithms.noise_aware_glm` for the equations. Beyond 40 parameters,
+    or four classes, the uncertainty about the second moments is not integrated over. Coverage was
     measured with priors like the default; with a ``prior_scale`` ten times as wide the model of the
     scores extrapolates, and intervals are not to be relied on.
 

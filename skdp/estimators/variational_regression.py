@@ -31,7 +31,7 @@ from skdp._input import R2Mixin, check_features_and_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import row_bound
 from skdp._validate import flag, integer, integer_or_auto, number_or_auto, one_of
-from skdp.algorithms import noise_aware_regression as algorithm
+from skdp.algorithms import noise_aware_linear as algorithm
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._linear import check_secure, fitted_rows, linear_names, unit_of_targets

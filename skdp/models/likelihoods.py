@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit, huber, log_softmax, softmax
 from scipy.stats import norm, qmc
 
-from skdp.models.scores import BernoulliScore, CategoricalScore, PoissonScore, Score
+from skdp.models.bounded_scores import BernoulliScore, CategoricalScore, PoissonScore, Score
 
 
 class LogConcave(Protocol):

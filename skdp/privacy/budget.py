@@ -34,6 +34,12 @@ class Budget:
         See `skdp.privacy.epsilon`.
     given : float or None
         Noise multiplier, or what else an algorithm takes instead of ε.
+
+    Examples
+    --------
+    >>> from skdp.base import Budget
+    >>> round(Budget(epsilon=1.0, delta=1e-5).mu, 3)
+    0.268
     """
 
     epsilon: float | None
@@ -57,7 +63,19 @@ class Budget:
         )
 
     def noise_multiplier(self, rate: float = 1.0, n_steps: int = 1) -> float:
-        """Least noise multiplier of equal steps, or the given one; 0 without privacy."""
+        """Least noise multiplier of equal steps, or the given one; 0 without privacy.
+
+        Parameters
+        ----------
+        rate : float, default=1.0
+            Poisson sampling rate.
+        n_steps : int, default=1
+            Number of steps.
+
+        Returns
+        -------
+        float
+        """
         if self.epsilon is None:
             assert self.given is not None
             return self.given
@@ -71,7 +89,19 @@ class Budget:
         )
 
     def factor(self, units: Sequence[float], rate: float = 1.0) -> float:
-        """Least factor of a schedule of noise multipliers, or the given one; 0 without privacy."""
+        """Least factor of a schedule of noise multipliers, or the given one; 0 without privacy.
+
+        Parameters
+        ----------
+        units : sequence of float
+            Noise multiplier of each step over the factor.
+        rate : float, default=1.0
+            Poisson sampling rate.
+
+        Returns
+        -------
+        float
+        """
         if self.epsilon is None or not self.private:
             return self.noise_multiplier()
         return calibrate_schedule(
@@ -84,7 +114,19 @@ class Budget:
         )
 
     def least(self, event: Callable[[float], DpEvent], guess: float) -> float:
-        """Least parameter whose event the budget affords, near a guess."""
+        """Least parameter whose event the budget affords, near a guess.
+
+        Parameters
+        ----------
+        event : callable
+            Maps a parameter > 0 to an event that costs less the larger it is.
+        guess : float
+            Where the search starts.
+
+        Returns
+        -------
+        float
+        """
         if self.epsilon is None or not self.private:
             return guess
         return calibrate(

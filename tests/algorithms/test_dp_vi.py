@@ -13,7 +13,8 @@ from scipy.special import expit
 from skdp import _release_hook
 from skdp._random import Streams
 from skdp._rows import LinearRows
-from skdp.algorithms import dp_vi, gaussian_families
+from skdp.algorithms import dp_vi
+from skdp.algorithms.parts import gaussian_families
 from skdp.models.likelihoods import Bernoulli, Categorical
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(40)

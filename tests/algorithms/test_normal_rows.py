@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from skdp._random import Streams
-from skdp.algorithms.normal_rows import (
+from skdp.algorithms.parts.noisy_score import (
     NormalRows,
     believed,
     bounded_correction,
     floored,
     shrunk,
 )
-from skdp.models.scores import BernoulliScore, CategoricalScore, PoissonScore
+from skdp.models.bounded_scores import BernoulliScore, CategoricalScore, PoissonScore
 
 RNG = np.random.default_rng(0)
 ROOT = RNG.normal(size=(3, 3)) / 3

@@ -8,7 +8,7 @@ from scipy.stats import binom
 from skdp._random import Streams
 from skdp._rows import LinearRows
 from skdp.audit import audit_mechanism
-from skdp.engine.clipping import LinearClippedSum
+from skdp.engine.linear_sums import LinearClippedSum
 from skdp.engine.loop import Plan, run
 from skdp.engine.sampling import sampling
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism

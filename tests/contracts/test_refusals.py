@@ -347,28 +347,37 @@ def test_a_step_that_releases_beside_the_plan_ends_the_search(step):
 
 
 NESTED = {
-    "search": lambda net: search(net, "learning_rate").fit(X, CLASSES),
-    "search of a pipeline": lambda net: search(
+    "alone": lambda net: search(net, "learning_rate"),
+    "in a pipeline": lambda net: search(
         make_pipeline(DPStandardScaler(-1, 1), net), "dpsgdclassifier__learning_rate"
-    ).fit(X, CLASSES),
-    "split_budget": lambda net: split_budget(
-        make_pipeline(DPStandardScaler(-1, 1), net),
-        epsilon=1.0,
-        delta=1e-5,
-        n_samples=N,
-        n_features=D,
     ),
 }
 
 
-@pytest.mark.parametrize("plan", NESTED)
-def test_a_release_while_planning_is_refused_before_it_touches_a_row(plan):
+@pytest.mark.parametrize("where", NESTED)
+def test_a_module_that_releases_beside_the_plan_ends_the_search(where):
+    what = NESTED[where](network_with_private_pca())
     with (
         PrivacyLedger() as ledger,
         record_releases() as tape,
-        pytest.raises((BudgetExceededError, ValueError), match="DPPCA is not in the plan"),
+        pytest.raises(RuntimeError, match="had not planned"),
     ):
-        NESTED[plan](network_with_private_pca())
+        what.set_params(mean_trials=3, shape=1.0).fit(X, CLASSES)
+    assert [entry.label for entry in ledger.entries] == ["DPRandomizedSearch"]
+    assert not any(release.call.shape == (D * (D + 1) // 2,) for release in tape)
+
+
+def test_a_plan_calls_no_module():
+    net = network_with_private_pca()
+    with PrivacyLedger() as ledger, record_releases() as tape:
+        net.plan(n_features=D)
+        split_budget(
+            make_pipeline(DPStandardScaler(-1, 1), net),
+            epsilon=1.0,
+            delta=1e-5,
+            n_samples=N,
+            n_features=D,
+        )
     assert (ledger.entries, tape) == ((), [])
 
 

@@ -8,9 +8,9 @@ import torch
 from reference.per_sample_gradients import clipped, per_sample_gradients
 from torch import nn
 
-from skdp.engine import network
-from skdp.engine.network import FlatModule, NetworkClippedSum, NetworkRecords
-from skdp.engine.trial import N_RECORDS, clipping_method
+from skdp.engine.modules import network_sum as network
+from skdp.engine.modules.checks import N_RECORDS, clipping_method
+from skdp.engine.modules.network_sum import FlatModule, NetworkClippedSum, NetworkRecords
 
 METHODS = ["book-keeping", "vmap"]
 # Of a float32 run against a loop in float64, and of a float64 run.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from skdp._rows import LinearRows, PassingRows
-from skdp.engine.gram import GramSum, packed, unpacked
+from skdp.engine.linear_sums import GramSum, packed, unpacked
 
 THETA = torch.tensor([[0.5, -1.0, 2.0]], dtype=torch.float64)
 

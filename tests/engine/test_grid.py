@@ -13,10 +13,8 @@ from skdp._bounded_sum import BoundedSum
 from skdp._rows import LinearRows, PassingRows, row_products, row_sums
 from skdp.algorithms.dp_vi import VanillaClippedSum
 from skdp.engine import grid
-from skdp.engine.clipping import LinearClippedSum
-from skdp.engine.gram import GramSum, packed
 from skdp.engine.grid import GridSum, lattice_bits, lattice_bound
-from skdp.engine.residual_sum import ResidualSum
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, ResidualSum, packed
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.relations import sensitivity_factor
 

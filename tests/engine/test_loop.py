@@ -8,11 +8,9 @@ from skdp import DPVariationalModel, _release_hook
 from skdp._bounded_sum import ROUNDING
 from skdp._rows import LinearRows
 from skdp.algorithms.dp_vi_model import GRADIENT, OUTER, SQUARES, ModelClippedSum
-from skdp.engine.clipping import LinearClippedSum
-from skdp.engine.gram import GramSum
 from skdp.engine.grid import GridSum, lattice_bound
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, ResidualSum
 from skdp.engine.loop import Plan
-from skdp.engine.residual_sum import ResidualSum
 from skdp.engine.sampling import sampling
 from skdp.models.likelihoods import Bernoulli
 from skdp.relations import RELATIONS, sensitivity_factor

@@ -13,7 +13,7 @@ from engine.networks import (
     squared_error,
 )
 
-from skdp.engine.network import FlatModule, NetworkClippedSum, NetworkRecords
+from skdp.engine.modules.network_sum import FlatModule, NetworkClippedSum, NetworkRecords
 
 
 @pytest.mark.parametrize("method", METHODS)

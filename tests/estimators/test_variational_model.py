@@ -12,7 +12,7 @@ from torch.distributions import MultivariateNormal, Normal
 
 from skdp import PrivacyLedger, PrivacyWarning
 from skdp.algorithms.dp_vi_model import ModelClippedSum
-from skdp.engine.network import NetworkRecords
+from skdp.engine.modules.network_sum import NetworkRecords
 from skdp.estimators.variational_model import DPVariationalModel
 from skdp.models.user_models import UserModel
 

@@ -264,7 +264,7 @@ time.sleep(60)
 def test_the_announcement_of_a_killed_process_is_void_and_swept():
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
         parent.stdout.readline()
-        assert len(list(_process_tree._of(parent.pid))) == 1
+        assert len(list(_process_tree.folder().glob(f"{parent.pid}-*.open"))) == 1
         parent.kill()
     with PrivacyLedger():
         pass

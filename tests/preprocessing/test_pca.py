@@ -10,7 +10,7 @@ from skdp import _release_hook
 from skdp._bounded_sum import ROUNDING
 from skdp._rows import LinearRows, PassingRows
 from skdp.algorithms.second_moments import SecondMomentsConfig
-from skdp.engine.gram import unpacked
+from skdp.engine.linear_sums import unpacked
 from skdp.preprocessing import DPPCA, NormClipper
 from skdp.relations import RELATIONS
 

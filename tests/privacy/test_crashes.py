@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 
 from skdp import DPVariationalLogisticRegression, PrivacyLedger
-from skdp.engine.clipping import LinearClippedSum
+from skdp.engine.linear_sums import LinearClippedSum
 
 FIT = "skdp._fitting"
 VARIATIONAL = "skdp.estimators.variational"
@@ -18,14 +18,14 @@ POINTS = [
     f"{FIT}.charge",
     "skdp.privacy.ledger.PrivacyLedger._check",
     f"{FIT}.streams",
-    "skdp.algorithms.gaussian_runs.LinearRows",
-    "skdp.algorithms.noise_aware.run",
+    "skdp.algorithms.parts.gaussian_runs.LinearRows",
+    "skdp.algorithms.noise_aware_glm.run",
     "skdp._rows.LinearRows.take",
-    "skdp.engine.clipping.LinearClippedSum.__call__",
+    "skdp.engine.linear_sums.LinearClippedSum.__call__",
     "skdp._random.SecureStream.normal",
     "skdp.engine.loop.gaussian",
-    "skdp.algorithms.noise_aware.NoiseAwareUpdate.update",
-    "skdp.algorithms.noise_aware.NoiseAwareUpdate.posterior",
+    "skdp.algorithms.noise_aware_glm.NoiseAwareUpdate.update",
+    "skdp.algorithms.noise_aware_glm.NoiseAwareUpdate.posterior",
     f"{VARIATIONAL}.DPVariationalLogisticRegression._keep",
 ]
 
@@ -60,7 +60,7 @@ def test_the_ledger_never_shows_less_than_was_spent(point, calls_before, two_blo
     classifier = DPVariationalLogisticRegression(classes=[0, 1], n_samples=120, max_iter=5)
     with PrivacyLedger() as ledger:
         patches = [mock.patch.object(LinearClippedSum, "__call__", noted)]
-        if point != "skdp.engine.clipping.LinearClippedSum.__call__":
+        if point != "skdp.engine.linear_sums.LinearClippedSum.__call__":
             patches.append(mock.patch(point, crashing))
         else:
             original = noted

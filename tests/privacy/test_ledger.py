@@ -46,7 +46,7 @@ def test_a_refused_refit_leaves_the_fitted_model_as_it_was(two_blobs):
 
 
 def test_a_fit_that_fails_half_way_stays_charged(two_blobs, monkeypatch):
-    from skdp.engine.clipping import LinearClippedSum
+    from skdp.engine.linear_sums import LinearClippedSum
 
     calls = []
 

@@ -119,7 +119,7 @@ FIT_AND_DIE = """
 import os, signal, sys
 import numpy as np
 from skdp import DPVariationalLogisticRegression, PrivacyLedger
-from skdp.engine.clipping import LinearClippedSum
+from skdp.engine.linear_sums import LinearClippedSum
 
 def die(self, theta, batch):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -17,7 +17,7 @@ import torch
 from scipy import stats
 
 from skdp import _fitting, _random, _release_hook
-from skdp.algorithms.gaussian_runs import release_plan
+from skdp.algorithms.parts.gaussian_runs import release_plan
 from skdp.engine import noise
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "floating_point.py"

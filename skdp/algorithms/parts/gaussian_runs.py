@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Protocol, Self, TypeVar
@@ -14,7 +13,6 @@ import torch
 from dp_accounting.dp_event import DpEvent
 
 from skdp._random import Streams
-from skdp._rows import LinearRows
 from skdp._validate import in_range
 from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Plan, Progress
@@ -156,44 +154,7 @@ class Planned(Hashable, Protocol):
         ...
 
 
-class LinearConfig(Protocol):
-    """Public facts about rows of a linear model."""
-
-    @property
-    def data_norm(self) -> float:
-        """Norm to which the features of each row are clipped."""
-        ...
-
-    @property
-    def fit_intercept(self) -> bool:
-        """Whether each row gets a 1 appended."""
-        ...
-
-    @property
-    def neighboring_relation(self) -> str:
-        """Who is a neighbour."""
-        ...
-
-
-def linear_rows(
-    config: LinearConfig, records: tuple[np.ndarray, np.ndarray], *, alone: bool = False
-) -> LinearRows:
-    """Wrap private rows and their targets for sums over them; see `LinearRows` for ``alone``."""
-    return LinearRows(
-        *records,
-        data_norm=config.data_norm,
-        fit_intercept=config.fit_intercept,
-        alone=alone,
-        neighboring_relation=config.neighboring_relation,
-    )
-
-
 @lru_cache(maxsize=64)
 def release_plan(config: Planned) -> Plan:
     """Return what the engine executes for a config; the same object for equal ones."""
     return config.plan()
-
-
-def last(states: Iterable[S]) -> S:
-    """Go through a run and return its last state."""
-    return deque(states, maxlen=1).pop()

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, softmax
 from scipy.stats import poisson
 
-from skdp.models.scores import BernoulliScore, CategoricalScore, PoissonScore
+from skdp.models.bounded_scores import BernoulliScore, CategoricalScore, PoissonScore
 
 Z = np.linspace(-8, 8, 161)[:, None]
 

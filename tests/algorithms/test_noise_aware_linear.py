@@ -10,8 +10,8 @@ from reference.adassp import adassp
 from skdp._bounded_sum import ROUNDING
 from skdp._random import Streams
 from skdp._rows import LinearRows
-from skdp.algorithms import noise_aware_regression as nar
-from skdp.engine.gram import GramSum
+from skdp.algorithms import noise_aware_linear as nar
+from skdp.engine.linear_sums import GramSum
 
 EXTREME = [0.0, 1.0, -1.0, 0.3, 1e154, -1e300, 5e-324]
 

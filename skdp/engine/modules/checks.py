@@ -25,7 +25,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from skdp.engine.network import (
+from skdp.engine.modules.network_sum import (
     FlatModule,
     Gradients,
     Loss,

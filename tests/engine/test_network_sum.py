@@ -26,8 +26,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdp.engine import network
-from skdp.engine.network import ROUNDING, FlatModule, NetworkClippedSum, NetworkRecords
+from skdp.engine.modules import network_sum as network
+from skdp.engine.modules.network_sum import ROUNDING, FlatModule, NetworkClippedSum, NetworkRecords
 from skdp.relations import RELATIONS, sensitivity_factor
 
 ACTIVATIONS = [

@@ -13,7 +13,7 @@ With rows scaled to norm ≤ 1, a run releases (a GDP budget of μ is divided ov
 
 The weights w_i bound each term by C and do not look at y_i, so a g̃ has mean zero at the truth
 whatever C is. Noise is taken out of Ã and H̃ by shrinking their eigenvalues, and F(θ), the expected
-score of normal rows with these second moments and that slope (`normal_rows`), turns every g̃_t into
+score of normal rows with these second moments and that slope (`NormalRows`), turns every g̃_t into
 
     s_t = g̃_t + F(θ_t)   with   s_t | θ ~ N(F(θ), V(θ) + ν² I),
 
@@ -47,22 +47,23 @@ import torch
 from torch import Tensor
 
 from skdp._random import SecureStream, Streams
-from skdp._rows import PassingRows, row_bound
+from skdp._rows import LinearRows, PassingRows, row_bound
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last, linear_rows, release_plan
-from skdp.algorithms.noisy_statistic import Given, chains, laplace
-from skdp.algorithms.normal_rows import (
+from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan
+from skdp.algorithms.parts.noisy_score import (
     FEW_OUTPUTS,
+    Given,
     NormalRows,
     believed,
     bounded_correction,
+    chains,
     floored,
+    laplace,
     shrunk,
 )
-from skdp.engine.clipping import LinearClippedSum
-from skdp.engine.gram import GramSum, unpacked
-from skdp.engine.loop import ClippedSum, Plan, Progress, run
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, unpacked
+from skdp.engine.loop import ClippedSum, Plan, Progress, last, run
 from skdp.engine.sampling import FullBatch
 from skdp.models.likelihoods import BoundedScores
 from skdp.relations import sensitivity_factor
@@ -222,7 +223,7 @@ class NoiseAwareConfig(GaussianRun):
         GaussianPosterior
             A function of what was released.
         """
-        rows = linear_rows(self, records, alone=self.secure)
+        rows = LinearRows.of(self, records, alone=self.secure)
         data = PassingRows(rows) if records[0].size > KEPT_ENTRIES else rows
         update = NoiseAwareUpdate(self)
         states = run(update.plan, data, update.init(), update.query, update.update, streams)
@@ -291,8 +292,11 @@ class NoiseAwareUpdate:
         self.prior_scale = config.prior_scale * self.R
         self.noise_variance = (config.noise_multiplier * config.clip_norm / self.R) ** 2  # ν²
         self.plan, step = release_plan(config), config.slope_step
-        self.moments_scale = self.plan.noise_scale(0) / self.R**2  # in Ã, or in its trace
-        self.slope_scale = 0.0 if step is None else self.plan.noise_scale(step) / self.R**2  # in H̃
+        self.moments_scale = self._noise_scale(0)  # in Ã, or in its trace
+        self.slope_scale = 0.0 if step is None else self._noise_scale(step)  # in H̃
+
+    def _noise_scale(self, step: int) -> float:
+        return self.plan.step(self.config.shape, step)[1].scale / self.R**2
 
     def init(self) -> NoiseAwareState:
         """Start at the prior's mean."""
@@ -330,7 +334,7 @@ class NoiseAwareUpdate:
         """Mean and covariance of the rows: the likeliest, or a draw from what Ã leaves possible."""
         config, n = self.config, self.config.n_rows
         D, d = config.shape[1], config.n_features
-        normal = (lambda *shape: noise.normal(shape)) if noise else (lambda *shape: np.zeros(shape))
+        normal = noise.normal if noise else np.zeros
         mean, covariance = np.zeros(D), np.zeros((D, D))
         if config.fit_intercept:
             mean[d] = 1.0 / self.R
@@ -338,7 +342,7 @@ class NoiseAwareUpdate:
         largest = (1.0 - mean[d:].sum() ** 2) / d  # of the mean eigenvalue
         smallest = 0.02 * largest
         if config.curvature == TRACE:
-            average = (float(moments[0]) / n - mean @ mean + scale * float(normal())) / d
+            average = (float(moments[0]) / n - mean @ mean + scale * float(normal(()))) / d
             covariance[:d, :d] = np.clip(average, smallest, largest) * np.eye(d)
             return self._rows(mean, covariance)
 
@@ -351,7 +355,7 @@ class NoiseAwareUpdate:
         else:
             moved = np.zeros(d)
         centred = second_moments[:d, :d] - np.outer(mean[:d], mean[:d])
-        average = float(np.trace(centred)) / d + scale / math.sqrt(d) * float(normal())
+        average = float(np.trace(centred)) / d + scale / math.sqrt(d) * float(normal(()))
         average = float(np.clip(average, smallest, largest))
         block = believed(centred, average, scale, noise, DOUBT)
         covariance[:d, :d] = floored(block, max(1e-3 * average, smallest / d))

@@ -7,8 +7,8 @@ from reference.clipped_sum import clipped_sum_one_by_one
 
 from skdp._bounded_sum import ROUNDING
 from skdp._rows import LinearBatch, LinearRows, clipped_rows, row_bound
-from skdp.engine import clipping
-from skdp.engine.clipping import LinearClippedSum
+from skdp.engine import linear_sums
+from skdp.engine.linear_sums import LinearClippedSum
 from skdp.models.likelihoods import Bernoulli, Categorical
 from skdp.relations import RELATIONS, sensitivity_factor
 
@@ -51,7 +51,7 @@ def test_the_chunk_size_does_not_matter(chunk_rows, monkeypatch):
     likelihood, theta, batch = random_problem(0, 500, 4, 3)
     clipped_sum = LinearClippedSum(likelihood.residual, 0.5)
     whole = clipped_sum(theta, batch)
-    monkeypatch.setattr(clipping, "CHUNK_ROWS", chunk_rows)
+    monkeypatch.setattr(linear_sums, "CHUNK_ROWS", chunk_rows)
     torch.testing.assert_close(clipped_sum(theta, batch), whole, rtol=0, atol=1e-11)
 
 

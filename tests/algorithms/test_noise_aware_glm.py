@@ -12,8 +12,8 @@ from scipy.stats import norm
 
 from skdp._random import Streams
 from skdp._rows import LinearRows
-from skdp.algorithms import noise_aware
-from skdp.engine.clipping import LinearClippedSum
+from skdp.algorithms import noise_aware_glm as noise_aware
+from skdp.engine.linear_sums import LinearClippedSum
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.privacy.calibration import calibrate_schedule
 from skdp.relations import RELATIONS

@@ -49,14 +49,13 @@ from scipy.special import logsumexp, ndtr, ndtri
 from torch import Tensor
 
 from skdp._random import SecureStream, Streams
-from skdp._rows import row_bound
+from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.gaussian_runs import FLOAT, GaussianRun, last, linear_rows, release_plan
-from skdp.algorithms.normal_rows import believed, floored
-from skdp.engine.gram import GramSum, unpacked
-from skdp.engine.loop import ClippedSum, Plan, Progress, run
-from skdp.engine.residual_sum import ResidualSum
+from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan
+from skdp.algorithms.parts.noisy_score import believed, floored
+from skdp.engine.linear_sums import GramSum, ResidualSum, unpacked
+from skdp.engine.loop import ClippedSum, Plan, Progress, last, run
 from skdp.engine.sampling import FullBatch
 
 # Constants, the same for every data set, ε, n and d, chosen by coverage and error in simulations
@@ -185,7 +184,7 @@ class NoiseAwareRegressionConfig(GaussianRun):
             A function of what was released.
         """
         update = NoiseAwareRegression(self)
-        rows = linear_rows(self, records, alone=self.secure)
+        rows = LinearRows.of(self, records, alone=self.secure)
         state, steps = update.init(), (update.query, update.update, streams)
         state = last(progress(run(update.plan, rows, state, *steps)))
         if not self.private:

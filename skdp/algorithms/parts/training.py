@@ -21,9 +21,10 @@ from skdp._bounded_sum import MAX_ROWS
 from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows
 from skdp._validate import in_range, integer, one_of
-from skdp.engine.clipping import LinearClippedSum
+from skdp.engine.linear_sums import LinearClippedSum
 from skdp.engine.loop import ClippedSum, Plan, Progress, Rows, run
-from skdp.engine.network import (
+from skdp.engine.modules.checks import N_RECORDS, tried
+from skdp.engine.modules.network_sum import (
     PHYSICAL_BATCH_SIZE,
     FlatModule,
     Loss,
@@ -31,8 +32,7 @@ from skdp.engine.network import (
     NetworkRecords,
 )
 from skdp.engine.sampling import Sampling, sampling
-from skdp.engine.trial import N_RECORDS, tried
-from skdp.models.networks import Task
+from skdp.models.perceptron import Task
 from skdp.relations import check_relation
 
 CLIPPING = ("flat", "automatic")

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from skdp._bounded_sum import BoundedSum
 from skdp._rows import copied
 from skdp._validate import expected, in_range, one_of, positive
-from skdp.engine.per_sample import RULES, PerSample
+from skdp.engine.modules.layers import RULES, PerSample
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (B, K), targets (B, ...) -> one a record, (B,)
 

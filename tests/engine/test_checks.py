@@ -15,7 +15,7 @@ from engine.networks import (
 from torch import nn
 from torch.nn import functional as F
 
-from skdp.engine.trial import N_RECORDS
+from skdp.engine.modules.checks import N_RECORDS
 
 
 class Tied(nn.Module):

@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 from reference.per_sample_gradients import per_sample_gradients
 from torch import nn
 
-from skdp.engine import network, per_sample
-from skdp.engine.network import ROUNDING, FlatModule
+from skdp.engine.modules import layers as per_sample
+from skdp.engine.modules import network_sum as network
+from skdp.engine.modules.network_sum import ROUNDING, FlatModule
 
 WIDTHS = st.one_of(st.integers(1, 5), st.sampled_from([16, 24]))  # wide ones have a Gram branch
 
