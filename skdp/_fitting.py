@@ -78,7 +78,7 @@ def encode_labels(y: np.ndarray, classes: Any, name: str) -> tuple[np.ndarray, n
 
     Returns
     -------
-    classes, codes : ndarray of shape (n_classes,) and (n,)
+    tuple of ndarray, (n_classes,) and (n,)
 
     Raises
     ------
@@ -345,7 +345,7 @@ def check_budget(
 class Records(NamedTuple):
     """The private rows of a fit, checked, with their targets where there are any.
 
-    Attributes
+    Parameters
     ----------
     X : ndarray of shape (n, n_features)
         Rows.

@@ -82,7 +82,33 @@ def check_features(
 ) -> np.ndarray:
     """Validate X as `sklearn.utils.validation.validate_data` does.
 
-    With ``dtype="numeric"`` numbers of any type stay as they are, in a memory map for instance.
+    Parameters
+    ----------
+    estimator : estimator
+        Gets ``n_features_in_`` and ``feature_names_in_``, or is held to them with ``reset=False``.
+    X : array-like of shape (n, n_features)
+        Rows.
+    dtype : dtypes or "numeric"
+        With ``"numeric"`` numbers of any type stay as they are, in a memory map for instance.
+    **checks : Any
+        Passed to `validate_data`.
+
+    Returns
+    -------
+    ndarray of shape (n, n_features)
+        The rows, with the norm that an earlier step declared.
+
+    Raises
+    ------
+    ValueError
+        If the input is invalid; no value of it is quoted.
+
+    Examples
+    --------
+    >>> from skdp import DPStandardScaler
+    >>> from skdp.base import check_features
+    >>> check_features(DPStandardScaler(), [[1, 2]])
+    array([[1., 2.]])
     """
     with without_data():
         return _plain(validate_data(estimator, X, dtype=dtype, **checks), X)
@@ -93,7 +119,30 @@ def check_features_and_labels(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Validate X and class labels y of a fit; see `check_features`.
 
-    With ``declared`` classes, labels are looked up among them, and nothing else is asked of y.
+    Parameters
+    ----------
+    estimator, X, dtype, **checks
+        As in `check_features`.
+    y : array-like of shape (n,)
+        Labels.
+    declared : bool
+        Classes were declared: labels are looked up among them, and nothing else is asked of y.
+
+    Returns
+    -------
+    tuple of ndarray, (n, n_features) and (n,)
+
+    Raises
+    ------
+    ValueError
+        If the input is invalid; no value of it is quoted.
+
+    Examples
+    --------
+    >>> from skdp import DPSGDClassifier
+    >>> from skdp.base import check_features_and_labels
+    >>> check_features_and_labels(DPSGDClassifier(), [[1], [2]], ["b", "a"], declared=True)[1]
+    array(['b', 'a'], dtype='<U1')
     """
     with without_data():
         rows, y = validate_data(estimator, X, y, dtype=dtype, **checks)
@@ -106,7 +155,33 @@ def check_features_and_labels(
 def check_features_and_targets(
     estimator: Estimator, X: Any, y: Any, *, multi_output: bool = True, **checks: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Validate X and real targets y, (n,) or (n, n_targets), of a fit; see `check_features`."""
+    """Validate X and real targets y of a fit; see `check_features`.
+
+    Parameters
+    ----------
+    estimator, X, **checks
+        As in `check_features`.
+    y : array-like of shape (n,) or (n, n_targets)
+        Targets.
+    multi_output : bool, default=True
+        Whether there may be several.
+
+    Returns
+    -------
+    tuple of ndarray, (n, n_features) and of the shape of y
+
+    Raises
+    ------
+    ValueError
+        If the input is invalid; no value of it is quoted.
+
+    Examples
+    --------
+    >>> from skdp import DPSGDRegressor
+    >>> from skdp.base import check_features_and_targets
+    >>> check_features_and_targets(DPSGDRegressor(), [[1], [2]], [0, 1])[1]
+    array([0., 1.])
+    """
     with without_data():
         rows, y = validate_data(
             estimator, X, y, dtype="numeric", multi_output=multi_output, y_numeric=True, **checks
@@ -160,7 +235,15 @@ def _plain(X: ArrayLike, given: ArrayLike) -> np.ndarray:
 
 
 class AccuracyMixin(ClassifierMixin):
-    """A classifier whose score is accuracy, of rows and labels that are checked first."""
+    """A classifier whose score is accuracy, of rows and labels that are checked first.
+
+    Examples
+    --------
+    >>> from skdp import DPSGDClassifier
+    >>> from skdp.base import AccuracyMixin
+    >>> isinstance(DPSGDClassifier(), AccuracyMixin)
+    True
+    """
 
     classes_: np.ndarray
 
@@ -201,7 +284,15 @@ class AccuracyMixin(ClassifierMixin):
 
 
 class R2Mixin(RegressorMixin):
-    """A regressor whose score is R², of rows and targets that are checked first."""
+    """A regressor whose score is R², of rows and targets that are checked first.
+
+    Examples
+    --------
+    >>> from skdp import DPSGDRegressor
+    >>> from skdp.base import R2Mixin
+    >>> isinstance(DPSGDRegressor(), R2Mixin)
+    True
+    """
 
     def score(self, X, y, sample_weight=None) -> float:
         """Coefficient of determination R² of `predict` on given rows.

@@ -138,8 +138,8 @@ def test_links_lead_somewhere(page, target):
 # --- the reference --------------------------------------------------------------------------------
 
 ROOMS = (
-    "audit", "displays", "mechanisms", "metrics", "model_selection", "preprocessing", "privacy",
-    "testing",
+    "audit", "base", "displays", "mechanisms", "metrics", "model_selection", "preprocessing",
+    "privacy", "testing",
 )  # fmt: skip
 MODULES = {f"skdp.{room}": importlib.import_module(f"skdp.{room}").__all__ for room in ROOMS} | {
     "skdp": skdp.__all__,
@@ -196,7 +196,7 @@ def test_docstrings_of_public_names_are_whole():
     """Every public class and function has all sections, and an example."""
     found = []
     for path, thing in public_objects().items():
-        record = hasattr(thing, "__dataclass_fields__")
+        record = hasattr(thing, "__dataclass_fields__") or getattr(thing, "_is_protocol", False)
         found += findings(path, set(IGNORED) | (RECORD if record else set()))
         if inspect.isclass(thing):
             for method in methods(thing, path):
