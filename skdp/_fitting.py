@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -205,8 +205,7 @@ def charged(
 
     The report is of this plan and of what was spent ``before``.
     """
-    # An object of this fit's own: two that share a report are taken for one release.
-    report, name = replace(plan.privacy), plan.facts.label
+    report, name = plan.privacy, plan.facts.label
     total = report if before is None else before + report
     warn_if_inferred(name, report.inferred_public_facts)
     if report.seeded:
@@ -400,7 +399,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         Parameters
         ----------
         n_samples : int or None, default=None
-            Public number of rows; None for the one that was declared.
+            Public number of rows; not asked for where the estimator declares one.
         n_features : int or None, default=None
             Number of features.
         classes : array-like or None, default=None
@@ -421,12 +420,13 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             integer(1, n_samples=n_samples)
         if n_features is not None:
             integer(1, n_features=n_features)
-        declared = getattr(self, "n_samples", None)
+        declared = self._declared_n_samples()
         return self._plan(
             self._facts(
                 n_samples=n_samples if declared is None else integer(1, n_samples=declared),
                 n_features=n_features,
                 n_outputs=self._n_outputs(classes),
+                declared=() if declared is None else ("n_samples",),
             )
         )
 
@@ -485,6 +485,10 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         """Number of outputs, for given or declared classes."""
         return 1
 
+    def _declared_n_samples(self) -> int | None:
+        """Return the number of rows that was declared."""
+        return getattr(self, "n_samples", None)
+
     def _assumptions(self) -> tuple[str, ...]:
         """What ε is conditional on besides public facts."""
         return ()
@@ -528,6 +532,9 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
                 while len(_plans) >= _MOST_PLANS:
                     _plans.pop(next(iter(_plans)), None)
                 _plans[key] = plan
+        # A copy: events hold lists, and what a fit or a caller does with its plan, its report or
+        # its config must not reach another fit. Two fits that share a report count as one release.
+        plan = copy.deepcopy(plan)
         for caution in plan.cautions:
             warnings.warn(caution, stacklevel=5)
         return plan
@@ -563,7 +570,12 @@ _plans: dict[tuple, FitPlan] = {}
 
 
 def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
-    """Everything that a plan depends on, types included; None where an object could change."""
+    """Everything that a plan depends on, types included; None where an object could change.
+
+    Classes of other packages have attributes and code of their own, which may change too.
+    """
+    if not type(estimator).__module__.startswith("skdp."):
+        return None
     parts: list[Any] = [type(estimator), facts]
     for name, value in estimator.get_params(deep=False).items():
         values = tuple(value) if isinstance(value, list | tuple | range) else (value,)

@@ -189,7 +189,7 @@ class FitPlan:
 
     @property
     def epsilon(self) -> float:
-        """ε of the fit as a whole."""
+        """ε of all that the fit will be charged, parts included."""
         return self.total.epsilon
 
     @property

@@ -37,6 +37,7 @@ from skdp.algorithms import temperature_scaling
 from skdp.privacy.budget import Budget
 from skdp.privacy.ledger import BudgetExceededError
 from skdp.privacy.report import PrivacyReport
+from skdp.relations import check_relation
 
 _IN_A_PIPELINE = (
     "steps without `privacy_` may have learned from private rows; calibrate the last step inside "
@@ -239,7 +240,11 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
         if frozen or not isinstance(inner, PrivateEstimator):
             return plan
         classes = None if facts.n_outputs is None else range(facts.n_outputs)
-        part = inner.plan(facts.n_samples, facts.n_features, classes)
+        # Where n is private the classifier declares its own, as its fit will ask for.
+        n_samples = (
+            facts.n_samples if check_relation(self.neighboring_relation).n_is_public else None
+        )
+        part = inner.plan(n_samples, facts.n_features, classes)
         return replace(plan, parts={"estimator": part})
 
     def _configure(

@@ -4,13 +4,14 @@ import inspect
 import json
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from sklearn.ensemble import VotingClassifier
 
 from skdp import (
+    BudgetExceededError,
     DPRandomizedSearch,
     DPSGDClassifier,
     DPVariationalLinearRegression,
@@ -28,6 +29,10 @@ Y = (X[:, 0] > 0).astype(int)
 
 def logistic(**settings):
     return DPVariationalLogisticRegression(**{"classes": [0, 1], "n_samples": N, **settings})
+
+
+def fitted_report():
+    return logistic().fit(X, Y).privacy_
 
 
 class TestTheValue:
@@ -62,6 +67,9 @@ class TestTheValue:
             logistic(), {"prior_scale": [1.0, 2.0]}, epsilon=2.0, mean_trials=3, n_samples=N
         )
         plan = search.plan(n_features=D)
+        of_parts = search.set_params(n_samples=None).plan(n_features=D)
+        assert of_parts.facts.n_samples == N
+        assert of_parts.privacy.inferred_public_facts == ()
         with PrivacyLedger() as ledger:
             search.fit(X, Y)
         assert [entry.event for entry in ledger.entries] == [plan.event]
@@ -129,8 +137,32 @@ class TestNoRowWithinReach:
 
 
 class TestFoundAgain:
-    def test_equal_facts_and_parameters_have_one_plan(self):
-        assert logistic().plan(n_features=D) is logistic().plan(n_features=D)
+    def test_equal_facts_and_parameters_have_equal_plans_and_each_its_own(self):
+        one, other = logistic().plan(n_features=D), logistic().plan(n_features=D)
+        assert one == other
+        assert one is not other
+
+    @pytest.mark.parametrize("of", ["a plan", "a report"])
+    def test_what_a_caller_does_with_an_event_reaches_no_other_fit(self, of):
+        event = logistic().plan(n_features=D).event if of == "a plan" else fitted_report().event
+        event.events.clear()
+        with PrivacyLedger(epsilon=0.5, delta=1e-5), pytest.raises(BudgetExceededError):
+            logistic().fit(X, Y)
+        report = fitted_report()
+        assert report.epsilon_at(1e-5) == pytest.approx(report.epsilon) == pytest.approx(1.0)
+
+    def test_a_class_of_another_package_is_planned_afresh(self):
+        class Own(DPVariationalLinearRegression):
+            def _configure(self, facts, budget):
+                return super()._configure(facts, budget)
+
+        def stronger(self, facts, budget):
+            return replace(super(Own, self)._configure(facts, budget), noise_multiplier=99.0)
+
+        plans = [Own(n_samples=N).plan(n_features=D)]
+        Own._configure = stronger
+        plans.append(Own(n_samples=N).plan(n_features=D))
+        assert plans[1].noise_multiplier == 99.0 != plans[0].noise_multiplier
 
     @pytest.mark.parametrize(
         "other",

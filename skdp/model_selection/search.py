@@ -361,9 +361,9 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         return (EACH_BY_ITSELF,) if "module" in names else ()
 
     def _declared_n_samples(self) -> int | None:
-        """Return the number of rows that the private parts declare, if it is one."""
+        """Return the number of rows that the search or its private parts declare, if it is one."""
         if self.n_samples is not None:
-            return None
+            return self.n_samples
         parts = private_parts(self.estimator).values()
         declared = {getattr(part, "n_samples", None) for part in parts} - {None}
         return declared.pop() if len(declared) == 1 else None

@@ -768,11 +768,11 @@ except BudgetExceededError:
             "tests/privacy/test_cover.py",
         ),
         Mutant(
-            "two fits of one plan share their report",
+            "a plan that is kept is handed out itself",
             "_fitting.py",
-            "charged",
-            "replace(plan.privacy)",
-            "plan.privacy",
+            "PrivateEstimator._plan",
+            "copy.deepcopy(plan)",
+            "plan",
             "tests/test_plan.py tests/privacy/test_workflow.py",
         ),
         Mutant(
