@@ -18,7 +18,7 @@ POINTS = [
     f"{FIT}.charge",
     "skdp.privacy.ledger.PrivacyLedger._check",
     f"{FIT}.streams",
-    "skdp.algorithms.parts.gaussian_runs.LinearRows",
+    "skdp._rows.LinearRows.of",
     "skdp.algorithms.noise_aware_glm.run",
     "skdp._rows.LinearRows.take",
     "skdp.engine.linear_sums.LinearClippedSum.__call__",
