@@ -106,6 +106,15 @@ def release(call: MechanismCall, mechanism: Callable[[], _T]) -> _T:
 
 
 @contextmanager
+def _hooked(hook: _Hook) -> Iterator[None]:
+    token = _hook.set(hook)
+    try:
+        yield
+    finally:
+        _hook.reset(token)
+
+
+@contextmanager
 def _taped(run: Callable[[Callable[[], Any]], Any]) -> Iterator[list[Release]]:
     tape: list[Release] = []
 
@@ -113,11 +122,8 @@ def _taped(run: Callable[[Callable[[], Any]], Any]) -> Iterator[list[Release]]:
         tape.append(Release(call, run(mechanism)))
         return tape[-1].output
 
-    token = _hook.set(hook)
-    try:
+    with _hooked(hook):
         yield tape
-    finally:
-        _hook.reset(token)
 
 
 def record() -> AbstractContextManager[list[Release]]:

@@ -102,7 +102,7 @@ class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):
     n_samples : int or None, default=None
         Public number of rows, or an upper bound near it. None reads it from X and says so in the
         report. Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for
-        data sets of at most so many rows; more are refused, and the refusal tells that there are
+        data sets of at most so many rows. More are refused, and the refusal tells that there are
         more.
     random_state : int, RandomState instance or None, default=None
         None keys the noise from the operating system. A seed makes the fit repeatable and its
@@ -319,7 +319,7 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
     n_samples : int or None, default=None
         Public number of rows, or an upper bound near it. None reads it from X and says so in the
         report. Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for
-        data sets of at most so many rows; more are refused, and the refusal tells that there are
+        data sets of at most so many rows. More are refused, and the refusal tells that there are
         more.
     random_state : int, RandomState instance or None, default=None
         None keys the noise from the operating system. A seed makes the fit repeatable and its
