@@ -792,14 +792,6 @@ except BudgetExceededError:
             "tests/test_plan.py",
         ),
         Mutant(
-            "a plan is found again for another class",
-            "_fitting.py",
-            "_plan_key",
-            "[type(estimator), facts]",
-            "[facts]",
-            "tests/test_plan.py",
-        ),
-        Mutant(
             "a plan of a search shows how many trials were drawn",
             "model_selection/search.py",
             "DPRandomizedSearch._planned",
