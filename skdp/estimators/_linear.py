@@ -8,8 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._fitting import PrivateEstimator, sampling_rate, target_bounds
-from skdp._input import check_features
+from skdp._fitting import (
+    PrivateEstimator,
+    Records,
+    encode_labels,
+    n_classes,
+    sampling_rate,
+    target_bounds,
+)
+from skdp._input import AccuracyMixin, check_features, check_features_and_labels
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import clipped_rows, row_bound
 from skdp._validate import expected, flag, integer_or_auto, number_or_auto, one_of
@@ -17,7 +24,7 @@ from skdp.algorithms import dp_vi
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import GaussianDraws
-from skdp.models.likelihoods import BoundedScores
+from skdp.models.likelihoods import BoundedScores, Likelihood, classification_likelihood
 from skdp.privacy.budget import Budget
 
 NOISE_AWARE, DPVI = "noise_aware", "dpvi"
@@ -27,6 +34,45 @@ MANY_PARAMETERS = 1000  # beyond which a full covariance is not the default
 MOST_PARAMETERS = 3000  # beyond which a fit with a full covariance takes minutes
 
 Config = dp_vi.DPVIConfig | noise_aware.NoiseAwareConfig
+
+
+class LinearClassifier(AccuracyMixin, PrivateEstimator):
+    """Classes by the logits of a linear model: one logit for two of them, else softmax."""
+
+    classes: Any
+
+    def _n_outputs(self, classes: Any) -> int | None:
+        return n_classes(self, classes)
+
+    def _likelihood_of(self, facts: PublicFacts) -> Likelihood:
+        return classification_likelihood(facts.outputs)
+
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+        X, y = check_features_and_labels(self, X, y, declared=self.classes is not None)
+        self.classes_, codes = encode_labels(y, self.classes, type(self).__name__)
+        likelihood = classification_likelihood(len(self.classes_))
+        return Records(X, likelihood.targets(codes)), self._facts_of(X, len(self.classes_))
+
+    def _labels(self) -> list[Any]:
+        return list(self.classes_)
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Class probabilities, shape (n, n_classes)."""
+        raise NotImplementedError
+
+    def predict_log_proba(self, X) -> np.ndarray:
+        """Logarithm of `predict_proba`, shape (n, n_classes)."""
+        return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
+
+    def decision_function(self, X) -> np.ndarray:
+        """Log-odds of the predictive (two classes, shape (n,)) or its log-probabilities."""
+        log_proba = self.predict_log_proba(X)
+        return log_proba[:, 1] - log_proba[:, 0] if len(self.classes_) == 2 else log_proba
+
+    def predict(self, X) -> np.ndarray:
+        """Most probable class of each row, shape (n,)."""
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
 
 
 @dataclass(eq=False, repr=False)

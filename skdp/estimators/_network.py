@@ -419,7 +419,7 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
             return Records(X, scaled.astype(np.float32)), self._facts_of(X, n_targets)
 
     def __sklearn_tags__(self) -> Any:
-        """Several targets are fine; on the few rows of a check the noise drowns them."""
+        """Several targets are allowed; noise dominates on the few rows of scikit-learn's checks."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.regressor_tags.poor_score = True

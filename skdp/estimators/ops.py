@@ -23,22 +23,20 @@ from typing import Any
 
 import numpy as np
 
-from skdp._fitting import Records, encode_labels, n_classes, target_bounds
+from skdp._fitting import Records, target_bounds
 from skdp._input import (
-    AccuracyMixin,
     R2Mixin,
-    check_features_and_labels,
     check_features_and_targets,
 )
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import number_or_auto
-from skdp.estimators._linear import unit_of_targets
+from skdp.estimators._linear import LinearClassifier, unit_of_targets
 from skdp.estimators._posterior_sampler import PosteriorSampler
-from skdp.models.likelihoods import HuberRegression, Likelihood, classification_likelihood
+from skdp.models.likelihoods import HuberRegression, classification_likelihood
 
 
 @dataclass(eq=False, repr=False)
-class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):
+class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
     """Bayesian logistic regression by private posterior samples (OPS).
 
     The released model is one or a few samples of the posterior of the coefficients, under a
@@ -177,24 +175,9 @@ class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):
     _: KW_ONLY
     classes: Any = None
 
-    def _n_outputs(self, classes: Any) -> int | None:
-        return n_classes(self, classes)
-
-    def _likelihood_of(self, facts: PublicFacts) -> Likelihood:
-        return classification_likelihood(facts.outputs)
-
-    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
-        X, y = check_features_and_labels(self, X, y, declared=self.classes is not None)
-        self.classes_, codes = encode_labels(y, self.classes, type(self).__name__)
-        likelihood = classification_likelihood(len(self.classes_))
-        return Records(X, likelihood.targets(codes)), self._facts_of(X, len(self.classes_))
-
     def _keep(self, plan: FitPlan, released: np.ndarray) -> None:
         super()._keep(plan, released)
         self.coef_, self.intercept_ = self._mean
-
-    def _labels(self) -> list[Any]:
-        return list(self.classes_)
 
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities, averaged over the posterior samples.
@@ -210,20 +193,6 @@ class OPSPosteriorSampler(AccuracyMixin, PosteriorSampler):
             Each row sums to 1.
         """
         return self.sample_predictive(X).mean(axis=0)
-
-    def predict_log_proba(self, X) -> np.ndarray:
-        """Logarithm of `predict_proba`, shape (n, n_classes)."""
-        return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
-
-    def decision_function(self, X) -> np.ndarray:
-        """Log-odds of the predictive (two classes, shape (n,)) or its log-probabilities."""
-        log_proba = self.predict_log_proba(X)
-        return log_proba[:, 1] - log_proba[:, 0] if len(self.classes_) == 2 else log_proba
-
-    def predict(self, X) -> np.ndarray:
-        """Most probable class of each row, shape (n,)."""
-        most_probable = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[most_probable]
 
     def sample_predictive(
         self, X, n_samples: int | None = None, random_state: Any = None

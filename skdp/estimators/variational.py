@@ -23,15 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from skdp._fitting import Records, encode_labels, n_classes
-from skdp._input import AccuracyMixin, check_features_and_labels
-from skdp._plan import PublicFacts
-from skdp.estimators._linear import VariationalLinearModel
-from skdp.models.likelihoods import Likelihood, classification_likelihood
+from skdp.estimators._linear import LinearClassifier, VariationalLinearModel
 
 
 @dataclass(eq=False, repr=False)
-class DPVariationalLogisticRegression(AccuracyMixin, VariationalLinearModel):
+class DPVariationalLogisticRegression(LinearClassifier, VariationalLinearModel):
     """Bayesian logistic regression by differentially private variational inference.
 
     Approximates the posterior of the coefficients under a Gaussian prior N(0, prior_scale² I) by a
@@ -182,21 +178,6 @@ class DPVariationalLogisticRegression(AccuracyMixin, VariationalLinearModel):
     _: KW_ONLY
     classes: Any = None
 
-    def _n_outputs(self, classes: Any) -> int | None:
-        return n_classes(self, classes)
-
-    def _likelihood_of(self, facts: PublicFacts) -> Likelihood:
-        return classification_likelihood(facts.outputs)
-
-    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
-        X, y = check_features_and_labels(self, X, y, declared=self.classes is not None)
-        self.classes_, codes = encode_labels(y, self.classes, type(self).__name__)
-        likelihood = classification_likelihood(len(self.classes_))
-        return Records(X, likelihood.targets(codes)), self._facts_of(X, len(self.classes_))
-
-    def _labels(self) -> list[Any]:
-        return list(self.classes_)
-
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities, averaged over the posterior.
 
@@ -212,20 +193,6 @@ class DPVariationalLogisticRegression(AccuracyMixin, VariationalLinearModel):
         """
         logits = self._logits(X)
         return self._likelihood.predictive(*logits)
-
-    def predict_log_proba(self, X) -> np.ndarray:
-        """Logarithm of `predict_proba`, shape (n, n_classes)."""
-        return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
-
-    def decision_function(self, X) -> np.ndarray:
-        """Log-odds of the predictive (two classes, shape (n,)) or its log-probabilities."""
-        log_proba = self.predict_log_proba(X)
-        return log_proba[:, 1] - log_proba[:, 0] if len(self.classes_) == 2 else log_proba
-
-    def predict(self, X) -> np.ndarray:
-        """Most probable class of each row, shape (n,)."""
-        most_probable = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[most_probable]
 
     def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Class probabilities under each of several posterior draws; this costs no privacy.

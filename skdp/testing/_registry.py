@@ -69,72 +69,77 @@ def _inside(**cheap: Any) -> dict[str, Any]:
     return {"estimator": DPVariationalLogisticRegression(**_DPVI, **cheap)}
 
 
+# Of each class, what makes it cheap, and its ways.
+_OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
+    DPVariationalLogisticRegression: (
+        _STEPS,
+        {
+            "": {},
+            "secure": _SECURE,
+            "dpvi": _DPVI,
+            "dpvi, Poisson": _DPVI | _POISSON,
+            "dpvi, secure": _DPVI | _SECURE,
+            "dpvi, vanilla": _DPVI | {"gradient": "vanilla"},
+            "dpvi, full": _DPVI | {"covariance": "full"},
+            "replace_one": {"neighboring_relation": "replace_one"},
+            "add_or_remove_one": _DPVI | {"neighboring_relation": "add_or_remove_one"},
+        },
+    ),
+    DPVariationalLinearRegression: (
+        _STEPS,
+        {"": {}, "secure": _SECURE, "dpvi": _DPVI | {"target_bounds": (-200, 200)}},
+    ),
+    DPVariationalPoissonRegression: (
+        _STEPS,
+        {"": {}, "secure": _SECURE, "dpvi, Poisson": _DPVI | _POISSON},
+    ),
+    DPVariationalModel: (
+        _STEPS,
+        {
+            way: {"log_likelihood": _log_likelihood, "n_parameters": 1, **settings}
+            for way, settings in {
+                "": {"max_iter": 2},
+                "full": {"max_iter": 2, "covariance": "full"},
+                "Poisson": {"max_iter": 2, **_POISSON},
+            }.items()
+        },
+    ),
+    DPSGDClassifier: (_NETWORK, _NETWORKS),
+    DPSGDRegressor: (_NETWORK, _NETWORKS),
+    DPSGLDClassifier: (_CHAIN, _NETWORKS),
+    DPSGLDRegressor: (_CHAIN, _NETWORKS),
+    OPSPosteriorSampler: (
+        {"theta_norm": 2.0, "max_iter": 5},
+        {
+            "": {},
+            "exact": {"delta": 0, "max_iter": "auto"},
+            "proximal": {"delta": 0, "max_iter": "auto", "sampler": "proximal"},
+            "two draws": {"delta": 0, "max_iter": "auto", "n_posterior_samples": 2},
+        },
+    ),
+    OPSRegressor: (
+        {"theta_norm": 2.0, "max_iter": 5},
+        {"": {}, "exact": _EXACT | {"max_iter": "auto"}},
+    ),
+    DPPCA: (_NOISE, {"": {"n_components": 1}}),
+    DPStandardScaler: (_NOISE, {"": {"lower": -100.0, "upper": 100.0}}),
+    DPQuantileScaler: ({}, {"": {}, "pure": {"delta": 0.0}}),
+    BoundedScaler: ({}, {"": {"lower": -5.0, "upper": 5.0}}),
+    NormClipper: ({}, {"": {}, "norm": {"norm": 3.0}}),
+}
+
+
 def _rows(cheap: bool) -> dict[type[BaseEstimator], tuple[dict, dict[str, dict]]]:
     """Return, for each class, what makes it cheap, and its ways."""
     quick = {"noise_multiplier": 9.0, "epsilon": None, "max_iter": 2} if cheap else {}
     searched = {"max_iter": 3, "learning_rate": 0.3}
     search = {**_inside(**searched), "param_distributions": {"prior_scale": [1.0, 3.0]}}
-    return {
-        DPVariationalLogisticRegression: (
-            _STEPS,
-            {
-                "": {},
-                "secure": _SECURE,
-                "dpvi": _DPVI,
-                "dpvi, Poisson": _DPVI | _POISSON,
-                "dpvi, secure": _DPVI | _SECURE,
-                "dpvi, vanilla": _DPVI | {"gradient": "vanilla"},
-                "dpvi, full": _DPVI | {"covariance": "full"},
-                "replace_one": {"neighboring_relation": "replace_one"},
-                "add_or_remove_one": _DPVI | {"neighboring_relation": "add_or_remove_one"},
-            },
-        ),
-        DPVariationalLinearRegression: (
-            _STEPS,
-            {"": {}, "secure": _SECURE, "dpvi": _DPVI | {"target_bounds": (-200, 200)}},
-        ),
-        DPVariationalPoissonRegression: (
-            _STEPS,
-            {"": {}, "secure": _SECURE, "dpvi, Poisson": _DPVI | _POISSON},
-        ),
-        DPVariationalModel: (
-            _STEPS,
-            {
-                way: {"log_likelihood": _log_likelihood, "n_parameters": 1, **settings}
-                for way, settings in {
-                    "": {"max_iter": 2},
-                    "full": {"max_iter": 2, "covariance": "full"},
-                    "Poisson": {"max_iter": 2, **_POISSON},
-                }.items()
-            },
-        ),
-        DPSGDClassifier: (_NETWORK, _NETWORKS),
-        DPSGDRegressor: (_NETWORK, _NETWORKS),
-        DPSGLDClassifier: (_CHAIN, _NETWORKS),
-        DPSGLDRegressor: (_CHAIN, _NETWORKS),
-        OPSPosteriorSampler: (
-            {"theta_norm": 2.0, "max_iter": 5},
-            {
-                "": {},
-                "exact": {"delta": 0, "max_iter": "auto"},
-                "proximal": {"delta": 0, "max_iter": "auto", "sampler": "proximal"},
-                "two draws": {"delta": 0, "max_iter": "auto", "n_posterior_samples": 2},
-            },
-        ),
-        OPSRegressor: (
-            {"theta_norm": 2.0, "max_iter": 5},
-            {"": {}, "exact": _EXACT | {"max_iter": "auto"}},
-        ),
+    return _OWN | {
         DPTemperatureScaler: (
             _STEPS,
             {"": _inside(**quick), "log-loss": _inside(**quick) | {"target": "log_loss"}},
         ),
         DPRandomizedSearch: ({"mean_trials": 1.5}, {"": search | {"epsilon": 30.0}}),
-        DPPCA: (_NOISE, {"": {"n_components": 1}}),
-        DPStandardScaler: (_NOISE, {"": {"lower": -100.0, "upper": 100.0}}),
-        DPQuantileScaler: ({}, {"": {}, "pure": {"delta": 0.0}}),
-        BoundedScaler: ({}, {"": {"lower": -5.0, "upper": 5.0}}),
-        NormClipper: ({}, {"": {}, "norm": {"norm": 3.0}}),
     }
 
 
