@@ -25,7 +25,7 @@ from sklearn.model_selection import ParameterSampler, train_test_split
 from skdp import DPSGDClassifier, DPVariationalLogisticRegression, PrivacyWarning
 from skdp.model_selection import DPRandomizedSearch
 from skdp.model_selection._candidates import trial_mu
-from skdp.model_selection.trials import TrialLaw
+from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import epsilon_to_gdp, gdp_to_epsilon
 
 EPSILON, DELTA = 2.0, 1e-5

@@ -164,7 +164,7 @@ def ours(module, X, y, batch_size):
     else:
         model = NetworkModel(module, task.loss, device=like.device)
         model.try_out(task, X.shape[1])
-    plan = config.plan(model)
+    plan = config.release_plan(model)
     method = getattr(plan.clipped_sum, "method", "book-keeping")
     if method != "book-keeping":
         print(f"skdp takes this model's gradients by {method}.")

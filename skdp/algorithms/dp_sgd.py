@@ -32,7 +32,7 @@ from torch import Tensor
 
 from skdp._validate import in_range, one_of
 from skdp.algorithms.parts.training import Model, NetworkRun
-from skdp.engine.loop import Plan
+from skdp.engine.loop import ReleasePlan
 from skdp.engine.updates import MomentumSGD, NoiseCorrectedAdam, TorchOptimizer, UpdateRule
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import dp_sgd_event
@@ -102,9 +102,9 @@ class DPSGDConfig(NetworkRun):
         sigma = budget.noise_multiplier(self.sampling_rate, self.n_steps)
         return replace(self, noise_multiplier=sigma)
 
-    def plan(self, model: Model) -> Plan:
+    def release_plan(self, model: Model) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
-        return Plan(
+        return ReleasePlan(
             sampling=self.sampling,
             clipped_sum=model.clipped_sum(
                 self.clip_norm,

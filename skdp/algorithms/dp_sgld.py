@@ -46,7 +46,7 @@ from torch import Tensor
 from skdp._release_hook import grid_width, on_grid
 from skdp._validate import expected, in_range, integer
 from skdp.algorithms.parts.training import Model, NetworkRun
-from skdp.engine.loop import ClippedSum, Plan
+from skdp.engine.loop import ClippedSum, ReleasePlan
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import dp_sgd_event
 from skdp.schedules import step_sizes
@@ -144,9 +144,9 @@ class DPSGLDConfig(NetworkRun):
         of_one = replace(self, temperature=1.0).noise_multipliers  # σ_t = √T times these
         return replace(self, temperature=budget.factor(of_one, self.sampling_rate) ** 2)
 
-    def plan(self, model: Model) -> Plan:
+    def release_plan(self, model: Model) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
-        return Plan(
+        return ReleasePlan(
             sampling=self.sampling,
             clipped_sum=self._clipped_sum(model),
             noise_multiplier=self.noise_multipliers,

@@ -59,9 +59,9 @@ from skdp.algorithms.parts.gaussian_families import (
     Family,
     orthogonal_normals,
 )
-from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan
+from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of
 from skdp.engine.linear_sums import LinearClippedSum, Residual
-from skdp.engine.loop import ClippedSum, Plan, Progress, last, run
+from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam
 from skdp.models.likelihoods import BoundedScores
@@ -186,11 +186,11 @@ class DPVIConfig(GaussianRun):
         size = math.prod(self.shape) * (2 if self.gradient == "vanilla" else 1)
         return [size] * self.n_steps
 
-    def plan(self) -> Plan:
+    def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
         kind = VanillaClippedSum if self.gradient == "vanilla" else LinearClippedSum
         clipped_sum: ClippedSum = kind(self.likelihood.residual, self.clip_norm)
-        return Plan(
+        return ReleasePlan(
             sampling=self.sampling,
             clipped_sum=clipped_sum,
             noise_multiplier=self.noise_multiplier,
@@ -224,7 +224,7 @@ class DPVIConfig(GaussianRun):
         algorithm = VariationalUpdate(self, etas)
         rows = LinearRows.of(self, records, alone=self.secure)
         state, steps = algorithm.init(), (algorithm.query, algorithm.update, streams)
-        states = run(release_plan(self), rows, state, *steps)
+        states = run(release_plan_of(self), rows, state, *steps)
         return algorithm.posterior(last(progress(states)))
 
 

@@ -47,7 +47,7 @@ from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_families import Cholesky, Diagonal, Family, orthogonal_normals
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.engine.linear_sums import packed, unpacked
-from skdp.engine.loop import ClippedSum, Plan, Progress, last, run
+from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
 from skdp.engine.modules.network_sum import NetworkBatch, NetworkRecords
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam
@@ -273,14 +273,14 @@ class ModelConfig(GaussianRun):
         """Bytes of the gradients held at a time and of θ's matrices, about."""
         return FLOAT * (2 * _CHUNK_NUMBERS + 3 * self.n_parameters**2)
 
-    def plan(self) -> Plan:
+    def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
         of_gradients = ModelClippedSum(self.model, self.clip_norm)
         sums: list[ClippedSum] = [of_gradients] * self.n_releases
         kind = OUTER if self.covariance == "full" else SQUARES
         for step in self.curvature_steps:
             sums[step] = ModelClippedSum(self.model, self.clip_norm, kind)
-        return Plan(self.sampling, sums, self.noise_multiplier, self.neighboring_relation)
+        return ReleasePlan(self.sampling, sums, self.noise_multiplier, self.neighboring_relation)
 
     def run(
         self, records: tuple[np.ndarray, np.ndarray], streams: Streams, progress: Progress = iter
@@ -301,7 +301,9 @@ class ModelConfig(GaussianRun):
         rows = NetworkRecords(bounded(X, self.data_norm), targets, torch.empty(0).double())
         etas = orthogonal_normals(self.n_parameters, self.n_releases + 1, streams("eta"))
         algorithm = ModelUpdate(self, etas)
-        steps = run(self.plan(), rows, algorithm.init(), algorithm.query, algorithm.update, streams)
+        steps = run(
+            self.release_plan(), rows, algorithm.init(), algorithm.query, algorithm.update, streams
+        )
         state = last(progress(steps))
         if self.n_curvature_steps:
             return algorithm.infer(state, streams("inference"))
@@ -411,7 +413,7 @@ class ModelUpdate:
         P0 = np.linalg.inv(config.prior.covariance.numpy())
         variance = config.noise_scale**2 / tail.count  # of ḡ
         J = (state.curvature / k).numpy()
-        scale = config.plan().noise_scale(min(config.curvature_steps))
+        scale = config.release_plan().noise_scale(min(config.curvature_steps))
         scale /= config.sampling_rate * math.sqrt(k)
         of_mean = scale / math.sqrt(len(J))
         diagonal = config.covariance == "diag"

@@ -50,7 +50,7 @@ from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows, PassingRows, row_bound
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan
+from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of
 from skdp.algorithms.parts.noisy_score import (
     FEW_OUTPUTS,
     Given,
@@ -63,7 +63,7 @@ from skdp.algorithms.parts.noisy_score import (
     shrunk,
 )
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, unpacked
-from skdp.engine.loop import ClippedSum, Plan, Progress, last, run
+from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
 from skdp.engine.sampling import FullBatch
 from skdp.models.likelihoods import BoundedScores
 from skdp.relations import sensitivity_factor
@@ -184,7 +184,7 @@ class NoiseAwareConfig(GaussianRun):
         entries = min(self.n_rows * self.n_features, KEPT_ENTRIES)
         return round(FLOAT * entries * (1 + 3 / self.n_features))
 
-    def plan(self) -> Plan:
+    def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
         R, C = self.row_bound, self.clip_norm
         score = self.likelihood.score(C / R)
@@ -197,7 +197,7 @@ class NoiseAwareConfig(GaussianRun):
                 return score.slope_of_records(logits, C / np.maximum(norms, 1e-300))
 
             sums[self.slope_step] = GramSum(self.slope_bound, weight)
-        return Plan(
+        return ReleasePlan(
             self.sampling, sums, self.noise_multipliers, self.neighboring_relation, self.secure
         )
 
@@ -291,7 +291,7 @@ class NoiseAwareUpdate:
         self.size = math.prod(config.shape)
         self.prior_scale = config.prior_scale * self.R
         self.noise_variance = (config.noise_multiplier * config.clip_norm / self.R) ** 2  # ν²
-        self.plan, step = release_plan(config), config.slope_step
+        self.plan, step = release_plan_of(config), config.slope_step
         self.moments_scale = self._noise_scale(0)  # in Ã, or in its trace
         self.slope_scale = 0.0 if step is None else self._noise_scale(step)  # in H̃
 

@@ -52,10 +52,10 @@ from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan
+from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of
 from skdp.algorithms.parts.noisy_score import believed, floored
 from skdp.engine.linear_sums import GramSum, ResidualSum, unpacked
-from skdp.engine.loop import ClippedSum, Plan, Progress, last, run
+from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
 from skdp.engine.sampling import FullBatch
 
 # Constants, the same for every data set, ε, n and d, chosen by coverage and error in simulations
@@ -148,11 +148,11 @@ class NoiseAwareRegressionConfig(GaussianRun):
         """Every record takes part in every release."""
         return FullBatch(self.n_steps + 1)
 
-    def plan(self) -> Plan:
+    def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
         residual = ResidualSum(self.row_bound, SCALE_WEIGHT, TRACE_WEIGHT, bounded=self.private)
         sums: list[ClippedSum] = [GramSum(self.row_bound**2), *[residual] * self.n_steps]
-        return Plan(
+        return ReleasePlan(
             self.sampling, sums, self.noise_multipliers, self.neighboring_relation, self.secure
         )
 
@@ -235,7 +235,7 @@ class NoiseAwareRegression:
         self.config, self.n, self.D = config, config.n_rows, config.n_columns
         self.R = config.row_bound
         self.prior_variance = (config.prior_scale * self.R) ** 2
-        self.plan = release_plan(config)
+        self.plan = release_plan_of(config)
         self.noise = self.plan.noise_scale(1)  # ν
         self.gram_noise = self.plan.noise_scale(0) / self.R**2
 

@@ -46,7 +46,7 @@ from skdp import _release_hook
 from skdp._types import ArrayLike, Given, Label, Opaque, Params
 from skdp._validate import expected, flag, in_range, integer, one_of
 from skdp._warnings import PrivacyWarning
-from skdp.audit.bounds import FRAMES
+from skdp.audit.confidence import FRAMES
 from skdp.audit.report import AuditReport
 from skdp.audit.samples import audit_samples
 from skdp.privacy.events import gaussian_mu
@@ -84,7 +84,7 @@ def audit_estimator(
 
     Fits it ``n_fits`` times on rows with a canary and as often without, takes a number or a few
     from each fitted object, and bounds ε from below by how well they tell the two apart. The bound
-    and why it holds are in `skdp.audit.bounds`, the choice of the threshold in
+    and why it holds are in `skdp.audit.confidence`, the choice of the threshold in
     `skdp.audit.samples`.
 
     Parameters

@@ -58,7 +58,7 @@ from dp_accounting.dp_event import DpEvent
 
 from skdp._types import Opaque, Params, Seed
 from skdp._validate import expected, in_range, integer, positive
-from skdp.audit.bounds import frame_of, limits, lower_bound
+from skdp.audit.confidence import frame_of, limits, lower_bound
 from skdp.audit.report import AuditReport
 from skdp.privacy.accounting import epsilon_of_event
 from skdp.privacy.events import GaussianTerm, dp_sgd_event, terms_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skdp._types import Json, Params
-from skdp.audit.bounds import frame_of, limits
+from skdp.audit.confidence import frame_of, limits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,7 +22,7 @@ import numpy as np
 
 from skdp._types import ArrayLike, Params
 from skdp._validate import in_range, positive
-from skdp.audit.bounds import Frame, frame_of, lower_bound, upper_limit
+from skdp.audit.confidence import Frame, frame_of, lower_bound, upper_limit
 from skdp.audit.report import AuditReport
 
 _CANDIDATES = 199

@@ -55,7 +55,7 @@ class ClippedSum(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReleasePlan:
     """What a run will do: public facts only, the same object that the event was built from.
 
     Parameters
@@ -148,7 +148,7 @@ class Plan:
 
 
 def run(
-    plan: Plan,
+    plan: ReleasePlan,
     data: Rows,
     state: State,
     query: Callable[[State], Tensor],
@@ -159,7 +159,7 @@ def run(
 
     Parameters
     ----------
-    plan : Plan
+    plan : ReleasePlan
         Public facts of the run.
     data : Rows
         The private rows.

@@ -33,7 +33,7 @@ from skdp._validate import expected
 from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection import budgets
 from skdp.model_selection._scores import RECORD_NORM
-from skdp.model_selection.trials import TrialLaw
+from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import epsilon_of_event, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, gdp_event, terms_of
 from skdp.relations import sensitivity_factor

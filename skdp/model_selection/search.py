@@ -49,7 +49,7 @@ from skdp.estimators._network import EACH_BY_ITSELF
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection._candidates import Candidate, Planner, TrialPlan
 from skdp.model_selection.budgets import Sizes, private_parts
-from skdp.model_selection.trials import TrialLaw
+from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import PrivacyReport, epsilon_of_event, privacy_of
 from skdp.privacy.ledger import BudgetExceededError, Cover, covered
 from skdp.privacy.workflow import stating_parts

@@ -5,10 +5,10 @@ Docstrings cite docs/privacy.md as "PRIVACY §n".
 
 from skdp._warnings import PrivacyWarning
 from skdp.privacy.accounting import delta, delta_of_event, epsilon, epsilon_of_event
-from skdp.privacy.calibration import calibrate_noise_multiplier
 from skdp.privacy.gdp import epsilon_to_gdp, gdp_to_epsilon
 from skdp.privacy.hidden_state import langevin_mu, last_iterate_mu
 from skdp.privacy.ledger import BudgetExceededError, PrivacyLedger
+from skdp.privacy.noise_calibration import calibrate_noise_multiplier
 from skdp.privacy.posterior_samples import posterior_samples_epsilon
 from skdp.privacy.report import PrivacyReport
 from skdp.privacy.workflow import privacy_of

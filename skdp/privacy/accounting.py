@@ -37,8 +37,8 @@ from dp_accounting.dp_event import DpEvent
 
 from skdp._validate import in_range, one_of
 from skdp._warnings import PrivacyWarning
-from skdp.privacy import bounds
-from skdp.privacy.bounds import Curve
+from skdp.privacy import accountants
+from skdp.privacy.accountants import Curve
 from skdp.privacy.events import dp_sgd_event, terms_of
 from skdp.privacy.terms import NoBoundError, Terms, all_exact, as_gaussian
 from skdp.relations import Relation, check_relation
@@ -49,13 +49,13 @@ ROUGH, PLD_ROUGH, POSTERIOR, PURE = "auto_rough", "pld_rough", "posterior", "pur
 
 _NUMERICAL = {AUTO: PLD, ROUGH: PLD_ROUGH}  # a rough grid of privacy losses is looser, and fast
 _BOUNDS: dict[str, Callable[[Terms, Relation], Curve]] = {
-    GDP: bounds.gdp,
-    NOT_A_BOUND: bounds.gdp_clt,
-    PLD: bounds.pld,
-    PLD_ROUGH: partial(bounds.pld, rough=True),
-    POSTERIOR: bounds.posterior,
-    PURE: bounds.pure,
-    RDP: bounds.rdp,
+    GDP: accountants.gdp,
+    NOT_A_BOUND: accountants.gdp_clt,
+    PLD: accountants.pld,
+    PLD_ROUGH: partial(accountants.pld, rough=True),
+    POSTERIOR: accountants.posterior,
+    PURE: accountants.pure,
+    RDP: accountants.rdp,
 }
 
 
@@ -196,7 +196,7 @@ def _bound(
         raise NoBoundError("needs delta > 0")
     curve = _BOUNDS[accountant](terms, relation)
     if distance > 0.0 and accountant != RDP:  # Rényi divergences are no larger than a Gaussian's
-        curve = bounds.nearby(curve, distance)
+        curve = accountants.nearby(curve, distance)
     return curve.epsilon(at) if wanted == "epsilon" else curve.delta(at)
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from dp_accounting.dp_event import DpEvent
 
-from skdp.privacy.calibration import calibrate, calibrate_noise_multiplier, calibrate_schedule
 from skdp.privacy.gdp import epsilon_to_gdp
+from skdp.privacy.noise_calibration import calibrate, calibrate_noise_multiplier, calibrate_schedule
 from skdp.relations import ZERO_OUT, sensitivity_factor
 
 

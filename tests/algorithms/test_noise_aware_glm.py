@@ -15,7 +15,7 @@ from skdp._rows import LinearRows
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.engine.linear_sums import LinearClippedSum
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
-from skdp.privacy.calibration import calibrate_schedule
+from skdp.privacy.noise_calibration import calibrate_schedule
 from skdp.relations import RELATIONS
 
 
@@ -147,7 +147,7 @@ class TestReleases:
             30, 2, likelihood=likelihood, curvature=curvature, neighboring_relation=relation,
             fit_intercept=True, clip_norm=0.4,
         )  # fmt: skip
-        plan = config.plan()
+        plan = config.release_plan()
         steps = {0, 1, *([config.slope_step] if config.slope_step else [])}
         targets = {1: [0.0, 1.0], 3: np.eye(3)}[K] if K == 3 or likelihood == Bernoulli() else None
         targets = [0.0, 8.0] if targets is None else targets

@@ -110,8 +110,8 @@ class TestSensitivity:
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
 
     def test_the_first_release_is_the_second_moments(self):
-        assert isinstance(config().plan().clipped_sum_of(0), GramSum)
-        assert config().plan().clipped_sum_of(0).norm_bound >= config().row_bound ** 2
+        assert isinstance(config().release_plan().clipped_sum_of(0), GramSum)
+        assert config().release_plan().clipped_sum_of(0).norm_bound >= config().row_bound ** 2
 
 
 class TestMoments:
@@ -192,7 +192,7 @@ def test_clips_follow_the_residuals():
     algorithm = nar.NoiseAwareRegression(config(n_rows=2000, noise_multiplier=5.0))
     rows = LinearRows(X, y, data_norm=1.5, fit_intercept=True)
     steps = (algorithm.init(), algorithm.query, algorithm.update)
-    *_, last = nar.run(algorithm.config.plan(), rows, *steps, Streams(b"f"))
+    *_, last = nar.run(algorithm.config.release_plan(), rows, *steps, Streams(b"f"))
     assert last.clips[0] == 1.0
     assert 1.1 * 0.15 < last.clip < 4.5 * 0.15
 

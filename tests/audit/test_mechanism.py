@@ -9,7 +9,7 @@ from skdp._random import Streams
 from skdp._rows import LinearRows
 from skdp.audit import audit_mechanism
 from skdp.engine.linear_sums import LinearClippedSum
-from skdp.engine.loop import Plan, run
+from skdp.engine.loop import ReleasePlan, run
 from skdp.engine.sampling import sampling
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism
 
@@ -122,7 +122,7 @@ def engine(q, n_steps, sigma):
 
     def sums(values):
         clipped_sum = LinearClippedSum(lambda logits, targets: targets, CLIP)
-        plan = Plan(sampling(q, n_steps), clipped_sum, sigma, "zero_out")
+        plan = ReleasePlan(sampling(q, n_steps), clipped_sum, sigma, "zero_out")
         rows = LinearRows(values, np.ones((len(values), 1)), data_norm=1e9, fit_intercept=False)
         seen = []
 

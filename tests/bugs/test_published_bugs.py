@@ -609,7 +609,7 @@ class TestAroundTheMechanism:
         with pytest.raises(CrashError):
             wrong()
         assert account == []
-        monkeypatch.setattr("skdp.engine.loop.Plan.release", crash)
+        monkeypatch.setattr("skdp.engine.loop.ReleasePlan.release", crash)
         with PrivacyLedger() as ledger, pytest.raises(CrashError):
             linear(random_state=None).fit(X, Y)
         assert len(ledger.entries) == 1

@@ -10,7 +10,7 @@ from skdp._rows import LinearRows
 from skdp.algorithms.dp_vi_model import GRADIENT, OUTER, SQUARES, ModelClippedSum
 from skdp.engine.grid import GridSum, lattice_bound
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ResidualSum
-from skdp.engine.loop import Plan
+from skdp.engine.loop import ReleasePlan
 from skdp.engine.sampling import sampling
 from skdp.models.likelihoods import Bernoulli
 from skdp.relations import RELATIONS, sensitivity_factor
@@ -48,7 +48,7 @@ def batch(*records):
 
 
 def plan(clipped_sum, sigma, relation, rate=1.0, secure=False):
-    return Plan(sampling(rate, 3), clipped_sum, sigma, relation, secure)
+    return ReleasePlan(sampling(rate, 3), clipped_sum, sigma, relation, secure)
 
 
 @pytest.mark.parametrize("name", LINEAR)

@@ -25,7 +25,7 @@ from skdp.privacy import (
     PrivacyLedger,
     PrivacyReport,
     PrivacyWarning,
-    bounds,
+    accountants,
     calibrate_noise_multiplier,
     delta_of_event,
     epsilon,
@@ -50,8 +50,8 @@ def quick_pld(terms: Any, relation: str, **options: Any) -> Any:
     count = sum(getattr(term, "count", 0) * getattr(term, "n_samples", 1) for term in terms)
     quiet = any(getattr(term, "noise_multiplier", 1.0) < 0.3 for term in terms)
     if count > 200 or len(terms) > 2 or quiet or any(getattr(t, "eta", 0.0) > 3 for t in terms):
-        raise bounds.NoBoundError("too much work here")
-    return bounds.pld(terms, relation, **options)
+        raise accountants.NoBoundError("too much work here")
+    return accountants.pld(terms, relation, **options)
 
 
 LARGEST_COUNT = 12  # privacy losses of very many compositions take the memory, and no new path
@@ -365,5 +365,5 @@ def check(data: bytes) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         warnings.simplefilter("ignore", RuntimeWarning)  # numbers that overflow inside accountants
-        with mock.patch.dict(_BOUNDS, pld=quick_pld), bounds._quiet_absl():
+        with mock.patch.dict(_BOUNDS, pld=quick_pld), accountants._quiet_absl():
             choices.pick(CHECKS)(choices)

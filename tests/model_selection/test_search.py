@@ -34,7 +34,7 @@ from skdp.calibration import DPTemperatureScaler
 from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection import DPRandomizedSearch, _scores
 from skdp.model_selection._candidates import selection, trial_mu
-from skdp.model_selection.trials import TrialLaw
+from skdp.model_selection.trial_law import TrialLaw
 from skdp.preprocessing import DPStandardScaler
 from skdp.privacy import (
     BudgetExceededError,

@@ -38,7 +38,7 @@ SECTIONS = {
         Mutant(
             "noise not times the clipping norm",
             "engine/loop.py",
-            "Plan.noise_scale",
+            "ReleasePlan.noise_scale",
             "sigma * clipped_sum.sensitivity(relation) / sensitivity_factor(relation)",
             "sigma",
             "tests/engine/test_loop.py tests/laws tests/replay",
@@ -103,7 +103,7 @@ theta = query(state)
         Mutant(
             "a sequence of sums is all declared as the first",
             "engine/loop.py",
-            "Plan.clipped_sum_of",
+            "ReleasePlan.clipped_sum_of",
             "clipped_sum[step]",
             "clipped_sum[0]",
             "tests/replay/test_variational.py tests/algorithms/test_noise_aware_glm.py",
@@ -250,7 +250,7 @@ apart = 2**0.5
         Mutant(
             "random batches get the lesser noise of terms that cannot be opposite",
             "engine/loop.py",
-            "Plan.noise_scale",
+            "ReleasePlan.noise_scale",
             "self.sampling.rate < 1.0",
             "False",
             "tests/engine/test_loop.py",
@@ -367,7 +367,7 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         Mutant(
             "the noise of DP-SGLD is that of its first step throughout",
             "engine/loop.py",
-            "Plan._sigma",
+            "ReleasePlan._sigma",
             "sigma[step]",
             "sigma[0]",
             "tests/replay tests/estimators/test_sgld.py",
@@ -449,7 +449,7 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         Mutant(
             "second moments are cut at a bound that is not the declared one",
             "algorithms/noise_aware_glm.py",
-            "NoiseAwareConfig.plan",
+            "NoiseAwareConfig.release_plan",
             "GramSum(R**2, trace_only=self.curvature == TRACE)",
             "GramSum(R, trace_only=self.curvature == TRACE)",
             "tests/algorithms/test_noise_aware_glm.py tests/estimators/test_variational.py",
@@ -676,7 +676,7 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         ),
         Mutant(
             "calibration misses the promise",
-            "privacy/calibration.py",
+            "privacy/noise_calibration.py",
             "_root",
             "-tolerance <= e <= slack",
             "-tolerance <= e <= 0.01",
@@ -692,7 +692,7 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         ),
         Mutant(
             "noise multiplier squared",
-            "privacy/bounds.py",
+            "privacy/accountants.py",
             "gdp",
             "math.sqrt(term.count) * relation.factor / term.noise_multiplier",
             "math.sqrt(term.count) * relation.factor / term.noise_multiplier**2",
@@ -1020,11 +1020,11 @@ charge(
         ),
         Mutant(
             "a fixed number of trials",
-            "model_selection/trials.py",
+            "model_selection/trial_law.py",
             "TrialLaw.draw",
             "drawn[drawn > 0]",
             "np.full(len(drawn), round(self.mean))",
-            "tests/model_selection/test_trials.py",
+            "tests/model_selection/test_trial_law.py",
         ),
         Mutant(
             "the winner states the price of its own trial",
@@ -1062,11 +1062,11 @@ charge(
     "audit": [
         Mutant(
             "a limit that holds half as often as it says",
-            "audit/bounds.py",
+            "audit/confidence.py",
             "limits",
             "upper_limit(n - count, n, level / 2)",
             "upper_limit(n - count, n, level)",
-            "tests/audit/test_bounds.py",
+            "tests/audit/test_confidence.py",
         ),
     ],
 }

@@ -71,7 +71,7 @@ def test_a_run_goes_on_where_one_on_the_same_commit_stopped(runner):
         bugs("network")[-1],
         *bugs("audit"),
     ]
-    assert runner.without_a_bug == ["tests/audit/test_bounds.py"]
+    assert runner.without_a_bug == ["tests/audit/test_confidence.py"]
     assert runner(HERE) == bugs(*(name for name in SECTIONS if name not in ("network", "audit")))
     assert runner(HERE) == []
     assert run.provenance(run.kept(runner.file)) == f"All sections ran on commit {HERE}."

@@ -186,13 +186,13 @@ def test_calibrated_noise_affords_the_target_and_little_more(
 
 
 def test_calibration_is_cached_and_infinite_budget_asks_for_no_noise():
-    from skdp.privacy import calibration
+    from skdp.privacy import noise_calibration
 
     plan = {"epsilon": 1.25, "delta": 1e-6, "sampling_rate": 0.02, "n_steps": 200}
     first = calibrate_noise_multiplier(**plan)
-    hits = calibration._calibrate.cache_info().hits
+    hits = noise_calibration._calibrate.cache_info().hits
     assert calibrate_noise_multiplier(**plan) == first
-    assert calibration._calibrate.cache_info().hits == hits + 1
+    assert noise_calibration._calibrate.cache_info().hits == hits + 1
     assert calibrate_noise_multiplier(**{**plan, "epsilon": math.inf}) == 0.0
 
 

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from skdp.privacy import PrivacyReport, epsilon_of_event
+from skdp.privacy.accountants import gdp, nearby
 from skdp.privacy.accounting import delta_of_event, least_bound
-from skdp.privacy.bounds import gdp, nearby
-from skdp.privacy.calibration import calibrate, calibrate_noise_multiplier
 from skdp.privacy.discrete import (
     DiscreteGaussianDpEvent,
     discrete_gaussian_event,
     rounding_distance,
 )
 from skdp.privacy.events import event_from_dict, event_to_dict, gaussian_mu, terms_of
+from skdp.privacy.noise_calibration import calibrate, calibrate_noise_multiplier
 from skdp.privacy.terms import NoBoundError
 from skdp.relations import ZERO_OUT
 

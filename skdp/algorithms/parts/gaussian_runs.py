@@ -15,7 +15,7 @@ from dp_accounting.dp_event import DpEvent
 from skdp._random import Streams
 from skdp._validate import in_range
 from skdp.engine.grid import lattice_bits
-from skdp.engine.loop import ClippedSum, Plan, Progress
+from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch, Sampling
 from skdp.privacy.budget import Budget
 from skdp.privacy.discrete import discrete_gaussian_event
@@ -131,14 +131,14 @@ class OneSum(GaussianRun):
         """The private value."""
         raise NotImplementedError
 
-    def plan(self) -> Plan:
+    def release_plan(self) -> ReleasePlan:
         """What the engine executes."""
         relation = self.neighboring_relation
-        return Plan(self.sampling, self.clipped_sum, self.noise_multiplier, relation)
+        return ReleasePlan(self.sampling, self.clipped_sum, self.noise_multiplier, relation)
 
     def released(self, rows: Any, streams: Streams, progress: Progress) -> tuple[np.ndarray, float]:
         """Release the sum over private rows; return it and the scale of its noise."""
-        plan = release_plan(self)
+        plan = release_plan_of(self)
         clipped_sum, call = plan.step((1, self.n_features), 0)
         value = partial(clipped_sum, torch.zeros(1, self.n_features), rows)
         noise = streams("noise")
@@ -149,12 +149,12 @@ class OneSum(GaussianRun):
 class Planned(Hashable, Protocol):
     """A config of a run by the engine's loop."""
 
-    def plan(self) -> Plan:
+    def release_plan(self) -> ReleasePlan:
         """What the engine executes."""
         ...
 
 
 @lru_cache(maxsize=64)
-def release_plan(config: Planned) -> Plan:
+def release_plan_of(config: Planned) -> ReleasePlan:
     """Return what the engine executes for a config; the same object for equal ones."""
-    return config.plan()
+    return config.release_plan()

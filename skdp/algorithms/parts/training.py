@@ -22,7 +22,7 @@ from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows
 from skdp._validate import in_range, integer, one_of
 from skdp.engine.linear_sums import LinearClippedSum
-from skdp.engine.loop import ClippedSum, Plan, Progress, Rows, run
+from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, Rows, run
 from skdp.engine.modules.checks import N_RECORDS, tried
 from skdp.engine.modules.network_sum import (
     PHYSICAL_BATCH_SIZE,
@@ -348,7 +348,7 @@ class NetworkRun:
         """The update rule."""
         raise NotImplementedError
 
-    def plan(self, model: Model) -> Plan:
+    def release_plan(self, model: Model) -> ReleasePlan:
         """What the engine executes: built from the very fields of the event."""
         raise NotImplementedError
 
@@ -397,7 +397,7 @@ class NetworkRun:
         algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         state, interrupted = algorithm.init(model.start), False
         steps = run(
-            self.plan(model),
+            self.release_plan(model),
             model.records(*records),
             state,
             algorithm.query,

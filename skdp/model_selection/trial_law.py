@@ -12,7 +12,7 @@ in between truncated negative binomial η = 1 is the geometric law
 infinity   Poisson                     cheapest for two or three, dearest for many; may be 0
 ========== =========================== ======================================================
 
->>> from skdp.model_selection.trials import TrialLaw
+>>> from skdp.model_selection.trial_law import TrialLaw
 >>> law = TrialLaw(mean=10.0, shape=0.0)
 >>> law.pmf([1, 2, 3]).round(3)
 array([0.269, 0.131, 0.085])

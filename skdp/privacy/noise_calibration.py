@@ -18,8 +18,8 @@ from itertools import groupby
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from skdp._validate import in_range, integer, one_of, positive
+from skdp.privacy.accountants import PLD_MIN_NOISE
 from skdp.privacy.accounting import ACCOUNTANTS, AUTO, GDP, PLD, PLD_ROUGH, RDP, ROUGH, least_bound
-from skdp.privacy.bounds import PLD_MIN_NOISE
 from skdp.privacy.events import dp_sgd_event, terms_of
 from skdp.privacy.gdp import epsilon_to_gdp
 from skdp.privacy.terms import GaussianTerm, NoBoundError, bucketed_down
@@ -111,7 +111,7 @@ def calibrate_schedule(
 
     Examples
     --------
-    >>> from skdp.privacy.calibration import calibrate_schedule
+    >>> from skdp.privacy.noise_calibration import calibrate_schedule
     >>> round(calibrate_schedule([1.0, 2.0], epsilon=1.0, delta=1e-5), 2)
     4.17
     """
@@ -225,7 +225,7 @@ def calibrate(
     Examples
     --------
     >>> from dp_accounting import GaussianDpEvent
-    >>> from skdp.privacy.calibration import calibrate
+    >>> from skdp.privacy.noise_calibration import calibrate
     >>> round(calibrate(GaussianDpEvent, epsilon=1.0, delta=1e-5, guess=1.0), 2)
     3.73
     """

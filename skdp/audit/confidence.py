@@ -31,7 +31,7 @@ result is at least that; with 5000 results an arm and μ = 1 it is .956 instead 
 The frame is a matter of the claim. Refuting a μ-GDP curve says nothing about another mechanism of
 the same (ε, δ), whose curve is lower. It is for mechanisms that claim to be Gaussian.
 
->>> from skdp.audit.bounds import frame_of, lower_bound
+>>> from skdp.audit.confidence import frame_of, lower_bound
 >>> for name in ("dp", "gdp"):  # N(0, 1) against N(1, 1): ε = 4.38 at δ = 1e-5
 ...     frame = frame_of(name, delta=1e-5)
 ...     bound = lower_bound(frame, misses=1543, n_with=5000, alarms=1543, n_without=5000)

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2, geom, nbinom, poisson
 
 from skdp._random import Streams
-from skdp.model_selection.trials import TrialLaw
+from skdp.model_selection.trial_law import TrialLaw
 
 N_DRAWS = 20_000
 LAWS = [(1.5, 0.0), (10, 0.0), (10, 0.01), (3, 0.5), (10, 1.0), (10, 4.0), (10, math.inf)]

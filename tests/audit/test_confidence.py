@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from skdp.audit import audit_samples
-from skdp.audit.bounds import DPFrame, GDPFrame, frame_of, limits, lower_bound, upper_limit
+from skdp.audit.confidence import DPFrame, GDPFrame, frame_of, limits, lower_bound, upper_limit
 
 FRAMES = [DPFrame(0.0), DPFrame(0.05), GDPFrame(1e-5)]
 
