@@ -11,6 +11,7 @@ measured: rows beyond the bound are scaled down to it, and the data is not asked
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple, Protocol
@@ -45,6 +46,7 @@ class Rows(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
 class JoinedRows:
     """Rows in several parts, numbered through.
 
@@ -54,13 +56,15 @@ class JoinedRows:
         At least one, and at most 512: the bound on the rounding of sums counts them.
     """
 
-    def __init__(self, parts: Sequence[Rows]) -> None:
-        if not 1 <= len(parts) <= MAX_PARTS:
-            raise ValueError(f"Expected 1 to {MAX_PARTS} parts, got {len(parts)}: join some first.")
-        self._parts = parts
+    parts: Sequence[Rows]
+
+    def __post_init__(self) -> None:
+        n = len(self.parts)
+        if not 1 <= n <= MAX_PARTS:
+            raise ValueError(f"Expected 1 to {MAX_PARTS} parts, got {n}: join some first.")
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
+        return sum(map(len, self.parts))
 
     def sum(self, term: Callable[[Any], Any], selection: Selection) -> Any:
         """Add up the sums of the parts."""
@@ -69,7 +73,7 @@ class JoinedRows:
     def _divided(self, selection: Selection) -> Iterator[tuple[Rows, Selection]]:
         """Yield each part with the selected ones of its rows, in its own numbers."""
         start = 0
-        for part in self._parts:
+        for part in self.parts:
             stop = start + len(part)
             if isinstance(selection, slice):
                 yield part, slice(0, len(part))
@@ -78,6 +82,7 @@ class JoinedRows:
             start = stop
 
 
+@dataclass(frozen=True, eq=False)
 class PlainRows:
     """Rows of an array as they are, which may be a memory map.
 
@@ -87,15 +92,14 @@ class PlainRows:
         The rows.
     """
 
-    def __init__(self, X: np.ndarray) -> None:
-        self._X = X
+    X: np.ndarray
 
     def __len__(self) -> int:
-        return len(self._X)
+        return len(self.X)
 
     def sum(self, term: Callable[[np.ndarray], Any], selection: Selection) -> Any:
         """Sum over the selected rows."""
-        return term(copied(self._X, selection))
+        return term(copied(self.X, selection))
 
 
 class LinearBatch(NamedTuple):
