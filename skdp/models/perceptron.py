@@ -129,6 +129,9 @@ class Regression:
 # --- modules ------------------------------------------------------------------------------------
 
 
+_MODULE = "an nn.Module, or a function of (n_features, n_outputs) that returns one"
+
+
 def build_module(
     make: Callable[[int, int], nn.Module] | nn.Module, n_features: int, n_outputs: int, seed: int
 ) -> nn.Module:
@@ -147,11 +150,14 @@ def build_module(
         return make
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = make(n_features, n_outputs) if callable(make) else None
+        try:
+            module = make(n_features, n_outputs) if callable(make) else None
+        except TypeError as error:
+            if not isinstance(make, type):
+                raise
+            raise expected(_MODULE, "pass an instance of the class", module=make) from error
     if not isinstance(module, nn.Module):
-        raise expected(
-            "an nn.Module, or a function of (n_features, n_outputs) that returns one", module=make
-        )
+        raise expected(_MODULE, module=make)
     return module
 
 

@@ -405,6 +405,22 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
             "tests/engine/test_checks.py",
         ),
         Mutant(
+            "a parameter that book-keeping leaves out passes for one without a gradient",
+            "engine/modules/checks.py",
+            "_same_sums",
+            "name not in found.covered and expected[name].any()",
+            "False",
+            "tests/estimators/test_modules_in_training.py",
+        ),
+        Mutant(
+            "gradients are tried in evaluation alone",
+            "engine/modules/checks.py",
+            "_training",
+            "module.module.train()",
+            "pass",
+            "tests/estimators/test_modules_in_training.py",
+        ),
+        Mutant(
             "a module is tried in evaluation alone",
             "engine/modules/checks.py",
             "_is_quiet_in_training",

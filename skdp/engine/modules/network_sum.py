@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,8 +55,8 @@ class FlatModule:
         *,
         mixed_precision: bool = False,
     ) -> None:
-        self._mixed_precision = mixed_precision
-        self.module = copy.deepcopy(module).to(_checked(device)).train()
+        self.mixed_precision = mixed_precision
+        self.module = _copied(module).to(_checked(device)).train()
         for part in self.module.modules():
             if getattr(part, "inplace", False):
                 # It would overwrite outputs that book-keeping needs.
@@ -83,7 +83,7 @@ class FlatModule:
         self, loss: Loss, x: Tensor, y: Tensor, parameters: dict[str, Tensor] | None = None
     ) -> Tensor:
         """Loss of each record, (B,), under the module's own parameters or others."""
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self._mixed_precision):
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed_precision):
             if parameters is None:
                 return loss(self.module(x), y)
             return loss(torch.func.functional_call(self.module, parameters, (x,)), y)
@@ -113,6 +113,21 @@ class FlatModule:
     def set(self, flat: Tensor) -> None:
         """Give the module these parameters."""
         self.flat.copy_(flat)
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ValueError("Expected a module of Python code, got a scripted one; pass the original.")
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
+        raise ValueError("Expected layers that know their shape, got a lazy one; give its sizes.")
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:
+        raise ValueError(
+            f"Expected a module that can be copied, but it cannot ({type(error).__name__}); keep "
+            "locks and open files out of it, and use torch.nn.utils.parametrizations in place of "
+            "the weight_norm of old."
+        ) from error
 
 
 def _checked(device: Any) -> torch.device | None:
@@ -211,7 +226,7 @@ class NetworkClippedSum(BoundedSum):
     def _piece(self, x: Tensor, y: Tensor) -> Tensor:
         # The caller's autocast must not reach norms and sums.
         with torch.autocast(x.device.type, enabled=False):
-            norms, weighted_sum = self._gradients(x, y)
+            norms, weighted_sum, _ = self._gradients(x, y)
             if not math.isfinite(norms.sum()):
                 finite = torch.isfinite(norms)
                 # Records without a finite gradient contribute nothing. They are taken out before
@@ -262,6 +277,7 @@ class Gradients(NamedTuple):
 
     norms: Tensor  # (B,)
     weighted_sum: Callable[[Tensor], Tensor]
+    covered: Collection[str] = ()  # names of parameters whose gradients are not left out as zeros
 
 
 # --- book-keeping -------------------------------------------------------------------------------
@@ -341,7 +357,7 @@ def book_keeping(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> Gradie
         )
         return torch.cat([part.flatten() for part in sums])
 
-    return Gradients(squares.sqrt(), weighted_sum)
+    return Gradients(squares.sqrt(), weighted_sum, by_name)
 
 
 # --- any module ---------------------------------------------------------------------------------
@@ -360,7 +376,7 @@ def vmapped(
     flat = torch.cat([g.flatten(1) for g in gradients(parameters, x, y).values()], dim=1)
     if prenoise_scale > 0.0:
         flat.add_(torch.randn_like(flat), alpha=prenoise_scale)
-    return Gradients(torch.linalg.vector_norm(flat, dim=1), lambda c: c @ flat)
+    return Gradients(torch.linalg.vector_norm(flat, dim=1), lambda c: c @ flat, parameters)
 
 
 # --- records ------------------------------------------------------------------------------------

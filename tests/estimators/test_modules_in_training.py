@@ -1,0 +1,234 @@
+"""Modules as people write them learn what they learn under plain torch, or are refused for nothing.
+
+What a module does in training only is tried in training: a fit in which every record fails would
+spend its budget on noise, and say nothing.
+"""
+
+import copy
+import threading
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from skdp import DPSGDClassifier, PrivacyLedger
+
+N, STEPS, RATE = 64, 5, 0.1
+
+
+class Base(nn.Module):
+    """A perceptron whose subclasses change one thing."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.h = nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def hidden(self, x):
+        return torch.tanh(self.b(torch.tanh(self.a(x))))
+
+    def forward(self, x):
+        return self.h(self.hidden(x))
+
+
+class FarInputs(nn.Module):
+    """A parameter of no layer, whose share of the gradient is small."""
+
+    def __init__(self, factor=1000.0):
+        super().__init__()
+        self.layer, self.off, self.factor = nn.Linear(4, 3), nn.Parameter(torch.zeros(3)), factor
+
+    def forward(self, x):
+        return self.layer(self.factor * x) + self.off
+
+
+class FarthestInputs(FarInputs):
+    def __init__(self):
+        super().__init__(1e6)
+
+
+class SmallScale(Base):
+    """The same, of a scale beside a layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((8,), 1e-3))
+
+    def forward(self, x):
+        return self.h(self.hidden(x) * (1.0 + self.scale))
+
+
+class SequenceBias(Base):
+    """A learned position, appended."""
+
+    def __init__(self):
+        super().__init__()
+        self.bias = nn.Parameter(1e-3 * torch.ones(1, 1, 2))
+        self.mix = nn.Linear(2, 3)
+
+    def forward(self, x):
+        x = 100.0 * x.unflatten(1, (2, 2))
+        return self.mix(torch.cat([x, self.bias.expand(len(x), 1, 2)], 1)).mean(1)
+
+
+class OnlyInTraining(Base):
+    def __init__(self):
+        super().__init__()
+        self.off = nn.Parameter(torch.zeros(3))
+
+    def forward(self, x):
+        z = super().forward(x)
+        return z + self.off if self.training else z
+
+
+class TwiceInTraining(Base):
+    def forward(self, x):
+        z = torch.tanh(self.b(self.hidden(x)) if self.training else self.hidden(x))
+        return self.h(z)
+
+
+class WeightBehindItsLayer(Base):
+    def forward(self, x):
+        z = self.hidden(x)
+        return F.linear(z, 1.0 * self.h.weight) if self.training else self.h(z)
+
+
+class HalfBehindItsLayer(Base):
+    """A layer's weight, used a second time by a small share."""
+
+    def forward(self, x):
+        z = self.hidden(x)
+        return self.h(z) + 0.02 * F.linear(z, self.h.weight)
+
+
+class InPlaceInTraining(Base):
+    def forward(self, x):
+        z = self.b(torch.tanh(self.a(x)))
+        return self.h((z.mul_(0.5) if self.training else 0.5 * z).tanh())
+
+
+class Checkpointed(Base):
+    def forward(self, x):
+        z = torch.tanh(self.a(x))
+        z = checkpoint(self.b, z, use_reentrant=False) if self.training else self.b(z)
+        return self.h(torch.tanh(z))
+
+
+class Dropped(Base):
+    """Dropout in place, on the output of a layer."""
+
+    def forward(self, x):
+        z = F.dropout(self.b(torch.tanh(self.a(x))), 0.1, self.training, inplace=True)
+        return self.h(torch.tanh(z))
+
+
+class TwoMasks(Base):
+    """R-Drop: two passes in training."""
+
+    def once(self, x):
+        return self.h(F.dropout(self.hidden(x), 0.1, self.training))
+
+    def forward(self, x):
+        return self.once(x) + self.once(x) if self.training else 2 * self.once(x)
+
+
+class DropConnect(Base):
+    def forward(self, x):
+        z = self.hidden(x)
+        return F.linear(z, F.dropout(self.h.weight, 0.2)) if self.training else self.h(z)
+
+
+class Lock(Base):
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class Assertion(Base):
+    def forward(self, x):
+        assert x.abs().max() < 1e-3, "a value"
+        return super().forward(x)
+
+
+CERTAIN = [
+    Base, FarInputs, FarthestInputs, SmallScale, SequenceBias, OnlyInTraining, TwiceInTraining,
+    WeightBehindItsLayer, HalfBehindItsLayer, InPlaceInTraining, Checkpointed,
+]  # fmt: skip
+RANDOM = [Dropped, TwoMasks, DropConnect]
+REFUSED = {
+    "a class": lambda: Base,
+    "scripted": lambda: torch.jit.script(Base()),
+    "old weight_norm": lambda: nn.utils.weight_norm(nn.Linear(4, 3)),
+    "lazy": lambda: nn.LazyLinear(3),
+    "a lock": Lock,
+    "an assertion": Assertion,
+}
+
+
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 4))
+    return X, X[:, :3].argmax(1)
+
+
+def classifier(module, **settings):
+    settings = {
+        "optimizer": "sgd", "learning_rate": RATE, "max_iter": STEPS, "averaging": 0.0,
+    } | settings  # fmt: skip
+    return DPSGDClassifier(
+        float("inf"), module=module, classes=range(3), n_samples=N, batch_size=N, **settings
+    )
+
+
+def plainly_trained(module, X, y, momentum=0.9):
+    module = copy.deepcopy(module).train()
+    optimizer = torch.optim.SGD(module.parameters(), RATE, momentum)
+    inputs = torch.from_numpy(X).to(next(module.parameters()))
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        F.cross_entropy(
+            module(torch.from_numpy(X).to(next(module.parameters()))), torch.from_numpy(y)
+        ).backward()
+        optimizer.step()
+    return dict(module.named_parameters())
+
+
+@pytest.mark.parametrize("make", CERTAIN)
+def test_a_module_is_trained_as_by_plain_torch_or_refused_for_nothing(make):
+    torch.manual_seed(0)
+    module, (X, y) = make().double(), data()
+    with PrivacyLedger() as ledger:
+        try:
+            found = dict(classifier(module).fit(X, y).module_.named_parameters())
+        except ValueError:
+            assert make is Checkpointed
+            assert not ledger.entries
+            return
+    for name, expected in plainly_trained(module, X, y).items():
+        torch.testing.assert_close(found[name], expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", RANDOM)
+def test_masks_leave_no_parameter_behind(make):
+    torch.manual_seed(0)
+    module, (X, y) = make(), data()
+    fitted = classifier(module, optimizer="adam", max_iter=60).fit(X, y)
+    moved = plainly_trained(module, X, y)
+    for name, start in module.named_parameters():
+        found = dict(fitted.module_.named_parameters())[name]
+        assert torch.equal(found, start) == torch.equal(moved[name], start), name
+    assert fitted.score(X, y) > 0.85
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+@pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_trained_is_refused_with_a_remedy(make):
+    X, y = data()
+    with (
+        PrivacyLedger() as ledger,
+        pytest.raises(ValueError, match=r"Expected .*module|Expected l"),
+    ):
+        classifier(make()).fit(X, y)
+    assert not ledger.entries
