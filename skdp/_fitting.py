@@ -27,7 +27,7 @@ from skdp.privacy.accounting import ACCOUNTANTS
 from skdp.privacy.budget import Budget
 from skdp.privacy.ledger import charge
 from skdp.privacy.report import PrivacyReport
-from skdp.relations import ADD_OR_REMOVE_ONE, check_relation
+from skdp.relations import check_relation
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks  # type: ignore
@@ -163,18 +163,43 @@ def target_bounds(bounds: Any) -> tuple[float, float]:
     return low, high
 
 
-def public_n_rows(estimator: Any, X: np.ndarray) -> int:
-    """Return the number of rows that defaults may depend on; under add/remove never ``len(X)``."""
-    if estimator.n_samples is not None:
-        return integer(1, n_samples=estimator.n_samples)
-    if estimator.neighboring_relation == ADD_OR_REMOVE_ONE:
+# A declared n may be that of a whole of which folds are fitted, or of last year's table.
+_TOO_FEW, _TOO_MANY = 2, 3
+
+
+def public_n_rows(declared: int | None, n: int, *, is_public: bool) -> int:
+    """Return the number of rows that defaults may depend on: never n, that of X, unless public.
+
+    Where n is public, a number that was declared is held against it.
+    """
+    if declared is None and not is_public:
         raise expected(
             "a public number of rows",
             "under add_or_remove_one the number of rows is private, and rates and step sizes "
             "must not depend on it: give a public estimate, e.g. n_samples=10_000",
             n_samples=None,
         )
-    return len(X)
+    found = n if declared is None else integer(1, n_samples=declared)
+    if is_public and not n <= _TOO_FEW * found <= _TOO_FEW * _TOO_MANY * n:
+        raise expected(
+            f"near the number of rows, {n}",
+            "steps and noise are planned for it; n_samples=None takes it from X and says so in the "
+            "report, as learning curves and halving searches need",
+            n_samples=declared,
+        )
+    return found
+
+
+def _warn_of_delta(estimator: Any, n: int) -> None:
+    """Warn where δ allows one of n records to be shown."""
+    delta, epsilon = estimator.delta, estimator.epsilon
+    if is_real(delta) and 1.0 <= delta * n < n and not (is_real(epsilon) and np.isinf(epsilon)):
+        warnings.warn(
+            f"{type(estimator).__name__} has delta={delta:g} for {n} rows: a delta of 1/n or more "
+            "allows a fit that publishes a row at random. Choose one well below 1/n.",
+            PrivacyWarning,
+            stacklevel=6,
+        )
 
 
 def check_n_rows(X: np.ndarray, most: float = MAX_ROWS) -> None:
@@ -413,6 +438,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
     privacy_: PrivacyReport
     n_features_in_: int
+    neighboring_relation: str
     random_state: Any
     # The parameter that takes the place of epsilon, and whether delta may be 0.
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
@@ -541,9 +567,13 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _facts_of(self, X: np.ndarray, n_outputs: int = 1, **more: Any) -> PublicFacts:
         """Public facts about rows that have been checked."""
+        is_public, n_samples = check_relation(self.neighboring_relation).n_is_public, None
+        if hasattr(self, "n_samples"):  # else the plan does not depend on the number of rows
+            n_samples = public_n_rows(self._declared_n_samples(), len(X), is_public=is_public)
+        if n := len(X) if is_public else n_samples:
+            _warn_of_delta(self, n)
         return self._facts(
-            # Where there is no such parameter, the plan does not depend on the number of rows.
-            n_samples=public_n_rows(self, X) if hasattr(self, "n_samples") else None,
+            n_samples=n_samples,
             n_features=X.shape[1],
             n_outputs=n_outputs,
             declared_norm=row_norm(X),

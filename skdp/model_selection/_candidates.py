@@ -295,7 +295,7 @@ def prepared(estimator: budgets.E, params: Params, n_samples: int | None) -> bud
         quiet: Params = {"n_jobs": None} if "n_jobs" in own else {}
         if "verbose" in own:
             quiet["verbose"] = type(own["verbose"])(0)  # some take a number, some a bool
-        if n_samples is not None and own.get("n_samples", 0) is None:
+        if n_samples is not None and "n_samples" in own:
             quiet["n_samples"] = n_samples
         part.set_params(**quiet)
         if hasattr(part, "set_callbacks"):

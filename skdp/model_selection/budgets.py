@@ -100,8 +100,8 @@ def split_budget(
         weight 1. None gives a tenth to transformers and
         a temperature together.
     n_samples : int or None, default=None
-        Public number of rows; steps that declare none are given it. Needed only where what a step
-        is charged depends on it, as with Poisson batches.
+        Public number of rows, which every private step is given. Needed only where what a step is
+        charged depends on it, as with Poisson batches.
     n_features : int, mapping or None, default=None
         Public number of features. Needed only where what a step is charged depends on it, as with
         quantiles. A number is that of the whole; for steps in a `ColumnTransformer`, or behind one
@@ -136,7 +136,7 @@ def split_budget(
     sizes = Sizes.checked(n_samples, n_features)
     copy: Any = clone(pipeline)
     for part in private_parts(copy).values():
-        if n_samples is not None and part.get_params(deep=False).get("n_samples", 0) is None:
+        if n_samples is not None and "n_samples" in part.get_params(deep=False):
             part.set_params(n_samples=n_samples)
     shares = _shares(private_parts(copy), weights)
     if math.isinf(epsilon):

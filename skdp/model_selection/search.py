@@ -135,8 +135,8 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour; that of the private steps.
     n_samples : int or None, default=None
-        Public number of rows, also given to private steps that declare none. None takes the one
-        that they declare, or reads it from X and says so in the report.
+        Public number of rows, which all private steps are given. None takes the one that they
+        declare, or reads it from X and says so in the report.
     n_jobs : int or None, default=None
         Number of trials that run at a time.
     random_state : int, RandomState instance or None, default=None
@@ -286,10 +286,12 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
             shape = _scores.shape_of(X)
             if _is_private(score) and shape[0] > _scores.MAX_ROWS:
                 raise expected(f"at most {_scores.MAX_ROWS}", rows=shape[0])
+            declared = self._declared_n_samples()
+            is_public = check_relation(self.neighboring_relation).n_is_public
             facts = self._facts(
-                n_samples=self._declared_n_samples() or public_n_rows(self, np.empty(shape[0])),
+                n_samples=public_n_rows(declared, shape[0], is_public=is_public),
                 n_features=shape[1] if len(shape) > 1 else None,
-                declared=() if self._declared_n_samples() is None else ("n_samples",),
+                declared=() if declared is None else ("n_samples",),
             )
             plan = self._search_plan(facts, private_score=_is_private(score))
             search: SearchPlan = plan.config

@@ -9,7 +9,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils import Tags
 
 from skdp._fitting import PrivateEstimator, Records
-from skdp._input import check_features, row_norm
+from skdp._input import check_features
 from skdp._plan import PublicFacts
 from skdp._validate import expected
 
@@ -26,7 +26,7 @@ class PrivateTransformer(TransformerMixin, PrivateEstimator):
 
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         X = self._checked(X)
-        return Records(X, X[:, :0]), self._facts(n_features=X.shape[1], declared_norm=row_norm(X))
+        return Records(X, X[:, :0]), self._facts_of(X)
 
     def _checked(self, X: Any, *, reset: bool = True) -> np.ndarray:
         finite = "allow-nan" if self._takes_missing else True

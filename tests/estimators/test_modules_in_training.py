@@ -188,9 +188,7 @@ def plainly_trained(module, X, y, momentum=0.9):
     inputs = torch.from_numpy(X).to(next(module.parameters()))
     for _ in range(STEPS):
         optimizer.zero_grad()
-        F.cross_entropy(
-            module(torch.from_numpy(X).to(next(module.parameters()))), torch.from_numpy(y)
-        ).backward()
+        F.cross_entropy(module(inputs), torch.from_numpy(y)).backward()
         optimizer.step()
     return dict(module.named_parameters())
 
