@@ -3,7 +3,8 @@
     python benchmarks/audit.py [names ...] [--fits 5000] [--jobs 2] [--json FILE]
     python benchmarks/audit.py --peers [--fits 5000]
 
-With a file, each report is kept there as it comes, and cases that it holds are not audited again.
+With a file, each report is kept there as it comes, and a run with a file goes on from what it holds
+(which has to be of the same code and number of fits).
 
 Every line: the claim, the lower bound at 95 % confidence, their ratio, and the time. Data and
 settings are the worst that are known for each estimator: a gradient that is clipped in every step,
