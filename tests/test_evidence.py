@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import evidence
 import pytest
@@ -163,6 +164,55 @@ def test_a_part_that_does_not_finish_leaves_the_others_to_run(command, monkeypat
     assert evidence.bring_up_to_date(["suite", "opacus"], 1, HERE) == ["suite"]
     assert command.ran == ["opacus"]
     assert "Not run: suite." in command.page.read_text()
+
+
+@pytest.mark.parametrize("status", [2, 3, 4, -9])
+def test_tests_that_did_not_run_to_their_end_have_no_figures(monkeypatch, status):
+    monkeypatch.setattr(evidence, "status_of", lambda *command: status)
+    with pytest.raises(evidence.UnfinishedError, match=str(status)):
+        evidence.tests(1, "slow")
+
+
+@pytest.mark.parametrize(
+    ("status", "missing", "finished"), [(0, 0, True), (1, 0, True), (2, 0, False), (0, 1, False)]
+)
+def test_mutants_have_figures_when_all_have_run(monkeypatch, tmp_path, status, missing, finished):
+    bugs = [mutant.bug for section in evidence.SECTIONS.values() for mutant in section]
+    file = tmp_path / "mutants.json"
+    # They are kept as they end, and stand on the page as they are in the catalogue.
+    evidence.write(file, {"verdicts": dict.fromkeys(bugs[::-1][missing:], "tests/test_x.py::t")})
+    monkeypatch.setattr(evidence, "status_of", lambda *command: status)
+    if finished:
+        assert list(evidence.mutants(1, file)["verdicts"]) == bugs
+    else:
+        with pytest.raises(evidence.UnfinishedError):
+            evidence.mutants(1, file)
+
+
+def test_only_tests_that_pass_state_figures():
+    report = """<testsuite>
+      <testcase classname="tests.laws.test_noise" time="1.5">
+        <properties><property name="figure" value="found 3 of 3"/></properties>
+      </testcase>
+      <testcase classname="tests.laws.test_noise" time="0.5">
+        <properties><property name="figure" value="found 0 of 3"/></properties><failure/>
+      </testcase>
+      <testcase classname="tests.bugs.test_published_bugs"><skipped/></testcase>
+    </testsuite>"""
+    layers = evidence.by_layer(list(ElementTree.fromstring(report)))
+    assert layers["Laws of noise and sampling"] == {
+        "passed": 1, "failed": 1, "skipped": 0, "seconds": 2.0, "figures": ["found 3 of 3"]
+    }  # fmt: skip
+    assert layers["Published bugs"]["skipped"] == 1
+
+
+def test_the_figures_of_the_repository_make_a_page_with_all_parts():
+    figures = json.loads((ROOT / "docs" / "evidence.json").read_text())
+    text = "\n".join(evidence.page(figures, HERE))
+    assert figures.keys() == evidence.PARTS.keys()
+    assert all(bug in text for bug in figures["mutants"]["verdicts"])
+    assert all(case in text for case in figures["audits"]["reports"])
+    assert f"Of other code: {', '.join(evidence.PARTS)}." in text
 
 
 def test_what_a_command_has_started_ends_with_it(tmp_path):
