@@ -76,6 +76,8 @@ DROWNED = 0.08  # edge of the spectrum of the noise in Ã over n, beyond which i
 LEAST_CLIP = 0.25  # C over the bound that the rows put on a gradient anyway
 DOUBT = 0.1  # about eigenvalues of the second moments that drown, relative
 MODEL_ERROR = 0.3  # error of a difference of F, over that difference
+OVERSHOT = 0.5  # of the believed slope, by which the true one must exceed it to be learned
+SURPRISE = 4.0  # standard deviations of noise beyond which gradients contradict the slope
 N_CHAINS = 64
 MANY_PARAMETERS = 40  # beyond which Laplace's approximation stands alone
 
@@ -317,13 +319,15 @@ class NoiseAwareUpdate:
         assert state.rows is not None
         if step == self.config.slope_step:
             slope = unpacked(released / self.R**2, self.size), state.mean
-            return state._replace(slope=slope, rows=self.corrected(state.rows, *slope))
+            rows = replace(state.rows, correction=None, reference=None)
+            return state._replace(slope=slope, rows=self.corrected(rows, *slope))
         state = state._replace(
             gradients=(*state.gradients, released.ravel()[None] / self.R),
             queries=(*state.queries, state.mean),
         )
-        assert state.rows is not None  # for the type checker: _replace keeps it
-        given = self._given(state.rows, *self.statistic(state, state.rows))
+        rows = self.learned(state)
+        state = state._replace(rows=rows)
+        given = self._given(rows, *self.statistic(state, rows))
         mean, _ = laplace(given, state.mean)
         # The logits of huge parameters would lose all digits to rounding, which may differ with the
         # position of a row.
@@ -367,14 +371,44 @@ class NoiseAwareUpdate:
         score = self.config.likelihood.score(self.config.clip_norm / self.R / typical_norm)
         return NormalRows(self.config.n_rows, mean[None], covariance[None], score)
 
+    def learned(self, state: NoiseAwareState) -> NormalRows:
+        """Beliefs whose slope along the last step is the one that the gradients show.
+
+        Two of them differ by the slope times the step, and noise. What the beliefs miss of it, as
+        far as that is not noise, is added by Powell's symmetric update: a believed slope of less
+        than half of the true one makes every step overshoot, and the run would never settle.
+        """
+        rows = state.rows
+        assert rows is not None
+        if len(state.gradients) < 2 or self.config.shape[0] > FEW_OUTPUTS:
+            return rows
+        (before, here), step = state.queries[-2:], state.queries[-1] - state.queries[-2]
+        expected = rows.expected(here) - rows.expected(before)
+        missed = (state.gradients[-2] - state.gradients[-1] - expected)[0]
+        squares, of_noise = float(missed @ missed), 2.0 * self.noise_variance
+        excess = squares - of_noise * self.size
+        if excess <= SURPRISE * of_noise * math.sqrt(2.0 * self.size):
+            return rows
+        if float(missed @ step[0]) <= OVERSHOT * float(expected[0] @ step[0]):
+            return rows
+        direction = step[0] / float(step[0] @ step[0])
+        along = float(missed @ step[0]) * np.outer(direction, direction)
+        update = np.outer(missed, direction)
+        correction = excess / squares * (update + update.T - along)
+        return self._with_slope(rows, correction[None], here)
+
     def corrected(self, rows: NormalRows, slope: np.ndarray, where: np.ndarray) -> NormalRows:
         """Beliefs whose slope at one θ is the released one, as far as that is not noise."""
         where = np.broadcast_to(where, (len(rows), self.size))
-        corrections = []
-        for expected in rows.slope(where, corrected=False):
-            correction, _, _ = shrunk(slope - expected, self.slope_scale)
-            corrections.append(bounded_correction(expected, correction))
-        return replace(rows, correction=np.array(corrections), reference=where)
+        missed = [shrunk(slope - expected, self.slope_scale)[0] for expected in rows.slope(where)]
+        return self._with_slope(rows, np.array(missed), where)
+
+    def _with_slope(self, rows: NormalRows, more: np.ndarray, where: np.ndarray) -> NormalRows:
+        """Beliefs with a correction, on top of what there is, within what rows make possible."""
+        whole = more if rows.correction is None else rows.correction + more
+        believed = rows.slope(where, corrected=False)
+        bounded = [bounded_correction(*pair) for pair in zip(believed, whole, strict=True)]
+        return replace(rows, correction=np.array(bounded), reference=where)
 
     def statistic(self, state: NoiseAwareState, rows: NormalRows) -> tuple[np.ndarray, float]:
         """Weighted mean of s_t = g̃_t + F(θ_t), (B, KD), and the variance of its DP noise."""
@@ -406,9 +440,13 @@ class NoiseAwareUpdate:
             state.rows,
             mean=np.concatenate([r.mean for r in drawn]),
             covariance=np.concatenate([r.covariance for r in drawn]),
-            correction=None,
-            reference=None,
         )
+        if rows.correction is not None and rows.reference is not None:
+            correction, reference = (
+                np.repeat(learned[:1], len(rows), axis=0)
+                for learned in (rows.correction, rows.reference)
+            )
+            rows = replace(rows, correction=correction, reference=reference)
         if state.slope is not None:
             rows = self.corrected(rows, *state.slope)
         start = np.broadcast_to(state.mean, (len(rows), self.size))

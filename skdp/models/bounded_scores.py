@@ -172,9 +172,13 @@ class CategoricalScore:
 
 @dataclass(frozen=True)
 class PoissonScore:
-    """clip(min(y, y_max) − e^z, ±c) less its own mean under Poisson(e^z).
+    """clip(min(y, y_max) − r, ±c) less its own mean under Poisson(r), at the rate r = e^z ≤ y_max.
 
     Tabulated over the logit: sums over the counts that occur.
+
+    Beyond y_max, which no count exceeds, the rate is cut. At a rate far above, every count would be
+    clipped and so would the mean: the score would be 0 whatever the counts are, and a run that one
+    step had taken there would find nothing that leads back.
 
     Parameters
     ----------
@@ -199,13 +203,11 @@ class PoissonScore:
 
     def value(self, logits: np.ndarray) -> np.ndarray:
         """∫ slope."""
-        low, high = self._ends
-        inside = self._read(3, logits)
-        return inside + self._read(1, logits) * (logits - np.clip(logits, low, high))
+        return self._read(3, logits)
 
     def slope(self, logits: np.ndarray) -> np.ndarray:
-        """E[ψ (y − e^z)] = e^z E[clip at y + 1 − clip at y]."""
-        return self._read(1, logits)[..., None]
+        """E[ψ (y − r)] = r E[clip at y + 1 − clip at y]; 0 where the rate is cut."""
+        return self._slope(logits)[..., None]
 
     def variance(self, logits: np.ndarray) -> np.ndarray:
         """E ψ²."""
@@ -218,11 +220,15 @@ class PoissonScore:
 
     def slope_of_records(self, logits: np.ndarray, bounds: np.ndarray) -> np.ndarray:
         """Slope; the bounds of single records play no part."""
-        return self._read(1, logits[:, 0])
+        return self._slope(logits[:, 0])
+
+    def _slope(self, logits: np.ndarray) -> np.ndarray:
+        return np.where(logits < self._ends[1], self._read(1, logits), 0.0)
 
     @property
     def _ends(self) -> tuple[float, float]:
-        return -12.0, math.log(2.0 * self.largest_count + 2.0)
+        high = math.log(self.largest_count)
+        return min(-12.0, high - 12.0), high
 
     def _read(self, row: int, logits: np.ndarray) -> np.ndarray:
         return np.interp(logits, self._grid, self._table[row])
