@@ -309,7 +309,7 @@ class TestScikitLearn:
     def test_parallel_search_and_pickles(self, two_blobs):
         X, y = two_blobs
         classifier = DPVariationalLogisticRegression(classes=[0, 1], n_samples=120, max_iter=5)
-        scores = cross_val_score(classifier, X, y, cv=3, n_jobs=2)
+        scores = cross_val_score(classifier, X, y, cv=3)
         assert scores.shape == (3,)
         classifier.fit(X, y)
         again = pickle.loads(pickle.dumps(classifier))

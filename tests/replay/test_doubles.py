@@ -17,7 +17,7 @@ import torch
 from scipy import stats
 
 from skdp import _fitting, _random, _release_hook
-from skdp.algorithms.parts.gaussian_runs import release_plan
+from skdp.algorithms.parts.gaussian_runs import release_plan_of
 from skdp.engine import noise
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "floating_point.py"
@@ -27,7 +27,8 @@ spec.loader.exec_module(floating_point)
 
 CASES = floating_point.cases()
 PAIRS = "DP-SGD, 2^14 coordinates"
-N_FITS = {1: 20}  # by the number of releases; fits with several take longer, and refute more
+# By the number of releases: fits with several take longer, and refute more.
+N_FITS, N_FITS_AT_LENGTH = {1: 10}, {1: 100}
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 
 
@@ -35,10 +36,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 def new_plans():
     """A plan, which is kept, knows the grid that it was made with."""
     _fitting._plans.clear()
-    release_plan.cache_clear()
+    release_plan_of.cache_clear()
     yield
     _fitting._plans.clear()
-    release_plan.cache_clear()
+    release_plan_of.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -54,9 +55,9 @@ def given_keys():
         yield
 
 
-def refuted(name):
+def refuted(name, n_fits=N_FITS):
     """Return the share of fits that refute the data used, and that refute its neighbour."""
-    n_fits = 5 if name == PAIRS else N_FITS.get(CASES[name].n_releases, 8)
+    n_fits = n_fits[1] // 5 if name == PAIRS else n_fits.get(CASES[name].n_releases, n_fits[1] // 3)
     shares = floating_point.attack(CASES[name], n_fits)
     return np.trace(shares) / 2, np.trace(shares[::-1]) / 2
 
@@ -64,6 +65,12 @@ def refuted(name):
 @pytest.mark.parametrize("name", CASES)
 def test_no_release_refutes_either_neighbour(name):
     assert refuted(name) == (0.0, 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_no_release_refutes_either_neighbour_at_length(name):
+    assert refuted(name, N_FITS_AT_LENGTH) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("name", CASES)
