@@ -101,7 +101,7 @@ def ledgers_of_its_own(request, tmp_path_factory):
     with ExitStack() as patches:
         if request.path.name not in WITH_OTHER_PROCESSES:
             folder = str(tmp_path_factory.getbasetemp() / "ledgers")
-            name = mock.patch.object(_process_tree, "_folder_name", lambda: folder)
+            name = mock.patch.object(_process_tree, "_folder_name", return_value=folder)
             patches.enter_context(name)
         yield
 

@@ -12,6 +12,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from bundles import bundled
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.pipeline import make_pipeline
 
@@ -256,7 +257,7 @@ def test_a_function_is_audited_against_the_claim_that_is_given():
     def wrong_function(X, y):
         return mechanism.release(np.minimum(X, 4.0).sum())
 
-    claim = {"epsilon": 1.0, "delta": 0.0, "n_fits": 1000}
+    claim = {"epsilon": 1.0, "delta": 0.0, "n_fits": 400}
     report = audit_estimator(right_function, **claim, **SURE)
     assert not report.violation
     assert report.audited == "right_function"
@@ -525,7 +526,7 @@ def test_results_of_few_values_are_audited_without_an_error():
             assert isinstance(report, AuditReport)
 
 
-@pytest.mark.parametrize(
+@bundled(
     ("wrong", "text"),
     [
         ({"n_fits": 5}, "n_fits=5"),

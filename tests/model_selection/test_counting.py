@@ -11,6 +11,7 @@ import time
 import joblib
 import numpy as np
 import pytest
+from bundles import bundled
 from processes import in_child, started
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -183,7 +184,7 @@ MANY = {
 
 # A bagging classifier seeds its parts.
 @pytest.mark.filterwarnings("ignore:.*random_state:skdp.PrivacyWarning")
-@pytest.mark.parametrize("name", MANY)
+@bundled("name", MANY)
 def test_every_way_to_fit_is_counted(name):
     run, expected = MANY[name]
     with PrivacyLedger() as ledger:
