@@ -16,12 +16,6 @@ from skdp.testing._checks import check_grid
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 
-# Checks that an estimator is excused from, with the reason. Empty is the aim.
-EXCUSED = {
-    "DPRandomizedSearch": {
-        "check_bad_parameters": "a seed out of range is refused in the words of numpy",
-    },
-}
 # In files of their own; what a class refuses is the same in all of its ways.
 APART = ("check_bad_input", "check_scikit_learn")
 OF_A_CLASS = ("check_bad_parameters", "check_docstring")
@@ -30,8 +24,7 @@ OF_ALL = ("check_ledger", "check_grid")
 
 def checks_of(name):
     """Checks by name; of networks that share their code, some are for the slow tests."""
-    excused = EXCUSED.get(name)
-    for what, check in private_estimator_checks(VARIANTS[name], expected_failed_checks=excused):
+    for what, check in private_estimator_checks(VARIANTS[name]):
         if what not in APART and not ("," in name and what in OF_A_CLASS):
             yield what, check
 
@@ -49,10 +42,6 @@ def test_networks_that_share_their_code_keep_them_too(name):
     for what, check in checks_of(name):
         if what not in OF_ALL:
             check()
-
-
-def test_no_check_is_excused_without_a_reason():
-    assert all(reason.strip() for checks in EXCUSED.values() for reason in checks.values())
 
 
 def test_every_public_estimator_is_in_the_registry():
