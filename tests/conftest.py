@@ -67,8 +67,14 @@ def pytest_collection_modifyitems(items):
             item.add_marker("fast")
 
 
-# Folders that ask what was released, charged, refused or kept, and not what a posterior is like.
-SHORT_INFERENCE = {"contracts", "hardening", "model_selection", "replay"}
+# Folders and files that ask what was released, charged, refused or kept, and not what a posterior is like.
+SHORT_INFERENCE = {
+    "contracts",
+    "hardening",
+    "model_selection",
+    "replay",
+    "test_robust_posteriors.py",
+}
 POINTS = likelihoods._normal_points
 
 
@@ -79,7 +85,7 @@ def short_inference(request):
     All of this happens after the releases, and every line of it still runs.
     """
     with ExitStack() as patches:
-        if request.path.parent.name in SHORT_INFERENCE:
+        if SHORT_INFERENCE & {request.path.parent.name, request.path.name}:
             for name, value in (
                 ("algorithms.parts.noisy_score._CHAIN_STEPS", 10),
                 ("algorithms.noise_aware_linear.N_BELIEFS", 4),
