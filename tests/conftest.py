@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker("fast")
 
 
-# Folders and files that ask what was released, charged, refused or kept, and not what a posterior is like.
+# Folders and files that ask what was released, charged, refused or kept, not what a posterior is.
 SHORT_INFERENCE = {
     "contracts",
     "hardening",
