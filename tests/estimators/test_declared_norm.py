@@ -63,7 +63,7 @@ def test_a_given_norm_wins_and_a_lost_declaration_is_none(estimator):
 
 
 def test_rows_beyond_a_declared_norm_are_clipped_all_the_same():
-    noiseless = DPVariationalLogisticRegression(float("inf"), inference="dpvi")
+    noiseless = DPVariationalLogisticRegression(float("inf"), inference="dpvi", max_iter=600)
     plain = clone(noiseless).set_params(data_norm=0.5).fit(X, Y)
     wrong = clone(noiseless).fit(BoundedRows(X, 0.5), Y)
     unclipped = clone(noiseless).set_params(data_norm=2.0).fit(X, Y)
