@@ -27,6 +27,7 @@ TAKE_LONGER = {
     "test_accounting.py",
     "test_differential.py",
     "test_ledger_file.py",
+    "test_posterior_samples.py",
     "test_workflow.py",
 }
 
