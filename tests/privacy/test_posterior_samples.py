@@ -3,6 +3,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from bundles import bundled
 from scipy.special import gammaln
 
 from skdp.privacy import epsilon_of_event
@@ -70,8 +71,8 @@ def test_a_scan_with_eleven_points_under_reports():
 CELLS = [(η, k) for η in (0.05, 0.5, 2.0, 6.0) for k in (1, 2, 3, 7, 15, 30)]
 
 
-@pytest.mark.parametrize(("η", "k"), CELLS)
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.37, 0.8])
+@bundled(("η", "k"), CELLS)
+@bundled("share", [0.0, 0.1, 0.37, 0.8])
 def test_delta_lies_between_a_dense_scan_and_its_interval_bound(η, k, share):
     ε = share * k * η
     scan, bound = scan_from_both_sides(η, k, ε)
@@ -80,7 +81,7 @@ def test_delta_lies_between_a_dense_scan_and_its_interval_bound(η, k, share):
     assert scan * (1 - 1e-9) - rounding <= delta <= bound + rounding
 
 
-@pytest.mark.parametrize(("η", "k", "ε"), [
+@bundled(("η", "k", "ε"), [
     (0.3, 5, 0.0), (0.3, 5, 1.1), (0.5, 10, 3.2125), (2.0, 12, 11.0), (0.1, 40, 2.0),
     (5.0, 4, 19.0), (1e-3, 20, 0.01), (0.02, 30, 0.4),
 ])  # fmt: skip
@@ -185,8 +186,8 @@ def zcdp_to_epsilon(ρ, δ):
     return float(max(ε.min(), 0.0))
 
 
-@pytest.mark.parametrize("k", [2, 3, 5, 10, 30, 100, 1000])
-@pytest.mark.parametrize("eta", [0.01, 0.05, 0.1, 0.3, 0.5, 1.0, 2.0, 4.0])
+@bundled("k", [2, 3, 5, 10, 30, 100, 1000])
+@bundled("eta", [0.01, 0.05, 0.1, 0.3, 0.5, 1.0, 2.0, 4.0])
 def test_exact_price_beats_every_composition_theorem(eta, k):
     δ = 1e-5
     exact = posterior_samples_epsilon(eta=eta, n_samples=k, delta=δ)
@@ -215,7 +216,7 @@ def largest_renyi_over_order(η):
     return found
 
 
-@pytest.mark.parametrize("η", [0.05, 0.3, 1.0, 2.0, 4.0, 8.0, 20.0, 60.0])
+@bundled("η", [0.05, 0.3, 1.0, 2.0, 4.0, 8.0, 20.0, 60.0])
 def test_zcdp_holds_at_every_order_and_is_attained(η):
     ρ = bounded_range_zcdp(η)
     found = largest_renyi_over_order(η)
@@ -261,8 +262,8 @@ PRICE = {"eta": 0.5, "n_samples": 10, "delta": 1e-5}
 SAMPLE = {"sensitivity": 1.0, "prior_precision": 1.0, "temperature": 1.0}
 
 
-@pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("name", PRICE)
+@bundled("bad", BAD)
+@bundled("name", PRICE)
 def test_bad_prices_are_refused_by_name(name, bad):
     if name == "delta" and bad == 0.0:
         bad = 1.0  # zero asks for pure differential privacy
@@ -270,8 +271,8 @@ def test_bad_prices_are_refused_by_name(name, bad):
         posterior_samples_epsilon(**{**PRICE, name: bad})
 
 
-@pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("name", SAMPLE)
+@bundled("bad", BAD)
+@bundled("name", SAMPLE)
 def test_bad_temperatures_are_refused_by_name(name, bad):
     if name == "sensitivity" and bad == 0.0:
         bad = -0.5  # a data set without influence is private
@@ -279,7 +280,7 @@ def test_bad_temperatures_are_refused_by_name(name, bad):
         exponential_mechanism_mu(**{**SAMPLE, name: bad})
 
 
-@pytest.mark.parametrize("bad", BAD)
+@bundled("bad", BAD)
 def test_bad_ranges_are_refused_by_name(bad):
     with pytest.raises(ValueError, match="eta="):
         bounded_range_zcdp(bad)
