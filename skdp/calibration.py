@@ -37,7 +37,7 @@ from skdp.algorithms import temperature_scaling
 from skdp.privacy.budget import Budget
 from skdp.privacy.ledger import BudgetExceededError
 from skdp.privacy.report import PrivacyReport
-from skdp.relations import check_relation
+from skdp.relations import check_relation, other_relation
 
 _IN_A_PIPELINE = (
     "steps without `privacy_` may have learned from private rows; calibrate the last step inside "
@@ -231,11 +231,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
         if frozen and isinstance(getattr(inner, "privacy_", None), PrivacyReport):
             relation = inner.privacy_.neighboring_relation
         if relation not in (None, self.neighboring_relation):
-            raise expected(
-                f"{relation!r} as in the classifier",
-                "statements about different neighbours do not add up",
-                neighboring_relation=self.neighboring_relation,
-            )
+            raise other_relation(f"{relation!r} as in the classifier", self.neighboring_relation)
         plan = super()._planned(facts)
         if frozen or not isinstance(inner, PrivateEstimator):
             return plan

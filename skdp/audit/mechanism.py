@@ -56,9 +56,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp._types import Opaque, Params, Seed
+from skdp._types import Opaque, Seed
 from skdp._validate import expected, in_range, integer, positive
-from skdp.audit.confidence import frame_of, limits, lower_bound
+from skdp.audit.confidence import frame_of, limits, proved
 from skdp.audit.report import AuditReport
 from skdp.privacy.accounting import epsilon_of_event
 from skdp.privacy.events import GaussianTerm, dp_sgd_event, terms_of
@@ -162,24 +162,13 @@ def audit_mechanism(
     arms = scores[present], scores[~present]
     departure = _departure(arms, (laws[0], laws[1]), thresholds, level / 2)
 
-    threshold = thresholds[0]
-    counts: Params = {
-        "misses": int(np.sum(~(scores[present] > threshold))),
-        "n_with": int(present.sum()),
-        "alarms": int(np.sum(scores[~present] > threshold)),
-        "n_without": int((~present).sum()),
-    }
-    name = "gdp" if sampling_rate == 1.0 else "dp"
-    frame = frame_of(name, delta)
-    proved = lower_bound(frame, confidence=1 - level / 2, **counts)
+    frame = "gdp" if sampling_rate == 1.0 else "dp"
     return AuditReport(
+        **proved(frame_of(frame, delta), *arms, float(thresholds[0]), 1 - level / 2),
         epsilon=epsilon_of_event(claim.event(), delta, relation),
         delta=delta,
-        epsilon_lower_bound=frame.epsilon(proved),
-        frame=name,
+        frame=frame,
         confidence=confidence,
-        **counts,
-        threshold=float(threshold),
         audited=getattr(mechanism, "__name__", type(mechanism).__name__),
         neighboring_relation=relation,
         seconds=time.perf_counter() - start,

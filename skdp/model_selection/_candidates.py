@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from skdp.model_selection._scores import RECORD_NORM
 from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import epsilon_of_event, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, gdp_event, terms_of
-from skdp.relations import sensitivity_factor
+from skdp.relations import other_relation, sensitivity_factor
 
 Distributions = Params | Sequence[Params]  # values to draw from, by the name of a parameter
 
@@ -60,12 +60,11 @@ _PLAIN = (int, float, str, bool, type(None))
 def checked_distributions(estimator: Estimator, given: Distributions) -> list[Params]:
     """Check ``param_distributions``: a dictionary, or a list of them, none of it from data."""
     groups = [given] if isinstance(given, Mapping) else given
-    if not isinstance(groups, list | tuple) or not groups:
+    is_list = isinstance(groups, list | tuple) and len(groups) > 0
+    if not is_list or not all(isinstance(group, Mapping) for group in groups):
         raise expected("a dictionary, or a list of them", param_distributions=given)
     known, private = estimator.get_params(deep=True), budgets.private_parts(estimator)
     for group in groups:
-        if not isinstance(group, Mapping):
-            raise expected("a dictionary, or a list of them", param_distributions=given)
         for name, values in group.items():
             _check_name(name, known, private)
             _check_values(name, values)
@@ -163,24 +162,24 @@ class TrialPlan:
 
     def covers(self, event: DpEvent) -> bool:
         """Whether the base is as bad as a fit with this event, and its score."""
-        score = [] if self.mechanism is None else [self.mechanism.event()]
-        return dominates(self.base, ComposedDpEvent([event, *score]))
+        return dominates(self.base, _with_score(event, self.mechanism))
 
 
-def dominates(base: DpEvent, event: DpEvent) -> bool:
-    """Whether one event is known to cost at least as much as another."""
+def _with_score(event: DpEvent, mechanism: GaussianMechanism | None) -> DpEvent:
+    """Event of a fit and its score."""
+    return ComposedDpEvent([event] if mechanism is None else [event, mechanism.event()])
+
+
+def dominates(base: DpEvent, event: DpEvent, *, rounding: float = 0.0) -> bool:
+    """Whether one event is known to cost at least as much as another, but for a rounding of μ."""
     mu, mu_of_base = gaussian_mu(event), gaussian_mu(base)
     if mu is not None and mu_of_base is not None:
-        return mu <= mu_of_base
+        return mu <= mu_of_base * (1 + rounding)
     return terms_of(event) == terms_of(base)
 
 
-def covers_part(planned: DpEvent, event: DpEvent) -> bool:
-    """The same for one part of a trial; a rounding more is left to the trial as a whole."""
-    mu, mu_planned = gaussian_mu(event), gaussian_mu(planned)
-    if mu is not None and mu_planned is not None:
-        return mu <= mu_planned * (1 + 1e-9)
-    return dominates(planned, event)
+# The same for one part of a trial: a rounding more is left to the trial as a whole.
+covers_part = partial(dominates, rounding=1e-9)
 
 
 @dataclass(frozen=True)
@@ -214,8 +213,7 @@ class Planner:
             mu_now = mu * math.exp(log_factor)
             mechanism = self._mechanism(mu_now)
             event = self.candidate(params, TrialPlan(NonPrivateDpEvent(), mu_now, mechanism)).event
-            score = [] if mechanism is None else [mechanism.event()]
-            return TrialPlan(ComposedDpEvent([event, *score]), mu_now, mechanism)
+            return TrialPlan(_with_score(event, mechanism), mu_now, mechanism)
 
         def excess(log_factor: float) -> float:
             event = selection(tried(log_factor).base, self.law)
@@ -315,11 +313,7 @@ def check_private_parts(workflow: Estimator, neighboring_relation: str) -> None:
     """Check what the search has to be sure of in each private part, whatever the candidate."""
     relation = budgets.relation_of(workflow)
     if relation != neighboring_relation:
-        raise expected(
-            f"{relation!r} as in the estimator",
-            "statements about different neighbours do not add up",
-            neighboring_relation=neighboring_relation,
-        )
+        raise other_relation(f"{relation!r} as in the estimator", neighboring_relation)
     for part in _parts(workflow):
         if getattr(part, "memory", None) is not None:
             remedy = "a cache would share the noise of one trial with the next"

@@ -379,9 +379,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
 
     # --- after it -------------------------------------------------------------------------------
 
-    def _try(
-        self, search: SearchPlan, score: _Score, X: ArrayLike, y: Given
-    ) -> list[tuple[Params, _Outcome]]:
+    def _try(self, search: SearchPlan, score: _Score, X: ArrayLike, y: Given) -> list[_Tried]:
         candidates, plan = search.candidates, search.trial
         seeds, digest = [None] * len(candidates), np.empty(0)
         if self.random_state is not None:
@@ -399,11 +397,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         return [(c.params, outcome) for c, outcome in zip(candidates, outcomes, strict=True)]
 
     def _keep_winner(
-        self,
-        best: tuple[Params, _Outcome],
-        score: _Score,
-        report: PrivacyReport,
-        search: SearchPlan,
+        self, best: _Tried, score: _Score, report: PrivacyReport, search: SearchPlan
     ) -> None:
         """Keep the winner, and let it state what the search costs."""
         params, (value, winner, parts, _) = best
@@ -463,8 +457,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         return self._winner().n_features_in_
 
     def _winner(self) -> Any:
-        if not self.__sklearn_is_fitted__():
-            raise AttributeError(f"This {type(self).__name__} is not fitted yet.")
+        check_is_fitted(self)
         return self.best_estimator_
 
     def score(self, X, y=None) -> float:
@@ -482,63 +475,55 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         float
             Without noise: that of training rows is no private release.
         """
-        check_is_fitted(self)
-        if self.scoring is None and hasattr(self.best_estimator_, "score"):
-            return self.best_estimator_.score(X, y)
+        winner = self._winner()
+        if self.scoring is None and hasattr(winner, "score"):
+            return winner.score(X, y)
         if y is not None or not callable(self.scoring):  # a function may do without
-            if is_classifier(self.best_estimator_):
+            if is_classifier(winner):
                 check_labels(X, y, self.classes_)
-            elif is_regressor(self.best_estimator_):
+            elif is_regressor(winner):
                 check_targets(X, y)
-        return self.scorer_(self.best_estimator_, X, y)
+        return self.scorer_(winner, X, y)
 
     @_has("predict")
     def predict(self, X, **parameters) -> Any:
         """Predict with the winner."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict(X, **parameters)
+        return self._winner().predict(X, **parameters)
 
     @_has("predict_proba")
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities of the winner, shape (n, n_classes)."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict_proba(X)
+        return self._winner().predict_proba(X)
 
     @_has("predict_log_proba")
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of `predict_proba`, shape (n, n_classes)."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict_log_proba(X)
+        return self._winner().predict_log_proba(X)
 
     @_has("decision_function")
     def decision_function(self, X) -> np.ndarray:
         """Decision function of the winner."""
-        check_is_fitted(self)
-        return self.best_estimator_.decision_function(X)
+        return self._winner().decision_function(X)
 
     @_has("transform")
     def transform(self, X) -> Any:
         """Transform with the winner."""
-        check_is_fitted(self)
-        return self.best_estimator_.transform(X)
+        return self._winner().transform(X)
 
     @_has("inverse_transform")
     def inverse_transform(self, X) -> Any:
         """Transform back with the winner."""
-        check_is_fitted(self)
-        return self.best_estimator_.inverse_transform(X)
+        return self._winner().inverse_transform(X)
 
     @_has("sample_posterior")
     def sample_posterior(self, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Draw parameters from the winner's posterior; this costs no privacy."""
-        check_is_fitted(self)
-        return self.best_estimator_.sample_posterior(n_samples, random_state)
+        return self._winner().sample_posterior(n_samples, random_state)
 
     @_has("sample_predictive")
     def sample_predictive(self, X, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Predictions of the winner under posterior draws; this costs no privacy."""
-        check_is_fitted(self)
-        return self.best_estimator_.sample_predictive(X, n_samples, random_state)
+        return self._winner().sample_predictive(X, n_samples, random_state)
 
 
 @dataclass(frozen=True)
@@ -586,6 +571,7 @@ class _Outcome(NamedTuple):
     failure: int = 0
 
 
+_Tried = tuple[Params, _Outcome]
 _FAILED, _UNPLANNED = _Outcome(failure=1), _Outcome(failure=2)
 
 
@@ -638,7 +624,7 @@ def _silence(silent: bool = True) -> Iterator[None]:
         yield
 
 
-def _best(trials: list[tuple[Params, _Outcome]], law: TrialLaw) -> tuple[Params, _Outcome]:
+def _best(trials: list[_Tried], law: TrialLaw) -> _Tried:
     """Return the best trial; of equals the first, which is any: trials come in random order."""
     if not trials:
         raise RuntimeError(

@@ -27,11 +27,11 @@ from dataclasses import dataclass, fields, replace
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from skdp._types import Json
-from skdp._validate import expected
 from skdp._version import __version__
 from skdp.privacy._advisories import as_known_today, not_disproved
 from skdp.privacy.accounting import NOT_A_BOUND, epsilon_of_event, least_bound
 from skdp.privacy.events import event_from_dict, event_to_dict
+from skdp.relations import other_relation
 
 _NO_TUNING = "none accounted; each further fit on these rows is a further release"
 _TEXTS = ("inferred_public_facts", "unaccounted", "assumptions")  # lists in JSON
@@ -217,11 +217,8 @@ class PrivacyReport:
             return first
         for report in reports:
             if report.neighboring_relation != first.neighboring_relation:
-                raise expected(
-                    f"{first.neighboring_relation!r} in all reports",
-                    "statements about different neighbours do not add up",
-                    neighboring_relation=report.neighboring_relation,
-                )
+                what = f"{first.neighboring_relation!r} in all reports"
+                raise other_relation(what, report.neighboring_relation)
         not_bounds = any(report.accountant == NOT_A_BOUND for report in reports)
         events = [part for report in reports for part in _parts(report.event)]
         total = cls.of(
