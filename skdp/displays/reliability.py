@@ -317,15 +317,9 @@ class ReliabilityDisplay:
         drawn = (self.table.counts > 0) & ~np.isnan(self.accuracy_samples).all(axis=0)
         low, high = np.nanquantile(self.accuracy_samples[:, drawn], level_between(level), axis=0)
         label = f"{level:.0%} of posterior samples"
-        self.band_ = ax.fill_between(
-            self.table.confidence[drawn],
-            low,
-            high,
-            color=self.line_.get_color(),
-            alpha=0.2,
-            linewidth=0,
-            label=None if shown(ax, label) else label,
-        )
+        style: Params = {"color": self.line_.get_color(), "alpha": 0.2, "linewidth": 0}
+        style["label"] = None if shown(ax, label) else label
+        self.band_ = ax.fill_between(self.table.confidence[drawn], low, high, **style)
 
     def _draw_histogram(self, ax: Axes) -> Artist:
         plain(ax)

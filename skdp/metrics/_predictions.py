@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdp._types import ArrayLike, Label
-from skdp._validate import expected
+from skdp._validate import as_array, expected
 
 # A probability rounded to single precision, or read from a table of three decimals, must pass;
 # scores and log-odds must not.
@@ -86,10 +86,7 @@ def both_columns(positive: np.ndarray) -> np.ndarray:
 
 def numbers(values: ArrayLike, name: str) -> np.ndarray:
     """Read real numbers as float64, or say what was there instead."""
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError):  # a ragged list
-        array = np.array("")
+    array = as_array(values)
     of_reals = array.dtype == object and all(isinstance(v, Real) for v in array.flat)
     if not of_reals and array.dtype.kind not in "biuf":
         raise ValueError(

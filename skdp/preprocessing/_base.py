@@ -11,7 +11,7 @@ from sklearn.utils import Tags
 from skdp._fitting import PrivateEstimator, Records
 from skdp._input import check_features, row_norm
 from skdp._plan import PublicFacts
-from skdp._validate import expected
+from skdp._validate import as_array, expected
 
 _LEAST_WIDTH, _MOST_BOUND = 1e-150, 1e150  # their squares are doubles too
 
@@ -65,10 +65,7 @@ class PrivateScaler(PrivateTransformer):
 def declared_bounds(n_features: int, **kw: Any) -> np.ndarray:
     """Check declared bounds, and return one per feature."""
     ((_, value),) = kw.items()
-    try:
-        bounds = np.asarray(value)
-    except ValueError:  # a ragged list
-        bounds = np.array("")
+    bounds = as_array(value)
     if bounds.dtype.kind not in "iuf" or bounds.shape not in ((), (n_features,)):
         raise expected(f"one number, or one for each of the {n_features} features", **kw)
     bounds = bounds.astype(np.float64)

@@ -234,13 +234,8 @@ def full_batch_mu(
 
 
 def _contraction(contraction: float) -> float:
-    return in_range(
-        0.0,
-        1.0,
-        "an expansive chain is for last_iterate_mu",
-        closed="both",
-        contraction=contraction,
-    )
+    remedy = "an expansive chain is for last_iterate_mu"
+    return in_range(0.0, 1.0, remedy, closed="both", contraction=contraction)
 
 
 def _forgetting(a: float, t: int) -> float:
