@@ -16,10 +16,10 @@ import numpy as np
 from skdp._types import ArrayLike
 
 
-def as_array(values: ArrayLike) -> np.ndarray:
+def as_array(values: ArrayLike, dtype: type | None = None) -> np.ndarray:
     """Return an array, or an empty one of text where none can be made, as of a ragged list."""
     try:
-        return np.asarray(values)
+        return np.asarray(values, dtype=dtype)
     except (TypeError, ValueError):
         return np.array("")
 

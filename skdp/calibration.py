@@ -258,11 +258,9 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
 
     def _check_statement(self, fitted: Opaque) -> None:
         if not isinstance(getattr(fitted, "privacy_", None), PrivacyReport):
-            raise expected(
-                "a classifier that states its privacy in privacy_",
-                "nothing is known of what others have learned from private rows",
-                estimator=self.estimator,
-            )
+            what = "a classifier that states its privacy in privacy_"
+            remedy = "nothing is known of what others have learned from private rows"
+            raise expected(what, remedy, estimator=self.estimator)
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of `predict_proba`, shape (n, n_classes)."""

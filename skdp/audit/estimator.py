@@ -32,7 +32,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -383,17 +383,10 @@ def _is_numbers(value: Any) -> bool:
     )
 
 
-def _flat(values: Sequence) -> np.ndarray:
-    parts = [np.asarray(part, dtype=float).ravel() for part in _each(values)]
-    return np.concatenate(parts) if parts else np.empty(0)
-
-
-def _each(values: Sequence):
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from _each(value)
-        else:
-            yield value
+def _flat(values: ArrayLike) -> np.ndarray:
+    if not isinstance(values, list | tuple):
+        return np.asarray(values, dtype=float).ravel()
+    return np.concatenate([np.empty(0), *map(_flat, values)])
 
 
 def _weighted_sums(tape: list) -> np.ndarray:

@@ -151,7 +151,8 @@ def audit_mechanism(
         release = mechanism
     else:
         raise expected("a function, or a mechanism with release and event", mechanism=mechanism)
-    claim = _Claim(noise_multiplier, sampling_rate, n_steps, clip_norm, relation)
+    sigma = positive(noise_multiplier=noise_multiplier)
+    claim = _Claim(sigma, sampling_rate, n_steps, clip_norm, relation)
 
     present = rng.random(n_canaries) < 0.5
     z = _seen(claim, release, present, n_blocks)
@@ -180,14 +181,13 @@ def audit_mechanism(
 class _Claim:
     """What the release claims to be, and its exact law in one canary's direction."""
 
-    noise_multiplier: float | None
+    noise_multiplier: float
     sampling_rate: float
     n_steps: int
     clip_norm: float
     relation: str
 
     def __post_init__(self) -> None:
-        positive(noise_multiplier=self.noise_multiplier)
         in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
         integer(1, n_steps=self.n_steps)
         positive(clip_norm=self.clip_norm)
@@ -195,12 +195,10 @@ class _Claim:
     @property
     def scale(self) -> float:
         """Standard deviation of the noise."""
-        assert self.noise_multiplier is not None
         return self.noise_multiplier * self.clip_norm
 
     def event(self) -> DpEvent:
         """What the claim costs."""
-        assert self.noise_multiplier is not None
         return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)
 
     def ratio(self, z: np.ndarray) -> np.ndarray:

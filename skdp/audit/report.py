@@ -149,11 +149,11 @@ class AuditReport:
             with probability ``confidence``. One that is below the curve as a whole is a violation;
             the bound is a little sharper than the picture.
         """
-        import matplotlib.pyplot as plt
+        from skdp.displays._axes import axes, legend
+
+        ax = axes(ax, (4.6, 4.2))
         from matplotlib.patches import Rectangle
 
-        if ax is None:
-            ax = plt.subplots(figsize=(4.6, 4.2), layout="constrained")[1]
         frame = frame_of(self.frame, self.delta)
         alpha = np.linspace(0.0, 1.0, 400)
         if math.isfinite(self.epsilon):
@@ -170,5 +170,5 @@ class AuditReport:
         ax.plot(*self.rates, "o", color=colour, markersize=4, label=self.verdict)
         ax.plot([0, 1], [1, 0], color="0.7", linewidth=0.8, zorder=0)
         ax.set(xlabel="False alarms", ylabel="Misses", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-        ax.legend(framealpha=0.75, edgecolor="none", fontsize="small", loc="upper right")
+        legend(ax, loc="upper right")
         return ax

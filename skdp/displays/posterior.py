@@ -216,9 +216,8 @@ class PosteriorDisplay:
         n_before = sum(line.get_gid() == _MEDIANS for line in self.ax_.lines)
         there = [label.get_text() for label in self.ax_.get_yticklabels()]
         if n_before and there != self.names:
-            raise expected(
-                "axes of a display of the same parameters", "draw on axes of their own", ax=self.ax_
-            )
+            remedy = "draw on axes of their own"
+            raise expected("axes of a display of the same parameters", remedy, ax=self.ax_)
         return n_before
 
     def _prepare(self, level: float) -> None:

@@ -99,11 +99,8 @@ def numbers(values: ArrayLike, name: str) -> np.ndarray:
 
 
 def _labels_of_rows(y_true: ArrayLike, n_rows: int) -> list:
-    try:
-        # As objects: a list of numbers and text would become text, and hide the mistake.
-        y = np.asarray(y_true, dtype=object)
-    except (TypeError, ValueError):
-        y = np.array("")
+    # As objects: a list of numbers and text would become text, and hide the mistake.
+    y = as_array(y_true, dtype=object)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -172,11 +169,9 @@ def _negative_first(classes: list, labels: ArrayLike | None, pos_label: Label | 
         return [classes[1 - positive], classes[positive]]
     if labels is not None and not _increasing(*classes):
         # Second in the list, or the greater, as a scorer takes it? One of them would be wrong.
-        raise expected(
-            "in increasing order where y_prob has one probability a row",
-            "sort them, or say whose probability it is as pos_label=",
-            labels=labels,
-        )
+        what = "in increasing order where y_prob has one probability a row"
+        remedy = "sort them, or say whose probability it is as pos_label="
+        raise expected(what, remedy, labels=labels)
     return classes
 
 

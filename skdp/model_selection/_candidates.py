@@ -19,12 +19,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from dp_accounting.dp_event import (
-    ComposedDpEvent,
-    DpEvent,
-    NonPrivateDpEvent,
-    RepeatAndSelectDpEvent,
-)
+from dp_accounting import dp_event
+from dp_accounting.dp_event import DpEvent
 from scipy.optimize import brentq
 from sklearn.base import clone
 
@@ -112,7 +108,7 @@ def draw(groups: list[Params], generator: np.random.Generator) -> Params:
 
 def selection(base: DpEvent, law: TrialLaw) -> DpEvent:
     """Event of the best of a random number of trials."""
-    return RepeatAndSelectDpEvent(base, law.mean, law.shape)
+    return dp_event.RepeatAndSelectDpEvent(base, law.mean, law.shape)
 
 
 @lru_cache(maxsize=256)
@@ -149,7 +145,7 @@ class Candidate:
     @property
     def event(self) -> DpEvent:
         """What its fit is charged."""
-        return ComposedDpEvent(list(self.events))
+        return dp_event.ComposedDpEvent(list(self.events))
 
 
 @dataclass(frozen=True)
@@ -167,7 +163,7 @@ class TrialPlan:
 
 def _with_score(event: DpEvent, mechanism: GaussianMechanism | None) -> DpEvent:
     """Event of a fit and its score."""
-    return ComposedDpEvent([event] if mechanism is None else [event, mechanism.event()])
+    return dp_event.ComposedDpEvent([event] if mechanism is None else [event, mechanism.event()])
 
 
 def dominates(base: DpEvent, event: DpEvent, *, rounding: float = 0.0) -> bool:
@@ -198,7 +194,7 @@ class Planner:
     def plan(self, params: Params) -> TrialPlan:
         """Find the base event of one trial, for which the selection costs what was asked for."""
         if math.isinf(self.epsilon):
-            return TrialPlan(NonPrivateDpEvent(), math.inf, None)
+            return TrialPlan(dp_event.NonPrivateDpEvent(), math.inf, None)
         mu = trial_mu(self.epsilon, self.delta, self.law)
         base = gdp_event(mu, self.neighboring_relation)
         draft = TrialPlan(base, mu, self._mechanism(mu))
@@ -212,7 +208,9 @@ class Planner:
         def tried(log_factor: float) -> TrialPlan:
             mu_now = mu * math.exp(log_factor)
             mechanism = self._mechanism(mu_now)
-            event = self.candidate(params, TrialPlan(NonPrivateDpEvent(), mu_now, mechanism)).event
+            event = self.candidate(
+                params, TrialPlan(dp_event.NonPrivateDpEvent(), mu_now, mechanism)
+            ).event
             return TrialPlan(_with_score(event, mechanism), mu_now, mechanism)
 
         def excess(log_factor: float) -> float:

@@ -243,9 +243,8 @@ def private_parts(workflow: Estimator) -> dict[str, PrivatePart]:
         and not any(getattr(around, "sets_inner_budgets", False) for around in _around(name, every))
     }
     if not found:
-        raise expected(
-            "a workflow with a private step", "one with epsilon and delta", pipeline=workflow
-        )
+        remedy = "one with epsilon and delta"
+        raise expected("a workflow with a private step", remedy, pipeline=workflow)
     for name in found:
         _check_path(name, every, found)
     return found

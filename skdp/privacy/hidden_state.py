@@ -112,9 +112,8 @@ def last_iterate_mu(
     Δ = _sequence(0.0, "left", sensitivities=sensitivities)
     if not len(c) == len(s) == len(Δ):
         lengths = (len(c), len(s), len(Δ))
-        raise expected(
-            "three equal lengths", "one contraction, noise and sensitivity a step", lengths=lengths
-        )
+        remedy = "one contraction, noise and sensitivity a step"
+        raise expected("three equal lengths", remedy, lengths=lengths)
     t = len(c)
     if t == 0:
         return 0.0
@@ -395,11 +394,9 @@ def cyclic_batch_mu(
     σ = positive(noise_scale=noise_scale)
     L = in_range(0.0, math.inf, closed="left", sensitivity=sensitivity)
     if not check_relation(neighboring_relation).n_is_public:
-        raise expected(
-            "'zero_out' or 'replace_one'",
-            "a fixed partition does not survive adding a record",
-            neighboring_relation=neighboring_relation,
-        )
+        what = "'zero_out' or 'replace_one'"
+        remedy = "a fixed partition does not survive adding a record"
+        raise expected(what, remedy, neighboring_relation=neighboring_relation)
     if l == 1:
         return full_batch_mu(contraction=c, n_steps=E, noise_scale=b * σ, sensitivity=L)
     if E == 0:

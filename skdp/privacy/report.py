@@ -175,7 +175,7 @@ class PrivacyReport:
 
     def _check_types(self) -> None:
         texts = (self.accountant, self.sampling, self.tuning, self.skdp_version)
-        for text in (*texts, *_joint(getattr(self, name) for name in _TEXTS)):
+        for text in (*texts, *joint(getattr(self, name) for name in _TEXTS)):
             if not isinstance(text, str):
                 raise TypeError
         if not isinstance(self.seeded, bool) or not isinstance(self.valid, bool):
@@ -227,15 +227,15 @@ class PrivacyReport:
             sampling="; then ".join(report.sampling for report in reports),
             neighboring_relation=first.neighboring_relation,
             accountant=NOT_A_BOUND if not_bounds else "auto",
-            inferred_public_facts=_joint(report.inferred_public_facts for report in reports),
+            inferred_public_facts=joint(report.inferred_public_facts for report in reports),
             seeded=any(report.seeded for report in reports),
-            assumptions=_joint(report.assumptions for report in reports),
+            assumptions=joint(report.assumptions for report in reports),
         )
         return replace(
             total,
             valid=total.valid and all(report.valid for report in reports),
             tuning="; ".join(dict.fromkeys(report.tuning for report in reports)),
-            unaccounted=_joint(report.unaccounted for report in reports),
+            unaccounted=joint(report.unaccounted for report in reports),
         )
 
     def epsilon_at(self, delta: float) -> float:
@@ -325,5 +325,6 @@ def _parts(event: DpEvent) -> list[DpEvent]:
     return list(event.events) if isinstance(event, ComposedDpEvent) else [event]
 
 
-def _joint(many: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+def joint(many: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Join lists of names, each name once."""
     return tuple(dict.fromkeys(name for names in many for name in names))
