@@ -185,27 +185,18 @@ def audit_estimator(
     _refuse_seed(estimator)
     X, y, canary = _rows(estimator, X, y, canary)
     present = _and(X, y, canary)
-    claim = _claim(
-        _fitted(estimator, *present, free)[0],
-        epsilon,
-        delta,
-        neighboring_relation or _parameter(estimator, "neighboring_relation"),
-        frame,
-    )
+    fitted, _ = _fitted(estimator, *present, free)
+    relation = neighboring_relation or _parameter(estimator, "neighboring_relation")
+    claim = _claim(fitted, epsilon, delta, relation, frame)
     if neighbor is None:
         neighbor = _default_neighbor(estimator, canary, claim["neighboring_relation"])
     kind, record = _neighbor(neighbor, claim["neighboring_relation"])
     absent = (X, y) if record is None else _and(X, y, record)
     look = _Look(statistic, present[0][-1:])
     fits = _Fits(estimator, (present, absent), look, free)
-    with_canary, without_canary = _results(fits, n_fits, n_jobs)
+    arms = _results(fits, n_fits, n_jobs)
     report = audit_samples(
-        with_canary,
-        without_canary,
-        **claim,
-        confidence=confidence,
-        selection=selection,
-        audited=_name(estimator),
+        *arms, **claim, confidence=confidence, selection=selection, audited=_name(estimator)
     )
     return replace(report, neighbor=kind, seconds=time.perf_counter() - start)
 

@@ -112,16 +112,13 @@ class AuditReport:
         return {name: getattr(self, name) for name in names}
 
     def _rows(self) -> list[tuple[str, str]]:
+        bound = f"epsilon >= {self.epsilon_lower_bound:.4g}"
         against = "a Gaussian mechanism" if self.frame == "gdp" else "any (epsilon, delta)"
         counts = f"{self.alarms} of {self.n_without} false alarms, {self.misses} of {self.n_with}"
         of_canary = f"; in the canary's place: {self.neighbor}" if self.neighbor else ""
         return [
             ("claimed", f"(epsilon={self.epsilon:.4g}, delta={self.delta:g})"),
-            (
-                "proved",
-                f"epsilon >= {self.epsilon_lower_bound:.4g} as {against}, "
-                f"{100 * self.confidence:g} % confidence",
-            ),
+            ("proved", f"{bound} as {against}, {100 * self.confidence:g} % confidence"),
             ("tightness", f"{self.tightness:.2f}"),
             ("counts", f"{counts} misses"),
             ("neighbours", f"{self.neighboring_relation}{of_canary}"),

@@ -347,10 +347,8 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
             inferred_public_facts=facts.inferred,
             seeded=self.random_state is not None,
         )
-        tuning = (
-            "accounted: the best of a random number of trials; the law of the number is "
-            f"{planner.law}"
-        )
+        law = f"the law of the number is {planner.law}"
+        tuning = f"accounted: the best of a random number of trials; {law}"
         config = SearchPlan(planner, trial, tuple(candidates))
         return FitPlan(facts, config, replace(report, tuning=tuning))
 

@@ -134,13 +134,12 @@ def posterior_samples_epsilon(*, eta: float, n_samples: int, delta: float) -> fl
     target = math.log(delta) - 4e-16  # the logarithm's own rounding
     if _log_delta(eta, k, 0.0) <= target:
         return 0.0
+
     # In ln δ the curve is close to a parabola, which the root search likes; at kη it is −∞, so cut.
-    found = root_scalar(
-        lambda e: max(_log_delta(eta, k, e) - target, -1e3),
-        bracket=(0.0, k * eta),
-        xtol=1e-300,
-        rtol=_RELATIVE,
-    )
+    def excess(epsilon: float) -> float:
+        return max(_log_delta(eta, k, epsilon) - target, -1e3)
+
+    found = root_scalar(excess, bracket=(0.0, k * eta), xtol=1e-300, rtol=_RELATIVE)
     epsilon = float(found.root)
     step = _RELATIVE
     while _log_delta(eta, k, epsilon) > target:

@@ -287,17 +287,15 @@ class PrivacyReport:
         return f"{statement}-DP"
 
     def _rows(self) -> list[tuple[str, str]]:
-        facts = ", ".join(self.inferred_public_facts)
+        read = "nothing: every public fact was declared"
+        if self.inferred_public_facts:
+            facts = ", ".join(self.inferred_public_facts)
+            read = f"{facts} (epsilon is conditional on these being public)"
         return [
             ("neighbouring relation", self.neighboring_relation),
             ("accountant", self.accountant),
             ("sampling", self.sampling),
-            (
-                "read from the data",
-                f"{facts} (epsilon is conditional on these being public)"
-                if facts
-                else "nothing: every public fact was declared",
-            ),
+            ("read from the data", read),
             *(("assumed", assumption) for assumption in self.assumptions),
             ("tuning", self.tuning),
             *(("NOT accounted", part) for part in self.unaccounted),
