@@ -50,7 +50,6 @@ from typing import Any
 import numpy as np
 
 from skdp._validate import expected, flag, in_range, integer, is_real, positive
-from skdp.privacy.gdp import compose_gdp
 from skdp.relations import check_relation
 
 _UNIT = 2.0**-53  # relative error of one floating-point operation
@@ -411,41 +410,3 @@ def cyclic_batch_mu(
         # The error of an exponential grows with its argument.
         earlier *= math.tanh(l * (E - 1) * a / 2) * (1 + 4 * l * a * _UNIT)
     return _ROUND_UP * L / (b * σ) * math.sqrt(1 + earlier)
-
-
-def chain_states_mu(
-    *, gaps: Sequence[int], contraction: float, noise_scale: float, sensitivity: float
-) -> float:
-    """μ of releasing several states of one full-batch chain: μ² = Σ μ_g² over the gaps g.
-
-    The state released last is a public start for the next stretch, so the stretches compose.
-
-    Parameters
-    ----------
-    gaps : sequence of int
-        Steps ≥ 1 to the first released state, from it to the second, and so on.
-    contraction, noise_scale, sensitivity : float
-        As in `full_batch_mu`.
-
-    Returns
-    -------
-    float
-        μ ≥ 0, rounded up; 0 if nothing is released.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
-
-    Examples
-    --------
-    >>> from skdp.privacy.hidden_state import chain_states_mu
-    >>> step = dict(contraction=0.9, noise_scale=1.0, sensitivity=0.1)
-    >>> round(chain_states_mu(gaps=[100, 20, 20, 20], **step), 4)
-    0.7978
-    """
-    if isinstance(gaps, str) or not isinstance(gaps, Sequence | np.ndarray):
-        raise expected("a sequence of integers >= 1", gaps=gaps)
-    step = {"contraction": contraction, "noise_scale": noise_scale, "sensitivity": sensitivity}
-    full_batch_mu(n_steps=0, **step)  # checks the step even if nothing is released
-    return compose_gdp(full_batch_mu(n_steps=integer(1, gaps=g), **step) for g in gaps)
