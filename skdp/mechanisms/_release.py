@@ -99,8 +99,7 @@ class AdditiveMechanism(Mechanism):
         exact = numbers(values)
         if not np.isfinite(exact).all():
             raise ValueError(
-                "Expected values to be finite; bound the contribution of every record before "
-                "summing."
+                "Expected values to be finite; bound what every record contributes before summing."
             )
         stream, width = charged_stream(self, stream, charged), grid_width(self.scale)
         call = MechanismCall(self._kind, self.sensitivity, self.scale, 1.0, exact.shape, 0, width)

@@ -290,7 +290,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
                 score = replace(score, mechanism=search.trial.mechanism)
             report = charged(self, plan)
             outcomes = self._try(search, score, X, y)
-            self._keep_winner(_best(outcomes, search.law), score, report, search)
+            self._keep_winner(_best(outcomes, search.planner.law), score, report, search)
         return self
 
     # --- before the charge ----------------------------------------------------------------------
@@ -534,11 +534,6 @@ class SearchPlan:
     planner: Planner
     trial: TrialPlan
     candidates: tuple[Candidate, ...] = field(repr=False)
-
-    @property
-    def law(self) -> TrialLaw:
-        """Law of the number of trials."""
-        return self.planner.law
 
 
 def _read_alone(estimator: PrivateEstimator, X: ArrayLike, y: Given) -> None:
