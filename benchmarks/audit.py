@@ -3,6 +3,9 @@
     python benchmarks/audit.py [names ...] [--fits 5000] [--jobs 2] [--json FILE]
     python benchmarks/audit.py --peers [--fits 5000]
 
+With a file, each report is kept there as it comes, and a run with a file goes on from what it holds
+(which has to be of the same code and number of fits).
+
 Every line: the claim, the lower bound at 95 % confidence, their ratio, and the time. Data and
 settings are the worst that are known for each estimator: a gradient that is clipped in every step,
 a prior or a step size that leaves the parameters where they start, and a result in which all noisy
@@ -24,6 +27,7 @@ import argparse
 import json
 import math
 import warnings
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -319,20 +323,25 @@ def sure():
     return Sure().fit()
 
 
-def table(groups, wanted, n_fits, n_jobs):
-    """Audit each case whose name holds one of the words."""
+def table(groups, wanted, n_fits, n_jobs, found):
+    """Audit each case whose name holds one of the words, without those already found."""
     from skdp.audit import audit_estimator
 
     for group in groups:
         for name, estimator, options in group():
             if wanted and not any(word in name for word in wanted):
                 continue
-            report = audit_estimator(estimator, n_fits=n_fits, n_jobs=n_jobs, **options)
-            yield name, report
-            if report.violation:
-                options = options | {"confidence": 0.999}
-                report = audit_estimator(estimator, n_fits=n_fits, n_jobs=n_jobs, **options)
-                yield f"{name}, again", report
+            for case, confidence in ((name, 0.95), (f"{name}, again", 0.999)):
+                if case in found:
+                    violation = found[case]["violation"]
+                else:
+                    report = audit_estimator(
+                        estimator, n_fits=n_fits, n_jobs=n_jobs, confidence=confidence, **options
+                    )
+                    violation = report.violation
+                    yield case, report
+                if not violation:
+                    break
 
 
 # --- peers ----------------------------------------------------------------------------------------
@@ -515,7 +524,7 @@ def main():
     parser.add_argument("names", nargs="*", help="only cases whose name holds one of these words")
     parser.add_argument("--fits", type=int, default=5000)
     parser.add_argument("--jobs", type=int, default=None)
-    parser.add_argument("--json", help="file for the reports")
+    parser.add_argument("--json", type=Path, help="file for the reports, and to go on from")
     parser.add_argument("--peers", action="store_true", help="Opacus instead of skdp")
     parser.add_argument("--sample-diffprivlib", metavar="FILE", help="fit diffprivlib's models")
     parser.add_argument("--judge", metavar="FILE", help="audit what they returned")
@@ -523,15 +532,16 @@ def main():
     if options.sample_diffprivlib:
         return sample(options.sample_diffprivlib, options.fits)
     groups = (opacus,) if options.peers else (variational, networks, samplers, others, workflows)
-    rows = table(groups, options.names, options.fits, options.jobs)
-    found = {}
+    found = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    rows = table(groups, options.names, options.fits, options.jobs, found)
     print(HEAD)
     for name, report in judge(options.judge) if options.judge else rows:
         found[name] = report.to_dict()
         print(line(name, report), flush=True)
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(found, file, indent=2)
+        if options.json:  # a run that is killed meanwhile leaves the old file whole
+            new = options.json.with_suffix(".new")
+            new.write_text(json.dumps(found, indent=2))
+            new.replace(options.json)
     return None
 
 

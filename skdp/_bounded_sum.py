@@ -18,12 +18,14 @@ from skdp.relations import check_relation
 
 CHUNK_ROWS = 8192  # a chunk stays in the cache between its two products
 MAX_ROWS = 2**26
+MAX_PARTS = 2**9  # that rows can be in
 
 # Floating-point sums are not the real sums. With unit roundoff u, m additions in any order err by
-# at most m u Σ|terms| (Higham 2002, §4.2); CHUNK_ROWS inside a chunk and MAX_ROWS/CHUNK_ROWS
-# between chunks, n ≤ MAX_ROWS terms of norm ≤ C, on each of two neighbours. 3e-4, whatever n is: a
-# bound by the number of rows at hand would itself be private under add/remove.
-ROUNDING = 2 * MAX_ROWS * (CHUNK_ROWS + MAX_ROWS / CHUNK_ROWS) * 2.0**-53 + 1e-9
+# at most m u Σ|terms| (Higham 2002, §4.2); CHUNK_ROWS inside a chunk, MAX_ROWS/CHUNK_ROWS
+# between chunks and MAX_PARTS between parts, n ≤ MAX_ROWS terms of norm ≤ C, on each of two
+# neighbours. 3e-4, whatever n is: a bound by the number of rows at hand would itself be private
+# under add/remove.
+ROUNDING = 2 * MAX_ROWS * (CHUNK_ROWS + MAX_ROWS / CHUNK_ROWS + MAX_PARTS) * 2.0**-53 + 1e-9
 
 # How far apart two terms of norm at most 1 can be: opposite ones; ones with an inner product ≥ 0,
 # because ‖s − t‖² = ‖s‖² + ‖t‖² − 2⟨s, t⟩; numbers ≥ 0.

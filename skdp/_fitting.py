@@ -19,6 +19,7 @@ from skdp._bounded_sum import MAX_ROWS
 from skdp._input import LABELS, row_norm, without_data
 from skdp._plan import Config, FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
+from skdp._types import Seed
 from skdp._validate import expected, in_range, integer, is_real, one_of, positive
 from skdp._version import __version__
 from skdp._warnings import PrivacyWarning
@@ -301,6 +302,15 @@ def sampling_rate(estimator: Any, facts: PublicFacts, default: Callable[[int], f
     return in_range(1e-12, 1.0, closed="both", sampling_rate=estimator.sampling_rate)
 
 
+def check_seed(random_state: Seed) -> None:
+    """Refuse what is no seed."""
+    try:
+        check_random_state(random_state)
+    except ValueError:
+        kind = "None, an integer in [0, 2**32 - 1] or a RandomState"
+        raise expected(kind, random_state=random_state) from None
+
+
 _MOST_EPSILON = 1e9  # of a finite one
 
 
@@ -312,11 +322,7 @@ def check_budget(
     With ``pure``, δ may be 0. What is no seed is refused here too: later it would be charged for.
     """
     relation = check_relation(estimator.neighboring_relation)
-    try:
-        check_random_state(estimator.random_state)
-    except ValueError:
-        kind = "None, an integer in [0, 2**32 - 1] or a RandomState"
-        raise expected(kind, random_state=estimator.random_state) from None
+    check_seed(estimator.random_state)
     epsilon, delta, given = estimator.epsilon, estimator.delta, getattr(estimator, instead, None)
     if not is_real(delta) or not (0 < delta < 1 or (pure and delta == 0)):
         kind = "a number in [0, 1)" if pure else "a number in (0, 1)"
@@ -361,6 +367,28 @@ class Records(NamedTuple):
 
     X: np.ndarray
     targets: np.ndarray
+
+
+_PLAIN = frozenset([int, float, str, bool, type(None)])
+_MOST_PLANS = 256
+_plans: dict[tuple, FitPlan] = {}
+
+
+def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
+    """Everything that a plan depends on, types included; None where an object could change.
+
+    Classes of other packages have attributes and code of their own, which may change too.
+    """
+    if not type(estimator).__module__.startswith("skdp."):
+        return None
+    parts: list[Any] = [type(estimator), facts]
+    for name, value in estimator.get_params(deep=False).items():
+        values = tuple(value) if isinstance(value, list | tuple | range) else (value,)
+        kinds = tuple(map(type, values))
+        if not _PLAIN.issuperset(kinds):
+            return None
+        parts += [name, type(value), kinds, values]
+    return tuple(parts)
 
 
 class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
@@ -562,25 +590,3 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             memory_told_by=self._memory_told_by(),
             n_steps=config.n_releases,
         )
-
-
-_PLAIN = frozenset([int, float, str, bool, type(None)])
-_MOST_PLANS = 256
-_plans: dict[tuple, FitPlan] = {}
-
-
-def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
-    """Everything that a plan depends on, types included; None where an object could change.
-
-    Classes of other packages have attributes and code of their own, which may change too.
-    """
-    if not type(estimator).__module__.startswith("skdp."):
-        return None
-    parts: list[Any] = [type(estimator), facts]
-    for name, value in estimator.get_params(deep=False).items():
-        values = tuple(value) if isinstance(value, list | tuple | range) else (value,)
-        kinds = tuple(map(type, values))
-        if not _PLAIN.issuperset(kinds):
-            return None
-        parts += [name, type(value), kinds, values]
-    return tuple(parts)

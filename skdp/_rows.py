@@ -1,17 +1,105 @@
-"""Rows of a linear model: clipped to a public norm, the intercept's 1 appended, copied by batch.
+"""The private rows of a run: in memory, in a memory map, or in parts.
 
-A row norm bounds every gradient of a generalised linear model, so it must be *imposed*, never
+A run asks one question of them: the sum of a pure term over the selected ones. So where rows live,
+and in how many pieces, is a value, and no algorithm knows of it.
+
+Rows of a linear model are clipped to a public norm, and the intercept's 1 is appended. The norm
+bounds every gradient of a generalised linear model, so it must be *imposed*, never
 measured: rows beyond the bound are scaled down to it, and the data is not asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from skdp._bounded_sum import CHUNK_ROWS, MAX_PARTS
 from skdp.relations import ZERO_OUT, check_relation
+
+Selection = slice | np.ndarray  # all rows, or the numbers of some
+
+
+class Rows(Protocol):
+    """The private records of a run, wherever they are."""
+
+    def __len__(self) -> int:
+        """n: public, or private where neighbours differ by a record's presence."""
+        ...
+
+    def sum(self, term: Callable[[Any], Any], selection: Selection) -> Any:
+        """Return the sum of a term over the selected records.
+
+        Parameters
+        ----------
+        term : callable
+            Maps a batch of records to the sum over them, and must not depend on anything else that
+            changes: it is called once for each piece that the rows are in. Integers add up to the
+            same bits however the rows are cut up; doubles within `BoundedSum.rounding`.
+        selection : slice or ndarray of int
+            All of the records, or the numbers of those that take part.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedRows:
+    """Rows in several parts, numbered through.
+
+    Parameters
+    ----------
+    parts : sequence of Rows
+        At least one, and at most 512: the bound on the rounding of sums counts them.
+    """
+
+    parts: Sequence[Rows]
+
+    def __post_init__(self) -> None:
+        n = len(self.parts)
+        if not 1 <= n <= MAX_PARTS:
+            raise ValueError(f"Expected 1 to {MAX_PARTS} parts, got {n}: join some first.")
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def sum(self, term: Callable[[Any], Any], selection: Selection) -> Any:
+        """Add up the sums of the parts."""
+        return reduce(add, (part.sum(term, chosen) for part, chosen in self._divided(selection)))
+
+    def _divided(self, selection: Selection) -> Iterator[tuple[Rows, Selection]]:
+        """Yield each part with the selected ones of its rows, in its own numbers."""
+        start = 0
+        for part in self.parts:
+            stop = start + len(part)
+            if isinstance(selection, slice):
+                yield part, slice(0, len(part))
+            else:
+                yield part, selection[(start <= selection) & (selection < stop)] - start
+            start = stop
+
+
+@dataclass(frozen=True, eq=False)
+class PlainRows:
+    """Rows of an array as they are, which may be a memory map.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+        The rows.
+    """
+
+    X: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def sum(self, term: Callable[[np.ndarray], Any], selection: Selection) -> Any:
+        """Sum over the selected rows."""
+        return term(copied(self.X, selection))
 
 
 class LinearBatch(NamedTuple):
@@ -47,14 +135,6 @@ class LinearBatch(NamedTuple):
         return np.stack(columns, axis=1)
 
 
-class Chunks(Protocol):
-    """What a sum over rows reads."""
-
-    def chunks(self, size: int) -> Iterator[LinearBatch]:
-        """Yield at most so many rows at a time."""
-        ...
-
-
 class LinearConfig(Protocol):
     """Public facts about rows of a linear model."""
 
@@ -75,7 +155,7 @@ class LinearConfig(Protocol):
 
 
 class LinearRows:
-    """The private rows of a fit, each of norm ≤ `row_bound`.
+    """The rows of a linear model, each of norm ≤ `row_bound`.
 
     Parameters
     ----------
@@ -91,6 +171,9 @@ class LinearRows:
         Make every bit of a row and its norm a function of that row alone, wherever it stands.
     neighboring_relation : str, default="zero_out"
         Who is a neighbour: under add_or_remove_one a record shifts the places of others.
+    kept : bool, default=True
+        Keep the clipped copy of a full batch. Without, only a chunk is copied at a time: for rows
+        that fill the memory.
     """
 
     def __init__(
@@ -102,8 +185,9 @@ class LinearRows:
         fit_intercept: bool,
         alone: bool = False,
         neighboring_relation: str = ZERO_OUT,
+        kept: bool = True,
     ) -> None:
-        self._X, self._targets, self._alone = X, targets, alone
+        self._X, self._targets, self._alone, self._kept = X, targets, alone, kept
         self._shifting = not check_relation(neighboring_relation).n_is_public
         self._data_norm, self._fit_intercept = data_norm, bool(fit_intercept)
         self._full: LinearBatch | None = None
@@ -115,6 +199,7 @@ class LinearRows:
         records: tuple[np.ndarray, np.ndarray],
         *,
         alone: bool = False,
+        kept: bool = True,
     ) -> LinearRows:
         """Wrap the private rows and targets of a run."""
         return cls(
@@ -123,21 +208,28 @@ class LinearRows:
             fit_intercept=config.fit_intercept,
             alone=alone,
             neighboring_relation=config.neighboring_relation,
+            kept=kept,
         )
 
     def __len__(self) -> int:
         return len(self._X)
 
-    def take(self, selection: slice | np.ndarray) -> LinearBatch:
-        """Copy and clip the selected rows; a full batch only once."""
-        if isinstance(selection, slice):
-            if self._full is None:
-                self._full = self.prepare(selection)
-            return self._full
-        return self.prepare(selection)
+    def sum(self, term: Callable[[LinearBatch], Any], selection: Selection) -> Any:
+        """Sum over the selected rows."""
+        if self._kept or not isinstance(selection, slice):
+            return term(self.take(selection))
+        starts = range(0, max(1, len(self)), CHUNK_ROWS)
+        return reduce(add, (term(self._copy(slice(s, s + CHUNK_ROWS))) for s in starts))
 
-    def prepare(self, selection: slice | np.ndarray) -> LinearBatch:
-        """Copy and clip the selected rows."""
+    def take(self, selection: Selection) -> LinearBatch:
+        """Copy and clip the selected rows; a full batch only once."""
+        if not isinstance(selection, slice):
+            return self._copy(selection)
+        if self._full is None:
+            self._full = self._copy(selection)
+        return self._full
+
+    def _copy(self, selection: Selection) -> LinearBatch:
         X, targets = copied(self._X, selection), copied(self._targets, selection)
         rows = clipped_rows(
             X, self._data_norm, fit_intercept=self._fit_intercept, alone=self._alone
@@ -145,32 +237,7 @@ class LinearRows:
         return LinearBatch(rows, _norms(rows, self._alone), targets, self._shifting)
 
 
-class PassingRows:
-    """All rows of a fit in each batch, of which no copy is kept: for those that fill the memory.
-
-    Parameters
-    ----------
-    rows : LinearRows
-        The rows.
-    """
-
-    def __init__(self, rows: LinearRows) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def take(self, selection: slice) -> PassingRows:
-        """All of them."""
-        return self
-
-    def chunks(self, size: int) -> Iterator[LinearBatch]:
-        """Copy and clip at most so many rows at a time."""
-        for start in range(0, len(self), size):
-            yield self._rows.prepare(slice(start, start + size))
-
-
-def copied(array: np.ndarray, selection: slice | np.ndarray) -> np.ndarray:
+def copied(array: np.ndarray, selection: Selection) -> np.ndarray:
     """Return selected rows; ``take`` copies scattered ones far faster than indexing does."""
     if isinstance(selection, slice):
         return array[selection]

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
 from skdp._random import Streams
+from skdp._rows import PlainRows
 from skdp.algorithms.parts.gaussian_runs import FLOAT, OneSum
 from skdp.engine.loop import Progress
 
@@ -110,7 +111,7 @@ class MomentsConfig(OneSum):
         progress : callable
             Wraps the iteration over the release.
         """
-        released, scale = self.released(records[0], streams, progress)
+        released, scale = self.released(PlainRows(records[0]), streams, progress)
         mean, variance = mean_and_variance(released.reshape(3, -1), scale)
         lower, upper = np.array(self.lower), np.array(self.upper)
         half = upper / 2 - lower / 2

@@ -47,7 +47,7 @@ import torch
 from torch import Tensor
 
 from skdp._random import SecureStream, Streams
-from skdp._rows import LinearRows, PassingRows, row_bound
+from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of
@@ -223,10 +223,10 @@ class NoiseAwareConfig(GaussianRun):
         GaussianPosterior
             A function of what was released.
         """
-        rows = LinearRows.of(self, records, alone=self.secure)
-        data = PassingRows(rows) if records[0].size > KEPT_ENTRIES else rows
+        kept = records[0].size <= KEPT_ENTRIES
+        rows = LinearRows.of(self, records, alone=self.secure, kept=kept)
         update = NoiseAwareUpdate(self)
-        states = run(update.plan, data, update.init(), update.query, update.update, streams)
+        states = run(update.plan, rows, update.init(), update.query, update.update, streams)
         q = update.posterior(last(progress(states)), streams("inference"))
         if self.covariance == "diag":
             return GaussianPosterior(q.mean, np.sqrt(np.diag(q.covariance)))

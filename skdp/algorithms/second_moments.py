@@ -15,7 +15,7 @@ import numpy as np
 
 from skdp._bounded_sum import CHUNK_ROWS
 from skdp._random import Streams
-from skdp._rows import LinearRows, PassingRows
+from skdp._rows import LinearRows
 from skdp.algorithms.parts.gaussian_runs import FLOAT, OneSum
 from skdp.engine.linear_sums import GramSum, unpacked
 from skdp.engine.loop import Progress
@@ -73,8 +73,8 @@ class SecondMomentsConfig(OneSum):
         progress : callable
             Wraps the iteration over the release.
         """
-        rows = LinearRows(*records, data_norm=self.data_norm, fit_intercept=False)
-        released, _ = self.released(PassingRows(rows), streams, progress)
+        rows = LinearRows(*records, data_norm=self.data_norm, fit_intercept=False, kept=False)
+        released, _ = self.released(rows, streams, progress)
         matrix = unpacked(released / self.data_norm**2, self.n_features)
         values, vectors = np.linalg.eigh(matrix)
         leading = np.maximum(values[::-1][: self.n_components], 0.0)

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from skdp._release_hook import grid_width
-from skdp._rows import Chunks, LinearBatch
+from skdp._rows import LinearBatch
 from skdp._validate import in_range
 from skdp.relations import ZERO_OUT, sensitivity_factor
 
@@ -139,7 +139,7 @@ class GridSum:
         """Shape of the inner sum."""
         return self.inner.shape(theta_shape)
 
-    def __call__(self, theta: Tensor, batch: Chunks) -> Tensor:
+    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
         """Return the sum in grid units, in int64."""
         shape = self.shape(tuple(theta.shape))
         total = np.zeros(math.prod(shape), dtype=np.int64)

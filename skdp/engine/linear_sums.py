@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
-from skdp._rows import Chunks, LinearBatch, row_products, row_sums
+from skdp._rows import LinearBatch, row_products, row_sums
 from skdp._validate import positive
 
 Residual = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -66,7 +66,7 @@ class LinearClippedSum(BoundedSum):
         """Shape of the sum: that of θ."""
         return theta_shape
 
-    def __call__(self, theta: Tensor, batch: Chunks) -> Tensor:
+    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
         """Return the clipped sum, shape (K, D), for parameters of that shape."""
         weights = theta.numpy().T
         total = np.zeros(theta.shape)
@@ -147,7 +147,7 @@ class GramSum(BoundedSum):
         d = theta_shape[-1]
         return (1,) if self.trace_only else (d * (d + 1) // 2,)
 
-    def __call__(self, theta: Tensor, batch: Chunks) -> Tensor:
+    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
         """Return the sum for parameters of shape (K, D)."""
         weights, d = theta.numpy().T, theta.shape[-1]
         total = np.zeros(1 if self.trace_only else (d, d))

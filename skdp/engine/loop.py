@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
 from skdp._random import SecureStream, Streams
 from skdp._release_hook import MechanismCall, grid_width
+from skdp._rows import Rows
 from skdp.engine.grid import GridSum, lattice_bits
 from skdp.engine.noise import discrete_gaussian, gaussian
 from skdp.engine.sampling import Sampling
@@ -22,15 +24,6 @@ from skdp.relations import sensitivity_factor
 
 State = TypeVar("State")
 Progress = Callable[[Iterable[State]], Iterable[State]]
-
-
-class Rows(Protocol):
-    """Rows that a clipped sum can read, a batch at a time."""
-
-    def __len__(self) -> int: ...
-    def take(self, selection: Any) -> Any:
-        """Return the selected rows in the form that the clipped sum reads."""
-        ...
 
 
 class ClippedSum(Protocol):
@@ -176,10 +169,7 @@ def run(
     for step, selection in enumerate(plan.sampling.batches(len(data), coins)):
         theta = query(state)
         clipped_sum, call = plan.step(tuple(theta.shape), step)
-
-        def value(theta=theta, selection=selection, clipped_sum=clipped_sum) -> Tensor:
-            return clipped_sum(theta, data.take(selection))
-
+        value = partial(data.sum, partial(clipped_sum, theta), selection)
         noisy = plan.release(value, call, noise)
         state = update(state, noisy.to(theta.dtype), step)
         yield state

@@ -38,7 +38,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._fitting import PrivateEstimator, all_or_nothing, charged, public_n_rows, warn_if_inferred
+from skdp._fitting import (
+    PrivateEstimator,
+    all_or_nothing,
+    charged,
+    check_seed,
+    public_n_rows,
+    warn_if_inferred,
+)
 from skdp._input import check_labels, check_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
@@ -315,6 +322,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
 
     def _search_plan(self, facts: PublicFacts, *, private_score: bool) -> FitPlan:
         """Draw the number of trials and the candidates, and plan them all."""
+        check_seed(self.random_state)
         planner = Planner(
             estimator=self.estimator,
             epsilon=positive(epsilon=self.epsilon, allow_inf=True),

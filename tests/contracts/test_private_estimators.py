@@ -16,12 +16,6 @@ from skdp.testing._checks import check_grid
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 
-# Checks that an estimator is excused from, with the reason. Empty is the aim.
-EXCUSED = {
-    "DPRandomizedSearch": {
-        "check_bad_parameters": "a seed out of range is refused in the words of numpy",
-    },
-}
 # In files of their own; what a class refuses is the same in all of its ways.
 APART = ("check_bad_input", "check_scikit_learn")
 OF_A_CLASS = ("check_bad_parameters", "check_docstring")
@@ -33,7 +27,7 @@ CASES = [
         marks=[pytest.mark.slow] if name in REPEATED and what not in OF_ALL else [],
     )
     for name, estimator in VARIANTS.items()
-    for what, check in private_estimator_checks(estimator, expected_failed_checks=EXCUSED.get(name))
+    for what, check in private_estimator_checks(estimator)
     if what not in APART and not ("," in name and what in OF_A_CLASS)
 ]
 
@@ -41,10 +35,6 @@ CASES = [
 @pytest.mark.parametrize("check", CASES)
 def test_a_private_estimator_keeps_its_promises(check):
     check()
-
-
-def test_no_check_is_excused_without_a_reason():
-    assert all(reason.strip() for checks in EXCUSED.values() for reason in checks.values())
 
 
 def test_every_public_estimator_is_in_the_registry():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from skdp._rows import LinearRows, PassingRows
+from skdp._rows import LinearRows
 from skdp.engine.linear_sums import GramSum, packed, unpacked
 
 THETA = torch.tensor([[0.5, -1.0, 2.0]], dtype=torch.float64)
@@ -84,10 +84,3 @@ def test_a_weight_below_zero_counts_as_none():
         clipped_sum = GramSum(0.7, lambda z, r: -z[:, 0] - 1e3, trace_only=trace_only)
         assert not total(clipped_sum, X).any()
         assert not clipped_sum.records(THETA, rows_of(X).take(slice(None))).any()
-
-
-def test_rows_that_pass_by_give_the_same_sum():
-    X = np.random.default_rng(0).normal(size=(20_000, 2))
-    kept = total(GramSum(0.7, weight), X)
-    passing = GramSum(0.7, weight)(THETA, PassingRows(rows_of(X)).take(slice(0, len(X))))
-    np.testing.assert_array_equal(kept, passing.numpy())

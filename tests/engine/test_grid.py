@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdp._bounded_sum import BoundedSum
-from skdp._rows import LinearRows, PassingRows, row_products, row_sums
+from skdp._rows import LinearRows, row_products, row_sums
 from skdp.algorithms.dp_vi import VanillaClippedSum
 from skdp.engine import grid
 from skdp.engine.grid import GridSum, lattice_bits, lattice_bound
@@ -164,9 +164,6 @@ def test_the_order_of_rows_and_the_chunks_change_nothing(case, monkeypatch):
     for entries in (1, 40, 1000):
         monkeypatch.setattr(grid, "_CHUNK_ENTRIES", entries)
         np.testing.assert_array_equal(total(clipped_sum, at, targets), expected)
-        rows = LinearRows(X, targets, data_norm=1.0, fit_intercept=True, alone=True)
-        passing = GridSum(clipped_sum, 3.0)(at, PassingRows(rows).take(slice(None)))
-        np.testing.assert_array_equal(passing.numpy(), expected)
 
 
 def test_they_are_the_ordinary_sums_to_the_rounding_of_each_record(case):

@@ -36,6 +36,14 @@ SECTIONS = {
             "tests/algorithms/test_noise_aware_glm.py",
         ),
         Mutant(
+            "a row between two parts counts in both",
+            "_rows.py",
+            "JoinedRows._divided",
+            "selection < stop",
+            "selection <= stop",
+            "tests/engine/test_rows.py",
+        ),
+        Mutant(
             "noise not times the clipping norm",
             "engine/loop.py",
             "ReleasePlan.noise_scale",

@@ -3,23 +3,25 @@
     python tests/mutants/run.py [--section NAME] [--only WORD] [--jobs 2] [--json FILE]
 
 Copies the package and the tests to a temporary folder, puts a bug of `catalogue.py` there, and runs
-the tests that should notice; the same tests have to pass on the copy without the bug first. Prints
-a table; exits with 1 if a mutant survives.
+the tests that should notice. After each section the tests that failed have to pass on the copy
+without a bug. Prints each verdict; exits with 1 if a mutant survives, with 2 if a test fails
+without one.
 
-With a file, verdicts (and which tests passed without a bug) are kept there by section, each section
-with the hash of the commit that was copied, and a later run on that commit goes on from there. What
-ran on a working tree with uncommitted changes is marked "-dirty" and always runs again.
+With a file, each verdict (and which tests passed without a bug) is kept there as it comes, and a
+later run of the same code goes on from there. What ran on a working tree with uncommitted changes
+is marked "-dirty" and always runs again.
 """
 
 import argparse
+import hashlib
 import json
-import re
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a script finds only its own folder
@@ -31,58 +33,51 @@ ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
 LIMIT = 900  # seconds; a mutant that hangs has been noticed by nobody
 COPIED = ("skdp", "tests", "docs", "benchmarks", "README.md", "pyproject.toml", "constraints.txt")
-WRITTEN = ("docs/evidence.json", "docs/evidence.md")  # by tests/evidence.py, and no test reads them
+CODE = ("skdp", "tests", "benchmarks", "pyproject.toml", "constraints.txt")  # what was run
 
 
-def checked_out():
-    """Hash of the commit, with "-dirty" where what is copied is not what was committed."""
+def code_hash():
+    """Hash of the code that is committed, with "-dirty" where the working tree differs.
+
+    Of the content, not the commit: committing what was measured, or docs, does not change it.
+    """
     if not (ROOT / ".git").exists():
         return "unknown"
-    paths = [*COPIED, *(f":(exclude){path}" for path in WRITTEN)]
-    hash_of, status = (
-        subprocess.run(["git", *command], cwd=ROOT, check=True, capture_output=True, text=True)
-        for command in (("rev-parse", "HEAD"), ("status", "--porcelain", "--", *paths))
+    tree, changes = (
+        subprocess.run(
+            ["git", *command, "--", *CODE], cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout
+        for command in (("ls-tree", "HEAD"), ("status", "--porcelain"))
     )
-    return hash_of.stdout.strip() + ("-dirty" if status.stdout else "")
+    return hashlib.sha256(tree.encode()).hexdigest()[:16] + ("-dirty" if changes else "")
 
 
-def is_clean(commit):
-    """Whether this is a commit and nothing else."""
-    return re.fullmatch("[0-9a-f]{40,}", commit) is not None
+def is_clean(code):
+    """Whether a hash says all about the code."""
+    return code != "unknown" and not code.endswith("-dirty")
 
 
-def provenance(records):
-    """Say on which commit the sections ran: on one, if it is clean and has all mutants."""
-    ran = {
-        name: sum(mutant.bug in records[name]["verdicts"] for mutant in section)
-        for name, section in SECTIONS.items()
-        if name in records
-    }
-    commits = {records[name]["commit"] for name in ran}
-    if len(commits) == 1 and all(ran.get(name) == len(SECTIONS[name]) for name in SECTIONS):
-        (commit,) = commits
-        if is_clean(commit):
-            return f"All sections ran on commit {commit}."
-    told = [
-        f"{name} {ran[name]} of {len(section)} on {records[name]['commit']}"
-        if name in ran
-        else f"{name} not at all"
-        for name, section in SECTIONS.items()
-    ]
-    return f"Not all on one commit: {'; '.join(told)}."
+def write(file, value):
+    """Write a value as JSON; a run that is killed meanwhile leaves the old file whole."""
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    os.replace(new, file)
 
 
-def kept(file):
-    """Records of the sections that a file holds."""
-    records = json.loads(file.read_text()) if file and file.exists() else {}
-    return {name: record for name, record in records.items() if name in SECTIONS}
+def kept(file, code):
+    """What a file holds of this code: tests that passed without a bug, and verdicts by bug."""
+    if file and file.exists() and is_clean(code):
+        record = json.loads(file.read_text())
+        if record.get("code") == code:
+            return record
+    return {"code": code, "passed": [], "verdicts": {}}
 
 
-def keep(file, name, record):
-    """Write the record of one section."""
+def keep(file, record):
+    """Write what has run so far."""
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(kept(file) | {name: record}, indent=1, ensure_ascii=False))
+        write(file, record)
 
 
 def copy_of_the_code(folder):
@@ -99,6 +94,16 @@ def copy_of_the_code(folder):
         target.write_text(normalised(target.read_text()))
 
 
+@contextmanager
+def workers(number):
+    """Threads; whoever stops the run does not wait for what is still in the queue."""
+    pool = ThreadPoolExecutor(number)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def first_failure(code, tests, mutant=None):
     """Run tests on a copy of the code, with a bug; return the first that fails, if any does."""
     with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +114,7 @@ def first_failure(code, tests, mutant=None):
         home = {"PYTHONPATH": folder, "HOME": folder, "PATH": "/usr/bin:/bin"}
         try:
             run = subprocess.run(
-                [*COMMAND, *tests.split()],
+                [*COMMAND, *tests],
                 cwd=folder,
                 env=home | {"OMP_NUM_THREADS": "1"},
                 capture_output=True,
@@ -123,52 +128,50 @@ def first_failure(code, tests, mutant=None):
     return failed[0].split(" - ")[0].split(" ", 1)[1] if failed else f"SURVIVED ({run.returncode})"
 
 
-def check_without_mutants(pool, code, mutants, passed):
-    """Exit unless the tests pass on the code as it is; yield those not among `passed`."""
-    paths = {path for mutant in mutants for path in mutant.tests.split()}
-    covered = paths | passed
-    wanted = sorted(p for p in paths - passed if covered.isdisjoint(map(str, Path(p).parents)))
-    for path, verdict in zip(wanted, pool.map(partial(first_failure, code), wanted), strict=True):
-        if not verdict.endswith("(0)"):
-            raise SystemExit(f"{path} fails without any mutant: {verdict}")
-        yield path
+def check_without_mutants(pool, code, tests):
+    """Exit unless these tests pass on the code as it is; yield those of each file that do."""
+    files = {}
+    for test in sorted(tests):
+        files.setdefault(test.split("::")[0], []).append(test)
+    runs = {pool.submit(first_failure, code, found): found for found in files.values()}
+    for run in as_completed(runs):
+        if run.result() != "SURVIVED (0)":
+            print(f"{', '.join(runs[run])}: fails without any mutant: {run.result()}", flush=True)
+            raise SystemExit(2)
+        yield runs[run]
 
 
 def main():
-    """Run the mutants, section by section, each after the same tests on the code as it is."""
+    """Run the mutants, section by section, then what killed them on the code as it is."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--section", action="append", choices=SECTIONS, help="default: all")
     parser.add_argument("--only", default="", help="a word in the name of the bug")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path, help="file for the verdicts, and to go on from")
     options = parser.parse_args()
-    survived = False
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
+    with tempfile.TemporaryDirectory() as folder, workers(options.jobs) as pool:
         # One copy at the start: the hash stays true if the working tree changes meanwhile.
-        commit, code = checked_out(), Path(folder)
+        record, code = kept(options.json, code_hash()), Path(folder)
         copy_of_the_code(code)
-        before = kept(options.json) if is_clean(commit) else {}
-        records = {name: old for name, old in before.items() if old["commit"] == commit}
+        verdicts, wanted = record["verdicts"], []
         for name in options.section or SECTIONS:
             mutants = [mutant for mutant in SECTIONS[name] if options.only in mutant.bug]
-            passed = {path for record in records.values() for path in record["passed"]}
-            new = {"commit": commit, "passed": [], "verdicts": {}}
-            record = records.setdefault(name, new)
-            verdicts = record["verdicts"]
             left = [mutant for mutant in mutants if mutant.bug not in verdicts]
-            for path in check_without_mutants(pool, code, left, passed):
-                record["passed"].append(path)
-                keep(options.json, name, record)
-            runs = {m.bug: pool.submit(first_failure, code, m.tests, m) for m in left}
-            for mutant in mutants:
-                if mutant.bug in runs:
-                    verdicts[mutant.bug] = runs[mutant.bug].result()
-                    keep(options.json, name, record)
-                print(f"{name:<14} {mutant.bug:<72} {verdicts[mutant.bug]}", flush=True)
-                survived |= verdicts[mutant.bug].startswith("SURVIVED")
-    if options.json:
-        print(provenance(kept(options.json)))
-    raise SystemExit(survived)
+            runs = {pool.submit(first_failure, code, m.tests.split(), m): m.bug for m in left}
+            for run in as_completed(runs):
+                verdicts[runs[run]] = run.result()
+                keep(options.json, record)
+                print(f"{name:<14} {runs[run]:<72} {run.result()}", flush=True)
+            found = [verdicts[mutant.bug] for mutant in mutants]
+            # Without parameters: their names may hold what a report or a command line cuts up.
+            killers = {test.split("[")[0] for test in found if not test.startswith("SURVIVED")}
+            for tests in check_without_mutants(pool, code, killers - set(record["passed"])):
+                record["passed"] += tests
+                keep(options.json, record)
+            wanted += [mutant.bug for mutant in mutants]
+    survivors = [bug for bug in wanted if verdicts[bug].startswith("SURVIVED")]
+    print(f"{len(wanted) - len(survivors)} of {len(wanted)} killed.", *survivors, sep="\n")
+    raise SystemExit(bool(survivors))
 
 
 if __name__ == "__main__":

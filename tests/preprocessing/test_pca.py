@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdp import _release_hook
 from skdp._bounded_sum import ROUNDING
-from skdp._rows import LinearRows, PassingRows
+from skdp._rows import LinearRows
 from skdp.algorithms.second_moments import SecondMomentsConfig
 from skdp.engine.linear_sums import unpacked
 from skdp.preprocessing import DPPCA, NormClipper
@@ -30,8 +32,8 @@ def config(norm, d=3):
 def second_moments(X, norm):
     """The private value of a fit, in units of the bound on one row's share."""
     d = X.shape[1]
-    rows = LinearRows(X, X[:, :0], data_norm=norm, fit_intercept=False)
-    total = config(norm, d).clipped_sum(torch.zeros(1, d), PassingRows(rows))
+    rows = LinearRows(X, X[:, :0], data_norm=norm, fit_intercept=False, kept=False)
+    total = rows.sum(partial(config(norm, d).clipped_sum, torch.zeros(1, d)), slice(None))
     return total.numpy() / norm**2
 
 

@@ -8,11 +8,11 @@ from skdp import DPVariationalLogisticRegression, PrivacyLedger
 from skdp.engine.linear_sums import LinearClippedSum
 
 FIT = "skdp._fitting"
-VARIATIONAL = "skdp.estimators.variational"
+LINEAR = "skdp.estimators._linear"
 POINTS = [
     f"{FIT}.check_budget",
-    f"{VARIATIONAL}.check_features_and_labels",
-    f"{VARIATIONAL}.encode_labels",
+    f"{LINEAR}.check_features_and_labels",
+    f"{LINEAR}.encode_labels",
     "skdp.privacy.budget.calibrate_schedule",
     f"{FIT}.PrivacyReport.of",
     f"{FIT}.charge",
@@ -26,7 +26,7 @@ POINTS = [
     "skdp.engine.loop.gaussian",
     "skdp.algorithms.noise_aware_glm.NoiseAwareUpdate.update",
     "skdp.algorithms.noise_aware_glm.NoiseAwareUpdate.posterior",
-    f"{VARIATIONAL}.DPVariationalLogisticRegression._keep",
+    f"{LINEAR}.VariationalLinearModel._keep",
 ]
 
 

@@ -17,7 +17,7 @@ import torch
 from scipy import stats
 
 from skdp import _fitting, _random, _release_hook
-from skdp.algorithms.parts.gaussian_runs import release_plan
+from skdp.algorithms.parts.gaussian_runs import release_plan_of
 from skdp.engine import noise
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "floating_point.py"
@@ -35,10 +35,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 def new_plans():
     """A plan, which is kept, knows the grid that it was made with."""
     _fitting._plans.clear()
-    release_plan.cache_clear()
+    release_plan_of.cache_clear()
     yield
     _fitting._plans.clear()
-    release_plan.cache_clear()
+    release_plan_of.cache_clear()
 
 
 @pytest.fixture(autouse=True)

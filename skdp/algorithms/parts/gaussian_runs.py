@@ -6,13 +6,14 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import torch
 from dp_accounting.dp_event import DpEvent
 
 from skdp._random import Streams
+from skdp._rows import Rows
 from skdp._validate import in_range
 from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
@@ -136,14 +137,18 @@ class OneSum(GaussianRun):
         relation = self.neighboring_relation
         return ReleasePlan(self.sampling, self.clipped_sum, self.noise_multiplier, relation)
 
-    def released(self, rows: Any, streams: Streams, progress: Progress) -> tuple[np.ndarray, float]:
+    def released(
+        self, rows: Rows, streams: Streams, progress: Progress
+    ) -> tuple[np.ndarray, float]:
         """Release the sum over private rows; return it and the scale of its noise."""
-        plan = release_plan_of(self)
-        clipped_sum, call = plan.step((1, self.n_features), 0)
-        value = partial(clipped_sum, torch.zeros(1, self.n_features), rows)
-        noise = streams("noise")
-        (noisy,) = progress(plan.release(value, call, noise) for _ in range(1))
-        return np.asarray(noisy), call.scale
+        plan, origin = release_plan_of(self), torch.zeros(1, self.n_features)
+        clipped_sum, call = plan.step(tuple(origin.shape), 0)
+        value, noise = (
+            partial(rows.sum, partial(clipped_sum, origin), slice(None)),
+            streams("noise"),
+        )
+        (released,) = progress(plan.release(value, call, noise) for _ in range(1))
+        return np.asarray(released), call.scale
 
 
 class Planned(Hashable, Protocol):

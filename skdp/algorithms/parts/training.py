@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from skdp._bounded_sum import MAX_ROWS
 from skdp._random import SecureStream, Streams
-from skdp._rows import LinearRows
+from skdp._rows import LinearRows, Rows
 from skdp._validate import in_range, integer, one_of
 from skdp.engine.linear_sums import LinearClippedSum
-from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, Rows, run
+from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
 from skdp.engine.modules.checks import N_RECORDS, tried
 from skdp.engine.modules.network_sum import (
     PHYSICAL_BATCH_SIZE,

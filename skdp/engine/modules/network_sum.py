@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from skdp._bounded_sum import BoundedSum
-from skdp._rows import copied
+from skdp._rows import Selection, copied
 from skdp._validate import expected, in_range, one_of, positive
 from skdp.engine.modules.layers import RULES, PerSample
 
@@ -385,7 +385,11 @@ class NetworkRecords:
     def __len__(self) -> int:
         return len(self._X)
 
-    def take(self, selection: slice | np.ndarray) -> NetworkBatch:
+    def sum(self, term: Callable[[NetworkBatch], Any], selection: Selection) -> Any:
+        """Sum over the selected records."""
+        return term(self.take(selection))
+
+    def take(self, selection: Selection) -> NetworkBatch:
         """Note which records are in the batch; nothing is copied yet."""
         if isinstance(selection, slice):
             index = np.arange(*selection.indices(len(self)))
