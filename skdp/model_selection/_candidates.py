@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.dp_event import DpEvent
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 from sklearn.base import clone
 
 from skdp._types import Estimator, Params
@@ -128,7 +128,7 @@ def trial_mu(epsilon: float, delta: float, law: TrialLaw) -> float:
             "but at this delta it does not, however noisy they are; ask for a larger epsilon or "
             "fewer trials."
         )
-    log_mu: Any = brentq(excess, _LEAST_LOG_MU, _MOST_LOG_MU, xtol=1e-10)
+    log_mu = root_scalar(excess, bracket=(_LEAST_LOG_MU, _MOST_LOG_MU), xtol=1e-10).root
     while excess(log_mu) > 0:  # the promise
         log_mu -= 1e-9
     return math.exp(log_mu)

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 from sklearn.base import OneToOneFeatureMixin, clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import VotingClassifier, VotingRegressor
@@ -171,7 +171,7 @@ def solve(excess: Callable[[float], float]) -> float:
             excess(0.0)
             return 0.0
     try:
-        x: Any = brentq(lambda x: excess(x) - aim, low, high, xtol=1e-5)
+        x = root_scalar(lambda x: excess(x) - aim, bracket=(low, high), xtol=1e-5).root
     except ValueError as error:
         raise ValueError(
             "The budget cannot be met: the steps spend more, or less, than their shares ask for."

@@ -59,6 +59,7 @@ from skdp.model_selection.budgets import Sizes, private_parts
 from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import PrivacyReport, epsilon_of_event, privacy_of
 from skdp.privacy.ledger import BudgetExceededError, Cover, covered
+from skdp.privacy.report import joint
 from skdp.privacy.workflow import stating_parts
 from skdp.relations import check_relation
 
@@ -409,16 +410,14 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         params, (value, winner, parts, _) = best
         of_winner = privacy_of(winner)
         scored = "a noisy sum over all rows" if _is_private(score) else "on public rows"
-        facts = (*report.inferred_public_facts, *of_winner.inferred_public_facts)
+        facts = joint([report.inferred_public_facts, of_winner.inferred_public_facts])
         declared = self.n_samples is not None
         self.privacy_ = replace(
             report,
             sampling=f"each trial: {of_winner.sampling}; score: {scored}",
-            inferred_public_facts=tuple(
-                f for f in dict.fromkeys(facts) if not (declared and f == "n_samples")
-            ),
+            inferred_public_facts=tuple(f for f in facts if not (declared and f == "n_samples")),
             unaccounted=of_winner.unaccounted,
-            assumptions=tuple(dict.fromkeys((*of_winner.assumptions, *self._assumed()))),
+            assumptions=joint([of_winner.assumptions, self._assumed()]),
             valid=report.valid and not of_winner.unaccounted,
         )
         warn_if_inferred(type(self).__name__, self.privacy_.inferred_public_facts)

@@ -27,10 +27,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 from scipy.stats import logser, nbinom, poisson
 
 from skdp._types import ArrayLike
@@ -85,7 +84,7 @@ class TrialLaw:
 
         while excess(low) < 0:
             low *= 2
-        log_gamma: Any = brentq(excess, low, high, xtol=1e-14)
+        log_gamma = root_scalar(excess, bracket=(low, high), xtol=1e-14).root
         return min(1.0, math.exp(log_gamma) * (1 + 1e-12))
 
     def pmf(self, k: ArrayLike) -> np.ndarray:
