@@ -9,7 +9,6 @@ from scipy.special import ndtr
 
 from skdp.privacy.gdp import gdp_delta, gdp_to_epsilon
 from skdp.privacy.hidden_state import (
-    chain_states_mu,
     cyclic_batch_mu,
     full_batch_mu,
     langevin_mu,
@@ -242,16 +241,6 @@ def test_the_average_of_all_states_is_no_last_state():
     average = 0.01 * weights.sum() / (s * math.sqrt(np.sum(weights**2)))
     assert average == pytest.approx(2.18, abs=5e-3)
     assert average > 2 * langevin_with_unit_price(0.01, K)
-
-
-def test_released_states_compose_in_squares():
-    step = {"contraction": 0.8, "noise_scale": 1.0, "sensitivity": 0.4}
-    squares = sum(full_batch_mu(n_steps=g, **step) ** 2 for g in (50, 3, 7))
-    assert chain_states_mu(gaps=[50, 3, 7], **step) == pytest.approx(math.sqrt(squares), rel=1e-14)
-    # Showing every state is composition.
-    composition = 0.4 * math.sqrt(20)
-    assert chain_states_mu(gaps=[1] * 20, **step) == pytest.approx(composition, rel=1e-13)
-    assert chain_states_mu(gaps=[], **step) == 0.0
 
 
 def test_mu_rises_with_steps_to_a_finite_limit():
@@ -536,9 +525,6 @@ def test_what_the_theorem_does_not_cover_is_refused():
         langevin_mu(**LANGEVIN, neighboring_relation="neighbour")
     with pytest.raises(ValueError, match="fit_intercept="):
         langevin_mu(**LANGEVIN, fit_intercept=1)
-    for gaps in (3, "3", [0], [1.5], [True], None):
-        with pytest.raises(ValueError, match="gaps="):
-            chain_states_mu(gaps=gaps, contraction=0.5, noise_scale=1.0, sensitivity=1.0)
 
 
 @pytest.mark.parametrize(("classes", "divisor"), [(2, 4), (3, 2)])
