@@ -273,8 +273,12 @@ def test_diagnosis_is_loud_and_leaves_no_trace(short_line):
     assert theta.shape[0] == 8
     assert data.posterior.attrs["private"] == 0
     assert theta.shape[1] == 2 * data.posterior.attrs["passes_of_fit"]
-    stationary = data.sel(draw=slice(data.posterior.attrs["passes_of_fit"], None))
-    assert float(arviz.rhat(stationary).theta.max()) < 1.5
+    passes = data.posterior.attrs["passes_of_fit"]
+    start, stationary = (
+        float(arviz.rhat(data.sel(draw=draws)).theta.max())
+        for draws in (slice(0, passes // 20), slice(passes, None))
+    )
+    assert stationary < min(start, 2.5)
     with pytest.raises(ValueError, match="exact draws need no diagnosis"):
         OPSPosteriorSampler(delta=0, **FEW).diagnose_convergence(*short_line)
 
