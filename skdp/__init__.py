@@ -64,39 +64,18 @@ __all__ = [
     "split_budget",
 ]
 
-# Names are fetched when first asked for: `import skdp` must not cost an import of torch.
-_HOMES = {
-    "BoundedScaler": "skdp.preprocessing",
-    "BudgetExceededError": "skdp.privacy",
-    "DPPCA": "skdp.preprocessing",
-    "DPQuantileScaler": "skdp.preprocessing",
-    "DPRandomizedSearch": "skdp.model_selection",
-    "DPSGDClassifier": "skdp.estimators",
-    "DPSGDRegressor": "skdp.estimators",
-    "DPSGLDClassifier": "skdp.estimators",
-    "DPSGLDRegressor": "skdp.estimators",
-    "DPStandardScaler": "skdp.preprocessing",
-    "DPVariationalLinearRegression": "skdp.estimators",
-    "DPVariationalLogisticRegression": "skdp.estimators",
-    "DPVariationalModel": "skdp.estimators",
-    "DPVariationalPoissonRegression": "skdp.estimators",
-    "NormClipper": "skdp.preprocessing",
-    "OPSPosteriorSampler": "skdp.estimators",
-    "OPSRegressor": "skdp.estimators",
-    "PrivacyLedger": "skdp.privacy",
-    "PrivacyLedgerCallback": "skdp.model_selection",
-    "PrivacyReport": "skdp.privacy",
-    "PrivacyWarning": "skdp._warnings",
-    "privacy_of": "skdp.privacy",
-    "split_budget": "skdp.model_selection",
-}
+# Names are fetched when first asked for, from the cheapest of these homes that has them: `import
+# skdp` must not cost an import of torch.
+_HOMES = ("_warnings", "preprocessing", "privacy", "estimators", "model_selection")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'skdp' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    for home in _HOMES if name in __all__ else ():
+        module = import_module(f"skdp.{home}")
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise AttributeError(f"module 'skdp' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})

@@ -11,6 +11,18 @@ from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
+import numpy as np
+
+from skdp._types import ArrayLike
+
+
+def as_array(values: ArrayLike, dtype: type | None = None) -> np.ndarray:
+    """Return an array, or an empty one of text where none can be made, as of a ragged list."""
+    try:
+        return np.asarray(values, dtype=dtype)
+    except (TypeError, ValueError):
+        return np.array("")
+
 
 def expected(what: str, remedy: str = "", **kw: Any) -> ValueError:
     """Build the one form of message for the parameter given as keyword."""

@@ -33,11 +33,11 @@ from skdp._input import AccuracyMixin, check_features_and_labels
 from skdp._plan import FitPlan, PublicFacts
 from skdp._types import ArrayLike, Estimator, Opaque, Seed
 from skdp._validate import expected, integer_or_auto, one_of
-from skdp.algorithms import temperature_scaling
+from skdp.algorithms import temperature_scaling as scaling
 from skdp.privacy.budget import Budget
 from skdp.privacy.ledger import BudgetExceededError
 from skdp.privacy.report import PrivacyReport
-from skdp.relations import check_relation
+from skdp.relations import check_relation, other_relation
 
 _IN_A_PIPELINE = (
     "steps without `privacy_` may have learned from private rows; calibrate the last step inside "
@@ -231,30 +231,20 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
         if frozen and isinstance(getattr(inner, "privacy_", None), PrivacyReport):
             relation = inner.privacy_.neighboring_relation
         if relation not in (None, self.neighboring_relation):
-            raise expected(
-                f"{relation!r} as in the classifier",
-                "statements about different neighbours do not add up",
-                neighboring_relation=self.neighboring_relation,
-            )
+            raise other_relation(f"{relation!r} as in the classifier", self.neighboring_relation)
         plan = super()._planned(facts)
         if frozen or not isinstance(inner, PrivateEstimator):
             return plan
         classes = None if facts.n_outputs is None else range(facts.n_outputs)
         # Where n is private the classifier declares its own, as its fit will ask for.
-        n_samples = (
-            facts.n_samples if check_relation(self.neighboring_relation).n_is_public else None
-        )
-        part = inner.plan(n_samples, facts.n_features, classes)
+        n_is_public = check_relation(self.neighboring_relation).n_is_public
+        part = inner.plan(facts.n_samples if n_is_public else None, facts.n_features, classes)
         return replace(plan, parts={"estimator": part})
 
-    def _configure(
-        self, facts: PublicFacts, budget: Budget
-    ) -> temperature_scaling.TemperatureConfig:
-        steps = temperature_scaling.N_STEPS
-        if not budget.private:
-            steps = temperature_scaling.N_STEPS_WITHOUT_NOISE
-        return temperature_scaling.TemperatureConfig(
-            target=one_of(temperature_scaling.TARGETS, target=self.target),
+    def _configure(self, facts: PublicFacts, budget: Budget) -> scaling.TemperatureConfig:
+        steps = scaling.N_STEPS if budget.private else scaling.N_STEPS_WITHOUT_NOISE
+        return scaling.TemperatureConfig(
+            target=one_of(scaling.TARGETS, target=self.target),
             n_rows=facts.rows,
             n_steps=integer_or_auto(steps, max_iter=self.max_iter),
             neighboring_relation=self.neighboring_relation,
@@ -262,17 +252,15 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
 
     def _check_statement(self, fitted: Opaque) -> None:
         if not isinstance(getattr(fitted, "privacy_", None), PrivacyReport):
-            raise expected(
-                "a classifier that states its privacy in privacy_",
-                "nothing is known of what others have learned from private rows",
-                estimator=self.estimator,
-            )
+            what = "a classifier that states its privacy in privacy_"
+            remedy = "nothing is known of what others have learned from private rows"
+            raise expected(what, remedy, estimator=self.estimator)
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of `predict_proba`, shape (n, n_classes)."""
         check_is_fitted(self)
         log_p = np.log(np.maximum(self.estimator_.predict_proba(X), np.finfo(float).tiny))
-        return temperature_scaling.scaled(log_p, self.temperature_)
+        return scaling.scaled(log_p, self.temperature_)
 
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities of each row, shape (n, n_classes)."""

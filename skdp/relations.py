@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from skdp._validate import one_of
+from skdp._validate import expected, one_of
 
 
 class Relation(StrEnum):
@@ -66,6 +66,12 @@ def check_relation(neighboring_relation: str) -> Relation:
     except ValueError:
         one_of(RELATIONS, neighboring_relation=neighboring_relation)  # says which there are
         raise
+
+
+def other_relation(what: str, neighboring_relation: str | list[str]) -> ValueError:
+    """Return the error of statements that are not about the same neighbours."""
+    remedy = "statements about different neighbours do not add up"
+    return expected(what, remedy, neighboring_relation=neighboring_relation)
 
 
 def sensitivity_factor(neighboring_relation: str) -> float:

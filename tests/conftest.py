@@ -1,6 +1,8 @@
 """Data that several test files share, and which tests are fast."""
 
+from contextlib import ExitStack
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,19 +11,23 @@ from hypothesis import settings
 from sklearn.datasets import load_breast_cancer
 from threadpoolctl import threadpool_limits
 
+from skdp.models import likelihoods
+from skdp.privacy import _process_tree
+
 # The tests are small and run side by side, and threads that wait for each other on a busy machine
 # cost a hundred times what they save.
 torch.set_num_threads(1)
 threadpool_limits(1)
 
-settings.register_profile("skdp", deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("skdp")
+settings.register_profile("thorough", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("quick", settings.get_profile("thorough"), max_examples=40)
 
 FAST = {"engine", "mechanisms", "metrics", "models", "privacy"}
 TAKE_LONGER = {
     "test_accounting.py",
     "test_differential.py",
     "test_ledger_file.py",
+    "test_posterior_samples.py",
     "test_workflow.py",
 }
 
@@ -39,6 +45,19 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
+def pytest_configure(config):
+    """Where slow tests run, look at more examples of each property too."""
+    quick = config.option.markexpr in ("fast", "not slow")
+    settings.load_profile("quick" if quick else "thorough")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Look for doctests in the package only: no module below here has any."""
+    collectors = yield
+    return [found for found in collectors if type(found) is pytest.Module]
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by `-m`
 def pytest_collection_modifyitems(items):
     """Mark as fast what is in a fast file and not slow."""
@@ -47,6 +66,51 @@ def pytest_collection_modifyitems(items):
         inside = item.path.is_relative_to(here) and is_fast(item.path)
         if inside and item.get_closest_marker("slow") is None:
             item.add_marker("fast")
+
+
+# Folders and files that ask what was released, charged, refused or kept, not what a posterior is.
+SHORT_INFERENCE = {
+    "contracts",
+    "hardening",
+    "model_selection",
+    "replay",
+    "test_robust_posteriors.py",
+}
+POINTS = likelihoods._normal_points
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_inference(request):
+    """Where no test looks at their accuracy, short chains, few draws and points.
+
+    All of this happens after the releases, and every line of it still runs.
+    """
+    with ExitStack() as patches:
+        if SHORT_INFERENCE & {request.path.parent.name, request.path.name}:
+            for name, value in (
+                ("algorithms.parts.noisy_score._CHAIN_STEPS", 10),
+                ("algorithms.noise_aware_linear.N_BELIEFS", 4),
+                ("algorithms.noise_aware_linear.FIXED_POINT_STEPS", 1),
+                ("algorithms.noise_aware_linear.ZOOMS", 2),
+                ("models.likelihoods._normal_points", lambda size: POINTS(size)[::16]),
+            ):
+                patches.enter_context(mock.patch(f"skdp.{name}", value))
+        yield
+
+
+# Files whose ledgers are looked for by processes that are no forks.
+WITH_OTHER_PROCESSES = {"test_counting.py", "test_estimator.py", "test_robustness.py"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def ledgers_of_its_own(request, tmp_path_factory):
+    """Announce open ledgers where no other test process does: a charge then looks at no others."""
+    with ExitStack() as patches:
+        if request.path.name not in WITH_OTHER_PROCESSES:
+            folder = str(tmp_path_factory.getbasetemp() / "ledgers")
+            name = mock.patch.object(_process_tree, "_folder_name", return_value=folder)
+            patches.enter_context(name)
+        yield
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bundles import bundled
 
 from skdp.privacy import PrivacyReport
 
@@ -33,7 +34,7 @@ def output(fitted):
     return np.asarray(fitted.predict(ROWS))
 
 
-@pytest.mark.parametrize("name", STORED["fitted"])
+@bundled("name", STORED["fitted"])
 def test_a_pickle_of_0_1_0_predicts_as_it_did(name):
     fitted = pickle.loads(zlib.decompress(base64.b64decode(STORED["fitted"][name]["pickle"])))
     np.testing.assert_allclose(output(fitted), STORED["fitted"][name]["output"], rtol=1e-12)
@@ -42,7 +43,7 @@ def test_a_pickle_of_0_1_0_predicts_as_it_did(name):
     np.testing.assert_array_equal(output(again), output(fitted))
 
 
-@pytest.mark.parametrize("name", [n for n, stored in STORED["fitted"].items() if stored["report"]])
+@bundled("name", [n for n, stored in STORED["fitted"].items() if stored["report"]])
 def test_a_report_of_0_1_0_states_the_same(name):
     stored = STORED["fitted"][name]["report"]
     report = PrivacyReport.from_json(json.dumps(stored))

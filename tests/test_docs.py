@@ -117,22 +117,21 @@ def anchors(page):
         found[slug] += 1
 
 
-def links():
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^()\s]+)\)", text_of(page)):
-            if not re.match(r"[a-z]+:", target):
-                yield page, target
+def links(page):
+    """Yield where the links of a page lead, as far as it is within the documentation."""
+    for target in re.findall(r"\]\(([^()\s]+)\)", text_of(page)):
+        if not re.match(r"[a-z]+:", target):
+            yield target
 
 
-@pytest.mark.parametrize(
-    ("page", "target"), sorted(set(links())), ids=lambda x: name_of(x) if isinstance(x, Path) else x
-)
-def test_links_lead_somewhere(page, target):
-    path, _, anchor = target.partition("#")
-    found = (page.parent / path).resolve() if path else page
-    assert found.exists()
-    if anchor:
-        assert anchor in anchors(found)
+@pytest.mark.parametrize("page", [page for page in PAGES if any(links(page))], ids=name_of)
+def test_links_lead_somewhere(page):
+    for target in sorted(set(links(page))):
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), target
+        if anchor:
+            assert anchor in anchors(found), target
 
 
 # --- the reference --------------------------------------------------------------------------------

@@ -54,11 +54,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from scipy.special import betaincinv, gammaln, ndtr, ndtri, xlog1py, xlogy
 
+from skdp._types import Params
 from skdp._validate import in_range, integer, one_of
 from skdp.privacy.gdp import epsilon_to_gdp, gdp_to_epsilon
 
@@ -68,46 +68,21 @@ _BOOS = 1e-3  # share of the error probability that the interval for α may use
 _MOST = 700.0  # e^ε is a number
 
 
-class Frame(Protocol):
-    """A family of nested trade-off curves, by the strength s of what they admit."""
-
-    @property
-    def balanced(self) -> bool:
-        """Whether tests with as many false alarms as misses prove the most."""
-        ...
-
-    def tradeoff(self, strength: float, alpha: np.ndarray) -> np.ndarray:
-        """Least rate of misses at each rate of false alarms."""
-        ...
-
-    def strength(self, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
-        """Give the s whose curve goes through (α, β)."""
-        ...
-
-    def epsilon(self, strength: float) -> float:
-        """ε of a curve."""
-        ...
-
-    def of_epsilon(self, epsilon: float) -> float:
-        """Strength of the curve of an ε."""
-        ...
-
-
 @dataclass(frozen=True)
 class DPFrame:
     """(ε, δ)-DP at a fixed δ; the strength is ε."""
 
     delta: float
-    balanced = False
+    balanced = False  # whether tests with as many false alarms as misses prove the most
 
     def tradeoff(self, strength: float, alpha: np.ndarray) -> np.ndarray:
-        """Two lines, Kairouz et al. 2015, Theorem 2.1."""
+        """Least rate of misses at each rate of false alarms: two lines, Kairouz et al. 2015."""
         first = 1 - self.delta - math.exp(min(strength, _MOST)) * alpha
         second = math.exp(-min(strength, _MOST)) * (1 - self.delta - alpha)
         return np.maximum(0.0, np.maximum(first, second))
 
     def strength(self, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
-        """Whichever direction says more."""
+        """Give the ε whose curve goes through (α, β), in whichever direction says more."""
         with np.errstate(divide="ignore"):
             first = np.log(np.maximum(0.0, 1 - self.delta - beta)) - np.log(alpha)
             second = np.log(np.maximum(0.0, 1 - self.delta - alpha)) - np.log(beta)
@@ -144,6 +119,9 @@ class GDPFrame:
     def of_epsilon(self, epsilon: float) -> float:
         """Invert `epsilon`."""
         return 0.0 if epsilon == 0.0 else epsilon_to_gdp(epsilon, self.delta)
+
+
+Frame = DPFrame | GDPFrame  # a family of nested trade-off curves, by the strength s of each
 
 
 def frame_of(name: str, delta: float) -> Frame:
@@ -209,6 +187,20 @@ def lower_bound(
         middle = (low + high) / 2
         low, high = (middle, high) if test.p_value(middle) <= level else (low, middle)
     return low
+
+
+def proved(
+    frame: Frame, present: np.ndarray, absent: np.ndarray, threshold: float, confidence: float
+) -> Params:
+    """Count errors at a threshold of two samples of scores, and bound ε: parts of a report."""
+    counts: Params = {
+        "misses": int(np.sum(~(present > threshold))),
+        "n_with": len(present),
+        "alarms": int(np.sum(absent > threshold)),
+        "n_without": len(absent),
+    }
+    strength = lower_bound(frame, confidence=confidence, **counts)
+    return {"epsilon_lower_bound": frame.epsilon(strength), "threshold": threshold, **counts}
 
 
 @lru_cache(maxsize=64)

@@ -32,7 +32,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -185,27 +185,18 @@ def audit_estimator(
     _refuse_seed(estimator)
     X, y, canary = _rows(estimator, X, y, canary)
     present = _and(X, y, canary)
-    claim = _claim(
-        _fitted(estimator, *present, free)[0],
-        epsilon,
-        delta,
-        neighboring_relation or _parameter(estimator, "neighboring_relation"),
-        frame,
-    )
+    fitted, _ = _fitted(estimator, *present, free)
+    relation = neighboring_relation or _parameter(estimator, "neighboring_relation")
+    claim = _claim(fitted, epsilon, delta, relation, frame)
     if neighbor is None:
         neighbor = _default_neighbor(estimator, canary, claim["neighboring_relation"])
     kind, record = _neighbor(neighbor, claim["neighboring_relation"])
     absent = (X, y) if record is None else _and(X, y, record)
     look = _Look(statistic, present[0][-1:])
     fits = _Fits(estimator, (present, absent), look, free)
-    with_canary, without_canary = _results(fits, n_fits, n_jobs)
+    arms = _results(fits, n_fits, n_jobs)
     report = audit_samples(
-        with_canary,
-        without_canary,
-        **claim,
-        confidence=confidence,
-        selection=selection,
-        audited=_name(estimator),
+        *arms, **claim, confidence=confidence, selection=selection, audited=_name(estimator)
     )
     return replace(report, neighbor=kind, seconds=time.perf_counter() - start)
 
@@ -383,17 +374,10 @@ def _is_numbers(value: Any) -> bool:
     )
 
 
-def _flat(values: Sequence) -> np.ndarray:
-    parts = [np.asarray(part, dtype=float).ravel() for part in _each(values)]
-    return np.concatenate(parts) if parts else np.empty(0)
-
-
-def _each(values: Sequence):
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from _each(value)
-        else:
-            yield value
+def _flat(values: ArrayLike) -> np.ndarray:
+    if not isinstance(values, list | tuple):
+        return np.asarray(values, dtype=float).ravel()
+    return np.concatenate([np.empty(0), *map(_flat, values)])
 
 
 def _weighted_sums(tape: list) -> np.ndarray:

@@ -56,9 +56,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp._types import Opaque, Params, Seed
+from skdp._types import Opaque, Seed
 from skdp._validate import expected, in_range, integer, positive
-from skdp.audit.confidence import frame_of, limits, lower_bound
+from skdp.audit.confidence import frame_of, limits, proved
 from skdp.audit.report import AuditReport
 from skdp.privacy.accounting import epsilon_of_event
 from skdp.privacy.events import GaussianTerm, dp_sgd_event, terms_of
@@ -151,7 +151,8 @@ def audit_mechanism(
         release = mechanism
     else:
         raise expected("a function, or a mechanism with release and event", mechanism=mechanism)
-    claim = _Claim(noise_multiplier, sampling_rate, n_steps, clip_norm, relation)
+    sigma = positive(noise_multiplier=noise_multiplier)
+    claim = _Claim(sigma, sampling_rate, n_steps, clip_norm, relation)
 
     present = rng.random(n_canaries) < 0.5
     z = _seen(claim, release, present, n_blocks)
@@ -162,24 +163,13 @@ def audit_mechanism(
     arms = scores[present], scores[~present]
     departure = _departure(arms, (laws[0], laws[1]), thresholds, level / 2)
 
-    threshold = thresholds[0]
-    counts: Params = {
-        "misses": int(np.sum(~(scores[present] > threshold))),
-        "n_with": int(present.sum()),
-        "alarms": int(np.sum(scores[~present] > threshold)),
-        "n_without": int((~present).sum()),
-    }
-    name = "gdp" if sampling_rate == 1.0 else "dp"
-    frame = frame_of(name, delta)
-    proved = lower_bound(frame, confidence=1 - level / 2, **counts)
+    frame = "gdp" if sampling_rate == 1.0 else "dp"
     return AuditReport(
+        **proved(frame_of(frame, delta), *arms, float(thresholds[0]), 1 - level / 2),
         epsilon=epsilon_of_event(claim.event(), delta, relation),
         delta=delta,
-        epsilon_lower_bound=frame.epsilon(proved),
-        frame=name,
+        frame=frame,
         confidence=confidence,
-        **counts,
-        threshold=float(threshold),
         audited=getattr(mechanism, "__name__", type(mechanism).__name__),
         neighboring_relation=relation,
         seconds=time.perf_counter() - start,
@@ -191,14 +181,13 @@ def audit_mechanism(
 class _Claim:
     """What the release claims to be, and its exact law in one canary's direction."""
 
-    noise_multiplier: float | None
+    noise_multiplier: float
     sampling_rate: float
     n_steps: int
     clip_norm: float
     relation: str
 
     def __post_init__(self) -> None:
-        positive(noise_multiplier=self.noise_multiplier)
         in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
         integer(1, n_steps=self.n_steps)
         positive(clip_norm=self.clip_norm)
@@ -206,12 +195,10 @@ class _Claim:
     @property
     def scale(self) -> float:
         """Standard deviation of the noise."""
-        assert self.noise_multiplier is not None
         return self.noise_multiplier * self.clip_norm
 
     def event(self) -> DpEvent:
         """What the claim costs."""
-        assert self.noise_multiplier is not None
         return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)
 
     def ratio(self, z: np.ndarray) -> np.ndarray:

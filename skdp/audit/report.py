@@ -112,16 +112,13 @@ class AuditReport:
         return {name: getattr(self, name) for name in names}
 
     def _rows(self) -> list[tuple[str, str]]:
+        bound = f"epsilon >= {self.epsilon_lower_bound:.4g}"
         against = "a Gaussian mechanism" if self.frame == "gdp" else "any (epsilon, delta)"
         counts = f"{self.alarms} of {self.n_without} false alarms, {self.misses} of {self.n_with}"
         of_canary = f"; in the canary's place: {self.neighbor}" if self.neighbor else ""
         return [
             ("claimed", f"(epsilon={self.epsilon:.4g}, delta={self.delta:g})"),
-            (
-                "proved",
-                f"epsilon >= {self.epsilon_lower_bound:.4g} as {against}, "
-                f"{100 * self.confidence:g} % confidence",
-            ),
+            ("proved", f"{bound} as {against}, {100 * self.confidence:g} % confidence"),
             ("tightness", f"{self.tightness:.2f}"),
             ("counts", f"{counts} misses"),
             ("neighbours", f"{self.neighboring_relation}{of_canary}"),
@@ -149,11 +146,11 @@ class AuditReport:
             with probability ``confidence``. One that is below the curve as a whole is a violation;
             the bound is a little sharper than the picture.
         """
-        import matplotlib.pyplot as plt
+        from skdp.displays._axes import axes, legend
+
+        ax = axes(ax, (4.6, 4.2))
         from matplotlib.patches import Rectangle
 
-        if ax is None:
-            ax = plt.subplots(figsize=(4.6, 4.2), layout="constrained")[1]
         frame = frame_of(self.frame, self.delta)
         alpha = np.linspace(0.0, 1.0, 400)
         if math.isfinite(self.epsilon):
@@ -170,5 +167,5 @@ class AuditReport:
         ax.plot(*self.rates, "o", color=colour, markersize=4, label=self.verdict)
         ax.plot([0, 1], [1, 0], color="0.7", linewidth=0.8, zorder=0)
         ax.set(xlabel="False alarms", ylabel="Misses", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-        ax.legend(framealpha=0.75, edgecolor="none", fontsize="small", loc="upper right")
+        legend(ax, loc="upper right")
         return ax

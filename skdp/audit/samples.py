@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdp._types import ArrayLike, Params
+from skdp._types import ArrayLike
 from skdp._validate import in_range, positive
-from skdp.audit.confidence import Frame, frame_of, lower_bound, upper_limit
+from skdp.audit.confidence import Frame, frame_of, proved, upper_limit
 from skdp.audit.report import AuditReport
 
 _CANDIDATES = 199
@@ -108,21 +108,12 @@ def audit_samples(
     first = [arm[:n] for arm, n in zip(arms, shares, strict=True)]
     rule = choose(first[0], first[1], family, 1 - confidence)
     present, absent = (rule.scores(arm[n:]) for arm, n in zip(arms, shares, strict=True))
-    counts: Params = {
-        "misses": len(present) - int(np.sum(present > rule.threshold)),
-        "n_with": len(present),
-        "alarms": int(np.sum(absent > rule.threshold)),
-        "n_without": len(absent),
-    }
-    strength = lower_bound(family, confidence=confidence, **counts)
     return AuditReport(
+        **proved(family, present, absent, rule.threshold, confidence),
         epsilon=epsilon,
         delta=float(delta),
-        epsilon_lower_bound=family.epsilon(strength),
         frame=frame,
         confidence=float(confidence),
-        **counts,
-        threshold=rule.threshold,
         audited=audited,
         neighboring_relation=neighboring_relation,
         seconds=time.perf_counter() - start,
@@ -234,10 +225,7 @@ def _direction(present: np.ndarray, absent: np.ndarray) -> np.ndarray:
 
     A few results far off must not hide all others, so they count as less far.
     """
-    present, absent = (
-        np.clip(present, -_OUTLYING, _OUTLYING),
-        np.clip(absent, -_OUTLYING, _OUTLYING),
-    )
+    present, absent = (np.clip(arm, -_OUTLYING, _OUTLYING) for arm in (present, absent))
     means = present.mean(axis=0), absent.mean(axis=0)
     pooled = np.vstack([present - means[0], absent - means[1]])
     # A result that does not vary within an arm tells all, if it differs between them.

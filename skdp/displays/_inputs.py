@@ -58,9 +58,8 @@ def _column(parameter: str | int, names: Sequence[str]) -> int:
         index = int(parameter)
         if -len(names) <= index < len(names):
             return index % len(names)
-    raise expected(
-        f"a name in parameter_names_ or an index below {len(names)}", parameters=parameter
-    )
+    what = f"a name in parameter_names_ or an index below {len(names)}"
+    raise expected(what, parameters=parameter)
 
 
 def last_step(estimator: Any, attribute: str) -> Opaque:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp._types import ArrayLike, Seed
+from skdp._types import ArrayLike, Params, Seed
 from skdp._validate import expected, in_range, integer
 from skdp.displays._axes import GREY, Artist, Axes, ColorType, axes, legend, plain
 from skdp.displays._inputs import Chosen, check_names, columns, last_step, level_between, select
@@ -197,15 +197,9 @@ class PosteriorDisplay:
 
         # Densities stand on the line of their parameter, intervals lie below it, one a display.
         rows = np.arange(n) + 0.1 + 0.12 * n_before
-        (self.medians_,) = self.ax_.plot(
-            np.median(self.samples, axis=0),
-            rows,
-            "o",
-            markersize=5,
-            color=color,
-            label=self.name if name is None else name,
-            gid=_MEDIANS,
-        )
+        style: Params = {"label": self.name if name is None else name, "gid": _MEDIANS}
+        medians = np.median(self.samples, axis=0)
+        (self.medians_,) = self.ax_.plot(medians, rows, "o", markersize=5, color=color, **style)
         color = self.medians_.get_color()
         low, high = np.quantile(self.samples, level_between(level), axis=0)
         self.intervals_ = self.ax_.hlines(rows, low, high, color=color, linewidth=2.5)
@@ -222,9 +216,8 @@ class PosteriorDisplay:
         n_before = sum(line.get_gid() == _MEDIANS for line in self.ax_.lines)
         there = [label.get_text() for label in self.ax_.get_yticklabels()]
         if n_before and there != self.names:
-            raise expected(
-                "axes of a display of the same parameters", "draw on axes of their own", ax=self.ax_
-            )
+            remedy = "draw on axes of their own"
+            raise expected("axes of a display of the same parameters", remedy, ax=self.ax_)
         return n_before
 
     def _prepare(self, level: float) -> None:

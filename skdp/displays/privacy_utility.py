@@ -320,9 +320,8 @@ def _parameter(cv_results: Mapping[str, Sequence], argument: str, name: str) -> 
     found = exact or [key for key in keys if key.endswith(f"__{name}")]
     if len(found) != 1:
         there = ", ".join(key.removeprefix("param_") for key in found or keys)
-        raise expected(
-            "the name of one parameter of the search", f"it has {there}", **{argument: name}
-        )
+        remedy = f"it has {there}"
+        raise expected("the name of one parameter of the search", remedy, **{argument: name})
     return list(cv_results[found[0]])
 
 
@@ -345,8 +344,6 @@ def _groups(values: list, parameter: str, name: str | None) -> dict[str | None, 
 
 def _check_one_setting_each(epsilons: list, group_by: str | None) -> None:
     if len({str(epsilon) for epsilon in epsilons}) < len(epsilons):
-        raise expected(
-            "a parameter that tells apart the settings which share an epsilon",
-            "name the other parameter of the search, or search over epsilon alone",
-            group_by=group_by,
-        )
+        what = "a parameter that tells apart the settings which share an epsilon"
+        remedy = "name the other parameter of the search, or search over epsilon alone"
+        raise expected(what, remedy, group_by=group_by)

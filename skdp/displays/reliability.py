@@ -285,16 +285,14 @@ class ReliabilityDisplay:
         self._draw_curve(self.ax_, self.name if name is None else name, kwargs)
         self._draw_band(self.ax_, level)
         self.histogram_ = None if below is None else self._draw_histogram(below)
-        y_label = "Accuracy" if self.class_label is None else f"Share of class {self.class_label}"
+        x_label, y_label = "Confidence", "Accuracy"
+        if self.class_label is not None:
+            x_label = f"Predicted probability of class {self.class_label}"
+            y_label = f"Share of class {self.class_label}"
         self.ax_.set(xlim=(0, 1), ylim=(0, 1), ylabel=y_label)
-        self.axes_[-1].set_xlabel(self._x_label())
+        self.axes_[-1].set_xlabel(x_label)
         legend(self.ax_, loc="best")
         return self
-
-    def _x_label(self) -> str:
-        if self.class_label is None:
-            return "Confidence"
-        return f"Predicted probability of class {self.class_label}"
 
     def _draw_curve(self, ax: Axes, name: str | None, kwargs: Params) -> None:
         plain(ax)
@@ -317,15 +315,9 @@ class ReliabilityDisplay:
         drawn = (self.table.counts > 0) & ~np.isnan(self.accuracy_samples).all(axis=0)
         low, high = np.nanquantile(self.accuracy_samples[:, drawn], level_between(level), axis=0)
         label = f"{level:.0%} of posterior samples"
-        self.band_ = ax.fill_between(
-            self.table.confidence[drawn],
-            low,
-            high,
-            color=self.line_.get_color(),
-            alpha=0.2,
-            linewidth=0,
-            label=None if shown(ax, label) else label,
-        )
+        style: Params = {"color": self.line_.get_color(), "alpha": 0.2, "linewidth": 0}
+        style["label"] = None if shown(ax, label) else label
+        self.band_ = ax.fill_between(self.table.confidence[drawn], low, high, **style)
 
     def _draw_histogram(self, ax: Axes) -> Artist:
         plain(ax)

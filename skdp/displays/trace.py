@@ -192,13 +192,10 @@ class TraceDisplay:
         n_series = self.trace.shape[1]
         few = n_series <= _MOST_NAMED
         style: Params = {"linewidth": 1.2 if few else 0.7, "alpha": 0.9 if few else 0.5}
+        style["label"] = self.names if few else None
         if len(self.steps) <= 50:
             style |= {"marker": ".", "markersize": 5}
-        self.lines_ = [
-            *self.ax_.plot(
-                self.steps, self.trace, label=self.names if few else None, **style | kwargs
-            )
-        ]
+        self.lines_ = list(self.ax_.plot(self.steps, self.trace, **style | kwargs))
         self.burn_in_ = self._shade() if self.burn_in > 0 else None
         self.ax_.set(xlabel="Step", ylabel=self.quantity)
         legend(self.ax_, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -29,21 +29,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent, GaussianDpEvent
 
 from skdp._random import SecureStream
+from skdp._release_hook import MechanismCall
 from skdp._types import ArrayLike
 from skdp._validate import expected, in_range, one_of
-from skdp.mechanisms._release import (
-    LEAST,
-    LEAST_EPSILON,
-    MOST,
-    MOST_EPSILON,
-    AdditiveMechanism,
-    within,
-)
+from skdp.mechanisms._release import EPSILONS, SIZES, AdditiveMechanism, within
 from skdp.privacy import epsilon_of_event, epsilon_to_gdp
 from skdp.relations import ZERO_OUT, sensitivity_factor
 
@@ -93,6 +88,8 @@ class GaussianMechanism(AdditiveMechanism):
     2.0
     """
 
+    _kind: ClassVar[str] = "gaussian"
+
     @classmethod
     def from_budget(
         cls,
@@ -139,9 +136,9 @@ class GaussianMechanism(AdditiveMechanism):
         >>> round(epsilon_of_event(mechanism.event(), 1e-6, "replace_one"), 6)
         0.5
         """
-        epsilon = within(LEAST_EPSILON, MOST_EPSILON, epsilon=epsilon)
+        epsilon = within(*EPSILONS, epsilon=epsilon)
         delta = in_range(0.0, 1.0, delta=delta)
-        record_norm = within(LEAST, MOST, record_norm=record_norm)
+        record_norm = within(*SIZES, record_norm=record_norm)
         if one_of(METHODS, method=method) == "analytic":
             multiplier = 1 / epsilon_to_gdp(epsilon, delta)
         elif epsilon <= 1:
@@ -176,54 +173,9 @@ class GaussianMechanism(AdditiveMechanism):
         """
         return GaussianDpEvent(self.scale / self.record_norm)
 
-    def release(
-        self, values: ArrayLike, stream: SecureStream | None = None, *, charged: bool = False
-    ) -> np.ndarray:
-        """Add the noise and round to a public grid.
-
-        Parameters
-        ----------
-        values : array-like of any shape
-            The vector to protect: finite numbers. Its shape is public.
-        stream : SecureStream, default=None
-            Source of the noise; None draws a new key from the operating system. A stream that
-            starts anew with a known key repeats its noise, and then protects nothing: what is
-            charged with a stream of the caller's is marked nominal.
-        charged : bool, default=False
-            Whether the event has been charged already, as part of a larger one. False charges it
-            to every open `PrivacyLedger`, before the values are used.
-
-        Returns
-        -------
-        ndarray of float64, of the shape of ``values``
-            Noisy values, each a multiple of a power of two that depends on ``scale`` alone.
-
-        Raises
-        ------
-        ValueError
-            If the values are not finite numbers. The message holds none of them; but that it is
-            raised at all depends on them, so bound each record before summing.
-        BudgetExceededError
-            If an open ledger refuses the release; the values have not been used then.
-
-        Notes
-        -----
-        The guarantee is that of real-valued normal noise. Floating-point noise cannot reach every
-        number, and which ones it misses depends on the value (Mironov 2012). Rounding the noisy
-        value to a grid of about 1e-6 of the scale is post-processing and hides the low-order bits
-        where this shows: a mitigation, not a proof. It does nothing for values beyond 2³¹ times the
-        scale, whose neighbouring doubles are farther apart than the grid.
-
-        Examples
-        --------
-        >>> from skdp.mechanisms import GaussianMechanism
-        >>> noisy = GaussianMechanism(record_norm=1.0, scale=1.0).release([1.0, 2.0])
-        >>> bool((noisy % 2.0**-20 == 0).all())
-        True
-        """
+    def _noisy(self, exact: np.ndarray, call: MechanismCall, stream: SecureStream) -> ArrayLike:
         import torch  # which takes a second: only where a release is made
 
         from skdp.engine.noise import gaussian
 
-        exact, call, stream = self._opened("gaussian", values, stream, charged)
-        return np.asarray(gaussian(lambda: torch.from_numpy(exact), call, stream))
+        return gaussian(lambda: torch.from_numpy(exact), call, stream)

@@ -21,21 +21,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
-from skdp import _release_hook
 from skdp._random import SecureStream
-from skdp._types import ArrayLike
-from skdp.mechanisms._release import (
-    LEAST,
-    LEAST_EPSILON,
-    MOST,
-    MOST_EPSILON,
-    AdditiveMechanism,
-    within,
-)
+from skdp._release_hook import MechanismCall, release
+from skdp.mechanisms._release import EPSILONS, SIZES, AdditiveMechanism, within
 from skdp.relations import ZERO_OUT, sensitivity_factor
 
 
@@ -71,6 +64,8 @@ class LaplaceMechanism(AdditiveMechanism):
     0.5
     """
 
+    _kind: ClassVar[str] = "laplace"
+
     @classmethod
     def from_budget(
         cls, *, epsilon: float, record_norm: float, neighboring_relation: str = ZERO_OUT
@@ -104,8 +99,8 @@ class LaplaceMechanism(AdditiveMechanism):
         ... ).scale
         6.0
         """
-        epsilon = within(LEAST_EPSILON, MOST_EPSILON, epsilon=epsilon)
-        record_norm = within(LEAST, MOST, record_norm=record_norm)
+        epsilon = within(*EPSILONS, epsilon=epsilon)
+        record_norm = within(*SIZES, record_norm=record_norm)
         sensitivity = sensitivity_factor(neighboring_relation) * record_norm
         scale = sensitivity / epsilon
         while sensitivity / scale > epsilon:  # the division may have been rounded down
@@ -134,46 +129,7 @@ class LaplaceMechanism(AdditiveMechanism):
         """
         return LaplaceDpEvent(self.scale / self.record_norm)
 
-    def release(
-        self, values: ArrayLike, stream: SecureStream | None = None, *, charged: bool = False
-    ) -> np.ndarray:
-        """Add the noise and round to a public grid.
-
-        Parameters
-        ----------
-        values : array-like of any shape
-            The vector to protect: finite numbers. Its shape is public.
-        stream : SecureStream, default=None
-            Source of the noise; None draws a new key from the operating system. A stream that
-            starts anew with a known key repeats its noise, and then protects nothing: what is
-            charged with a stream of the caller's is marked nominal.
-        charged : bool, default=False
-            Whether the event has been charged already, as part of a larger one. False charges it
-            to every open `PrivacyLedger`, before the values are used.
-
-        Returns
-        -------
-        ndarray of float64, of the shape of ``values``
-            Noisy values, each a multiple of a power of two that depends on ``scale`` alone. The
-            rounding is a mitigation, not a proof: see `GaussianMechanism.release`.
-
-        Raises
-        ------
-        ValueError
-            If the values are not finite numbers. The message holds none of them; but that it is
-            raised at all depends on them, so bound each record before summing.
-        BudgetExceededError
-            If an open ledger refuses the release; the values have not been used then.
-
-        Examples
-        --------
-        >>> from skdp.mechanisms import LaplaceMechanism
-        >>> noisy = LaplaceMechanism(record_norm=1.0, scale=1.0).release([1.0, 2.0])
-        >>> bool((noisy % 2.0**-20 == 0).all())
-        True
-        """
-        exact, call, stream = self._opened("laplace", values, stream, charged)
-
+    def _noisy(self, exact: np.ndarray, call: MechanismCall, stream: SecureStream) -> np.ndarray:
         def noisy() -> np.ndarray:
             # A difference of two exponentials. The usual logarithm of one uniform number leaves the
             # holes that Mironov (2012) found; here two draws have to be known to tell where they
@@ -181,4 +137,4 @@ class LaplaceMechanism(AdditiveMechanism):
             one, other = stream.generator.standard_exponential((2, *exact.shape))
             return exact + call.scale * np.asarray(one - other)
 
-        return np.asarray(_release_hook.release(call, noisy))
+        return release(call, noisy)

@@ -29,18 +29,11 @@ from typing import NamedTuple
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
-from skdp import _release_hook
 from skdp._random import SecureStream
+from skdp._release_hook import MechanismCall, release
 from skdp._types import ArrayLike
 from skdp._validate import expected
-from skdp.mechanisms._release import (
-    LEAST_EPSILON,
-    MOST,
-    MOST_EPSILON,
-    charged_stream,
-    numbers,
-    within,
-)
+from skdp.mechanisms._release import EPSILONS, SIZES, Mechanism, charged_stream, numbers
 from skdp.relations import ZERO_OUT, check_relation
 
 # The answer is one of GRID + 1 equally spaced points. Finer costs utility: a point that many
@@ -57,7 +50,7 @@ class _Segments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class QuantileMechanism:
+class QuantileMechanism(Mechanism):
     """Release one quantile of a column of numbers.
 
     **Privacy.** The release is ε-DP for neighbours under ``neighboring_relation``. Every field is a
@@ -127,17 +120,10 @@ class QuantileMechanism:
     neighboring_relation: str = ZERO_OUT
 
     def __post_init__(self) -> None:
-        checked = {
-            "quantile": within(0.0, 1.0, quantile=self.quantile),
-            "lower": within(-MOST, MOST, lower=self.lower),
-            "upper": within(-MOST, MOST, upper=self.upper),
-            "epsilon": within(LEAST_EPSILON, MOST_EPSILON, epsilon=self.epsilon),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        ends = -SIZES[1], SIZES[1]
+        self._settle(quantile=(0.0, 1.0), lower=ends, upper=ends, epsilon=EPSILONS)
         if not self.lower < self.upper:
             raise expected("below upper", "swap or widen the range", lower=self.lower)
-        check_relation(self.neighboring_relation)
 
     @classmethod
     def from_budget(
@@ -257,17 +243,10 @@ class QuantileMechanism:
         if values.ndim != 1:
             raise ValueError("Expected values to be one-dimensional, one number a record.")
         stream = charged_stream(self, stream, charged)
-        call = _release_hook.MechanismCall(
-            "quantile",
-            sensitivity=self.sensitivity,
-            scale=self.sensitivity / self.epsilon,
-            rate=1.0,
-            shape=(),
-            step=0,
-            width=1.0,
-        )
+        scale, width = self.sensitivity / self.epsilon, 1.0
+        call = MechanismCall("quantile", self.sensitivity, scale, 1.0, (), 0, width)
         # What is released is the number of a grid point; the point is a function of it.
-        number = _release_hook.release(call, lambda: self._draw(values, stream.generator))
+        number = release(call, lambda: self._draw(values, stream.generator))
         return min(self.lower + (self.upper - self.lower) * (number / GRID), self.upper)
 
     def _draw(self, values: np.ndarray, generator: np.random.Generator) -> float:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdp._types import ArrayLike, Label
-from skdp._validate import expected
+from skdp._validate import as_array, expected
 
 # A probability rounded to single precision, or read from a table of three decimals, must pass;
 # scores and log-odds must not.
@@ -86,10 +86,7 @@ def both_columns(positive: np.ndarray) -> np.ndarray:
 
 def numbers(values: ArrayLike, name: str) -> np.ndarray:
     """Read real numbers as float64, or say what was there instead."""
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError):  # a ragged list
-        array = np.array("")
+    array = as_array(values)
     of_reals = array.dtype == object and all(isinstance(v, Real) for v in array.flat)
     if not of_reals and array.dtype.kind not in "biuf":
         raise ValueError(
@@ -102,11 +99,8 @@ def numbers(values: ArrayLike, name: str) -> np.ndarray:
 
 
 def _labels_of_rows(y_true: ArrayLike, n_rows: int) -> list:
-    try:
-        # As objects: a list of numbers and text would become text, and hide the mistake.
-        y = np.asarray(y_true, dtype=object)
-    except (TypeError, ValueError):
-        y = np.array("")
+    # As objects: a list of numbers and text would become text, and hide the mistake.
+    y = as_array(y_true, dtype=object)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -175,11 +169,9 @@ def _negative_first(classes: list, labels: ArrayLike | None, pos_label: Label | 
         return [classes[1 - positive], classes[positive]]
     if labels is not None and not _increasing(*classes):
         # Second in the list, or the greater, as a scorer takes it? One of them would be wrong.
-        raise expected(
-            "in increasing order where y_prob has one probability a row",
-            "sort them, or say whose probability it is as pos_label=",
-            labels=labels,
-        )
+        what = "in increasing order where y_prob has one probability a row"
+        remedy = "sort them, or say whose probability it is as pos_label="
+        raise expected(what, remedy, labels=labels)
     return classes
 
 

@@ -31,7 +31,7 @@ import numpy as np
 
 from skdp._types import ArrayLike, Label
 from skdp.metrics._predictions import Predictions, check_predictions
-from skdp.metrics.reliability import class_outcomes, reliability_table, tabulate
+from skdp.metrics.reliability import class_outcomes, outcomes, tabulate
 
 
 def expected_calibration_error(
@@ -93,14 +93,10 @@ def expected_calibration_error(
     >>> print(f"{expected_calibration_error(['a', 'c', 'b'], y_prob):.2f}")
     0.40
     """
-    return reliability_table(
-        y_true,
-        y_prob,
-        n_bins=n_bins,
-        sample_weight=sample_weight,
-        labels=labels,
-        pos_label=pos_label,
-    ).calibration_error
+    predictions = check_predictions(
+        y_true, y_prob, sample_weight=sample_weight, labels=labels, pos_label=pos_label
+    )
+    return tabulate(outcomes(predictions), n_bins, "uniform").calibration_error
 
 
 def static_calibration_error(

@@ -15,17 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from dp_accounting.dp_event import (
-    ComposedDpEvent,
-    DpEvent,
-    NonPrivateDpEvent,
-    RepeatAndSelectDpEvent,
-)
-from scipy.optimize import brentq
+from dp_accounting import dp_event
+from dp_accounting.dp_event import DpEvent
+from scipy.optimize import root_scalar
 from sklearn.base import clone
 
 from skdp._types import Estimator, Params
@@ -36,7 +32,7 @@ from skdp.model_selection._scores import RECORD_NORM
 from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import epsilon_of_event, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, gdp_event, terms_of
-from skdp.relations import sensitivity_factor
+from skdp.relations import other_relation, sensitivity_factor
 
 Distributions = Params | Sequence[Params]  # values to draw from, by the name of a parameter
 
@@ -60,12 +56,11 @@ _PLAIN = (int, float, str, bool, type(None))
 def checked_distributions(estimator: Estimator, given: Distributions) -> list[Params]:
     """Check ``param_distributions``: a dictionary, or a list of them, none of it from data."""
     groups = [given] if isinstance(given, Mapping) else given
-    if not isinstance(groups, list | tuple) or not groups:
+    is_list = isinstance(groups, list | tuple) and len(groups) > 0
+    if not is_list or not all(isinstance(group, Mapping) for group in groups):
         raise expected("a dictionary, or a list of them", param_distributions=given)
     known, private = estimator.get_params(deep=True), budgets.private_parts(estimator)
     for group in groups:
-        if not isinstance(group, Mapping):
-            raise expected("a dictionary, or a list of them", param_distributions=given)
         for name, values in group.items():
             _check_name(name, known, private)
             _check_values(name, values)
@@ -113,7 +108,7 @@ def draw(groups: list[Params], generator: np.random.Generator) -> Params:
 
 def selection(base: DpEvent, law: TrialLaw) -> DpEvent:
     """Event of the best of a random number of trials."""
-    return RepeatAndSelectDpEvent(base, law.mean, law.shape)
+    return dp_event.RepeatAndSelectDpEvent(base, law.mean, law.shape)
 
 
 @lru_cache(maxsize=256)
@@ -133,7 +128,7 @@ def trial_mu(epsilon: float, delta: float, law: TrialLaw) -> float:
             "but at this delta it does not, however noisy they are; ask for a larger epsilon or "
             "fewer trials."
         )
-    log_mu: Any = brentq(excess, _LEAST_LOG_MU, _MOST_LOG_MU, xtol=1e-10)
+    log_mu = root_scalar(excess, bracket=(_LEAST_LOG_MU, _MOST_LOG_MU), xtol=1e-10).root
     while excess(log_mu) > 0:  # the promise
         log_mu -= 1e-9
     return math.exp(log_mu)
@@ -150,7 +145,7 @@ class Candidate:
     @property
     def event(self) -> DpEvent:
         """What its fit is charged."""
-        return ComposedDpEvent(list(self.events))
+        return dp_event.ComposedDpEvent(list(self.events))
 
 
 @dataclass(frozen=True)
@@ -163,24 +158,24 @@ class TrialPlan:
 
     def covers(self, event: DpEvent) -> bool:
         """Whether the base is as bad as a fit with this event, and its score."""
-        score = [] if self.mechanism is None else [self.mechanism.event()]
-        return dominates(self.base, ComposedDpEvent([event, *score]))
+        return dominates(self.base, _with_score(event, self.mechanism))
 
 
-def dominates(base: DpEvent, event: DpEvent) -> bool:
-    """Whether one event is known to cost at least as much as another."""
+def _with_score(event: DpEvent, mechanism: GaussianMechanism | None) -> DpEvent:
+    """Event of a fit and its score."""
+    return dp_event.ComposedDpEvent([event] if mechanism is None else [event, mechanism.event()])
+
+
+def dominates(base: DpEvent, event: DpEvent, *, rounding: float = 0.0) -> bool:
+    """Whether one event is known to cost at least as much as another, but for a rounding of μ."""
     mu, mu_of_base = gaussian_mu(event), gaussian_mu(base)
     if mu is not None and mu_of_base is not None:
-        return mu <= mu_of_base
+        return mu <= mu_of_base * (1 + rounding)
     return terms_of(event) == terms_of(base)
 
 
-def covers_part(planned: DpEvent, event: DpEvent) -> bool:
-    """The same for one part of a trial; a rounding more is left to the trial as a whole."""
-    mu, mu_planned = gaussian_mu(event), gaussian_mu(planned)
-    if mu is not None and mu_planned is not None:
-        return mu <= mu_planned * (1 + 1e-9)
-    return dominates(planned, event)
+# The same for one part of a trial: a rounding more is left to the trial as a whole.
+covers_part = partial(dominates, rounding=1e-9)
 
 
 @dataclass(frozen=True)
@@ -199,7 +194,7 @@ class Planner:
     def plan(self, params: Params) -> TrialPlan:
         """Find the base event of one trial, for which the selection costs what was asked for."""
         if math.isinf(self.epsilon):
-            return TrialPlan(NonPrivateDpEvent(), math.inf, None)
+            return TrialPlan(dp_event.NonPrivateDpEvent(), math.inf, None)
         mu = trial_mu(self.epsilon, self.delta, self.law)
         base = gdp_event(mu, self.neighboring_relation)
         draft = TrialPlan(base, mu, self._mechanism(mu))
@@ -213,9 +208,10 @@ class Planner:
         def tried(log_factor: float) -> TrialPlan:
             mu_now = mu * math.exp(log_factor)
             mechanism = self._mechanism(mu_now)
-            event = self.candidate(params, TrialPlan(NonPrivateDpEvent(), mu_now, mechanism)).event
-            score = [] if mechanism is None else [mechanism.event()]
-            return TrialPlan(ComposedDpEvent([event, *score]), mu_now, mechanism)
+            event = self.candidate(
+                params, TrialPlan(dp_event.NonPrivateDpEvent(), mu_now, mechanism)
+            ).event
+            return TrialPlan(_with_score(event, mechanism), mu_now, mechanism)
 
         def excess(log_factor: float) -> float:
             event = selection(tried(log_factor).base, self.law)
@@ -248,7 +244,7 @@ class Planner:
         return math.inf if math.isinf(mu) else gdp_to_epsilon(mu, self.delta)
 
     def candidates(self, drawn: Sequence[Params], plan: TrialPlan) -> list[Candidate]:
-        """TrialPlan all of them, and refuse those that the base does not cover."""
+        """Plan all of them, and refuse those that the base does not cover."""
         planned: dict[tuple | None, Candidate] = {}
         found = []
         for params in drawn:
@@ -315,11 +311,7 @@ def check_private_parts(workflow: Estimator, neighboring_relation: str) -> None:
     """Check what the search has to be sure of in each private part, whatever the candidate."""
     relation = budgets.relation_of(workflow)
     if relation != neighboring_relation:
-        raise expected(
-            f"{relation!r} as in the estimator",
-            "statements about different neighbours do not add up",
-            neighboring_relation=neighboring_relation,
-        )
+        raise other_relation(f"{relation!r} as in the estimator", neighboring_relation)
     for part in _parts(workflow):
         if getattr(part, "memory", None) is not None:
             remedy = "a cache would share the noise of one trial with the next"

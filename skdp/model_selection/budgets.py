@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 from sklearn.base import OneToOneFeatureMixin, clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import VotingClassifier, VotingRegressor
@@ -39,6 +39,7 @@ from skdp._types import Estimator, Params
 from skdp._validate import expected, in_range, integer, positive
 from skdp.privacy import epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, terms_of
+from skdp.relations import other_relation
 
 # Those that fit each of their parts exactly once. Others, a one-vs-rest classifier for instance,
 # would spend a part's budget several times.
@@ -145,7 +146,8 @@ def split_budget(
 
     def excess(log_factor: float) -> float:
         _with_budgets(copy, _epsilons(shares, mu * math.exp(log_factor), delta), delta)
-        return math.log(composed_epsilon(planned_events(copy, sizes), delta, copy) / epsilon)
+        event = ComposedDpEvent(list(planned_events(copy, sizes).values()))
+        return math.log(epsilon_of_event(event, delta, relation_of(copy)) / epsilon)
 
     solve(excess)
     return copy
@@ -169,7 +171,7 @@ def solve(excess: Callable[[float], float]) -> float:
             excess(0.0)
             return 0.0
     try:
-        x: Any = brentq(lambda x: excess(x) - aim, low, high, xtol=1e-5)
+        x = root_scalar(lambda x: excess(x) - aim, bracket=(low, high), xtol=1e-5).root
     except ValueError as error:
         raise ValueError(
             "The budget cannot be met: the steps spend more, or less, than their shares ask for."
@@ -236,12 +238,13 @@ def private_parts(workflow: Estimator) -> dict[str, PrivatePart]:
     found = {
         name: part
         for name, part in every.items()
-        if _has_budget(part) and not any(map(_sets_budgets, _around(name, every)))
+        # Unless a part around it divides a budget of its own, as a private search does.
+        if _has_budget(part)
+        and not any(getattr(around, "sets_inner_budgets", False) for around in _around(name, every))
     }
     if not found:
-        raise expected(
-            "a workflow with a private step", "one with epsilon and delta", pipeline=workflow
-        )
+        remedy = "one with epsilon and delta"
+        raise expected("a workflow with a private step", remedy, pipeline=workflow)
     for name in found:
         _check_path(name, every, found)
     return found
@@ -251,11 +254,6 @@ def _around(name: str, every: Params) -> list[Estimator]:
     """Every part that holds the named one, outermost first."""
     words = name.split("__") if name else []
     return [every["__".join(words[:length])] for length in range(len(words))]
-
-
-def _sets_budgets(part: Estimator) -> bool:
-    """Whether a part divides its own budget among what is inside it, as a private search does."""
-    return getattr(part, "sets_inner_budgets", False)
 
 
 def _has_budget(part: Any) -> TypeGuard[PrivatePart]:
@@ -317,21 +315,11 @@ def _with_budgets(workflow: E, epsilons: Mapping[str, float], delta: float) -> E
     return workflow
 
 
-def composed_epsilon(events: Mapping[str, DpEvent], delta: float, workflow: Estimator) -> float:
-    """ε of the parts together, by the accountant."""
-    relation = relation_of(workflow)
-    return epsilon_of_event(ComposedDpEvent(list(events.values())), delta, relation)
-
-
 def relation_of(workflow: Estimator) -> str:
     """The one neighbouring relation of all private parts."""
     relations = {part.neighboring_relation for part in private_parts(workflow).values()}
     if len(relations) > 1:
-        raise expected(
-            "the same in every step",
-            "statements about different neighbours do not add up",
-            neighboring_relation=sorted(relations),
-        )
+        raise other_relation("the same in every step", sorted(relations))
     return relations.pop()
 
 

@@ -59,6 +59,7 @@ from skdp.model_selection.budgets import Sizes, private_parts
 from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import PrivacyReport, epsilon_of_event, privacy_of
 from skdp.privacy.ledger import BudgetExceededError, Cover, covered
+from skdp.privacy.report import joint
 from skdp.privacy.workflow import stating_parts
 from skdp.relations import check_relation
 
@@ -299,7 +300,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
                 score = replace(score, mechanism=search.trial.mechanism)
             report = charged(self, plan)
             outcomes = self._try(search, score, X, y)
-            self._keep_winner(_best(outcomes, search.law), score, report, search)
+            self._keep_winner(_best(outcomes, search.planner.law), score, report, search)
         return self
 
     # --- before the charge ----------------------------------------------------------------------
@@ -357,10 +358,8 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
             inferred_public_facts=facts.inferred,
             seeded=self.random_state is not None,
         )
-        tuning = (
-            "accounted: the best of a random number of trials; the law of the number is "
-            f"{planner.law}"
-        )
+        law = f"the law of the number is {planner.law}"
+        tuning = f"accounted: the best of a random number of trials; {law}"
         config = SearchPlan(planner, trial, tuple(candidates))
         return FitPlan(facts, config, replace(report, tuning=tuning))
 
@@ -389,9 +388,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
 
     # --- after it -------------------------------------------------------------------------------
 
-    def _try(
-        self, search: SearchPlan, score: _Score, X: ArrayLike, y: Given
-    ) -> list[tuple[Params, _Outcome]]:
+    def _try(self, search: SearchPlan, score: _Score, X: ArrayLike, y: Given) -> list[_Tried]:
         candidates, plan = search.candidates, search.trial
         seeds, digest = [None] * len(candidates), np.empty(0)
         if self.random_state is not None:
@@ -409,26 +406,20 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         return [(c.params, outcome) for c, outcome in zip(candidates, outcomes, strict=True)]
 
     def _keep_winner(
-        self,
-        best: tuple[Params, _Outcome],
-        score: _Score,
-        report: PrivacyReport,
-        search: SearchPlan,
+        self, best: _Tried, score: _Score, report: PrivacyReport, search: SearchPlan
     ) -> None:
         """Keep the winner, and let it state what the search costs."""
         params, (value, winner, parts, _) = best
         of_winner = privacy_of(winner)
         scored = "a noisy sum over all rows" if _is_private(score) else "on public rows"
-        facts = (*report.inferred_public_facts, *of_winner.inferred_public_facts)
+        facts = joint([report.inferred_public_facts, of_winner.inferred_public_facts])
         declared = self.n_samples is not None
         self.privacy_ = replace(
             report,
             sampling=f"each trial: {of_winner.sampling}; score: {scored}",
-            inferred_public_facts=tuple(
-                f for f in dict.fromkeys(facts) if not (declared and f == "n_samples")
-            ),
+            inferred_public_facts=tuple(f for f in facts if not (declared and f == "n_samples")),
             unaccounted=of_winner.unaccounted,
-            assumptions=tuple(dict.fromkeys((*of_winner.assumptions, *self._assumed()))),
+            assumptions=joint([of_winner.assumptions, self._assumed()]),
             valid=report.valid and not of_winner.unaccounted,
         )
         warn_if_inferred(type(self).__name__, self.privacy_.inferred_public_facts)
@@ -473,8 +464,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         return self._winner().n_features_in_
 
     def _winner(self) -> Any:
-        if not self.__sklearn_is_fitted__():
-            raise AttributeError(f"This {type(self).__name__} is not fitted yet.")
+        check_is_fitted(self)
         return self.best_estimator_
 
     def score(self, X, y=None) -> float:
@@ -492,63 +482,55 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         float
             Without noise: that of training rows is no private release.
         """
-        check_is_fitted(self)
-        if self.scoring is None and hasattr(self.best_estimator_, "score"):
-            return self.best_estimator_.score(X, y)
+        winner = self._winner()
+        if self.scoring is None and hasattr(winner, "score"):
+            return winner.score(X, y)
         if y is not None or not callable(self.scoring):  # a function may do without
-            if is_classifier(self.best_estimator_):
+            if is_classifier(winner):
                 check_labels(X, y, self.classes_)
-            elif is_regressor(self.best_estimator_):
+            elif is_regressor(winner):
                 check_targets(X, y)
-        return self.scorer_(self.best_estimator_, X, y)
+        return self.scorer_(winner, X, y)
 
     @_has("predict")
     def predict(self, X, **parameters) -> Any:
         """Predict with the winner."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict(X, **parameters)
+        return self._winner().predict(X, **parameters)
 
     @_has("predict_proba")
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities of the winner, shape (n, n_classes)."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict_proba(X)
+        return self._winner().predict_proba(X)
 
     @_has("predict_log_proba")
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of `predict_proba`, shape (n, n_classes)."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict_log_proba(X)
+        return self._winner().predict_log_proba(X)
 
     @_has("decision_function")
     def decision_function(self, X) -> np.ndarray:
         """Decision function of the winner."""
-        check_is_fitted(self)
-        return self.best_estimator_.decision_function(X)
+        return self._winner().decision_function(X)
 
     @_has("transform")
     def transform(self, X) -> Any:
         """Transform with the winner."""
-        check_is_fitted(self)
-        return self.best_estimator_.transform(X)
+        return self._winner().transform(X)
 
     @_has("inverse_transform")
     def inverse_transform(self, X) -> Any:
         """Transform back with the winner."""
-        check_is_fitted(self)
-        return self.best_estimator_.inverse_transform(X)
+        return self._winner().inverse_transform(X)
 
     @_has("sample_posterior")
     def sample_posterior(self, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Draw parameters from the winner's posterior; this costs no privacy."""
-        check_is_fitted(self)
-        return self.best_estimator_.sample_posterior(n_samples, random_state)
+        return self._winner().sample_posterior(n_samples, random_state)
 
     @_has("sample_predictive")
     def sample_predictive(self, X, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Predictions of the winner under posterior draws; this costs no privacy."""
-        check_is_fitted(self)
-        return self.best_estimator_.sample_predictive(X, n_samples, random_state)
+        return self._winner().sample_predictive(X, n_samples, random_state)
 
 
 @dataclass(frozen=True)
@@ -561,11 +543,6 @@ class SearchPlan:
     planner: Planner
     trial: TrialPlan
     candidates: tuple[Candidate, ...] = field(repr=False)
-
-    @property
-    def law(self) -> TrialLaw:
-        """Law of the number of trials."""
-        return self.planner.law
 
 
 def _read_alone(estimator: PrivateEstimator, X: ArrayLike, y: Given) -> None:
@@ -596,6 +573,7 @@ class _Outcome(NamedTuple):
     failure: int = 0
 
 
+_Tried = tuple[Params, _Outcome]
 _FAILED, _UNPLANNED = _Outcome(failure=1), _Outcome(failure=2)
 
 
@@ -648,7 +626,7 @@ def _silence(silent: bool = True) -> Iterator[None]:
         yield
 
 
-def _best(trials: list[tuple[Params, _Outcome]], law: TrialLaw) -> tuple[Params, _Outcome]:
+def _best(trials: list[_Tried], law: TrialLaw) -> _Tried:
     """Return the best trial; of equals the first, which is any: trials come in random order."""
     if not trials:
         raise RuntimeError(

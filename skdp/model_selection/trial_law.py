@@ -27,11 +27,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import gammaln, xlogy
+from scipy.optimize import root_scalar
+from scipy.stats import logser, nbinom, poisson
 
 from skdp._types import ArrayLike
 from skdp._validate import expected, in_range
@@ -62,9 +61,8 @@ class TrialLaw:
             raise expected(f"1 or at least {_LEAST_MEAN}", mean_trials=self.mean)
         shape = in_range(0.0, math.inf, shape=self.shape, closed="both")
         if shape not in (0.0, math.inf) and not _LEAST_SHAPE <= shape <= _MOST_SHAPE:
-            raise expected(
-                f"0, in [{_LEAST_SHAPE:g}, {_MOST_SHAPE:g}], or float('inf')", shape=self.shape
-            )
+            what = f"0, in [{_LEAST_SHAPE:g}, {_MOST_SHAPE:g}], or float('inf')"
+            raise expected(what, shape=self.shape)
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "shape", shape)
 
@@ -86,27 +84,20 @@ class TrialLaw:
 
         while excess(low) < 0:
             low *= 2
-        log_gamma: Any = brentq(excess, low, high, xtol=1e-14)
+        log_gamma = root_scalar(excess, bracket=(low, high), xtol=1e-14).root
         return min(1.0, math.exp(log_gamma) * (1 + 1e-12))
 
     def pmf(self, k: ArrayLike) -> np.ndarray:
         """Return Pr[K = k] for integers k, elementwise."""
-        k = np.asarray(k, dtype=float)
-        least = 0 if self.shape == math.inf else 1
-        safe = np.maximum(k, least)
-        return np.where(k < least, 0.0, np.exp(self._log_pmf(safe)))
-
-    def _log_pmf(self, k: np.ndarray) -> np.ndarray:
+        k = np.asarray(k)
         if self.shape == math.inf:
-            return xlogy(k, self.mean) - self.mean - gammaln(k + 1)
-        gamma, shape = self.gamma, self.shape
-        tail = xlogy(k, 1 - gamma) if gamma < 1 else np.where(k == 1, 0.0, -np.inf)
-        if gamma == 1.0:
-            return tail
-        if shape == 0.0:
-            return tail - np.log(k) - math.log(-math.log(gamma))
-        above_zero = math.log(math.expm1(-shape * math.log(gamma)))
-        return tail + gammaln(k + shape) - gammaln(shape) - gammaln(k + 1) - above_zero
+            return poisson.pmf(k, self.mean)
+        if self.mean == 1.0:
+            return np.where(k == 1, 1.0, 0.0)
+        if self.shape == 0.0:
+            return logser.pmf(k, 1 - self.gamma)
+        above_zero = nbinom.sf(0, self.shape, self.gamma)
+        return np.where(k < 1, 0.0, nbinom.pmf(k, self.shape, self.gamma) / above_zero)
 
     def draw(self, generator: np.random.Generator) -> int:
         """Draw K from a generator that nobody can predict. There is no cap."""

@@ -11,7 +11,8 @@ from sklearn.utils import Tags
 from skdp._fitting import PrivateEstimator, Records
 from skdp._input import check_features
 from skdp._plan import PublicFacts
-from skdp._validate import expected
+from skdp._types import ArrayLike
+from skdp._validate import as_array, expected
 
 _LEAST_WIDTH, _MOST_BOUND = 1e-150, 1e150  # their squares are doubles too
 
@@ -49,10 +50,7 @@ class PrivateScaler(PrivateTransformer):
 
     def _range(self, facts: PublicFacts) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the declared bounds of the features, lower and upper."""
-        lower = declared_bounds(facts.features, lower=self.lower)
-        upper = declared_bounds(facts.features, upper=self.upper)
-        if not (lower < upper).all():
-            raise expected("below upper in every feature", "swap or widen them", lower=self.lower)
+        lower, upper = declared_range(facts.features, self.lower, self.upper)
         if (upper / 2 - lower / 2 < _LEAST_WIDTH).any():
             raise expected(f"{_LEAST_WIDTH:g} or more from upper", lower=self.lower)
         for name, bounds in (("lower", lower), ("upper", upper)):
@@ -65,18 +63,24 @@ class PrivateScaler(PrivateTransformer):
 def declared_bounds(n_features: int, **kw: Any) -> np.ndarray:
     """Check declared bounds, and return one per feature."""
     ((_, value),) = kw.items()
-    try:
-        bounds = np.asarray(value)
-    except ValueError:  # a ragged list
-        bounds = np.array("")
+    bounds = as_array(value)
     if bounds.dtype.kind not in "iuf" or bounds.shape not in ((), (n_features,)):
         raise expected(f"one number, or one for each of the {n_features} features", **kw)
     bounds = bounds.astype(np.float64)
     if not np.isfinite(bounds).all():
-        raise expected(
-            "finite numbers", "declare a bound for every feature; clipping does the rest", **kw
-        )
+        remedy = "declare a bound for every feature; clipping does the rest"
+        raise expected("finite numbers", remedy, **kw)
     return np.broadcast_to(bounds, n_features).copy()
+
+
+def declared_range(
+    n_features: int, lower: ArrayLike, upper: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Check two declared bounds for each feature, the one below the other."""
+    low, high = declared_bounds(n_features, lower=lower), declared_bounds(n_features, upper=upper)
+    if not (low / 2 < high / 2).all():  # halves, as in `transform`
+        raise expected("below upper in every feature", "swap or widen them", lower=lower)
+    return low, high
 
 
 def float_tags(tags: Tags, *, allow_nan: bool) -> Tags:

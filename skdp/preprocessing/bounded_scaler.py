@@ -19,8 +19,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._input import check_features
-from skdp._validate import expected
-from skdp.preprocessing._base import declared_bounds
+from skdp.preprocessing._base import declared_range
 
 
 class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -85,11 +84,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             If a bound is not finite, lower is not below upper, or their number is wrong.
         """
         X = check_features(self, X, ensure_all_finite="allow-nan")
-        lower = declared_bounds(X.shape[1], lower=self.lower)
-        upper = declared_bounds(X.shape[1], upper=self.upper)
-        if not (lower / 2 < upper / 2).all():  # halves, as in transform
-            raise expected("below upper in every feature", "swap or widen them", lower=self.lower)
-        self.lower_, self.upper_ = lower, upper
+        self.lower_, self.upper_ = declared_range(X.shape[1], self.lower, self.upper)
         return self
 
     def transform(self, X) -> np.ndarray:

@@ -14,13 +14,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from dp_accounting.dp_event import (
-    ComposedDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    PoissonSampledDpEvent,
-    SelfComposedDpEvent,
-)
+from dp_accounting import dp_event
+from dp_accounting.dp_event import DpEvent
 
 from skdp._warnings import PrivacyWarning
 from skdp.privacy.events import SelectionTerm, terms_of
@@ -82,7 +77,7 @@ def _is_sgld(report: PrivacyReport) -> bool:
     A noise-aware fit has two levels of noise; of several fits, each may have two.
     """
     event = report.event
-    if not isinstance(event, ComposedDpEvent):
+    if not isinstance(event, dp_event.ComposedDpEvent):
         return False
     several = "; then " in report.sampling or " times " in report.sampling
     longest = length = 1
@@ -94,6 +89,6 @@ def _is_sgld(report: PrivacyReport) -> bool:
 
 def _noise_multiplier(event: DpEvent) -> float:
     """σ of a run of Gaussian mechanisms; NaN, which is less than nothing, of anything else."""
-    while isinstance(event, SelfComposedDpEvent | PoissonSampledDpEvent):
+    while isinstance(event, dp_event.SelfComposedDpEvent | dp_event.PoissonSampledDpEvent):
         event = event.event
-    return event.noise_multiplier if isinstance(event, GaussianDpEvent) else math.nan
+    return event.noise_multiplier if isinstance(event, dp_event.GaussianDpEvent) else math.nan

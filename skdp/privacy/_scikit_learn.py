@@ -71,18 +71,40 @@ class Rule:
         unknown = Objection(
             f"is a subclass of {base}, and skdp does not know what its own fit reads", DECLARE
         )
-        return replace(self, objections=(*self.objections, unknown))
+        return self.also(unknown)
+
+    def also(self, objection: Objection, **changed: Any) -> Rule:
+        """Add an objection."""
+        return replace(self, objections=(*self.objections, objection), **changed)
 
 
 def _leaks(reads: str, instead: str, parts: Callable[[Opaque], Parts] = _nothing) -> Rule:
     return Rule("leaks", (Objection(reads, instead),), parts=parts)
 
 
+def _learned(what: str, instead: str) -> Rule:
+    return _leaks(f"learned {what} from the rows", f"use {instead}")
+
+
 def _passes_if(
-    only_if: str, holds: Callable[[Opaque], bool], reads: str, instead: str = ""
+    only_if: str,
+    holds: Callable[[Opaque], bool],
+    reads: str,
+    instead: str = "",
+    *,
+    needs_fit: bool = True,
 ) -> Rule:
     objection = Objection(reads, instead or f"use {only_if}", lambda step, _: not holds(step))
-    return Rule("passes", (objection,), only_if)
+    return Rule("passes", (objection,), only_if, needs_fit=needs_fit)
+
+
+def _composes(
+    parts: Callable[[Opaque], Parts],
+    *objections: Objection,
+    only_if: str = "",
+    facts: Callable[[Opaque], tuple[str, ...]] = _nothing,
+) -> Rule:
+    return Rule("composes", objections, only_if, parts, facts)
 
 
 # Conditions.
@@ -209,13 +231,10 @@ def _one(attribute: str, name: str = "estimator") -> Callable[[Opaque], Parts]:
 _CONSTANT = "_ConstantPredictor"
 
 
-def _each(attribute: str = "estimators_") -> Callable[[Opaque], Parts]:
-    def parts(fitted: Opaque) -> Iterator[tuple[str, Opaque]]:
-        for part in getattr(fitted, attribute, ()):
-            if type(part).__name__ != _CONSTANT:
-                yield "estimator", part
-
-    return parts
+def _each(fitted: Opaque) -> Iterator[tuple[str, Opaque]]:
+    for part in getattr(fitted, "estimators_", ()):
+        if type(part).__name__ != _CONSTANT:
+            yield "estimator", part
 
 
 def _named(attribute: str) -> Callable[[Opaque], Parts]:
@@ -277,438 +296,297 @@ UNKNOWN = Rule("unknown", (Objection("skdp does not know what its fit reads", DE
 PREDICTOR = _leaks("was fitted without accounting", "use an estimator of skdp")
 
 _PASSES = Rule("passes")
-_COMPOSES = Rule("composes")
 
 _FOLDS = "the fits of its folds are in no event"
-_CLASSES = "declare classes=[...] in the estimator"
-_DIRECTIONS = "use DPPCA or GaussianRandomProjection(n_components=...)"
-_CHOSE = _leaks(
-    "chose features by the rows", "choose them without the rows, or SelectFromModel(a DP estimator)"
-)
-_SEARCH = _leaks(
-    f"its scores are exact functions of the rows, and {_FOLDS}",
-    "use DPRandomizedSearch",
-    _one("best_estimator_"),
-)
-_ADABOOST = _leaks(
-    "weights rows by the errors made on them", "use VotingClassifier or VotingRegressor", _each()
-)
-_ELIMINATES = _leaks(
-    "chose features by fits or scores that are in no event",
-    "use SelectFromModel(a DP estimator)",
-    _one("estimator_"),
-)
-_CATEGORIES = Objection(
-    "learned the categories, or how frequent they are, from the rows",
-    "use categories=[[...], ...] without min_frequency and max_categories",
-    lambda step, _: not _has_declared_categories(step),
-)
 _INVERSE = "checks the inverse on some rows, and warns by the outcome"
-_BAGGING = Rule(
-    "composes",
-    (
-        Objection(
-            "repeats or weights rows, which is not what the event of a fit states",
-            "use bootstrap=False without sample_weight",
-            _repeats_rows,
-        ),
-        Objection(
-            "keeps the number of rows, which is private under add_or_remove_one",
-            "use neighboring_relation='zero_out' or 'replace_one'",
-            _n_rows_is_private,
-        ),
-    ),
-    "bootstrap=False; it seeds its parts, though, and no seeded fit is a guarantee",
-    _each(),
-    _facts("classes", "n_samples"),
-)
-_STACKING = Rule(
-    "composes",
-    (Objection(_FOLDS, "use cv='prefit', or VotingClassifier", _ran_folds_unless_prefit),),
-    "cv='prefit'",
-    _stack,
-)
-_SPLIT = Objection(_FOLDS, "use cv=None", lambda fitted, _: fitted.cv is not None)
-_CHAIN = Rule("composes", (_SPLIT,), "cv=None", _each())
+_DIRECTIONS = "DPPCA or GaussianRandomProjection(n_components=...)"
+_CONSTANT_FILL = "SimpleImputer(strategy='constant', ...)"
+_FEATURES = "RBFSampler(gamma=...)"
+_EARLIER_FITS = "chose rows by earlier fits, which are in no event"
+_LISTED = "categories=[[...], ...] without min_frequency and max_categories"
+_SEEN = "handle_unknown='error', or 'ignore' without drop"
 
-_TABLE: list[tuple[str, Rule]] = [
+_ENCODES = _passes_if(
+    _LISTED,
+    _has_declared_categories,
+    "learned the categories, or how frequent they are, from the rows",
+)
+_CHAIN = _composes(
+    _each,
+    Objection(_FOLDS, "use cv=None", lambda fitted, _: fitted.cv is not None),
+    only_if="cv=None",
+)
+_BAGGING = _composes(
+    _each,
+    Objection(
+        "repeats or weights rows, which is not what the event of a fit states",
+        "use bootstrap=False without sample_weight",
+        _repeats_rows,
+    ),
+    Objection(
+        "keeps the number of rows, which is private under add_or_remove_one",
+        "use neighboring_relation='zero_out' or 'replace_one'",
+        _n_rows_is_private,
+    ),
+    only_if="bootstrap=False; it seeds its parts, though, and no seeded fit is a guarantee",
+    facts=_facts("classes", "n_samples"),
+)
+_STACKING = _composes(
+    _stack,
+    Objection(_FOLDS, "use cv='prefit', or VotingClassifier", _ran_folds_unless_prefit),
+    only_if="cv='prefit'",
+)
+
+_DECOMPOSES = (
+    "PCA IncrementalPCA KernelPCA TruncatedSVD SparsePCA MiniBatchSparsePCA FastICA NMF "
+    "MiniBatchNMF FactorAnalysis DictionaryLearning MiniBatchDictionaryLearning "
+    "LatentDirichletAllocation BernoulliRBM"
+)
+_DISCRIMINATES = (
+    "LinearDiscriminantAnalysis NeighborhoodComponentsAnalysis PLSRegression PLSCanonical PLSSVD "
+    "CCA"
+)
+_KEEPS_ROWS = (
+    "NearestNeighbors KNeighborsTransformer RadiusNeighborsTransformer LocalOutlierFactor "
+    "KernelDensity"
+)
+_CLUSTERS = (
+    "KMeans MiniBatchKMeans BisectingKMeans Birch FeatureAgglomeration AgglomerativeClustering "
+    "DBSCAN HDBSCAN OPTICS MeanShift AffinityPropagation SpectralClustering SpectralBiclustering "
+    "SpectralCoclustering GaussianMixture BayesianGaussianMixture"
+)
+_COVARIANCES = (
+    "EmpiricalCovariance EllipticEnvelope GraphicalLasso GraphicalLassoCV LedoitWolf MinCovDet OAS "
+    "ShrunkCovariance"
+)
+_CHOOSES_FEATURES = (
+    "VarianceThreshold SelectKBest SelectPercentile SelectFpr SelectFdr SelectFwe "
+    "GenericUnivariateSelect"
+)
+
+_TABLE = {
     # Steps that pass.
-    (
-        "AdditiveChi2Sampler Binarizer Normalizer PolynomialCountSketch PolynomialFeatures "
-        "SkewedChi2Sampler",
-        _PASSES,
+    "AdditiveChi2Sampler Binarizer Normalizer PolynomialCountSketch": _PASSES,
+    "PolynomialFeatures SkewedChi2Sampler": _PASSES,
+    "FeatureHasher": replace(_PASSES, needs_fit=False),
+    "SparseCoder": _passes_if(
+        "transform_algorithm='threshold'",
+        lambda step: step.transform_algorithm == "threshold",
+        "warns of rows for which its solver stops early",
+        needs_fit=False,
     ),
-    ("FeatureHasher", replace(_PASSES, needs_fit=False)),
-    (
-        "SparseCoder",
-        replace(
-            _passes_if(
-                "transform_algorithm='threshold'",
-                lambda step: step.transform_algorithm == "threshold",
-                "warns of rows for which its solver stops early",
-            ),
-            needs_fit=False,
+    "OneHotEncoder": _ENCODES.also(
+        Objection(
+            "warns of columns where a row has an unknown category",
+            f"use {_SEEN}",
+            _warns_of_unknown_categories,
         ),
+        only_if=f"{_LISTED}; {_SEEN}",
     ),
-    (
-        "OneHotEncoder",
-        Rule(
-            "passes",
-            (
-                _CATEGORIES,
-                Objection(
-                    "warns of columns where a row has an unknown category",
-                    "use handle_unknown='error', or 'ignore' without drop",
-                    _warns_of_unknown_categories,
-                ),
-            ),
-            "categories=[[...], ...] without min_frequency and max_categories; "
-            "handle_unknown='error', or 'ignore' without drop",
-        ),
+    "OrdinalEncoder": _ENCODES,
+    "SimpleImputer": _passes_if(
+        "strategy='constant', keep_empty_features=True, add_indicator=False",
+        _fills_with_a_constant,
+        "learned from the rows what to fill in, or which columns lack values",
     ),
-    (
-        "OrdinalEncoder",
-        Rule(
-            "passes",
-            (_CATEGORIES,),
-            "categories=[[...], ...] without min_frequency and max_categories",
-        ),
+    "MissingIndicator": _passes_if(
+        "features='all'",
+        lambda step: step.features == "all",
+        "learned from the rows which columns lack values",
     ),
-    (
-        "SimpleImputer",
-        _passes_if(
-            "strategy='constant', keep_empty_features=True, add_indicator=False",
-            _fills_with_a_constant,
-            "learned from the rows what to fill in, or which columns lack values",
-        ),
+    "FunctionTransformer": _passes_if(
+        "no function, or one of NumPy or SciPy that maps numbers one by one, whose own warnings "
+        "are the caller's to silence; check_inverse=False, or no inverse_func",
+        _is_elementwise_transformer,
+        "applies a function that may compute across rows",
+        DECLARE,
+    ).also(Objection(_INVERSE, "use check_inverse=False", _checks_its_inverse)),
+    "RBFSampler": _passes_if(
+        "a number for gamma",
+        lambda step: not isinstance(step.gamma, str),
+        "learned gamma from the variance of the rows",
     ),
-    (
-        "MissingIndicator",
-        _passes_if(
-            "features='all'",
-            lambda step: step.features == "all",
-            "learned from the rows which columns lack values",
-        ),
+    "GaussianRandomProjection SparseRandomProjection": _passes_if(
+        "a number for n_components",
+        lambda step: not isinstance(step.n_components, str),
+        "took the number of components from the number of rows",
     ),
-    (
-        "FunctionTransformer",
-        Rule(
-            "passes",
-            (
-                Objection(
-                    "applies a function that may compute across rows",
-                    DECLARE,
-                    lambda step, _: not _is_elementwise_transformer(step),
-                ),
-                Objection(_INVERSE, "use check_inverse=False", _checks_its_inverse),
-            ),
-            "no function, or one of NumPy or SciPy that maps numbers one by one, whose own "
-            "warnings are the caller's to silence; check_inverse=False, or no inverse_func",
-        ),
+    "SplineTransformer": _passes_if(
+        "an array of knots",
+        lambda step: not isinstance(step.knots, str),
+        "learned the knots from the rows",
     ),
-    (
-        "RBFSampler",
-        _passes_if(
-            "a number for gamma",
-            lambda step: not isinstance(step.gamma, str),
-            "learned gamma from the variance of the rows",
-        ),
+    "HashingVectorizer": _passes_if(
+        "no function of the caller's",
+        _splits_text_itself,
+        "calls a function on texts",
+        DECLARE,
+        needs_fit=False,
     ),
-    (
-        "GaussianRandomProjection SparseRandomProjection",
-        _passes_if(
-            "a number for n_components",
-            lambda step: not isinstance(step.n_components, str),
-            "took the number of components from the number of rows",
-        ),
+    "CountVectorizer": _passes_if(
+        "vocabulary=[...], and no function of the caller's",
+        _has_a_vocabulary,
+        "learned the vocabulary from the rows, or calls a function on them",
     ),
-    (
-        "SplineTransformer",
-        _passes_if(
-            "an array of knots",
-            lambda step: not isinstance(step.knots, str),
-            "learned the knots from the rows",
-        ),
+    "TfidfVectorizer": _passes_if(
+        "vocabulary=[...], use_idf=False, and no function of the caller's",
+        lambda step: _has_a_vocabulary(step) and not step.use_idf,
+        "learned the vocabulary or the frequencies of words from the rows",
     ),
-    (
-        "HashingVectorizer",
-        replace(
-            _passes_if(
-                "no function of the caller's",
-                _splits_text_itself,
-                "calls a function on texts",
-                DECLARE,
-            ),
-            needs_fit=False,
-        ),
+    "TfidfTransformer": _passes_if(
+        "use_idf=False",
+        lambda step: not step.use_idf,
+        "learned the frequencies of words from the rows",
     ),
-    (
-        "CountVectorizer",
-        _passes_if(
-            "vocabulary=[...], and no function of the caller's",
-            _has_a_vocabulary,
-            "learned the vocabulary from the rows, or calls a function on them",
-        ),
-    ),
-    (
-        "TfidfVectorizer",
-        _passes_if(
-            "vocabulary=[...], use_idf=False, and no function of the caller's",
-            lambda step: _has_a_vocabulary(step) and not step.use_idf,
-            "learned the vocabulary or the frequencies of words from the rows",
-        ),
-    ),
-    (
-        "TfidfTransformer",
-        _passes_if(
-            "use_idf=False",
-            lambda step: not step.use_idf,
-            "learned the frequencies of words from the rows",
-        ),
-    ),
-    (
-        "MultiLabelBinarizer",
-        _passes_if(
-            "classes=[...] with every label, since it warns of others",
-            lambda step: step.classes is not None,
-            "learned the labels from the rows",
-            "use classes=[...]",
-        ),
+    "MultiLabelBinarizer": _passes_if(
+        "classes=[...] with every label, since it warns of others",
+        lambda step: step.classes is not None,
+        "learned the labels from the rows",
+        "use classes=[...]",
     ),
     # Steps that hand rows on.
-    ("Pipeline", replace(_COMPOSES, parts=_named("steps"))),
-    ("FeatureUnion", replace(_COMPOSES, parts=_named("transformer_list"))),
-    (
-        "ColumnTransformer",
-        Rule(
-            "composes",
-            (
-                Objection(
-                    "asked a function of the rows for columns",
-                    "name the columns, or use make_column_selector",
-                    _asks_a_function_for_columns,
-                ),
-                Objection(
-                    "chose a sparse or a dense output by the zeros among the rows",
-                    "use sparse_threshold=0",
-                    _counts_zeros,
-                ),
-            ),
-            "columns named or of make_column_selector; sparse_threshold=0 where a part is sparse",
-            _columns,
-            _column_types,
+    "Pipeline": _composes(_named("steps")),
+    "FeatureUnion": _composes(_named("transformer_list")),
+    "ColumnTransformer": _composes(
+        _columns,
+        Objection(
+            "asked a function of the rows for columns",
+            "name the columns, or use make_column_selector",
+            _asks_a_function_for_columns,
         ),
-    ),
-    (
-        "TransformedTargetRegressor",
-        Rule(
-            "composes",
-            (Objection(_INVERSE, "use check_inverse=False", _checks_its_transformer),),
-            "check_inverse=False, or neither func nor transformer",
-            _target,
+        Objection(
+            "chose a sparse or a dense output by the zeros among the rows",
+            "use sparse_threshold=0",
+            _counts_zeros,
         ),
+        only_if="columns named or of make_column_selector; sparse_threshold=0 where a part is "
+        "sparse",
+        facts=_column_types,
     ),
-    ("FrozenEstimator", replace(_COMPOSES, parts=_one("estimator"))),
-    ("FixedThresholdClassifier", replace(_COMPOSES, parts=_one("estimator_"))),
-    ("MultiOutputClassifier MultiOutputRegressor", replace(_COMPOSES, parts=_each())),
-    (
-        "OneVsRestClassifier",
-        Rule(
-            "composes",
-            (
-                Objection(
-                    "fits no model of a label that no row has, or every row, and one row decides",
-                    "use MultiOutputClassifier for indicators, or else the estimator alone",
-                    _may_skip_labels,
-                ),
-            ),
-            "targets are labels, and not indicators",
-            _each(),
-            _facts("classes"),
+    "TransformedTargetRegressor": _composes(
+        _target,
+        Objection(_INVERSE, "use check_inverse=False", _checks_its_transformer),
+        only_if="check_inverse=False, or neither func nor transformer",
+    ),
+    "FrozenEstimator": _composes(_one("estimator")),
+    "FixedThresholdClassifier": _composes(_one("estimator_")),
+    "MultiOutputClassifier MultiOutputRegressor": _composes(_each),
+    "OneVsRestClassifier": _composes(
+        _each,
+        Objection(
+            "fits no model of a label that no row has, or every row, and one row decides",
+            "use MultiOutputClassifier for indicators, or else the estimator alone",
+            _may_skip_labels,
         ),
+        only_if="targets are labels, and not indicators",
+        facts=_facts("classes"),
     ),
-    ("OutputCodeClassifier", replace(_COMPOSES, parts=_each(), facts=_facts("classes"))),
-    (
-        "OneVsOneClassifier",
-        Rule(
-            "composes",
-            (
-                Objection(
-                    "the fit of a pair sees the rows of two classes, and so how many there are",
-                    "declare n_samples in the estimator, and do not use replace_one",
-                    _sizes_tell,
-                ),
-            ),
-            "the estimator declares n_samples, and the relation is not replace_one",
-            _each(),
-            _facts("classes"),
+    "OutputCodeClassifier": _composes(_each, facts=_facts("classes")),
+    "OneVsOneClassifier": _composes(
+        _each,
+        Objection(
+            "the fit of a pair sees the rows of two classes, and so how many there are",
+            "declare n_samples in the estimator, and do not use replace_one",
+            _sizes_tell,
         ),
+        only_if="the estimator declares n_samples, and the relation is not replace_one",
+        facts=_facts("classes"),
     ),
-    ("VotingClassifier", replace(_COMPOSES, parts=_votes, facts=_facts("classes"))),
-    ("VotingRegressor", replace(_COMPOSES, parts=_votes)),
-    (
-        "SelectFromModel",
-        Rule(
-            "composes",
-            (
-                Objection(
-                    "asked a function of the rows for max_features",
-                    "use a number",
-                    lambda step, _: callable(step.max_features),
-                ),
-            ),
-            "max_features is no function",
-            _one("estimator_"),
+    "VotingClassifier": _composes(_votes, facts=_facts("classes")),
+    "VotingRegressor": _composes(_votes),
+    "SelectFromModel": _composes(
+        _one("estimator_"),
+        Objection(
+            "asked a function of the rows for max_features",
+            "use a number",
+            lambda step, _: callable(step.max_features),
         ),
+        only_if="max_features is no function",
     ),
-    ("ClassifierChain RegressorChain", _CHAIN),
-    ("BaggingClassifier", _BAGGING),
-    ("BaggingRegressor", replace(_BAGGING, facts=_facts("n_samples"))),
-    (
-        "StackingClassifier",
-        replace(
-            _STACKING,
-            objections=(
-                *_STACKING.objections,
-                Objection(
-                    "read from the rows which labels some row has",
-                    "use targets that are labels, and not indicators",
-                    lambda fitted, _: isinstance(fitted.classes_, list),
-                ),
-            ),
-            only_if="cv='prefit', and targets are labels, and not indicators",
-            facts=_facts("classes"),
+    "ClassifierChain RegressorChain": _CHAIN,
+    "BaggingClassifier": _BAGGING,
+    "BaggingRegressor": replace(_BAGGING, facts=_facts("n_samples")),
+    "StackingClassifier": _STACKING.also(
+        Objection(
+            "read from the rows which labels some row has",
+            "use targets that are labels, and not indicators",
+            lambda fitted, _: isinstance(fitted.classes_, list),
         ),
+        only_if="cv='prefit', and targets are labels, and not indicators",
+        facts=_facts("classes"),
     ),
-    ("StackingRegressor", _STACKING),
+    "StackingRegressor": _STACKING,
     # Steps that hand rows on and read them as well.
-    ("GridSearchCV RandomizedSearchCV HalvingGridSearchCV HalvingRandomSearchCV", _SEARCH),
-    (
-        "CalibratedClassifierCV",
-        _leaks(
-            "fitted its calibrators without accounting",
-            "use skdp.calibration.DPTemperatureScaler",
-            _calibrated,
-        ),
+    "GridSearchCV RandomizedSearchCV HalvingGridSearchCV HalvingRandomSearchCV": _leaks(
+        f"its scores are exact functions of the rows, and {_FOLDS}",
+        "use DPRandomizedSearch",
+        _one("best_estimator_"),
     ),
-    (
-        "TunedThresholdClassifierCV",
-        _leaks(
-            f"chose its threshold by scores of the rows, and {_FOLDS}",
-            "use FixedThresholdClassifier",
-            _one("estimator_"),
-        ),
+    "CalibratedClassifierCV": _leaks(
+        "fitted its calibrators without accounting",
+        "use skdp.calibration.DPTemperatureScaler",
+        _calibrated,
     ),
-    ("AdaBoostClassifier AdaBoostRegressor", _ADABOOST),
-    (
-        "SelfTrainingClassifier",
-        _leaks(
-            "chose rows by earlier fits, which are in no event",
-            "fit the labelled rows alone",
-            _one("estimator_"),
-        ),
+    "TunedThresholdClassifierCV": _leaks(
+        f"chose its threshold by scores of the rows, and {_FOLDS}",
+        "use FixedThresholdClassifier",
+        _one("estimator_"),
     ),
-    (
-        "RANSACRegressor",
-        _leaks(
-            "chose rows by earlier fits, which are in no event",
-            "fit a DP estimator, which clips outliers",
-            _one("estimator_"),
-        ),
+    "AdaBoostClassifier AdaBoostRegressor": _leaks(
+        "weights rows by the errors made on them", "use VotingClassifier or VotingRegressor", _each
     ),
-    ("RFE RFECV SequentialFeatureSelector", _ELIMINATES),
+    "SelfTrainingClassifier": _leaks(
+        _EARLIER_FITS, "fit the labelled rows alone", _one("estimator_")
+    ),
+    "RANSACRegressor": _leaks(
+        _EARLIER_FITS, "fit a DP estimator, which clips outliers", _one("estimator_")
+    ),
+    "RFE RFECV SequentialFeatureSelector": _leaks(
+        "chose features by fits or scores that are in no event",
+        "use SelectFromModel(a DP estimator)",
+        _one("estimator_"),
+    ),
     # Steps that leak.
-    (
-        "StandardScaler",
-        _leaks("learned mean and scale from the rows", "use DPStandardScaler or BoundedScaler"),
+    "StandardScaler": _learned("mean and scale", "DPStandardScaler or BoundedScaler"),
+    "MinMaxScaler MaxAbsScaler": _learned("ranges", "DPQuantileScaler or BoundedScaler"),
+    "RobustScaler QuantileTransformer": _learned("quantiles", "DPQuantileScaler or BoundedScaler"),
+    "PowerTransformer": _learned("exponents", "FunctionTransformer(numpy.log1p) and BoundedScaler"),
+    "KBinsDiscretizer": _learned("the edges of its bins", "SplineTransformer(knots=[...])"),
+    "KNNImputer": _leaks("keeps rows", f"use {_CONSTANT_FILL}"),
+    "IterativeImputer": _leaks("fitted models of the columns to the rows", f"use {_CONSTANT_FILL}"),
+    "TargetEncoder": _leaks(
+        "learned the mean target of each category", "use OneHotEncoder(categories=[[...], ...])"
     ),
-    (
-        "MinMaxScaler MaxAbsScaler",
-        _leaks("learned ranges from the rows", "use DPQuantileScaler or BoundedScaler"),
+    "LabelEncoder LabelBinarizer": _leaks(
+        "learned the labels from the rows", "declare classes=[...] in the estimator"
     ),
-    (
-        "RobustScaler QuantileTransformer",
-        _leaks("learned quantiles from the rows", "use DPQuantileScaler or BoundedScaler"),
+    "DictVectorizer": _learned("the names of features", "FeatureHasher"),
+    _DECOMPOSES: _learned("components", _DIRECTIONS),
+    _DISCRIMINATES: _leaks("learned directions from rows and targets", f"use {_DIRECTIONS}"),
+    "Isomap LocallyLinearEmbedding SpectralEmbedding TSNE MDS ClassicalMDS": _learned(
+        "an embedding", _DIRECTIONS
     ),
-    (
-        "PowerTransformer",
-        _leaks(
-            "learned exponents from the rows",
-            "use FunctionTransformer(numpy.log1p) and BoundedScaler",
-        ),
+    "Nystroem": _leaks("keeps rows", f"use {_FEATURES}"),
+    "KernelCenterer": _learned("a mean", _FEATURES),
+    _KEEPS_ROWS: _leaks("keeps rows", f"use a step that passes, such as {_FEATURES}"),
+    _CLUSTERS: _learned("clusters", "a step that passes"),
+    _COVARIANCES: _learned("a covariance", "a step that passes"),
+    "RandomTreesEmbedding": _learned("trees", _FEATURES),
+    _CHOOSES_FEATURES: _leaks(
+        "chose features by the rows",
+        "choose them without the rows, or SelectFromModel(a DP estimator)",
     ),
-    (
-        "KBinsDiscretizer",
-        _leaks("learned the edges of its bins from the rows", "use SplineTransformer(knots=[...])"),
+    "PatchExtractor": _leaks(
+        "makes many rows of one, which is not what later events state", "cut beforehand"
     ),
-    ("KNNImputer", _leaks("keeps rows", "use SimpleImputer(strategy='constant', ...)")),
-    (
-        "IterativeImputer",
-        _leaks(
-            "fitted models of the columns to the rows",
-            "use SimpleImputer(strategy='constant', ...)",
-        ),
-    ),
-    (
-        "TargetEncoder",
-        _leaks(
-            "learned the mean target of each category", "use OneHotEncoder(categories=[[...], ...])"
-        ),
-    ),
-    ("LabelEncoder LabelBinarizer", _leaks("learned the labels from the rows", _CLASSES)),
-    ("DictVectorizer", _leaks("learned the names of features from the rows", "use FeatureHasher")),
-    (
-        "PCA IncrementalPCA KernelPCA TruncatedSVD SparsePCA MiniBatchSparsePCA FastICA NMF "
-        "MiniBatchNMF FactorAnalysis DictionaryLearning MiniBatchDictionaryLearning "
-        "LatentDirichletAllocation BernoulliRBM",
-        _leaks("learned components from the rows", _DIRECTIONS),
-    ),
-    (
-        "LinearDiscriminantAnalysis NeighborhoodComponentsAnalysis PLSRegression PLSCanonical "
-        "PLSSVD CCA",
-        _leaks("learned directions from rows and targets", _DIRECTIONS),
-    ),
-    (
-        "Isomap LocallyLinearEmbedding SpectralEmbedding TSNE MDS ClassicalMDS",
-        _leaks("learned an embedding from the rows", _DIRECTIONS),
-    ),
-    ("Nystroem", _leaks("keeps rows", "use RBFSampler(gamma=...)")),
-    ("KernelCenterer", _leaks("learned a mean from the rows", "use RBFSampler(gamma=...)")),
-    (
-        "NearestNeighbors KNeighborsTransformer RadiusNeighborsTransformer LocalOutlierFactor "
-        "KernelDensity",
-        _leaks("keeps rows", "use a step that passes, such as RBFSampler(gamma=...)"),
-    ),
-    (
-        "KMeans MiniBatchKMeans BisectingKMeans Birch FeatureAgglomeration "
-        "AgglomerativeClustering DBSCAN HDBSCAN OPTICS MeanShift AffinityPropagation "
-        "SpectralClustering SpectralBiclustering SpectralCoclustering GaussianMixture "
-        "BayesianGaussianMixture",
-        _leaks("learned clusters from the rows", "use a step that passes"),
-    ),
-    (
-        "EmpiricalCovariance EllipticEnvelope GraphicalLasso GraphicalLassoCV LedoitWolf "
-        "MinCovDet OAS ShrunkCovariance",
-        _leaks("learned a covariance from the rows", "use a step that passes"),
-    ),
-    ("RandomTreesEmbedding", _leaks("learned trees from the rows", "use RBFSampler(gamma=...)")),
-    (
-        "VarianceThreshold SelectKBest SelectPercentile SelectFpr SelectFdr SelectFwe "
-        "GenericUnivariateSelect",
-        _CHOSE,
-    ),
-    (
-        "PatchExtractor",
-        _leaks("makes many rows of one, which is not what later events state", "cut beforehand"),
-    ),
-]
+}
 
 RULES: dict[tuple[str, str], Rule] = {
     ("skdp", "BoundedScaler"): _PASSES,
     ("skdp", "NormClipper"): _PASSES,
     # Its fit is that of scikit-learn's; samplers among its steps are unknown, as they must be.
-    ("imblearn", "Pipeline"): replace(_COMPOSES, parts=_named("steps")),
-    **{("sklearn", name): rule for names, rule in _TABLE for name in names.split()},
+    ("imblearn", "Pipeline"): _composes(_named("steps")),
+    **{("sklearn", name): rule for names, rule in _TABLE.items() for name in names.split()},
 }
 
 # Bases that say nothing of what a fit reads.

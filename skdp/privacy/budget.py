@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from dp_accounting.dp_event import DpEvent
 
+from skdp._types import Params
 from skdp.privacy.gdp import epsilon_to_gdp
 from skdp.privacy.noise_calibration import calibrate, calibrate_noise_multiplier, calibrate_schedule
 from skdp.relations import ZERO_OUT, sensitivity_factor
@@ -62,6 +63,12 @@ class Budget:
             self.neighboring_relation
         )
 
+    @property
+    def _terms(self) -> Params:
+        """What a budget is counted by."""
+        names = ("delta", "neighboring_relation", "accountant")
+        return {name: getattr(self, name) for name in names}
+
     def noise_multiplier(self, rate: float = 1.0, n_steps: int = 1) -> float:
         """Least noise multiplier of equal steps, or the given one; 0 without privacy.
 
@@ -80,12 +87,7 @@ class Budget:
             assert self.given is not None
             return self.given
         return calibrate_noise_multiplier(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            sampling_rate=rate,
-            n_steps=n_steps,
-            neighboring_relation=self.neighboring_relation,
-            accountant=self.accountant,
+            sampling_rate=rate, n_steps=n_steps, epsilon=self.epsilon, **self._terms
         )
 
     def factor(self, units: Sequence[float], rate: float = 1.0) -> float:
@@ -104,14 +106,7 @@ class Budget:
         """
         if self.epsilon is None or not self.private:
             return self.noise_multiplier()
-        return calibrate_schedule(
-            units,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            sampling_rate=rate,
-            neighboring_relation=self.neighboring_relation,
-            accountant=self.accountant,
-        )
+        return calibrate_schedule(units, sampling_rate=rate, epsilon=self.epsilon, **self._terms)
 
     def least(self, event: Callable[[float], DpEvent], guess: float) -> float:
         """Least parameter whose event the budget affords, near a guess.
@@ -129,11 +124,4 @@ class Budget:
         """
         if self.epsilon is None or not self.private:
             return guess
-        return calibrate(
-            event,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            guess=guess,
-            neighboring_relation=self.neighboring_relation,
-            accountant=self.accountant,
-        )
+        return calibrate(event, guess=guess, epsilon=self.epsilon, **self._terms)

@@ -94,9 +94,8 @@ def dp_sgd_event(
     if isinstance(noise_multiplier, list | tuple | np.ndarray):
         sigmas = list(noise_multiplier)
         if n_steps is not None and n_steps != len(sigmas):
-            raise expected(
-                f"the number of noise multipliers ({len(sigmas)}), or None", n_steps=n_steps
-            )
+            what = f"the number of noise multipliers ({len(sigmas)}), or None"
+            raise expected(what, n_steps=n_steps)
         runs = groupby(_multiplier(sigma) for sigma in sigmas)
         events = [gaussian_event(sigma, q, len(list(run))) for sigma, run in runs]
         return ComposedDpEvent(events) if events else dp_event.NoOpDpEvent()

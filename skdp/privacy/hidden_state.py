@@ -50,7 +50,6 @@ from typing import Any
 import numpy as np
 
 from skdp._validate import expected, flag, in_range, integer, is_real, positive
-from skdp.privacy.gdp import compose_gdp
 from skdp.relations import check_relation
 
 _UNIT = 2.0**-53  # relative error of one floating-point operation
@@ -112,9 +111,8 @@ def last_iterate_mu(
     Δ = _sequence(0.0, "left", sensitivities=sensitivities)
     if not len(c) == len(s) == len(Δ):
         lengths = (len(c), len(s), len(Δ))
-        raise expected(
-            "three equal lengths", "one contraction, noise and sensitivity a step", lengths=lengths
-        )
+        remedy = "one contraction, noise and sensitivity a step"
+        raise expected("three equal lengths", remedy, lengths=lengths)
     t = len(c)
     if t == 0:
         return 0.0
@@ -234,13 +232,8 @@ def full_batch_mu(
 
 
 def _contraction(contraction: float) -> float:
-    return in_range(
-        0.0,
-        1.0,
-        "an expansive chain is for last_iterate_mu",
-        closed="both",
-        contraction=contraction,
-    )
+    remedy = "an expansive chain is for last_iterate_mu"
+    return in_range(0.0, 1.0, remedy, closed="both", contraction=contraction)
 
 
 def _forgetting(a: float, t: int) -> float:
@@ -400,11 +393,9 @@ def cyclic_batch_mu(
     σ = positive(noise_scale=noise_scale)
     L = in_range(0.0, math.inf, closed="left", sensitivity=sensitivity)
     if not check_relation(neighboring_relation).n_is_public:
-        raise expected(
-            "'zero_out' or 'replace_one'",
-            "a fixed partition does not survive adding a record",
-            neighboring_relation=neighboring_relation,
-        )
+        what = "'zero_out' or 'replace_one'"
+        remedy = "a fixed partition does not survive adding a record"
+        raise expected(what, remedy, neighboring_relation=neighboring_relation)
     if l == 1:
         return full_batch_mu(contraction=c, n_steps=E, noise_scale=b * σ, sensitivity=L)
     if E == 0:
@@ -419,41 +410,3 @@ def cyclic_batch_mu(
         # The error of an exponential grows with its argument.
         earlier *= math.tanh(l * (E - 1) * a / 2) * (1 + 4 * l * a * _UNIT)
     return _ROUND_UP * L / (b * σ) * math.sqrt(1 + earlier)
-
-
-def chain_states_mu(
-    *, gaps: Sequence[int], contraction: float, noise_scale: float, sensitivity: float
-) -> float:
-    """μ of releasing several states of one full-batch chain: μ² = Σ μ_g² over the gaps g.
-
-    The state released last is a public start for the next stretch, so the stretches compose.
-
-    Parameters
-    ----------
-    gaps : sequence of int
-        Steps ≥ 1 to the first released state, from it to the second, and so on.
-    contraction, noise_scale, sensitivity : float
-        As in `full_batch_mu`.
-
-    Returns
-    -------
-    float
-        μ ≥ 0, rounded up; 0 if nothing is released.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
-
-    Examples
-    --------
-    >>> from skdp.privacy.hidden_state import chain_states_mu
-    >>> step = dict(contraction=0.9, noise_scale=1.0, sensitivity=0.1)
-    >>> round(chain_states_mu(gaps=[100, 20, 20, 20], **step), 4)
-    0.7978
-    """
-    if isinstance(gaps, str) or not isinstance(gaps, Sequence | np.ndarray):
-        raise expected("a sequence of integers >= 1", gaps=gaps)
-    step = {"contraction": contraction, "noise_scale": noise_scale, "sensitivity": sensitivity}
-    full_batch_mu(n_steps=0, **step)  # checks the step even if nothing is released
-    return compose_gdp(full_batch_mu(n_steps=integer(1, gaps=g), **step) for g in gaps)

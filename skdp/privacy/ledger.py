@@ -247,11 +247,9 @@ class PrivacyLedger:
 
     def _check_relation(self, neighboring_relation: str) -> None:
         if neighboring_relation != self.neighboring_relation:
-            raise expected(
-                f"the ledger's own relation {self.neighboring_relation!r}",
-                "keep one ledger per neighbouring relation",
-                neighboring_relation=neighboring_relation,
-            )
+            what = f"the ledger's own relation {self.neighboring_relation!r}"
+            remedy = "keep one ledger per neighbouring relation"
+            raise expected(what, remedy, neighboring_relation=neighboring_relation)
 
     def _check(self, entry: LedgerEntry, neighboring_relation: str) -> None:
         self._check_relation(neighboring_relation)

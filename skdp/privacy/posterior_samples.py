@@ -17,21 +17,12 @@ The price is far below composition's kη:
 >>> round(posterior_samples_epsilon(eta=0.5, n_samples=10, delta=1e-5), 4)  # kη = 5
 3.2125
 
-With an unbounded parameter and a Gaussian prior the range is infinite, but the sample is μ-GDP:
-
->>> from skdp.privacy.posterior_samples import exponential_mechanism_mu
->>> round(exponential_mechanism_mu(sensitivity=1.0, prior_precision=4.0, temperature=0.25), 6)
-1.0
-
 An MCMC chain "run long enough" is not an exact sample, and none of this applies to it.
 
 References
 ----------
 J. Dong, D. Durfee, R. Rogers, *Optimal Differential Privacy Composition for Exponential Mechanisms
 and the Cost of Adaptivity*, ICML 2020.
-M. Cesar, R. Rogers, *Bounding, Concentrating, and Truncating: Unifying Privacy Loss Composition for
-Data Analytics*, ALT 2021.
-S. Gopi, Y. T. Lee, D. Liu, *Private Convex Optimization via Exponential Mechanism*, COLT 2022.
 """
 
 from __future__ import annotations
@@ -134,13 +125,12 @@ def posterior_samples_epsilon(*, eta: float, n_samples: int, delta: float) -> fl
     target = math.log(delta) - 4e-16  # the logarithm's own rounding
     if _log_delta(eta, k, 0.0) <= target:
         return 0.0
+
     # In ln δ the curve is close to a parabola, which the root search likes; at kη it is −∞, so cut.
-    found = root_scalar(
-        lambda e: max(_log_delta(eta, k, e) - target, -1e3),
-        bracket=(0.0, k * eta),
-        xtol=1e-300,
-        rtol=_RELATIVE,
-    )
+    def excess(epsilon: float) -> float:
+        return max(_log_delta(eta, k, epsilon) - target, -1e3)
+
+    found = root_scalar(excess, bracket=(0.0, k * eta), xtol=1e-300, rtol=_RELATIVE)
     epsilon = float(found.root)
     step = _RELATIVE
     while _log_delta(eta, k, epsilon) > target:
@@ -294,100 +284,3 @@ def _log1m(log_r) -> np.ndarray:
 def _log1mexp(x):
     """Logarithm of 1 − e^−x for x > 0."""
     return np.log(-np.expm1(-x))
-
-
-def bounded_range_zcdp(eta: float) -> float:
-    """Least ρ for which every η-bounded-range mechanism is ρ-zCDP: z − 1 − ln z, z = η/(e^η − 1).
-
-    It is at most η²/8 (Cesar & Rogers 2021), close to it for a small η, and grows only like
-    η − 1 − ln η. For k samples of one posterior the exact `posterior_samples_epsilon` is better
-    than kρ; zCDP is for composing them with other mechanisms.
-
-    Parameters
-    ----------
-    eta : float
-        Range η > 0 of the difference of neighbours' log densities.
-
-    Returns
-    -------
-    float
-        ρ > 0, rounded up (by about 1e-15 η, and never above η²/8).
-
-    Raises
-    ------
-    ValueError
-        If η is not a finite number > 0.
-
-    Notes
-    -----
-    z − 1 − ln z is the largest Kullback-Leibler divergence of a bounded-range pair (Dong, Durfee &
-    Rogers 2020), so no smaller ρ will do. It also bounds D_α/α for every order α > 1. The worst
-    pair is two coins whose logits differ by η; with A(θ) = ln(1 + e^θ),
-
-        D_α/α = ∫ A''(x + u) κ_α(u) du,
-
-    κ_α a triangle of area η²/2 with apex at 0, base [−η, (α−1)η], and A'' even and unimodal.
-    For α ≥ 2, moving the apex onto 0 and making the triangle isosceles only raises the integral,
-    and |u| is then stochastically larger than uniform on [0, η/2], which is the value at α = 1 and
-    x = η/2. For α < 2 take the best x. Lengthening the base to the right, with a shift of the
-    whole, which costs nothing to first order at the best x, takes mass from an interval and puts it
-    outside, and the shift can be chosen to make A'' equal at the two ends of this interval. So the
-    best value falls in α.
-
-    Examples
-    --------
-    >>> from skdp.privacy.posterior_samples import bounded_range_zcdp
-    >>> [round(bounded_range_zcdp(eta), 6) for eta in (0.1, 1.0, 8.0)]  # η²/8: .00125, .125, 8
-    [0.00125, 0.123302, 4.922908]
-    """
-    η = positive(eta=eta)
-    if η < 1.0:
-        u = η / math.expm1(η) - 1  # as ρ ≈ u²/2, its error counts only |u| ≤ η/2 times
-        ρ = u - math.log1p(u)
-    else:
-        rest = -math.expm1(-η)
-        ρ = η * math.exp(-η) / rest - 1 - math.log(η) + η + math.log(rest)
-    return min(math.nextafter(η * η / 8, math.inf), ρ + 1e-15 * η)
-
-
-def exponential_mechanism_mu(
-    *, sensitivity: float, prior_precision: float, temperature: float
-) -> float:
-    """μ of one exact sample of exp(−U/T), U = Σ ℓ_i + (λ/2)‖θ‖²: Δ/√(λT).
-
-    U/T is λ/T-strongly convex and neighbours' difference of it is Δ/T-Lipschitz; the price is the
-    Lipschitz constant over the root of the strong convexity (Gopi, Lee & Liu 2022).
-
-    Parameters
-    ----------
-    sensitivity : float
-        Δ ≥ 0, Lipschitz constant of the difference of neighbours' U. With ‖∇ℓ_i‖ ≤ R it is R, or
-        2R under replace-one; for the unclipped softmax loss √2 R and 2√2 R.
-    prior_precision : float
-        λ > 0, on *every* coordinate, the intercept's too; each ℓ_i must be convex.
-    temperature : float
-        T > 0. None of λ, T and R may be chosen by trying them on the data.
-
-    Returns
-    -------
-    float
-        μ ≥ 0, rounded up (relative 1e-15); k independent samples have √k μ.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
-
-    Examples
-    --------
-    >>> from skdp.privacy.gdp import gdp_to_epsilon
-    >>> from skdp.privacy.posterior_samples import exponential_mechanism_mu
-    >>> mu = exponential_mechanism_mu(sensitivity=1.0, prior_precision=100.0, temperature=1.0)
-    >>> round(mu, 6), round(gdp_to_epsilon(mu, delta=1e-5), 4)
-    (0.1, 0.3407)
-    """
-    Δ = in_range(0.0, math.inf, closed="left", sensitivity=sensitivity)
-    λ = positive(prior_precision=prior_precision)
-    T = positive(temperature=temperature)
-    # √λ √T cannot overflow or underflow, as λT can; three roundings.
-    return Δ / (math.sqrt(λ) * math.sqrt(T)) * (1 + 2.0**-50)

@@ -27,11 +27,11 @@ from dataclasses import dataclass, fields, replace
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from skdp._types import Json
-from skdp._validate import expected
 from skdp._version import __version__
 from skdp.privacy._advisories import as_known_today, not_disproved
 from skdp.privacy.accounting import NOT_A_BOUND, epsilon_of_event, least_bound
 from skdp.privacy.events import event_from_dict, event_to_dict
+from skdp.relations import other_relation
 
 _NO_TUNING = "none accounted; each further fit on these rows is a further release"
 _TEXTS = ("inferred_public_facts", "unaccounted", "assumptions")  # lists in JSON
@@ -175,7 +175,7 @@ class PrivacyReport:
 
     def _check_types(self) -> None:
         texts = (self.accountant, self.sampling, self.tuning, self.skdp_version)
-        for text in (*texts, *_joint(getattr(self, name) for name in _TEXTS)):
+        for text in (*texts, *joint(getattr(self, name) for name in _TEXTS)):
             if not isinstance(text, str):
                 raise TypeError
         if not isinstance(self.seeded, bool) or not isinstance(self.valid, bool):
@@ -217,11 +217,8 @@ class PrivacyReport:
             return first
         for report in reports:
             if report.neighboring_relation != first.neighboring_relation:
-                raise expected(
-                    f"{first.neighboring_relation!r} in all reports",
-                    "statements about different neighbours do not add up",
-                    neighboring_relation=report.neighboring_relation,
-                )
+                what = f"{first.neighboring_relation!r} in all reports"
+                raise other_relation(what, report.neighboring_relation)
         not_bounds = any(report.accountant == NOT_A_BOUND for report in reports)
         events = [part for report in reports for part in _parts(report.event)]
         total = cls.of(
@@ -230,15 +227,15 @@ class PrivacyReport:
             sampling="; then ".join(report.sampling for report in reports),
             neighboring_relation=first.neighboring_relation,
             accountant=NOT_A_BOUND if not_bounds else "auto",
-            inferred_public_facts=_joint(report.inferred_public_facts for report in reports),
+            inferred_public_facts=joint(report.inferred_public_facts for report in reports),
             seeded=any(report.seeded for report in reports),
-            assumptions=_joint(report.assumptions for report in reports),
+            assumptions=joint(report.assumptions for report in reports),
         )
         return replace(
             total,
             valid=total.valid and all(report.valid for report in reports),
             tuning="; ".join(dict.fromkeys(report.tuning for report in reports)),
-            unaccounted=_joint(report.unaccounted for report in reports),
+            unaccounted=joint(report.unaccounted for report in reports),
         )
 
     def epsilon_at(self, delta: float) -> float:
@@ -290,17 +287,15 @@ class PrivacyReport:
         return f"{statement}-DP"
 
     def _rows(self) -> list[tuple[str, str]]:
-        facts = ", ".join(self.inferred_public_facts)
+        read = "nothing: every public fact was declared"
+        if self.inferred_public_facts:
+            facts = ", ".join(self.inferred_public_facts)
+            read = f"{facts} (epsilon is conditional on these being public)"
         return [
             ("neighbouring relation", self.neighboring_relation),
             ("accountant", self.accountant),
             ("sampling", self.sampling),
-            (
-                "read from the data",
-                f"{facts} (epsilon is conditional on these being public)"
-                if facts
-                else "nothing: every public fact was declared",
-            ),
+            ("read from the data", read),
             *(("assumed", assumption) for assumption in self.assumptions),
             ("tuning", self.tuning),
             *(("NOT accounted", part) for part in self.unaccounted),
@@ -328,5 +323,6 @@ def _parts(event: DpEvent) -> list[DpEvent]:
     return list(event.events) if isinstance(event, ComposedDpEvent) else [event]
 
 
-def _joint(many: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+def joint(many: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Join lists of names, each name once."""
     return tuple(dict.fromkeys(name for names in many for name in names))

@@ -33,7 +33,7 @@ from dp_accounting.dp_event import NonPrivateDpEvent, NoOpDpEvent
 from skdp._types import Opaque
 from skdp._validate import expected, in_range
 from skdp.privacy._scikit_learn import needs_fit, rule_of
-from skdp.privacy.report import PrivacyReport
+from skdp.privacy.report import PrivacyReport, joint
 
 _FROZEN = "FrozenEstimator"
 
@@ -200,13 +200,11 @@ class _Visit:
         ]
         if self.declared:
             lines.append(f"declared public by the caller: {', '.join(self.declared)}")
-        unaccounted = tuple(dict.fromkeys((*report.unaccounted, *self.unaccounted)))
+        unaccounted = joint([report.unaccounted, self.unaccounted])
         return replace(
             report,
             sampling="; then ".join(lines) or "nothing",
-            inferred_public_facts=tuple(
-                dict.fromkeys((*report.inferred_public_facts, *self.facts))
-            ),
+            inferred_public_facts=joint([report.inferred_public_facts, self.facts]),
             valid=report.valid and not unaccounted,
             unaccounted=unaccounted,
         )

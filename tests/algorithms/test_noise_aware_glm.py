@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from bundles import bundled
 from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import norm
@@ -82,7 +83,7 @@ class TestLimits:
 
 
 class TestCoverage:
-    @pytest.mark.parametrize("epsilon", [0.3, 3.0])
+    @pytest.mark.parametrize("epsilon", [0.3, pytest.param(3.0, marks=pytest.mark.slow)])
     def test_intervals_cover_about_as_often_as_they_say(self, epsilon):
         n, d, repetitions, off = 1000, 3, 30, []
         config = config_of(n, d)
@@ -135,9 +136,9 @@ class TestReleases:
         )
         assert np.abs(clipped).max() > 1
 
-    @pytest.mark.parametrize("relation", RELATIONS)
-    @pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(3), Poisson(8.0)])
-    @pytest.mark.parametrize("curvature", ["gram", "trace"])
+    @bundled("relation", RELATIONS)
+    @bundled("likelihood", [Bernoulli(), Categorical(3), Poisson(8.0)])
+    @bundled("curvature", ["gram", "trace"])
     def test_no_record_moves_a_release_by_more_than_it_declares(
         self, relation, likelihood, curvature
     ):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from bundles import bundled
 from reference.adassp import adassp
 
 from skdp._bounded_sum import ROUNDING
@@ -38,8 +39,8 @@ def simulated(seed=0, n=500):
 
 
 class TestSensitivity:
-    @pytest.mark.parametrize("clip", [1e-3, 0.1, 1.0, 50.0])
-    @pytest.mark.parametrize("fit_intercept", [True, False])
+    @bundled("clip", [1e-3, 0.1, 1.0, 50.0])
+    @bundled("fit_intercept", [True, False])
     def test_no_record_moves_the_sum_farther_than_the_bound(self, clip, fit_intercept):
         coin = np.random.default_rng(0)
         bound = nar.row_bound(1.5, fit_intercept)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from bundles import bundled
 
 from skdp import (
     DPVariationalLinearRegression,
@@ -28,7 +29,7 @@ SEPARABLE = [
 ]
 
 
-@pytest.mark.parametrize(("epsilon", "prior_scale", "n_classes"), SEPARABLE)
+@bundled(("epsilon", "prior_scale", "n_classes"), SEPARABLE)
 def test_separable_classes(epsilon, prior_scale, n_classes):
     y = np.digitize(X[:, 0], np.linspace(-1, 1, n_classes + 1)[1:-1])
     model = DPVariationalLogisticRegression(
@@ -40,8 +41,8 @@ def test_separable_classes(epsilon, prior_scale, n_classes):
         assert model.score(X, y) > 0.8
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 10.0, 1e4])
-@pytest.mark.parametrize("largest_count", [1e-3, 1.0, 5.0, 1e5])
+@bundled("epsilon", [0.1, 10.0, 1e4])
+@bundled("largest_count", [1e-3, 1.0, 5.0, 1e5])
 def test_counts_that_are_all_cut(epsilon, largest_count):
     model = DPVariationalPoissonRegression(epsilon, largest_count=largest_count, n_samples=600)
     model.fit(X, np.full(600, 1e6))

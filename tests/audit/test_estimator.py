@@ -5,13 +5,14 @@ import math
 import multiprocessing
 import random
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from unittest import mock
 
 import joblib
 import numpy as np
 import pytest
 import torch
+from bundles import bundled
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.pipeline import make_pipeline
 
@@ -34,6 +35,14 @@ from skdp.privacy.ledger import charge
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 EPSILON, DELTA = 4.377178, 1e-5  # μ = 1
 SURE = {"confidence": 1 - 1e-6}  # a right estimator is accused once in a million runs of a test
+
+
+@cache
+def stated(sigma, n_steps, relation):
+    event = dp_sgd_event(sigma, 1.0, n_steps)
+    return PrivacyReport.of(
+        event, delta=DELTA, sampling="full batch", neighboring_relation=relation
+    )
 
 
 class NoisySums(BaseEstimator):
@@ -68,10 +77,7 @@ class NoisySums(BaseEstimator):
         self.sums_ = clipped.sum(axis=0) + scale * noise
         if self.fault == "one of two releases":
             self.again_ = clipped.sum(axis=0) + scale * rng.normal(size=self.sums_.shape)
-        event = dp_sgd_event(sigma, 1.0, self.n_steps)
-        self.privacy_ = PrivacyReport.of(
-            event, delta=DELTA, sampling="full batch", neighboring_relation=self.relation
-        )
+        self.privacy_ = stated(sigma, self.n_steps, self.relation)
         return self
 
 
@@ -117,8 +123,10 @@ def test_accuses_no_right_estimator_and_proves_most_of_its_claim(relation):
     report = audit_estimator(NoisySums("", relation), statistic=total, n_fits=2000, **SURE)
     assert not report.violation
     assert report.tightness > 0.5
-    # The direction is found without being told.
-    report = audit_estimator(NoisySums("", relation), n_fits=2000, **SURE)
+
+
+def test_the_direction_is_found_without_being_told():
+    report = audit_estimator(NoisySums(), n_fits=2000, **SURE)
     assert not report.violation
     assert report.tightness > 0.4
 
@@ -147,7 +155,8 @@ def last_weights(fitted):
 @pytest.mark.parametrize("name", ["variational", "network"])
 def test_estimators_of_skdp_are_not_accused_and_spend_what_they_say(name):
     estimator, options = right(name)
-    report = audit_estimator(estimator, n_fits=500, **options, **SURE)
+    # Of the bound 4.75 deviations are taken for its confidence; it is above 0 by another 5.
+    report = audit_estimator(estimator, n_fits=380, **options, **SURE)
     assert not report.violation
     assert report.frame == "gdp"
     assert report.epsilon_lower_bound > 0
@@ -206,7 +215,7 @@ def test_a_private_search_is_not_accused_and_tells_the_canary():
         Whole(search, {"X_public": np.zeros((1, 2)), "y_public": np.zeros(1)}),
         neighbor="removed",
         statistic=lambda fitted: fitted.workflow_.best_estimator_.coef_[0, -1],
-        n_fits=200,
+        n_fits=100,
     )
     assert not report.violation
     assert report.frame == "dp"
@@ -248,7 +257,7 @@ def test_a_function_is_audited_against_the_claim_that_is_given():
     def wrong_function(X, y):
         return mechanism.release(np.minimum(X, 4.0).sum())
 
-    claim = {"epsilon": 1.0, "delta": 0.0, "n_fits": 1000}
+    claim = {"epsilon": 1.0, "delta": 0.0, "n_fits": 400}
     report = audit_estimator(right_function, **claim, **SURE)
     assert not report.violation
     assert report.audited == "right_function"
@@ -517,7 +526,7 @@ def test_results_of_few_values_are_audited_without_an_error():
             assert isinstance(report, AuditReport)
 
 
-@pytest.mark.parametrize(
+@bundled(
     ("wrong", "text"),
     [
         ({"n_fits": 5}, "n_fits=5"),

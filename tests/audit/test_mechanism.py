@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from bundles import bundled
 from scipy.stats import binom
 
 from skdp._random import Streams
@@ -169,7 +170,7 @@ def test_sensitivity_of_one_record_under_replace_one_is_found():
     assert audit_mechanism(wrong, **claim, **options).violation
 
 
-@pytest.mark.parametrize(
+@bundled(
     ("wrong", "text"),
     [
         ({"noise_multiplier": None}, "noise_multiplier=None"),

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from bundles import bundled
 from contracts.subjects import CLASSIFIERS, ESTIMATORS, WITHOUT_TARGETS, build
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -138,7 +139,7 @@ def assert_named(estimator, parameter, value):
     return refusal
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@bundled("name", ESTIMATORS)
 def test_a_bad_parameter_is_named_before_anything_is_spent(name):
     known = DEFAULTS[name].get_params(deep=False)
     for parameter in BAD.keys() & known.keys():
@@ -150,7 +151,7 @@ def test_a_bad_parameter_is_named_before_anything_is_spent(name):
                 assert type(value).__name__ in said
 
 
-@pytest.mark.parametrize("name", [n for n in ESTIMATORS if "delta" in DEFAULTS[n].get_params()])
+@bundled("name", [n for n in ESTIMATORS if "delta" in DEFAULTS[n].get_params()])
 def test_a_bad_noise_is_named_and_no_alternative_to_epsilon(name):
     parameter = INSTEAD.get(name, "noise_multiplier")
     for value in (0, -1, NAN, INF, "1", True):
@@ -164,7 +165,7 @@ def test_a_bad_noise_is_named_and_no_alternative_to_epsilon(name):
             clone(DEFAULTS[name]).set_params(batch_size=10, sampling_rate=0.1).fit(X, CLASSES)
 
 
-@pytest.mark.parametrize("name", [n for n in ESTIMATORS if "n_samples" in DEFAULTS[n].get_params()])
+@bundled("name", [n for n in ESTIMATORS if "n_samples" in DEFAULTS[n].get_params()])
 def test_add_or_remove_needs_a_declared_number_of_rows(name):
     estimator = clone(DEFAULTS[name])
     relations = [key for key in estimator.get_params() if key.endswith("neighboring_relation")]
@@ -180,7 +181,7 @@ FREE |= {"n_posterior_samples", "physical_batch_size", "n_components", "n_parame
 FREE |= {"burn_in", "thinning", "random_state", "device", "estimator", "log_likelihood"}
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@bundled("name", ESTIMATORS)
 def test_an_extreme_number_is_refused_before_the_charge_or_works(name):
     y = CLASSES if name in CLASSIFIERS else CLASSES * 1.0
     for parameter in build(name).get_params(deep=False).keys() - FREE:
@@ -220,7 +221,7 @@ MECHANISMS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "parameters"), MECHANISMS)
+@bundled(("kind", "parameters"), MECHANISMS)
 def test_a_mechanism_that_cannot_be_does_not_exist(kind, parameters):
     with pytest.raises(ValueError, match=r"Expected (record_norm|scale|quantile|lower|upper|eps)"):
         kind(**parameters)
@@ -264,15 +265,15 @@ PLANS += [
 ]
 
 
-@pytest.mark.parametrize(("change", "name"), PLANS)
+@bundled(("change", "name"), PLANS)
 def test_a_bad_budget_to_split_is_named(change, name):
     plan = {"pipeline": PIPELINE, "epsilon": 1.0, "delta": 1e-5, **change}
     with pytest.raises(ValueError, match=name):
         split_budget(**plan)
 
 
-@pytest.mark.parametrize("kind", [PrivacyLedger, PrivacyLedgerCallback])
-@pytest.mark.parametrize(
+@bundled("kind", [PrivacyLedger, PrivacyLedgerCallback])
+@bundled(
     ("parameters", "name"),
     [
         *[({"epsilon": bad, "delta": 1e-5}, "epsilon") for bad in (0, -1, NAN, INF, "1", True)],

@@ -20,21 +20,28 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 APART = ("check_bad_input", "check_scikit_learn")
 OF_A_CLASS = ("check_bad_parameters", "check_docstring")
 OF_ALL = ("check_ledger", "check_grid")
-CASES = [
-    pytest.param(
-        check,
-        id=f"{name}-{what}",
-        marks=[pytest.mark.slow] if name in REPEATED and what not in OF_ALL else [],
-    )
-    for name, estimator in VARIANTS.items()
-    for what, check in private_estimator_checks(estimator)
-    if what not in APART and not ("," in name and what in OF_A_CLASS)
-]
 
 
-@pytest.mark.parametrize("check", CASES)
-def test_a_private_estimator_keeps_its_promises(check):
-    check()
+def checks_of(name):
+    """Checks by name; of networks that share their code, some are for the slow tests."""
+    for what, check in private_estimator_checks(VARIANTS[name]):
+        if what not in APART and not ("," in name and what in OF_A_CLASS):
+            yield what, check
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_private_estimator_keeps_its_promises(name):
+    for what, check in checks_of(name):
+        if name not in REPEATED or what in OF_ALL:
+            check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REPEATED)
+def test_networks_that_share_their_code_keep_them_too(name):
+    for what, check in checks_of(name):
+        if what not in OF_ALL:
+            check()
 
 
 def test_every_public_estimator_is_in_the_registry():

@@ -250,23 +250,33 @@ def attributes(estimator):
 
 # The other ways of a class, too, meet these in `check_refused_fit`.
 OF_ALL = ("a ceiling too low", "a ledger of another relation", "a NaN", "an infinity")
-CASES = [
-    (subject, way)
-    for subject, s in SUBJECTS.items()
-    for way in WAYS
-    if WAYS[way](s) and not ("," in subject and way in OF_ALL)
-]
 
 
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 @pytest.mark.parametrize(
-    ("subject", "way"),
-    [pytest.param(*c, marks=pytest.mark.slow) if c[0] in REPEATED else c for c in CASES],
+    "subject",
+    [pytest.param(s, marks=pytest.mark.slow) if s in REPEATED else s for s in SUBJECTS],
 )
-def test_a_refused_fit_has_released_nothing(subject, way, tmp_path):
-    estimator, rows, y, error, match = WAYS[way](SUBJECTS[subject])
+def test_a_refused_fit_has_released_nothing(subject, tmp_path):
+    refused = 0
+    for way, make in WAYS.items():
+        if "," in subject and way in OF_ALL:
+            continue
+        case = make(SUBJECTS[subject])
+        if case is not None:
+            refused += 1
+            try:
+                assert_nothing_released(case, way, SEEN_LATE.get((subject, way), []), tmp_path)
+            except BaseException as error:
+                error.add_note(f"the way: {way}")
+                raise
+    assert refused >= 3
+
+
+def assert_nothing_released(case, way, late, tmp_path):
+    """Fit what must be refused; `late` are the entries of what was fitted before."""
+    estimator, rows, y, error, match = case
     before = attributes(estimator)
-    late = SEEN_LATE.get((subject, way), [])
     if late == ["DPRandomizedSearch"]:
         error, match = RuntimeError, "Why is not said"
     with (
@@ -283,11 +293,9 @@ def test_a_refused_fit_has_released_nothing(subject, way, tmp_path):
     assert attributes(estimator) == before
 
 
-def test_every_way_refuses_every_estimator_that_it_can():
-    assert {way for _, way in CASES} == set(WAYS)
-    by_ledger = [way for way in WAYS if "ledger" in way or "ceiling" in way]
-    left_out = {(s, w) for s in SUBJECTS for w in OF_ALL if "," in s}
-    assert {(s, w) for s in SUBJECTS for w in by_ledger} <= set(CASES) | left_out
+def test_every_way_refuses_some_estimator():
+    for way, make in WAYS.items():
+        assert any(make(subject) for subject in SUBJECTS.values()), way
 
 
 # --- releases that nobody planned ---------------------------------------------------------------

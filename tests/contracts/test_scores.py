@@ -149,7 +149,9 @@ def test_scores_are_weighted_where_metadata_is_routed():
             assert build(name).get_metadata_routing().score.requests == {"sample_weight": None}
 
 
-SEARCHED = DPVariationalLogisticRegression(classes=[0, 1, 2], n_samples=N)
+SEARCHED = DPVariationalLogisticRegression(
+    classes=[0, 1, 2], n_samples=N, inference="dpvi", max_iter=2
+)
 
 
 @pytest.mark.parametrize("scoring", [None, "accuracy", "neg_log_loss"])
@@ -166,7 +168,7 @@ def test_a_search_refuses_what_it_cannot_score(scoring):
 
 
 def test_a_search_over_regressors_refuses_what_it_cannot_score():
-    model = DPSGDRegressor(target_bounds=(0, 5), n_samples=N)
+    model = DPSGDRegressor(target_bounds=(0, 5), n_samples=N, max_iter=2, sampling_rate=1.0)
     search = DPRandomizedSearch(
         model,
         {"learning_rate": [0.1, 1.0]},
@@ -182,6 +184,5 @@ def test_a_search_over_regressors_refuses_what_it_cannot_score():
 
 
 def test_a_scaler_of_temperatures_scores_as_its_classifier():
-    inner = DPVariationalLogisticRegression(classes=[0, 1, 2], n_samples=N)
-    model = DPTemperatureScaler(inner, n_samples=N).fit(X, LABELS)
+    model = DPTemperatureScaler(SEARCHED, n_samples=N, max_iter=2).fit(X, LABELS)
     assert model.score(X, LABELS) == model.estimator_.score(X, LABELS)

@@ -1,6 +1,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from bundles import bundled
 from scipy import stats
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -92,7 +93,7 @@ def test_from_estimator_takes_the_first_few(fitted):
     assert PosteriorDisplay.from_estimator(wide, n_samples=5).samples.shape == (5, 8)
 
 
-@pytest.mark.parametrize(
+@bundled(
     ("options", "message"),
     [
         (

@@ -2,6 +2,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from bundles import bundled
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -151,7 +152,7 @@ def test_what_the_results_lack_is_named(two_blobs, options, message):
         PrivacyUtilityDisplay.from_cv_results(results, **options)
 
 
-@pytest.mark.parametrize(
+@bundled(
     ("options", "message"),
     [
         ({"epsilons": [0.0, 1.0]}, "epsilons to be a list of numbers > 0"),

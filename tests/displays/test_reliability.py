@@ -4,6 +4,7 @@ import sys
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from bundles import bundled
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
@@ -184,7 +185,7 @@ def test_from_estimator_knows_classes_that_the_rows_lack():
     assert display.table.counts.sum() == 2
 
 
-@pytest.mark.parametrize(
+@bundled(
     ("options", "message"),
     [
         ({"y_prob_samples": np.ones((3, 4))}, "y_prob_samples of shape"),

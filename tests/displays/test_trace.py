@@ -1,6 +1,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from bundles import bundled
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
@@ -99,7 +100,7 @@ def test_many_rows_are_drawn_without_names():
     assert texts(display.ax_) == ["burn-in"]
 
 
-@pytest.mark.parametrize(
+@bundled(
     ("options", "message"),
     [
         ({"trace": [1.0, np.inf]}, "trace to be finite"),

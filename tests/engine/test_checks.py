@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from bundles import bundled
 from engine.networks import (
     Wraps,
     assert_equals_the_loop,
@@ -98,8 +99,8 @@ def weight_normalized():
     )
 
 
-@pytest.mark.parametrize("n", [3, 5])  # as many records as positions, and not
-@pytest.mark.parametrize(
+@bundled("n", [3, 5])  # as many records as positions, and not
+@bundled(
     "make",
     [
         Tied,
@@ -234,7 +235,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@bundled("name", REFUSED)
 def test_modules_without_gradients_of_records_are_refused_and_told_why(name):
     make, message = REFUSED[name]
     with pytest.raises(ValueError, match=re.compile(message, re.DOTALL)):

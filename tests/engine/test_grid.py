@@ -6,6 +6,7 @@ from math import isqrt
 import numpy as np
 import pytest
 import torch
+from bundles import bundled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -222,8 +223,8 @@ def test_the_bound_holds_whatever_the_terms_are(terms):
     assert isqrt(sum(int(v) ** 2 for v in found)) <= lattice_bound(2.0)
 
 
-@pytest.mark.parametrize("size", [1, 3, 6000])
-@pytest.mark.parametrize("sigma", [0.01, 1.0, 1.9999, 40.0])
+@bundled("size", [1, 3, 6000])
+@bundled("sigma", [0.01, 1.0, 1.9999, 40.0])
 def test_a_term_at_its_bound_stays_and_one_beyond_goes(size, sigma):
     direction = np.random.default_rng(size).normal(size=size)
     direction /= np.linalg.norm(direction)

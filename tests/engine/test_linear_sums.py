@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from bundles import bundled
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.clipped_sum import clipped_sum_one_by_one
@@ -159,8 +160,8 @@ def test_a_memory_map_is_read_by_batch_only(tmp_path):
     np.testing.assert_allclose(batch.norms, np.linalg.norm(batch.rows, axis=1), rtol=1e-15)
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3, 5, 8, 13, 30, 107])
-@pytest.mark.parametrize("n_outputs", [1, 3])
+@bundled("columns", [1, 2, 3, 5, 8, 13, 30, 107])
+@bundled("n_outputs", [1, 3])
 def test_under_add_remove_a_record_moves_no_bit_of_the_others_logits(columns, n_outputs):
     rng = np.random.default_rng(columns)
     X, weights = rng.normal(size=(531, columns)), rng.normal(size=(columns, n_outputs))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from bundles import bundled
 
 from skdp import DPVariationalModel, _release_hook
 from skdp._bounded_sum import ROUNDING
@@ -59,9 +60,9 @@ def test_replacing_a_record_moves_a_sum_as_far_as_is_declared(name):
     assert 0.99 * declared <= moved <= declared
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
-@pytest.mark.parametrize("sigma", SIGMAS)
-@pytest.mark.parametrize("name", LINEAR)
+@bundled("relation", ["replace_one", "add_or_remove_one"])
+@bundled("sigma", SIGMAS)
+@bundled("name", LINEAR)
 def test_on_the_grid_it_moves_as_many_units_as_the_noise_pays_for(name, sigma, relation):
     clipped_sum, at, one, other = LINEAR[name]
     on_grid = GridSum(clipped_sum, sigma, relation)
@@ -92,9 +93,9 @@ def test_the_sums_of_a_model_move_as_far_as_is_declared_and_no_farther(kind, one
         assert moved(*pair) <= declared
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("sigma", SIGMAS)
-@pytest.mark.parametrize("name", EVERY)
+@bundled("relation", RELATIONS)
+@bundled("sigma", SIGMAS)
+@bundled("name", EVERY)
 def test_on_full_batches_the_noise_is_what_the_event_says_of_the_sensitivity(name, sigma, relation):
     # An event of noise multiplier σ is accounted as μ = factor/σ.
     call = plan(EVERY[name], sigma, relation).step((2,) if name in MODEL else (1, 3), 0)[1]
@@ -105,8 +106,8 @@ def test_on_full_batches_the_noise_is_what_the_event_says_of_the_sensitivity(nam
         assert mu * (1 - 1e-9) <= call.sensitivity / call.scale <= mu * (1 + 1e-14)
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", EVERY)
+@bundled("relation", RELATIONS)
+@bundled("name", EVERY)
 def test_on_random_batches_the_noise_is_that_of_one_record_alone(name, relation):
     """A batch may hold one of two records that are exchanged, and not the other.
 

@@ -7,6 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from bundles import bundled
 from engine.networks import (
     METHODS,
     Wraps,
@@ -54,7 +55,7 @@ NETWORKS = [
 ]
 
 
-@pytest.mark.parametrize(("make", "shape"), NETWORKS)
+@bundled(("make", "shape"), NETWORKS)
 def test_ordinary_networks_go_by_book_keeping_and_equal_the_loop(make, shape):
     module = seeded(make)
     assert trial(module, shape, 3) == "book-keeping"
@@ -172,11 +173,9 @@ def test_dropout_draws_anew_and_stays_within_the_bound():
 # --- records without a finite gradient -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200, 3e38, 1e30])
-@pytest.mark.parametrize(
-    ("make", "width"), [(functools.partial(perceptron, nn.ReLU), 6), (sequence_network, 24)]
-)
+@bundled("method", METHODS)
+@bundled("bad", [np.nan, np.inf, -np.inf, 1e200, 3e38, 1e30])
+@bundled(("make", "width"), [(functools.partial(perceptron, nn.ReLU), 6), (sequence_network, 24)])
 def test_records_without_a_finite_gradient_contribute_nothing(make, width, bad, method):
     module, (x, y) = seeded(make), random_records(0, 12, (width,))
     good = np.delete(np.arange(12), [0, 5, 11])
@@ -221,8 +220,8 @@ def test_finite_norms_whose_sum_overflows_are_clipped_all_the_same():
 # --- a piece at a time ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("size", [1, 2, 7, 12, 13, 14, 10**6, None])
+@bundled("method", METHODS)
+@bundled("size", [1, 2, 7, 12, 13, 14, 10**6, None])
 def test_the_physical_batch_size_does_not_matter(size, method):
     module, (x, y) = seeded(residual_network).double(), random_records(0, 13, (6,))
     x[4] = np.nan

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from bundles import bundled
 from scipy import stats
 
 from skdp._random import Streams
@@ -98,8 +99,8 @@ def test_a_rate_that_is_no_probability_is_refused(rate):
         PoissonSampling(rate, 1)
 
 
-@pytest.mark.parametrize("n_steps", [0, -1, 1.5, None])
-@pytest.mark.parametrize("scheme", [FullBatch, lambda n_steps: PoissonSampling(0.5, n_steps)])
+@bundled("n_steps", [0, -1, 1.5, None])
+@bundled("scheme", [FullBatch, lambda n_steps: PoissonSampling(0.5, n_steps)])
 def test_a_run_without_steps_is_refused(scheme, n_steps):
     with pytest.raises(ValueError, match="n_steps="):
         scheme(n_steps)

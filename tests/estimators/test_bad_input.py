@@ -4,6 +4,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from bundles import bundled
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
@@ -75,8 +76,8 @@ EXACT = [
 ]
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
-@pytest.mark.parametrize(("parameters", "name"), EXACT)
+@bundled("kind", SAMPLERS)
+@bundled(("parameters", "name"), EXACT)
 def test_what_pure_privacy_cannot_take_is_named(kind, parameters, name, two_blobs):
     with PrivacyLedger() as ledger, pytest.raises(ValueError, match=f"Expected {name}="):
         kind(delta=0, **parameters).fit(*two_blobs)
@@ -92,7 +93,7 @@ REGRESSION = {
 }
 
 
-@pytest.mark.parametrize("estimator", [*CLASSIFIERS, *REGRESSORS])
+@bundled("estimator", [*CLASSIFIERS, *REGRESSORS])
 def test_bad_data_is_refused_in_words_that_fit(estimator, two_blobs):
     for kind, (change, message) in BAD_DATA.items():
         if estimator in REGRESSORS and REGRESSION.get(kind, message) is None:
@@ -124,7 +125,7 @@ def test_odd_shapes_give_a_valid_release(kind, shape):
     assert np.isfinite(classifier.predict_proba(X)).all()
 
 
-@pytest.mark.parametrize("kind", [*CLASSIFIERS, *REGRESSORS])
+@bundled("kind", [*CLASSIFIERS, *REGRESSORS])
 def test_prediction_before_fit_is_an_error(kind, two_blobs):
     X, _ = two_blobs
     for method in ("predict", "predict_proba", "decision_function", "sample_predictive"):
@@ -151,8 +152,8 @@ SAMPLER_TROUBLE = [
 ]
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
-@pytest.mark.parametrize(("parameters", "message"), SAMPLER_TROUBLE)
+@bundled("kind", SAMPLERS)
+@bundled(("parameters", "message"), SAMPLER_TROUBLE)
 def test_a_sampler_refuses_what_would_never_end_or_says_what_is_wrong(
     kind, parameters, message, two_blobs
 ):

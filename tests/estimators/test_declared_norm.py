@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 
@@ -63,9 +63,10 @@ def test_a_given_norm_wins_and_a_lost_declaration_is_none(estimator):
 
 
 def test_rows_beyond_a_declared_norm_are_clipped_all_the_same():
-    plain = DPVariationalLogisticRegression(data_norm=0.5, epsilon=float("inf")).fit(X, Y)
-    wrong = DPVariationalLogisticRegression(epsilon=float("inf")).fit(BoundedRows(X, 0.5), Y)
-    unclipped = DPVariationalLogisticRegression(data_norm=2.0, epsilon=float("inf")).fit(X, Y)
+    noiseless = DPVariationalLogisticRegression(float("inf"), inference="dpvi", max_iter=600)
+    plain = clone(noiseless).set_params(data_norm=0.5).fit(X, Y)
+    wrong = clone(noiseless).fit(BoundedRows(X, 0.5), Y)
+    unclipped = clone(noiseless).set_params(data_norm=2.0).fit(X, Y)
     np.testing.assert_allclose(wrong.coef_, plain.coef_, atol=0.05)
     assert np.abs(wrong.coef_ - unclipped.coef_).max() > 0.2
 

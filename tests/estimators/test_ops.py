@@ -44,8 +44,10 @@ def short_line(line):
 
 @pytest.mark.parametrize("delta", [1e-5, 0])
 def test_fits_predicts_and_states_what_it_cost(line, delta):
-    X, y = line
-    sampler = OPSPosteriorSampler(2.0, delta, n_posterior_samples=3, **DECLARED).fit(X, y)
+    X, y = line[0][:1000], line[1][:1000]
+    sampler = OPSPosteriorSampler(
+        2.0, delta, n_posterior_samples=3, classes=[0, 1], n_samples=1000
+    ).fit(X, y)
     assert sampler.score(X, y) > 0.8
     assert sampler.privacy_.valid
     assert 2.0 * 0.99 < sampler.privacy_.epsilon <= 2.0
@@ -53,7 +55,7 @@ def test_fits_predicts_and_states_what_it_cost(line, delta):
     assert sampler.privacy_.inferred_public_facts == ()
     assert sampler.sample_posterior().shape == (3, 3)
     assert sampler.parameter_names_ == ["x0", "x1", "intercept"]
-    assert sampler.effective_n_samples_ == sampler.likelihood_power_ * 3000
+    assert sampler.effective_n_samples_ == sampler.likelihood_power_ * 1000
     np.testing.assert_allclose(sampler.coef_[0], sampler.sample_posterior()[:, :2].mean(0))
     np.testing.assert_allclose(sampler.intercept_[0], sampler.sample_posterior()[:, 2].mean())
     np.testing.assert_allclose(
@@ -62,8 +64,8 @@ def test_fits_predicts_and_states_what_it_cost(line, delta):
 
 
 @pytest.mark.parametrize("delta", [1e-5, 0])
-def test_more_samples_than_paid_for_are_refused_with_their_price(line, delta):
-    sampler = OPSPosteriorSampler(1.0, delta, n_posterior_samples=2, **DECLARED).fit(*line)
+def test_more_samples_than_paid_for_are_refused_with_their_price(short_line, delta):
+    sampler = OPSPosteriorSampler(1.0, delta, n_posterior_samples=2, **FEW).fit(*short_line)
     paid = sampler.sample_posterior()
     np.testing.assert_array_equal(sampler.sample_posterior(1), paid[:1])
     np.testing.assert_array_equal(sampler.sample_posterior(2, random_state=3), paid)
@@ -76,19 +78,24 @@ def test_more_samples_than_paid_for_are_refused_with_their_price(line, delta):
         mu = math.sqrt(3 / 2) / sampler.privacy_.event.noise_multiplier
         assert price == pytest.approx(gdp_to_epsilon(mu, 1e-5), rel=1e-3)
     with pytest.raises(BudgetExceededError):
-        sampler.sample_predictive(line[0], 3)
+        sampler.sample_predictive(short_line[0], 3)
 
 
-def test_the_paid_samples_cannot_be_overwritten_from_outside(line):
-    sampler = OPSPosteriorSampler(**DECLARED).fit(*line)
-    before = sampler.predict_proba(line[0])
+def test_the_paid_samples_cannot_be_overwritten_from_outside(short_line):
+    sampler = OPSPosteriorSampler(**FEW).fit(*short_line)
+    before = sampler.predict_proba(short_line[0])
     sampler.sample_posterior()[:] = 0.0
-    np.testing.assert_array_equal(sampler.predict_proba(line[0]), before)
+    np.testing.assert_array_equal(sampler.predict_proba(short_line[0]), before)
 
 
 def test_auto_takes_the_sampler_that_the_guarantee_asks_for(line):
     def chosen(**parameters):
-        return OPSPosteriorSampler(**DECLARED, **parameters).fit(*line).sampler_
+        drawn = {"return_value": np.zeros((1, 1, 3))}
+        with (
+            mock.patch("skdp.algorithms.langevin.LangevinConfig.run", **drawn),
+            mock.patch("skdp.algorithms.ops.ExactConfig.run", **drawn),
+        ):
+            return OPSPosteriorSampler(**DECLARED, **parameters).fit(*line).sampler_
 
     assert chosen() == "langevin"
     assert chosen(epsilon=3.0, delta=0) == "proximal"
@@ -108,7 +115,7 @@ def test_a_power_may_be_given_instead_of_epsilon(line):
 
 
 def test_without_a_budget_it_is_the_posterior_and_the_report_says_what_that_costs(line):
-    X, y = line[0][:500], line[1][:500]
+    X, y = line[0][:200], line[1][:200]
     sampler = OPSPosteriorSampler(float("inf"), n_posterior_samples=2, classes=[0, 1]).fit(X, y)
     assert sampler.likelihood_power_ == 1.0
     assert sampler.privacy_.epsilon > 10
@@ -129,16 +136,16 @@ def test_add_or_remove_states_the_domain_it_holds_on(short_line):
         assert len(ledger.entries) == 1
 
 
-def test_a_refused_fit_reads_nothing_and_leaves_nothing(line):
-    sampler = OPSPosteriorSampler(1.0, **DECLARED)
+def test_a_refused_fit_reads_nothing_and_leaves_nothing(short_line):
+    sampler = OPSPosteriorSampler(1.0, **FEW)
     with PrivacyLedger(epsilon=1.2, delta=1e-5):
-        sampler.fit(*line)
+        sampler.fit(*short_line)
         before = sampler.sample_posterior()
         with (
             pytest.raises(BudgetExceededError),
             mock.patch("skdp.algorithms.langevin.LangevinConfig.run", side_effect=AssertionError),
         ):
-            sampler.fit(*line)
+            sampler.fit(*short_line)
     np.testing.assert_array_equal(sampler.sample_posterior(), before)
 
 
@@ -160,7 +167,7 @@ def test_two_fits_share_no_noise_and_a_seed_repeats_one(short_line):
         assert not np.any(seeded.sample_posterior() == other.sample_posterior())
 
 
-@pytest.mark.parametrize("delta", [1e-5, 0])
+@pytest.mark.parametrize("delta", [1e-5, pytest.param(0, marks=pytest.mark.slow)])
 def test_three_classes(delta):
     X, y = load_iris(return_X_y=True)
     X, y = np.repeat(X, 5, axis=0), np.repeat(y, 5)
@@ -174,16 +181,15 @@ def test_three_classes(delta):
     np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
 
 
-def test_works_in_a_grid_search_and_a_pickle(line):
-    X, y = line
+def test_works_in_a_grid_search_and_a_pickle(short_line):
+    X, y = short_line
     search = GridSearchCV(
-        OPSPosteriorSampler(**DECLARED),
-        {"epsilon": [0.01, 3.0]},
+        OPSPosteriorSampler(**FEW),
+        {"epsilon": [0.01, 20.0]},
         cv=3,
-        n_jobs=2,
         scoring="neg_log_loss",
     ).fit(X, y)
-    assert search.best_params_ == {"epsilon": 3.0}
+    assert search.best_params_ == {"epsilon": 20.0}
     copy = pickle.loads(pickle.dumps(search.best_estimator_))
     np.testing.assert_array_equal(copy.predict_proba(X), search.predict_proba(X))
 
@@ -193,7 +199,7 @@ def test_breast_cancer_by_default_settings():
     X = np.clip((X - X.mean(0)) / X.std(0) / 3, -1, 1)  # a comparison, not a private pipeline
     A, B, a, b = train_test_split(X, y, random_state=0, stratify=y)
     sampler = OPSPosteriorSampler(3.0, classes=[0, 1], n_samples=len(A))
-    losses = [log_loss(b, sampler.fit(A, a).predict_proba(B)) for _ in range(10)]
+    losses = [log_loss(b, sampler.fit(A, a).predict_proba(B)) for _ in range(5)]
     assert np.mean(losses) < 0.3
 
 
@@ -207,28 +213,28 @@ def slope():
     return X, 10 + X @ [4.0, -1.0, 0.0] + coin.normal(0, 0.5, 3000)
 
 
-@pytest.mark.parametrize("delta", [1e-5, 0])
+@pytest.mark.parametrize("delta", [1e-5, pytest.param(0, marks=pytest.mark.slow)])
 def test_regressor_finds_the_line(slope, delta):
-    X, y = slope[0][:1000], slope[1][:1000]
+    X, y = slope[0][:500], slope[1][:500]
     regressor = OPSRegressor(
-        10.0, delta, n_posterior_samples=4, target_bounds=(4, 16), n_samples=1000
+        10.0, delta, n_posterior_samples=4, target_bounds=(4, 16), n_samples=500, noise_scale=2.0
     ).fit(X, y)
     assert regressor.score(X, y) > 0.8
     assert regressor.privacy_.valid
     np.testing.assert_allclose(regressor.predict(X), X @ regressor.coef_ + regressor.intercept_)
     _, deviation = regressor.predict(X, return_std=True)
     assert np.all(deviation >= regressor.noise_scale_)
-    assert regressor.sample_predictive(X).shape == (4, 1000)
+    assert regressor.sample_predictive(X).shape == (4, 500)
     assert regressor.parameter_names_ == ["x0", "x1", "x2", "intercept"]
-    np.testing.assert_allclose(regressor.sample_predictive(X, 2).shape, (2, 1000))
+    np.testing.assert_allclose(regressor.sample_predictive(X, 2).shape, (2, 500))
 
 
 def test_regressor_without_privacy_is_bayesian_ridge_regression(slope):
-    """1000 samples of a posterior that no residual is cut in: normal, and known."""
+    """500 samples of a posterior that no residual is cut in: normal, and known."""
     X, y = slope
     X, y = X[:200], y[:200]
     regressor = OPSRegressor(
-        float("inf"), n_posterior_samples=1000, target_bounds=(0, 20), noise_scale=2.0,
+        float("inf"), n_posterior_samples=500, target_bounds=(0, 20), noise_scale=2.0,
         residual_bound=100.0, prior_scale=0.5, fit_intercept=False, step_size=5e-5, max_iter=800,
         batch_size=200,
     ).fit(X, y)  # fmt: skip
@@ -239,38 +245,42 @@ def test_regressor_without_privacy_is_bayesian_ridge_regression(slope):
     np.testing.assert_allclose(ridge.coef_, mean)
     covariance = np.linalg.inv(precision)
     draws = regressor.sample_posterior()
-    error = np.abs(draws.mean(0) - mean) / np.sqrt(np.diag(covariance) / 1000)
+    error = np.abs(draws.mean(0) - mean) / np.sqrt(np.diag(covariance) / 500)
     assert error.max() < 5
     spread = np.diag(np.cov(draws.T)) / np.diag(covariance)
-    assert np.all(np.abs(spread - 1) < 5 * math.sqrt(2 / 1000))
+    assert np.all(np.abs(spread - 1) < 5 * math.sqrt(2 / 500))
 
 
 def test_targets_beyond_their_bounds_are_clipped(slope):
-    X, y = slope
-    wild = np.where(np.arange(3000) % 10 == 0, 1e9, y)
-    regressor = OPSRegressor(5.0, target_bounds=(4, 16), n_samples=3000).fit(X, wild)
+    X, y = slope[0][:500], slope[1][:500]
+    wild = np.where(np.arange(500) % 10 == 0, 1e9, y)
+    regressor = OPSRegressor(5.0, target_bounds=(4, 16), n_samples=500).fit(X, wild)
     assert regressor.predict(X).max() < 30
 
 
 # --- the diagnosis that is not private ------------------------------------------------------------
 
 
-def test_diagnosis_is_loud_and_leaves_no_trace(line):
+def test_diagnosis_is_loud_and_leaves_no_trace(short_line):
     arviz = pytest.importorskip("arviz")
-    sampler = OPSPosteriorSampler(1.0, **DECLARED)
+    sampler = OPSPosteriorSampler(1.0, **FEW)
     before = dict(vars(sampler))
     with PrivacyLedger() as ledger, pytest.warns(PrivacyWarning, match="not private"):
-        data = sampler.diagnose_convergence(*line, n_chains=8)
+        data = sampler.diagnose_convergence(*short_line, n_chains=8)
     assert ledger.entries == ()
     assert vars(sampler) == before
     theta = data.posterior["theta"]
     assert theta.shape[0] == 8
     assert data.posterior.attrs["private"] == 0
     assert theta.shape[1] == 2 * data.posterior.attrs["passes_of_fit"]
-    stationary = data.sel(draw=slice(data.posterior.attrs["passes_of_fit"], None))
-    assert float(arviz.rhat(stationary).theta.max()) < 1.5
+    passes = data.posterior.attrs["passes_of_fit"]
+    start, stationary = (
+        float(arviz.rhat(data.sel(draw=draws)).theta.max())
+        for draws in (slice(0, passes // 20), slice(passes, None))
+    )
+    assert stationary < min(start, 2.5)
     with pytest.raises(ValueError, match="exact draws need no diagnosis"):
-        OPSPosteriorSampler(delta=0, **DECLARED).diagnose_convergence(*line)
+        OPSPosteriorSampler(delta=0, **FEW).diagnose_convergence(*short_line)
 
 
 # --- audits from outside --------------------------------------------------------------------------
@@ -309,16 +319,21 @@ def audit_regressor(n, ε=4.377178):  # μ = 1
 
 
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
-def test_audit_proves_no_more_than_the_claim_and_most_of_it():
-    proved = audit_regressor(1000)
-    assert 0.5 < proved <= 1.0
+def test_audit_proves_no_more_than_the_claim():
+    assert 0.2 < audit_regressor(500) <= 1.0  # .73 ± .08
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+def test_audit_proves_most_of_the_claim():
+    assert 0.5 < audit_regressor(1000) <= 1.0
 
 
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 def test_audit_catches_a_chain_at_half_the_noise():
     normal = SecureStream.normal
     with mock.patch.object(SecureStream, "normal", lambda self, shape: 0.5 * normal(self, shape)):
-        assert audit_regressor(1000) > 1.0
+        assert audit_regressor(400) > 1.0  # about 1.6 ± .11
 
 
 def audit_classifier(n):
@@ -338,6 +353,7 @@ def audit_classifier(n):
     return lower_bound(*arms, threshold=-0.6 * sampler.prior_scale)
 
 
+@pytest.mark.slow  # the chain is the regressor's
 def test_audit_of_the_classifier():
     # About .25 ± .06 is proved of the 1 that is claimed: more than nothing.
     assert 0 < audit_classifier(1000) <= 1.0

@@ -6,6 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from bundles import bundled
 from replay.neighbours import neighbours
 from scipy import stats
 from sklearn.base import clone
@@ -63,7 +64,9 @@ def public_state(estimator):
     return pickle.dumps(state), repr(estimator), repr(estimator.privacy_)
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@mock.patch("skdp.algorithms.parts.noisy_score._CHAIN_STEPS", 10)  # what follows the releases
+@mock.patch("skdp.algorithms.noise_aware_linear.N_BELIEFS", 4)
+@bundled("plan", PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
     with fixed_streams():
         with _release_hook.record() as tape:
@@ -75,7 +78,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
             assert second == first
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@bundled("plan", PLANS)
 def test_the_event_in_the_ledger_is_the_trace(plan):
     relation = plan[1].get("neighboring_relation", "zero_out")
     with PrivacyLedger(neighboring_relation=relation) as ledger, _release_hook.record() as tape:
@@ -98,7 +101,7 @@ def test_the_event_in_the_ledger_is_the_trace(plan):
         assert declared == pytest.approx(event.noise_multiplier, rel=1e-9)
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@bundled("plan", PLANS)
 def test_what_is_released_is_on_the_grid(plan):
     """Integers of the lattice, before they are rounded to the coarser public grid."""
     with UNROUNDED, _release_hook.record() as tape:
@@ -125,7 +128,7 @@ def test_the_noise_added_is_the_noise_declared():
     assert np.unique(z).size == z.size
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@bundled("plan", PLANS)
 def test_the_budget_is_kept_and_spent(plan):
     estimator = make(plan).fit(X, Y)
     report = estimator.privacy_

@@ -8,6 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from bundles import bundled
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.neural_network import MLPClassifier
@@ -208,7 +209,7 @@ class TestModules:
             DPSGDClassifier(module=module, **FACTS).fit(*two_blobs)
         assert ledger.entries == ()
 
-    @pytest.mark.parametrize("name", MIXING)
+    @bundled("name", MIXING)
     def test_a_module_that_mixes_records_is_refused_before_the_charge(self, two_blobs, name):
         for make in (DPSGDClassifier, DPSGLDClassifier):
             module = Mixing(MIXING[name])
@@ -275,15 +276,15 @@ class TestModules:
         once = model.privacy_.assumptions
         assert model.set_params(module=None).partial_fit(*two_blobs).privacy_.assumptions == once
 
-    @pytest.mark.parametrize(
+    @bundled(
         "optimizer",
         ["adam", "sgd", torch.optim.RMSprop, functools.partial(torch.optim.SGD, nesterov=False)],
     )
-    @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine", lambda done: 0.5])
+    @bundled("schedule", ["constant", "linear", "cosine", lambda done: 0.5])
     def test_optimizers_and_schedules(self, two_blobs, optimizer, schedule):
         classifier = DPSGDClassifier(
-            INF, optimizer=optimizer, learning_rate=0.02, learning_rate_schedule=schedule,
-            max_iter=200, **FACTS,
+            INF, optimizer=optimizer, learning_rate=0.04, learning_rate_schedule=schedule,
+            max_iter=80, **FACTS,
         )  # fmt: skip
         assert classifier.fit(*two_blobs).score(*two_blobs) > 0.6
 
@@ -318,8 +319,8 @@ class TestPlan:
         ):  # its network is still the other one
             model.set_params(module=None).partial_fit(*two_blobs)
 
-    @pytest.mark.parametrize("activation", ["tanh", "relu", "gelu", "logistic", "identity"])
-    @pytest.mark.parametrize("hidden", [(), (5,), (6, 4)])
+    @bundled("activation", ["tanh", "relu", "gelu", "logistic", "identity"])
+    @bundled("hidden", [(), (5,), (6, 4)])
     def test_a_trial_of_our_own_network_finds_what_is_taken_for_granted(self, activation, hidden):
         plan = {"activation": activation, "hidden_layer_sizes": hidden}
         found = DPSGDClassifier(classes=range(4), **plan).try_module(3)

@@ -93,7 +93,7 @@ class TestSchedule:
     @pytest.mark.parametrize("accountant", ["auto", "rdp"])
     @pytest.mark.parametrize("exponent", [0.0, 0.55])
     def test_the_temperature_is_the_least_that_the_budget_affords(self, exponent, accountant):
-        config = anchor(n_steps=6, learning_rate=PolynomialDecay(4.0, 2, exponent))
+        config = anchor(n_steps=3, learning_rate=PolynomialDecay(4.0, 2, exponent))
         solved = config.calibrated(Budget(1.0, 1e-5, accountant=accountant))
         spent = epsilon_of_event(solved.event(), 1e-5, accountant=accountant)
         assert 0.995 < spent <= 1.0
@@ -157,14 +157,14 @@ class TestChain:
             )
         np.testing.assert_array_equal(flat.posterior_samples_, automatic.posterior_samples_)
 
-    @pytest.mark.parametrize("temperature", [1.0, 0.25])
+    @pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.slow), 0.25])
     def test_samples_of_a_gaussian_posterior_have_its_moments(self, temperature):
         # A line through 30 points with unit errors: the posterior of slope and intercept is normal,
         # and so is the law of the chain; how far its steps take it from the posterior is known.
         rng = np.random.default_rng(1)
         x = rng.uniform(-1, 1, (30, 1))
         y = 0.8 * x[:, 0] - 0.3 + rng.normal(size=30)
-        n_steps, eta, scale = 20_000, 0.3, 2.0
+        n_steps, eta, scale = 10_000, 0.3, 2.0
         model = DPSGLDRegressor(
             INF, hidden_layer_sizes=(), temperature=temperature, sampling_rate=1.0,
             prior_scale=scale, learning_rate=eta, decay_exponent=0.0, max_iter=n_steps,
@@ -262,7 +262,7 @@ class TestIterates:
 
 class TestStatement:
     def test_epsilon_is_what_was_asked_and_temperature_is_shown(self, two_blobs):
-        model = DPSGLDClassifier(1.5, max_iter=30, sampling_rate=0.2, **FACTS).fit(*two_blobs)
+        model = DPSGLDClassifier(1.5, max_iter=5, sampling_rate=0.2, **FACTS).fit(*two_blobs)
         assert model.privacy_.epsilon == pytest.approx(1.5, rel=2e-3)
         assert model.privacy_.epsilon <= 1.5
         assert model.privacy_.valid

@@ -5,6 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
+from bundles import bundled
 from scipy import stats
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -200,7 +201,7 @@ class TestErrors:
 
         return check
 
-    @pytest.mark.parametrize(
+    @bundled(
         ("log_likelihood", "match"),
         [
             (3.0, "Expected log_likelihood=3.0 .* to be a function"),
@@ -228,7 +229,7 @@ class TestErrors:
     def test_of_the_log_likelihood(self, refused, log_likelihood, match):
         refused(match, log_likelihood=log_likelihood)
 
-    @pytest.mark.parametrize(
+    @bundled(
         ("parameters", "match"),
         [
             ({"n_parameters": 0}, "n_parameters=0"),
@@ -352,8 +353,8 @@ class TestFit:
         assert np.isfinite(model.mean_).all()
         assert (np.linalg.eigvalsh(model.covariance_) > 0).all()
 
-    @pytest.mark.parametrize("max_iter", [2, 3, 4, 7])
-    @pytest.mark.parametrize("n", [1, 2])
+    @bundled("max_iter", [2, 3, 4, 7])
+    @bundled("n", [1, 2])
     def test_shortest_runs(self, max_iter, n):
         model = make(max_iter=max_iter, n_samples=n).fit(np.ones((n, 2)))
         assert np.isfinite(model.covariance_).all()

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from bundles import bundled
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
@@ -105,7 +106,7 @@ class TestFit:
         np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
         assert not fits[0].privacy_.valid
 
-    @pytest.mark.parametrize(
+    @bundled(
         "wrong",
         [
             {"target_bounds": (1.0, 0.0)},

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from bundles import bundled
 from dp_accounting import dp_event as dp
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -381,8 +382,8 @@ class TestBoundedRows:
 class TestRegressions:
     """What fuzzing found: each of these hung, overflowed, or gave NaN."""
 
-    @pytest.mark.parametrize("target", [5e-324, 1e-300, 1e-100, 1e-16])
-    @pytest.mark.parametrize("delta", [5e-324, 1e-300, 1e-100])
+    @bundled("target", [5e-324, 1e-300, 1e-100, 1e-16])
+    @bundled("delta", [5e-324, 1e-300, 1e-100])
     def test_absurdly_small_budgets_end(self, target, delta):
         assert 0.0 <= epsilon_to_gdp(target, delta) < 1.0
         with pytest.raises(ValueError, match="epsilon"):
@@ -433,8 +434,8 @@ class TestRegressions:
             calibrate_noise_multiplier(epsilon=1e-310, delta=1e-300, n_steps=2)
         calibrate_noise_multiplier(epsilon=1e9, delta=1e-5, sampling_rate=1.0)
 
-    @pytest.mark.parametrize("field", ["sampling", "tuning", "accountant", "skdp_version"])
-    @pytest.mark.parametrize("value", [True, 3, None, ["a"], {"a": 1}])
+    @bundled("field", ["sampling", "tuning", "accountant", "skdp_version"])
+    @bundled("value", [True, 3, None, ["a"], {"a": 1}])
     def test_a_report_holds_texts_where_it_prints_them(self, field, value):
         values = PrivacyReport.of(dp_sgd_event(2.0, 1.0, 3), delta=1e-5, sampling="full").to_dict()
         with pytest.raises(ValueError, match="JSON of a PrivacyReport"):

@@ -4,6 +4,7 @@ import pickle
 import mpmath
 import numpy as np
 import pytest
+from bundles import bundled
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -65,8 +66,8 @@ def test_analytic_calibration_spends_delta_exactly(relation, log_epsilon, log_de
     assert epsilon_of_event(mechanism.event(), delta, relation) <= epsilon
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 1e-6, 1e6, 1e9])
-@pytest.mark.parametrize("delta", [1e-300, 1e-5, 0.999])
+@bundled("epsilon", [1e-9, 1e-6, 1e6, 1e9])
+@bundled("delta", [1e-300, 1e-5, 0.999])
 def test_extreme_budgets_keep_the_promise(epsilon, delta):
     mechanism = GaussianMechanism.from_budget(epsilon=epsilon, delta=delta, record_norm=1.0)
     assert epsilon_of_event(mechanism.event(), delta) <= epsilon
@@ -148,15 +149,15 @@ def test_a_mechanism_is_a_value():
         mechanism.scale = 0.0
 
 
-@pytest.mark.parametrize("bad", [*GARBAGE, 1e-200, 1e200])
-@pytest.mark.parametrize("name", ["record_norm", "scale"])
+@bundled("bad", [*GARBAGE, 1e-200, 1e200])
+@bundled("name", ["record_norm", "scale"])
 def test_garbage_fields_are_refused_by_name(name, bad):
     with pytest.raises(ValueError, match=f"Expected {name}="):
         GaussianMechanism(**{"record_norm": 1.0, "scale": 1.0, name: bad})
 
 
-@pytest.mark.parametrize("bad", GARBAGE)
-@pytest.mark.parametrize("name", ["epsilon", "delta", "record_norm"])
+@bundled("bad", GARBAGE)
+@bundled("name", ["epsilon", "delta", "record_norm"])
 def test_garbage_budgets_are_refused_by_name(name, bad):
     with pytest.raises(ValueError, match=f"Expected {name}="):
         GaussianMechanism.from_budget(
@@ -175,7 +176,7 @@ def test_garbage_choices_are_refused_by_name(bad):
         GaussianMechanism.from_budget(**budget, method=bad)
 
 
-@pytest.mark.parametrize(
+@bundled(
     "bad",
     [
         [41.5, math.nan],

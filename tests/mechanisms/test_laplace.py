@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from bundles import bundled
 from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,15 +99,15 @@ def test_neighbours_make_the_same_calls_and_a_replay_runs_no_mechanism():
     np.testing.assert_array_equal(replayed, output)
 
 
-@pytest.mark.parametrize("bad", GARBAGE)
-@pytest.mark.parametrize("name", ["record_norm", "scale"])
+@bundled("bad", GARBAGE)
+@bundled("name", ["record_norm", "scale"])
 def test_garbage_fields_are_refused_by_name(name, bad):
     with pytest.raises(ValueError, match=f"Expected {name}="):
         LaplaceMechanism(**{"record_norm": 1.0, "scale": 1.0, name: bad})
 
 
-@pytest.mark.parametrize("bad", GARBAGE)
-@pytest.mark.parametrize("name", ["epsilon", "record_norm"])
+@bundled("bad", GARBAGE)
+@bundled("name", ["epsilon", "record_norm"])
 def test_garbage_budgets_are_refused_by_name(name, bad):
     with pytest.raises(ValueError, match=f"Expected {name}="):
         LaplaceMechanism.from_budget(**{"epsilon": 1.0, "record_norm": 1.0, name: bad})

@@ -3,6 +3,7 @@ from importlib.metadata import version
 
 import numpy as np
 import pytest
+from bundles import bundled
 from dp_accounting import NeighboringRelation
 from dp_accounting.dp_event import RandomizedResponseDpEvent
 from dp_accounting.pld import PLDAccountant
@@ -176,8 +177,8 @@ def test_an_empty_column_gives_a_uniform_answer():
     assert stats.kstest(sample, stats.uniform(-3, 6).cdf).pvalue < 1e-6
 
 
-@pytest.mark.parametrize("value", [-3.0, 0.0, 1.0, 5.0])
-@pytest.mark.parametrize("q", [0.0, 0.5, 1.0])
+@bundled("value", [-3.0, 0.0, 1.0, 5.0])
+@bundled("q", [0.0, 0.5, 1.0])
 def test_a_column_of_equal_values(value, q):
     mechanism = QuantileMechanism(q, -3.0, 5.0, 1.0)
     answer = release(mechanism, [value] * 2000)
@@ -250,8 +251,8 @@ def test_neighbours_make_the_same_calls_and_a_replay_runs_no_mechanism():
     assert replayed == output
 
 
-@pytest.mark.parametrize("bad", GARBAGE)
-@pytest.mark.parametrize("name", list(PARAMETERS))
+@bundled("bad", GARBAGE)
+@bundled("name", list(PARAMETERS))
 def test_garbage_fields_are_refused_by_name(name, bad):
     with pytest.raises(ValueError, match=f"Expected {name}="):
         QuantileMechanism(**{**PARAMETERS, name: bad})
@@ -263,7 +264,7 @@ def test_narrow_numpy_numbers_are_numbers():
     assert 100 <= narrow.release(np.full(2000, 100, dtype=np.uint8)) <= 100.0001
 
 
-@pytest.mark.parametrize(
+@bundled(
     ("name", "bad"),
     [
         ("quantile", -0.1),

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from bundles import bundled
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
@@ -78,7 +79,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", GAUSSIAN)
+@bundled("name", GAUSSIAN)
 def test_gaussian_steps_meet_the_target_exactly(name):
     model = split_budget(GAUSSIAN[name], 1.0, 1e-5).fit(X, Y)
     assert 1.0 - 1e-8 <= privacy_of(model).epsilon <= 1.0

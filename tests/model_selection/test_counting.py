@@ -4,14 +4,15 @@ import copy
 import multiprocessing
 import os
 import pickle
-import subprocess
-import sys
+import tempfile
 import threading
 import time
 
 import joblib
 import numpy as np
 import pytest
+from bundles import bundled
+from processes import in_child, started
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
@@ -40,6 +41,7 @@ from skdp.privacy import BudgetExceededError, PrivacyLedger, _process_tree
 from skdp.privacy.events import dp_sgd_event
 from skdp.privacy.ledger import _open
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 GRID = {"prior_scale": [1.0, 2.0, 3.0]}
 HAS_CALLBACKS = hasattr(GridSearchCV, "set_callbacks")
 X = np.random.default_rng(0).uniform(-1, 1, (60, 3))
@@ -48,7 +50,8 @@ Y = (X[:, 0] > 0).astype(int)
 
 def classifier(epsilon=0.3, **parameters):
     return DPVariationalLogisticRegression(
-        epsilon, **{"classes": [0, 1], "n_samples": 40, "max_iter": 1, **parameters}
+        epsilon,
+        **{"classes": [0, 1], "n_samples": 40, "max_iter": 1, "inference": "dpvi", **parameters},
     )
 
 
@@ -79,20 +82,40 @@ def counted(request):
     return fit
 
 
+@pytest.fixture(autouse=True)
+def forked_workers():
+    """Workers of joblib are forked: those of its default backend import all packages anew."""
+    with joblib.parallel_config("multiprocessing"):
+        yield
+
+
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_nine_fits_and_a_refit_are_ten(counted, n_jobs):
     assert len(counted(search(n_jobs))) == 10
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_under_a_pipeline_too(counted, n_jobs):
-    assert len(counted(search(n_jobs, make_pipeline(BoundedScaler(), classifier())))) == 10
+def test_under_a_pipeline_too(counted):
+    assert len(counted(search(2, make_pipeline(BoundedScaler(), classifier())))) == 10
 
 
-@pytest.mark.parametrize("backend", ["threading", "multiprocessing", "loky"])
-def test_under_every_backend(counted, backend):
-    with joblib.parallel_backend(backend):
+def test_under_threads_too(counted):
+    with joblib.parallel_backend("threading"):
         assert len(counted(search(2))) == 10
+
+
+def test_workers_of_the_default_backend_are_counted_if_they_are_older_than_the_ledger_too():
+    with joblib.parallel_backend("loky"):
+        search(2).fit(X, Y)  # joblib keeps its workers
+        with PrivacyLedger() as ledger:
+            search(2).fit(X, Y)
+        search(2).fit(X, Y)  # and they forget it
+        assert len(ledger.entries) == 10
+        if HAS_CALLBACKS:
+            callback, of_clones = PrivacyLedgerCallback(), PrivacyLedgerCallback()
+            search(2).set_callbacks(callback).fit(X, Y)
+            assert len(callback.records) == 10
+            search(2).set_params(estimator=classifier().set_callbacks(of_clones)).fit(X, Y)
+            assert len(of_clones.records) == 10
 
 
 def test_the_total_is_that_of_ten_fits():
@@ -102,14 +125,6 @@ def test_the_total_is_that_of_ten_fits():
         for _ in range(10):
             classifier().fit(X, Y)
     assert ledger.total(1e-5) == alone.total(1e-5)
-
-
-def test_workers_that_are_older_than_the_ledger_are_seen():
-    search(2).fit(X, Y)  # joblib keeps its workers
-    with PrivacyLedger() as ledger:
-        search(2).fit(X, Y)
-    search(2).fit(X, Y)  # and they forget it
-    assert len(ledger.entries) == 10
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -169,7 +184,7 @@ MANY = {
 
 # A bagging classifier seeds its parts.
 @pytest.mark.filterwarnings("ignore:.*random_state:skdp.PrivacyWarning")
-@pytest.mark.parametrize("name", MANY)
+@bundled("name", MANY)
 def test_every_way_to_fit_is_counted(name):
     run, expected = MANY[name]
     with PrivacyLedger() as ledger:
@@ -178,7 +193,7 @@ def test_every_way_to_fit_is_counted(name):
 
 
 @pytest.mark.skipif(not HAS_CALLBACKS, reason="this scikit-learn has no callbacks")
-@pytest.mark.parametrize("backend", ["threading", "loky"])
+@pytest.mark.parametrize("backend", ["threading", "multiprocessing"])
 def test_a_callback_on_the_classifier_itself_goes_with_its_clones(backend):
     callback = PrivacyLedgerCallback()
     with joblib.parallel_backend(backend):
@@ -202,19 +217,25 @@ def test_a_ledger_on_a_file_is_charged_once_by_workers(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_local_dask_cluster_is_counted(counted, tmp_path):
+def test_a_local_dask_cluster_is_counted(tmp_path):
     distributed = pytest.importorskip("distributed")
     cluster = distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
+        n_workers=1,
+        threads_per_worker=2,
         processes=True,
         host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",  # a free port: test processes run at the same time
+        dashboard_address=None,
         local_directory=tmp_path,
         silence_logs=50,
     )
     with cluster, distributed.Client(cluster), joblib.parallel_backend("dask"):
-        assert len(counted(search())) == 10
+        with PrivacyLedger() as ledger:
+            search().fit(X, Y)
+        assert len(ledger.entries) == 10
+        if HAS_CALLBACKS:
+            callback = PrivacyLedgerCallback()
+            search().set_callbacks(callback).fit(X, Y)
+            assert len(callback.records) == 10
 
 
 def test_forked_children_count_on_a_ledger_in_memory():
@@ -252,23 +273,21 @@ def test_a_child_that_is_forked_while_the_ledger_is_busy_does_not_hang():
     assert len(ledger.entries) == 1
 
 
-PARENT = """
-import os, sys, time
-from skdp.privacy import PrivacyLedger
-PrivacyLedger(epsilon=0.1, delta=1e-5).__enter__()
-print("open", flush=True)
-time.sleep(60)
-"""
+def open_a_ledger(pipe):
+    PrivacyLedger(epsilon=0.1, delta=1e-5).__enter__()
+    pipe.send("open")
+    time.sleep(60)
 
 
 def test_the_announcement_of_a_killed_process_is_void_and_swept():
-    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
-        parent.stdout.readline()
-        assert len(list(_process_tree.folder().glob(f"{parent.pid}-*.open"))) == 1
-        parent.kill()
+    child, pipe = started(open_a_ledger)
+    pipe.recv()
+    assert len(list(_process_tree.folder().glob(f"{child.pid}-*.open"))) == 1
+    child.kill()
+    child.join()
     with PrivacyLedger():
         pass
-    assert not list(_process_tree.folder().glob(f"{parent.pid}-*.open"))
+    assert not list(_process_tree.folder().glob(f"{child.pid}-*.open"))
 
 
 def test_a_folder_of_someone_else_is_refused(monkeypatch, tmp_path):
@@ -415,12 +434,13 @@ def test_threads_and_forks_do_not_wait_for_each_other(tmp_path):
     assert len(ledger.entries) == 6
 
 
+def fit_elsewhere(pipe, folder):
+    os.environ["TMPDIR"], tempfile.tempdir = folder, None
+    classifier().fit(X, Y)
+    pipe.send(tempfile.gettempdir())
+
+
 def test_a_child_with_another_folder_for_temporary_files_is_seen(tmp_path):
-    code = (
-        "import numpy as np; from skdp import DPVariationalLogisticRegression as C;"
-        "C(classes=[0, 1], n_samples=4, max_iter=1).fit(np.eye(4), [0, 1, 0, 1])"
-    )
     with PrivacyLedger() as ledger:
-        environment = {**os.environ, "TMPDIR": str(tmp_path)}
-        subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+        assert in_child(fit_elsewhere, str(tmp_path)) == (0, str(tmp_path))
     assert len(ledger.entries) == 1

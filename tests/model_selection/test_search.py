@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from bundles import bundled
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,8 +106,8 @@ def public_fit(what, rows=X):
 # --- what it costs ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
-@pytest.mark.parametrize("shape", [0.0, 1.0, math.inf])
+@bundled("relation", ["zero_out", "add_or_remove_one", "replace_one"])
+@bundled("shape", [0.0, 1.0, math.inf])
 def test_the_search_costs_what_was_asked_for(relation, shape):
     model = logistic(neighboring_relation=relation, inference="dpvi")
     distributions = {"prior_scale": loguniform(0.5, 5), "max_iter": [1, 2]}
@@ -146,7 +147,7 @@ def test_scores_on_public_rows_cost_nothing():
 
 def test_random_batches_share_one_event():
     network = DPSGDClassifier(
-        hidden_layer_sizes=(), sampling_rate=0.1, max_iter=5, classes=[0, 1], n_samples=N
+        hidden_layer_sizes=(), sampling_rate=0.1, max_iter=2, classes=[0, 1], n_samples=N
     )
     fitted = search(network, {"learning_rate": loguniform(1e-3, 1)}).fit(X, Y)
     assert 0.998 * 2.0 < fitted.privacy_.epsilon <= 2.0
@@ -382,7 +383,7 @@ def test_a_seed_repeats_the_search_and_voids_it():
 # --- what is refused ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@bundled(
     "name",
     ["epsilon", "delta", "noise_multiplier", "random_state", "neighboring_relation", "accountant",
      "n_samples", "classes", "verbose"],
@@ -393,7 +394,7 @@ def test_parameters_that_would_break_the_plan_are_refused(name):
     assert ledger.entries == ()
 
 
-@pytest.mark.parametrize(
+@bundled(
     ("settings", "match"),
     [
         ({"distributions": {"gamma": [1.0]}}, "the name of a parameter"),
@@ -591,6 +592,15 @@ def audited(n_fits, exceeded, **settings):
     return mu_low, mu, report
 
 
+@pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+def test_the_best_of_many_tells_a_row_and_less_than_is_stated():
+    settings = {"epsilon": 30.0, "mean_trials": 10, "shape": math.inf}
+    mu_low, _, report = audited(50, 0.02, **settings)
+    assert mu_low > 0.0
+    assert gdp_to_epsilon(mu_low, report.delta) < report.epsilon
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 def test_the_best_of_many_leaks_more_than_one_trial_and_less_than_is_stated():
     settings = {"epsilon": 30.0, "mean_trials": 20, "shape": math.inf}

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from bundles import bundled
 from scipy.stats import chi2, geom, nbinom, poisson
 
 from skdp._random import Streams
@@ -50,7 +51,7 @@ def test_wrong_laws_are_told_from_right_ones():
     assert rejects(drawn(TrialLaw(10, math.inf)), geometric.pmf)
 
 
-@pytest.mark.parametrize(("mean", "shape"), [*LAWS, (1.0, 0.0), (1.0, 1.0), (1.001, 0.01)])
+@bundled(("mean", "shape"), [*LAWS, (1.0, 0.0), (1.0, 1.0), (1.001, 0.01)])
 def test_the_mass_function_sums_to_one_and_has_the_mean(mean, shape):
     law = TrialLaw(mean, shape)
     k = np.arange(50_000)
@@ -80,7 +81,7 @@ def test_the_mean_is_never_above_what_is_accounted():
         assert exact <= mean * (1 + 1e-14)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), 0.5, 0, -1, math.inf, "10", None, 1.0005, True])
+@bundled("bad", [float("nan"), 0.5, 0, -1, math.inf, "10", None, 1.0005, True])
 def test_a_mean_that_no_law_has_is_refused(bad):
     with pytest.raises(ValueError, match="Expected mean_trials="):
         TrialLaw(bad, 0.0)

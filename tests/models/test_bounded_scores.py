@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from bundles import bundled
 from scipy.special import expit, softmax
 from scipy.stats import poisson
 
@@ -32,7 +33,7 @@ RATES = np.linspace(-3, 2.3, 61)[:, None]
 CASES += [(PoissonScore(c, 15.0), counts, RATES) for c in (1.0, 3.0, 15.0)]
 
 
-@pytest.mark.parametrize(("score", "law", "z"), CASES)
+@bundled(("score", "law", "z"), CASES)
 def test_the_mean_is_zero_at_the_truth_and_the_variance_is_as_stated(score, law, z):
     _, mean, variance = law(score, z, z)
     # A table of 800 logits, read linearly, for counts.
@@ -41,7 +42,7 @@ def test_the_mean_is_zero_at_the_truth_and_the_variance_is_as_stated(score, law,
     np.testing.assert_allclose(variance, score.variance(z)[..., 0], rtol=0.03, atol=tolerance)
 
 
-@pytest.mark.parametrize(("score", "law", "z"), CASES)
+@bundled(("score", "law", "z"), CASES)
 def test_the_slope_is_how_the_mean_follows_the_truth(score, law, z):
     step = 1e-3
     above, below = law(score, z, z + step)[1], law(score, z, z - step)[1]
@@ -49,7 +50,7 @@ def test_the_slope_is_how_the_mean_follows_the_truth(score, law, z):
     np.testing.assert_allclose(score.slope(z)[..., 0], found, rtol=1e-2, atol=1e-3 * score.bound)
 
 
-@pytest.mark.parametrize(("score", "law", "z"), CASES)
+@bundled(("score", "law", "z"), CASES)
 def test_the_value_is_the_integral_of_the_slope(score, law, z):
     value, slope = score.value(z)[:, 0], score.slope(z)[:, 0, 0]
     steps = np.diff(z[:, 0]) * (slope[1:] + slope[:-1]) / 2

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from bundles import bundled
 
 from skdp.models.likelihoods import Bernoulli, Categorical, HuberRegression
 
@@ -26,8 +27,8 @@ def made_up(likelihood, reach, n=4000):
     return z, likelihood.targets(COIN.integers(max(2, K), size=n))
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
-@pytest.mark.parametrize("reach", [0.1, 1.0, 8.0])
+@bundled("name", LIKELIHOODS)
+@bundled("reach", [0.1, 1.0, 8.0])
 def test_derivatives_are_those_of_the_log_likelihood(name, reach):
     likelihood = LIKELIHOODS[name]
     z, targets = made_up(likelihood, reach, 200)
@@ -43,8 +44,8 @@ def test_derivatives_are_those_of_the_log_likelihood(name, reach):
         )
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
-@pytest.mark.parametrize("reach", [0.1, 1.0, 8.0])
+@bundled("name", LIKELIHOODS)
+@bundled("reach", [0.1, 1.0, 8.0])
 def test_residual_and_curvature_stay_within_their_bounds(name, reach):
     likelihood = LIKELIHOODS[name]
     z, targets = made_up(likelihood, reach)
@@ -72,8 +73,8 @@ def range_by_ascent(likelihood, target, reach):
     return sum(ends)
 
 
-@pytest.mark.parametrize("reach", [0.1, 1.0, 8.0])
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@bundled("reach", [0.1, 1.0, 8.0])
+@bundled("name", LIKELIHOODS)
 def test_range_bound_holds_and_is_not_wasteful(name, reach):
     likelihood = LIKELIHOODS[name]
     if isinstance(likelihood, HuberRegression):

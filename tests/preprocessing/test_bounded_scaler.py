@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from bundles import bundled
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,9 +25,9 @@ def test_output_is_always_within_its_bounds(a, b, value):
     assert -1 <= out[0, 0] <= 1
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.float32])
-@pytest.mark.parametrize("bounds", [(0, 1e-9), (-1, 1), (1e300, 1.7e308), (-1.7e308, 1.7e308)])
-@pytest.mark.parametrize("state", ["warn", "raise"])
+@bundled("kind", [np.float64, np.float32])
+@bundled("bounds", [(0, 1e-9), (-1, 1), (1e300, 1.7e308), (-1.7e308, 1.7e308)])
+@bundled("state", ["warn", "raise"])
 def test_no_number_is_warned_of(kind, bounds, state):
     most, least = np.finfo(kind).max, np.finfo(kind).smallest_subnormal
     X = np.array([[most], [-most], [least], [0.0], [np.nan]], kind)
@@ -52,7 +53,7 @@ def test_missing_values_stay_missing_and_names_are_kept():
     assert np.isnan(out["age"][1])
 
 
-@pytest.mark.parametrize(
+@bundled(
     ("bounds", "message"),
     [
         ({"lower": 1.0, "upper": 0.0}, "lower="),

@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from bundles import bundled
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -83,7 +84,7 @@ def test_what_is_not_finite_is_refused(value):
         NormClipper().fit([[1.0, 2.0]]).transform([[1.0, value]])
 
 
-@pytest.mark.parametrize(
+@bundled(
     "norm", [0, -1.0, float("nan"), float("inf"), "1", "wide", None, True, [1.0], 1e-101, 1e101]
 )
 def test_a_norm_that_bounds_nothing_is_named(norm):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from bundles import bundled
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.pipeline import make_pipeline
 
@@ -136,9 +137,8 @@ class TestCharge:
 
 
 def bad(kind, **parameters):
-    ((name, _),) = parameters.items()
-    label = f"{kind.__name__}-{name}={parameters[name]!r}"
-    return pytest.param(kind, parameters, name, id=label)
+    (name,) = parameters
+    return kind, parameters, name
 
 
 BAD = [
@@ -167,7 +167,7 @@ BAD += [bad(DPQuantileScaler, unit=v) for v in (0, -1, "auto", None, float("nan"
 BAD += [bad(DPStandardScaler, delta=0), bad(DPPCA, delta=0), bad(DPQuantileScaler, epsilon=1e-9)]
 
 
-@pytest.mark.parametrize(("kind", "parameters", "name"), BAD)
+@bundled(("kind", "parameters", "name"), BAD)
 def test_a_bad_parameter_is_named_and_nothing_spent(kind, parameters, name):
     transformer = kind(**parameters)
     with (
@@ -181,7 +181,7 @@ def test_a_bad_parameter_is_named_and_nothing_spent(kind, parameters, name):
     assert vars(transformer) == vars(kind(**parameters))
 
 
-@pytest.mark.parametrize(
+@bundled(
     ("kind", "name"),
     [
         (DPStandardScaler, "noise_multiplier"),
@@ -189,7 +189,7 @@ def test_a_bad_parameter_is_named_and_nothing_spent(kind, parameters, name):
         (DPQuantileScaler, "quantile_epsilon"),
     ],
 )
-@pytest.mark.parametrize("value", [0, -1.0, float("inf"), float("nan"), "1", None, 1e200])
+@bundled("value", [0, -1.0, float("inf"), float("nan"), "1", None, 1e200])
 def test_a_bad_alternative_to_epsilon_is_named_and_nothing_spent(kind, name, value):
     with (
         PrivacyLedger() as ledger,

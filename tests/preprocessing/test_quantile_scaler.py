@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from bundles import bundled
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,8 +42,8 @@ def longest_miss(values, quantile, rate, length, probability=1e-6):
 
 
 class TestAccount:
-    @pytest.mark.parametrize("relation", RELATIONS)
-    @pytest.mark.parametrize(
+    @bundled("relation", RELATIONS)
+    @bundled(
         ("epsilon", "delta", "d"), [(0.1, 1e-5, 1), (0.5, 1e-5, 10), (3.0, 1e-6, 40), (1.0, 0, 5)]
     )
     def test_the_report_says_the_epsilon_that_was_asked(self, epsilon, delta, d, relation):
@@ -195,7 +196,7 @@ def test_outputs_lie_within_one_and_missing_ones_are_the_middle(row):
     assert (out[0][np.isnan(row)] == 0).all()
 
 
-@pytest.mark.parametrize(
+@bundled(
     "pair",
     [(95, 5), (5, 5), (-1, 95), (5, 101), (5,), (1, 2, 3), 5, None, "ab", (math.nan, 95), (0, "9")],
 )

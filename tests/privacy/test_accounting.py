@@ -3,6 +3,7 @@ import math
 import dp_accounting as dp
 import numpy as np
 import pytest
+from bundles import bundled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,8 +40,8 @@ def test_replace_one_full_batch_is_doubled_once():
     assert epsilon(**ten, neighboring_relation="replace_one", accountant="rdp") > exact
 
 
-@pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
-@pytest.mark.parametrize(("sigma", "steps"), [(0.7, 1), (3.0, 1), (10.0, 50), (40.0, 1000)])
+@bundled("relation", ["zero_out", "add_or_remove_one", "replace_one"])
+@bundled(("sigma", "steps"), [(0.7, 1), (3.0, 1), (10.0, 50), (40.0, 1000)])
 def test_pld_of_the_full_batch_is_the_analytic_value(sigma, steps, relation):
     full = {"noise_multiplier": sigma, "n_steps": steps, "delta": 1e-5}
     exact = epsilon(**full, neighboring_relation=relation)
@@ -75,8 +76,8 @@ def test_more_of_anything_costs_more(sigma, q, steps, log10_delta, factor):
 GARBAGE = [float("nan"), -1.0, -1e-300, "1", None, True, [1.0], 1j, np.array([1.0, 2.0])]
 
 
-@pytest.mark.parametrize("bad", GARBAGE)
-@pytest.mark.parametrize("name", ["noise_multiplier", "sampling_rate", "n_steps", "delta"])
+@bundled("bad", GARBAGE)
+@bundled("name", ["noise_multiplier", "sampling_rate", "n_steps", "delta"])
 def test_garbage_never_gives_a_number(name, bad):
     arguments = {**SAMPLED, name: bad}
     if name == "n_steps" and bad is None:
@@ -88,7 +89,7 @@ def test_garbage_never_gives_a_number(name, bad):
         epsilon(**arguments)
 
 
-@pytest.mark.parametrize(
+@bundled(
     ("name", "bad"),
     [
         ("noise_multiplier", math.inf),
@@ -110,8 +111,8 @@ def test_out_of_range_is_refused_by_name(name, bad):
         epsilon(**{**SAMPLED, name: bad})
 
 
-@pytest.mark.parametrize("bad", [float("nan"), -1.0, math.inf])
-@pytest.mark.parametrize(
+@bundled("bad", [float("nan"), -1.0, math.inf])
+@bundled(
     "make",
     [
         lambda x: dp.GaussianDpEvent(x),
@@ -211,8 +212,8 @@ def test_terms_of_different_kinds_are_never_mistaken_for_each_other():
         assert epsilon_of_event(dp.ComposedDpEvent(events), 1e-5) > 14.9
 
 
-@pytest.mark.parametrize("log10_delta", [-12, -11, -10, -8])
-@pytest.mark.parametrize("steps", [1000, 100_000])
+@bundled("log10_delta", [-12, -11, -10, -8])
+@bundled("steps", [1000, 100_000])
 def test_pld_at_small_delta_never_falls_below_the_exact_value(steps, log10_delta):
     full = {"noise_multiplier": 105.4 * (steps / 1e5) ** 0.5, "n_steps": steps}
     full["delta"] = 10.0**log10_delta

@@ -3,6 +3,7 @@
 from unittest import mock
 
 import pytest
+from bundles import bundled
 
 from skdp import DPVariationalLogisticRegression, PrivacyLedger
 from skdp.engine.linear_sums import LinearClippedSum
@@ -34,8 +35,8 @@ class CrashError(BaseException):
     """Neither ValueError nor Exception: nothing may swallow it."""
 
 
-@pytest.mark.parametrize("calls_before", [0, 2])
-@pytest.mark.parametrize("point", POINTS)
+@bundled("calls_before", [0, 2])
+@bundled("point", POINTS)
 def test_the_ledger_never_shows_less_than_was_spent(point, calls_before, two_blobs):
     touched = []
     plain = LinearClippedSum.__call__

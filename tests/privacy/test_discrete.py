@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from bundles import bundled
 from dp_accounting.dp_event import (
     ComposedDpEvent,
     GaussianDpEvent,
@@ -46,7 +47,7 @@ def exact_delta(scale, shift, epsilon):
 # --- the two facts ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [0.2, 0.5, 1.0, 2.0, 3.7, 16.0, 100.0, 500.0])
+@bundled("scale", [0.2, 0.5, 1.0, 2.0, 3.7, 16.0, 100.0, 500.0])
 def test_a_rounded_normal_is_within_the_distance(scale):
     rounded = np.abs(norm.cdf((K + 0.5) / scale) - norm.cdf((K - 0.5) / scale))
     found = 0.5 * np.abs(rounded - discrete(scale)).sum()
@@ -55,8 +56,8 @@ def test_a_rounded_normal_is_within_the_distance(scale):
         assert found > 0.1 * rounding_distance(scale)
 
 
-@pytest.mark.parametrize("scale", [0.5, 1.0, 4.0])
-@pytest.mark.parametrize("shift", [1, 2, 7])
+@bundled("scale", [0.5, 1.0, 4.0])
+@bundled("shift", [1, 2, 7])
 def test_renyi_divergences_are_at_most_those_of_the_normal(scale, shift):
     # At integer orders both laws' terms are far from underflow on a short range.
     k = np.arange(-200, 201)
@@ -70,9 +71,9 @@ def test_renyi_divergences_are_at_most_those_of_the_normal(scale, shift):
 # --- accounting ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("accountant", ["auto", "gdp", "pld", "rdp"])
-@pytest.mark.parametrize(("scale", "shift"), [(1, 1), (4, 1), (16, 3), (64, 100), (200, 40)])
-@pytest.mark.parametrize("delta", [1e-6, 1e-3, 0.1])
+@bundled("accountant", ["auto", "gdp", "pld", "rdp"])
+@bundled(("scale", "shift"), [(1, 1), (4, 1), (16, 3), (64, 100), (200, 40)])
+@bundled("delta", [1e-6, 1e-3, 0.1])
 def test_epsilon_is_never_below_the_exact_curve(accountant, scale, shift, delta):
     event = DiscreteGaussianDpEvent(scale / shift, scale, 1)
     try:
@@ -83,8 +84,8 @@ def test_epsilon_is_never_below_the_exact_curve(accountant, scale, shift, delta)
     assert exact_delta(scale, shift, epsilon) <= delta * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("scale", "shift"), [(4, 1), (64, 100), (200, 40)])
-@pytest.mark.parametrize("epsilon", [0.0, 0.3, 2.0])
+@bundled(("scale", "shift"), [(4, 1), (64, 100), (200, 40)])
+@bundled("epsilon", [0.0, 0.3, 2.0])
 def test_delta_is_never_below_the_exact_curve(scale, shift, epsilon):
     event = DiscreteGaussianDpEvent(scale / shift, scale, 1)
     found = delta_of_event(event, epsilon)
@@ -175,8 +176,8 @@ def test_it_is_no_gaussian_where_only_a_gaussian_will_do():
         terms_of(sampled)
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, None, "1", True])
-@pytest.mark.parametrize("field", ["noise_multiplier", "lattice_scale", "dimension"])
+@bundled("bad", [0.0, -1.0, math.nan, math.inf, None, "1", True])
+@bundled("field", ["noise_multiplier", "lattice_scale", "dimension"])
 def test_garbage_is_refused(field, bad):
     values = {"noise_multiplier": 1.0, "lattice_scale": 2.0**30, "dimension": 5, field: bad}
     with pytest.raises(ValueError, match=field):

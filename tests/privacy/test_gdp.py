@@ -3,6 +3,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from bundles import bundled
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,8 +26,8 @@ def test_published_anchors():
         assert epsilon_to_gdp(epsilon, 1e-5) == pytest.approx(mu, abs=5e-4)
 
 
-@pytest.mark.parametrize("mu", [1e-12, 1e-7, 2.9e-4, 1e-3, 0.03, 0.3, 1.0, 3.0, 12.0, 60.0])
-@pytest.mark.parametrize("epsilon", [0.0, 3e-12, 1e-6, 1e-3, 0.1, 1.0, 10.0, 300.0])
+@bundled("mu", [1e-12, 1e-7, 2.9e-4, 1e-3, 0.03, 0.3, 1.0, 3.0, 12.0, 60.0])
+@bundled("epsilon", [0.0, 3e-12, 1e-6, 1e-3, 0.1, 1.0, 10.0, 300.0])
 def test_delta_matches_60_digits(mu, epsilon):
     exact = delta_in_60_digits(mu, epsilon)
     # The error of e^{-a²/2} grows with a²; deep in the tail a relative 1e-9 is still far more than

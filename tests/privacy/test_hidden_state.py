@@ -3,12 +3,12 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from bundles import bundled
 from scipy.optimize import nnls
 from scipy.special import ndtr
 
 from skdp.privacy.gdp import gdp_delta, gdp_to_epsilon
 from skdp.privacy.hidden_state import (
-    chain_states_mu,
     cyclic_batch_mu,
     full_batch_mu,
     langevin_mu,
@@ -90,7 +90,7 @@ def mu_in_4000_digits(c, s, Δ):
         return mpmath.sqrt(μ2)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@bundled("seed", range(12))
 def test_hull_survives_products_beyond_the_range_of_doubles(seed):
     rng = np.random.default_rng(1000 + seed)
     t = 60
@@ -113,7 +113,7 @@ def test_a_hundred_thousand_steps_neither_overflow_nor_lose_digits():
     assert last_iterate_mu(2 * ones, ones, shift_once) == pytest.approx(0.75**0.5, rel=2e-9)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@bundled("seed", range(40))
 def test_hull_is_at_most_composition_and_falls_with_noise_and_contraction(seed):
     c, s, Δ = random_chain(seed)
     mu = last_iterate_mu(c, s, Δ)
@@ -144,8 +144,8 @@ def test_small_cases_by_hand():
 # --- closed forms --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("c", [0.0, 1e-3, 0.3, 0.9, 0.999, 1 - 1e-7, 1 - 1e-12, 1.0])
-@pytest.mark.parametrize("t", [0, 1, 2, 3, 17, 400])
+@bundled("c", [0.0, 1e-3, 0.3, 0.9, 0.999, 1 - 1e-7, 1 - 1e-12, 1.0])
+@bundled("t", [0, 1, 2, 3, 17, 400])
 def test_full_batch_form_is_the_hull(c, t):
     mu = full_batch_mu(contraction=c, n_steps=t, noise_scale=0.7, sensitivity=0.3)
     assert mu == pytest.approx(last_iterate_mu([c] * t, [0.7] * t, [0.3] * t), rel=1e-11)
@@ -161,9 +161,9 @@ def test_full_batch_form_is_rounded_up():
             assert exact <= mu <= exact * (1 + 2e-14)
 
 
-@pytest.mark.parametrize("c", [0.0, 0.2, 0.9, 0.999, 1 - 1e-9, 1.0])
-@pytest.mark.parametrize("n_batches", [1, 2, 3, 10])
-@pytest.mark.parametrize("n_epochs", [0, 1, 2, 7])
+@bundled("c", [0.0, 0.2, 0.9, 0.999, 1 - 1e-9, 1.0])
+@bundled("n_batches", [1, 2, 3, 10])
+@bundled("n_epochs", [0, 1, 2, 7])
 def test_cyclic_form_is_the_hull_at_the_last_and_worst_position(c, n_batches, n_epochs):
     b, σ, L, η = 5, 0.2, 1.3, 0.1
     mu = cyclic_batch_mu(
@@ -241,16 +241,6 @@ def test_the_average_of_all_states_is_no_last_state():
     average = 0.01 * weights.sum() / (s * math.sqrt(np.sum(weights**2)))
     assert average == pytest.approx(2.18, abs=5e-3)
     assert average > 2 * langevin_with_unit_price(0.01, K)
-
-
-def test_released_states_compose_in_squares():
-    step = {"contraction": 0.8, "noise_scale": 1.0, "sensitivity": 0.4}
-    squares = sum(full_batch_mu(n_steps=g, **step) ** 2 for g in (50, 3, 7))
-    assert chain_states_mu(gaps=[50, 3, 7], **step) == pytest.approx(math.sqrt(squares), rel=1e-14)
-    # Showing every state is composition.
-    composition = 0.4 * math.sqrt(20)
-    assert chain_states_mu(gaps=[1] * 20, **step) == pytest.approx(composition, rel=1e-13)
-    assert chain_states_mu(gaps=[], **step) == 0.0
 
 
 def test_mu_rises_with_steps_to_a_finite_limit():
@@ -365,8 +355,8 @@ def test_audit_linear_full_batch_meets_its_certificate(c, t, size, figure):
         worst_ratio(delta, 0.9 * μ)
 
 
-@pytest.mark.parametrize("size", [0.3, 0.6])
-@pytest.mark.parametrize(
+@bundled("size", [0.3, 0.6])
+@bundled(
     ("c", "n_batches", "position"),
     [(c, n, p) for c in (0.5, 0.9, 1.0) for n, p in ((2, 0), (2, 1), (3, 0), (3, 2))],
 )
@@ -401,7 +391,7 @@ LOGISTIC = [
 ]
 
 
-@pytest.mark.parametrize(("hλ", "n", "t", "relation", "interval"), LOGISTIC)
+@bundled(("hλ", "n", "t", "relation", "interval"), LOGISTIC)
 def test_audit_langevin_of_logistic_regression(hλ, n, t, relation, interval):
     λ, T, R = 1.0, 1.5, 1.0
     h = hλ / λ
@@ -438,7 +428,7 @@ WAVES = [
 ]
 
 
-@pytest.mark.parametrize(("c", "t", "size", "interval"), WAVES)
+@bundled(("c", "t", "size", "interval"), WAVES)
 def test_audit_nonlinear_maps_with_uneven_steps(c, t, size, interval):
     noise = [0.4 + 0.1 * (k % 3) for k in range(t)]
     shifts = [size * (1 + k % 2) for k in range(t)]
@@ -475,8 +465,8 @@ def test_audit_sees_a_forgotten_factor_two():
 BAD = [float("nan"), float("inf"), -1.0, "1", None, True]
 
 
-@pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("name", ["contractions", "noise_scales", "sensitivities"])
+@bundled("bad", BAD)
+@bundled("name", ["contractions", "noise_scales", "sensitivities"])
 def test_bad_sequences_are_refused_by_name(name, bad):
     good = {"contractions": [0.5] * 2, "noise_scales": [1.0] * 2, "sensitivities": [1.0] * 2}
     for sequence in ([1.0, bad], bad, [[1.0, 1.0]], {1.0, 2.0}):
@@ -513,8 +503,8 @@ LANGEVIN = {
 }
 
 
-@pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize(
+@bundled("bad", BAD)
+@bundled(
     ("function", "good"),
     [(full_batch_mu, FULL), (cyclic_batch_mu, CYCLIC), (langevin_mu, LANGEVIN)],
 )
@@ -535,9 +525,6 @@ def test_what_the_theorem_does_not_cover_is_refused():
         langevin_mu(**LANGEVIN, neighboring_relation="neighbour")
     with pytest.raises(ValueError, match="fit_intercept="):
         langevin_mu(**LANGEVIN, fit_intercept=1)
-    for gaps in (3, "3", [0], [1.5], [True], None):
-        with pytest.raises(ValueError, match="gaps="):
-            chain_states_mu(gaps=gaps, contraction=0.5, noise_scale=1.0, sensitivity=1.0)
 
 
 @pytest.mark.parametrize(("classes", "divisor"), [(2, 4), (3, 2)])

@@ -1,11 +1,13 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 
+import numpy as np
 import pytest
+from processes import in_child, started
 
+from skdp import DPVariationalLogisticRegression
+from skdp.engine.linear_sums import LinearClippedSum
 from skdp.privacy import BudgetExceededError, PrivacyLedger
 from skdp.privacy.events import dp_sgd_event
 from skdp.privacy.ledger import charge
@@ -96,44 +98,38 @@ def test_one_file_is_not_opened_twice_at_once(tmp_path):
         PrivacyLedger(path=path).__enter__()
 
 
-SPEND = """
-import sys
-from skdp.privacy import PrivacyLedger
-from skdp.privacy.events import dp_sgd_event
-for i in range(5):
-    PrivacyLedger(path=sys.argv[1]).spend(dp_sgd_event(4.0, 1.0, 16), label=f"{sys.argv[2]}.{i}")
-"""
+def spend_five(pipe, path, name):
+    pipe.recv()
+    for i in range(5):
+        PrivacyLedger(path=path).spend(EVENT, label=f"{name}.{i}")
 
 
 def test_two_processes_lose_no_entry(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    command = [sys.executable, "-c", SPEND, str(path)]
-    processes = [subprocess.Popen([*command, name]) for name in "ab"]
-    assert [process.wait() for process in processes] == [0, 0]
+    spenders = [started(spend_five, path, name) for name in "ab"]
+    for _, pipe in spenders:
+        pipe.send("go")
+    for child, _ in spenders:
+        child.join()
+        assert child.exitcode == 0
     assert sorted(entry.label for entry in PrivacyLedger(path=path).entries) == [
         f"{name}.{i}" for name in "ab" for i in range(5)
     ]
 
 
-FIT_AND_DIE = """
-import os, signal, sys
-import numpy as np
-from skdp import DPVariationalLogisticRegression, PrivacyLedger
-from skdp.engine.linear_sums import LinearClippedSum
+def fit_and_die(pipe, path):
+    def die(self, theta, batch):
+        os.kill(os.getpid(), signal.SIGKILL)
 
-def die(self, theta, batch):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-LinearClippedSum.__call__ = die
-with PrivacyLedger(path=sys.argv[1]):
-    DPVariationalLogisticRegression(classes=[0, 1], n_samples=4).fit(np.eye(4), [0, 1, 0, 1])
-"""
+    LinearClippedSum.__call__ = die
+    model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=4, inference="dpvi")
+    with PrivacyLedger(path=path):
+        model.fit(np.eye(4), [0, 1, 0, 1])
 
 
 def test_a_fit_that_is_killed_stays_charged(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    done = subprocess.run([sys.executable, "-c", FIT_AND_DIE, str(path)], check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert in_child(fit_and_die, path) == (-signal.SIGKILL, None)
     ledger = PrivacyLedger(path=path)
     assert ledger.total(1e-5) == pytest.approx(1.0)
     assert os.path.getsize(path) > 0

@@ -3,17 +3,13 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from bundles import bundled
 from scipy.special import gammaln
 
 from skdp.privacy import epsilon_of_event
 from skdp.privacy.events import PosteriorSamplesDpEvent
 from skdp.privacy.gdp import gdp_delta
-from skdp.privacy.posterior_samples import (
-    bounded_range_delta,
-    bounded_range_zcdp,
-    exponential_mechanism_mu,
-    posterior_samples_epsilon,
-)
+from skdp.privacy.posterior_samples import bounded_range_delta, posterior_samples_epsilon
 
 
 def delta_at(t, η, k, ε):
@@ -70,8 +66,8 @@ def test_a_scan_with_eleven_points_under_reports():
 CELLS = [(η, k) for η in (0.05, 0.5, 2.0, 6.0) for k in (1, 2, 3, 7, 15, 30)]
 
 
-@pytest.mark.parametrize(("η", "k"), CELLS)
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.37, 0.8])
+@bundled(("η", "k"), CELLS)
+@bundled("share", [0.0, 0.1, 0.37, 0.8])
 def test_delta_lies_between_a_dense_scan_and_its_interval_bound(η, k, share):
     ε = share * k * η
     scan, bound = scan_from_both_sides(η, k, ε)
@@ -80,7 +76,7 @@ def test_delta_lies_between_a_dense_scan_and_its_interval_bound(η, k, share):
     assert scan * (1 - 1e-9) - rounding <= delta <= bound + rounding
 
 
-@pytest.mark.parametrize(("η", "k", "ε"), [
+@bundled(("η", "k", "ε"), [
     (0.3, 5, 0.0), (0.3, 5, 1.1), (0.5, 10, 3.2125), (2.0, 12, 11.0), (0.1, 40, 2.0),
     (5.0, 4, 19.0), (1e-3, 20, 0.01), (0.02, 30, 0.4),
 ])  # fmt: skip
@@ -140,6 +136,12 @@ def test_many_samples_approach_the_gaussian_limit():
         assert bounded_range_delta(η, k, ε) == pytest.approx(gdp_delta(0.05, ε), rel=0.02)
 
 
+def bounded_range_zcdp(η):
+    """Least ρ of one sample: the largest Kullback-Leibler divergence of such a pair."""
+    z = η / math.expm1(η)
+    return z - 1 - math.log(z)
+
+
 @pytest.mark.parametrize("eta", [1e-3, 0.01, 0.1])
 @pytest.mark.parametrize("delta", [1e-5, 1e-30])
 def test_ten_thousand_samples_are_priced_safely(eta, delta):
@@ -185,8 +187,8 @@ def zcdp_to_epsilon(ρ, δ):
     return float(max(ε.min(), 0.0))
 
 
-@pytest.mark.parametrize("k", [2, 3, 5, 10, 30, 100, 1000])
-@pytest.mark.parametrize("eta", [0.01, 0.05, 0.1, 0.3, 0.5, 1.0, 2.0, 4.0])
+@bundled("k", [2, 3, 5, 10, 30, 100, 1000])
+@bundled("eta", [0.01, 0.05, 0.1, 0.3, 0.5, 1.0, 2.0, 4.0])
 def test_exact_price_beats_every_composition_theorem(eta, k):
     δ = 1e-5
     exact = posterior_samples_epsilon(eta=eta, n_samples=k, delta=δ)
@@ -199,70 +201,14 @@ def test_exact_price_beats_every_composition_theorem(eta, k):
     assert exact < min(rivals.values()), rivals
 
 
-# --- one bounded-range mechanism -----------------------------------------------------------------
-
-
-def largest_renyi_over_order(η):
-    """sup over α ≥ 1 and t of D_α/α for the two coins, on a grid."""
-    t = np.linspace(0, η, 2001)[1:-1]
-    p = (np.exp(-t) - math.exp(-η)) / -math.expm1(-η)
-    q = -np.exp(-0.0) * np.expm1(-t) / -math.expm1(-η)
-    kl = p * np.exp(t) * t + q * np.exp(t - η) * (t - η)
-    found = [kl.max()]
-    for α in 1 + np.exp(np.linspace(-7, 4, 120)):
-        log_moment = np.logaddexp(np.log(p) + α * t, np.log(q) + α * (t - η))
-        found.append(log_moment.max() / (α - 1) / α)
-    return found
-
-
-@pytest.mark.parametrize("η", [0.05, 0.3, 1.0, 2.0, 4.0, 8.0, 20.0, 60.0])
-def test_zcdp_holds_at_every_order_and_is_attained(η):
-    ρ = bounded_range_zcdp(η)
-    found = largest_renyi_over_order(η)
-    assert max(found) <= ρ * (1 + 1e-9)
-    assert found[0] >= ρ * (1 - 1e-5)  # a grid of 2000 points on a smooth maximum
-    assert ρ <= η**2 / 8 * (1 + 1e-15)
-
-
-def test_zcdp_is_rounded_up_and_stable_at_both_ends():
-    for η in (1e-150, 1e-8, 1e-6, 1e-3, 0.01, 0.5, 3.0, 300.0, 1e6):
-        with mpmath.workdps(400):
-            x = mpmath.mpf(η)
-            z = x / mpmath.expm1(x)
-            exact = z - 1 - mpmath.log(z)
-        ρ = bounded_range_zcdp(η)
-        assert exact <= ρ <= exact * (1 + mpmath.mpf(10) ** -4)
-
-
-def test_exponential_mechanism_anchors():
-    def mu(Δ, λ, T):
-        return exponential_mechanism_mu(sensitivity=Δ, prior_precision=λ, temperature=T)
-
-    assert mu(1.0, 4.0, 0.25) == pytest.approx(1.0, rel=1e-14)
-    assert mu(1.0, 4.0, 0.25) >= 1.0
-    assert mu(2.0, 100.0, 1.0) == pytest.approx(0.2, rel=1e-14)
-    assert mu(0.0, 1.0, 1.0) == 0.0
-    assert mu(1e-200, 1e-200, 1e-200) == pytest.approx(1.0, rel=1e-14)  # λT underflows
-
-
-def test_exponential_mechanism_is_attained_by_a_linear_loss():
-    # ℓ = Rθ moves N(0, T/λ) by R/λ: μ = (R/λ)/√(T/λ) = R/√(λT).
-    R, λ, T = 1.3, 2.5, 0.4
-    exact = (R / λ) / math.sqrt(T / λ)
-    found = exponential_mechanism_mu(sensitivity=R, prior_precision=λ, temperature=T)
-    assert exact <= found * (1 + 1e-15)
-    assert found == pytest.approx(exact, rel=1e-14)
-
-
 # --- garbage -------------------------------------------------------------------------------------
 
 BAD = [float("nan"), float("inf"), -1.0, 0.0, "1", None, True, [1.0]]
 PRICE = {"eta": 0.5, "n_samples": 10, "delta": 1e-5}
-SAMPLE = {"sensitivity": 1.0, "prior_precision": 1.0, "temperature": 1.0}
 
 
-@pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("name", PRICE)
+@bundled("bad", BAD)
+@bundled("name", PRICE)
 def test_bad_prices_are_refused_by_name(name, bad):
     if name == "delta" and bad == 0.0:
         bad = 1.0  # zero asks for pure differential privacy
@@ -270,19 +216,8 @@ def test_bad_prices_are_refused_by_name(name, bad):
         posterior_samples_epsilon(**{**PRICE, name: bad})
 
 
-@pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("name", SAMPLE)
-def test_bad_temperatures_are_refused_by_name(name, bad):
-    if name == "sensitivity" and bad == 0.0:
-        bad = -0.5  # a data set without influence is private
-    with pytest.raises(ValueError, match=f"{name}="):
-        exponential_mechanism_mu(**{**SAMPLE, name: bad})
-
-
-@pytest.mark.parametrize("bad", BAD)
+@bundled("bad", BAD)
 def test_bad_ranges_are_refused_by_name(bad):
-    with pytest.raises(ValueError, match="eta="):
-        bounded_range_zcdp(bad)
     with pytest.raises(ValueError, match="eta="):
         bounded_range_delta(bad, 10, 1.0)
     with pytest.raises(ValueError, match="n_samples="):

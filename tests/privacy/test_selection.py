@@ -5,6 +5,7 @@ import math
 import dp_accounting as dp
 import numpy as np
 import pytest
+from bundles import bundled
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from scipy.optimize import brentq
@@ -102,8 +103,8 @@ def delta_of_the_best(mu, mean, shape, epsilon):
     return max(np.maximum(a - math.exp(epsilon) * b, 0).sum() for a, b in ((p, q), (q, p)))
 
 
-@pytest.mark.parametrize("mu", [0.3, 1.0, 3.0])
-@pytest.mark.parametrize(("mean", "shape"), LAWS)
+@bundled("mu", [0.3, 1.0, 3.0])
+@bundled(("mean", "shape"), LAWS)
 def test_the_exact_best_of_many_is_within_the_bound_and_beyond_one_run(mean, shape, mu):
     best = RepeatAndSelectDpEvent(gdp_event(mu), mean, shape)
     for delta in (1e-2, 1e-4):
@@ -132,7 +133,7 @@ def test_more_trials_and_larger_shapes_cost_more():
     assert cost(3, math.inf) <= cost(10, math.inf)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), 0.0, 0.99, -1.0, math.inf, "10", None, True])
+@bundled("bad", [float("nan"), 0.0, 0.99, -1.0, math.inf, "10", None, True])
 def test_a_mean_below_one_or_no_number_is_refused(bad):
     with pytest.raises(ValueError, match="Expected mean="):
         epsilon_of_event(RepeatAndSelectDpEvent(GAUSSIAN, bad, 0), 1e-5)

@@ -10,6 +10,7 @@ import scipy.special
 import sklearn
 import sklearn.experimental.enable_halving_search_cv
 import sklearn.experimental.enable_iterative_imputer  # noqa: F401
+from bundles import bundled
 from sklearn import (
     calibration,
     cluster,
@@ -712,7 +713,7 @@ WORKFLOWS = {
 
 @quiet
 @pytest.mark.filterwarnings("ignore:Label")
-@pytest.mark.parametrize("name", WORKFLOWS)
+@bundled("name", WORKFLOWS)
 def test_a_workflow_is_the_composition_of_its_releases(name):
     workflow, targets, n_releases, unaccounted, facts = WORKFLOWS[name]
     X = numbers(0)

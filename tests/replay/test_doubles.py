@@ -54,9 +54,9 @@ def given_keys():
         yield
 
 
-def refuted(name):
+def refuted(name, times=1):
     """Return the share of fits that refute the data used, and that refute its neighbour."""
-    n_fits = 5 if name == PAIRS else N_FITS.get(CASES[name].n_releases, 8)
+    n_fits = times * (2 if name == PAIRS else N_FITS.get(CASES[name].n_releases, 3))
     shares = floating_point.attack(CASES[name], n_fits)
     return np.trace(shares) / 2, np.trace(shares[::-1]) / 2
 
@@ -64,6 +64,12 @@ def refuted(name):
 @pytest.mark.parametrize("name", CASES)
 def test_no_release_refutes_either_neighbour(name):
     assert refuted(name) == (0.0, 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_no_release_refutes_either_neighbour_at_length(name):
+    assert refuted(name, times=10) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -96,25 +96,7 @@ def clipping_method(
     ValueError
         If the module mixes records, changes its buffers, or its output has the wrong shape.
     """
-    for part in module.module.modules():
-        if isinstance(part, _BATCH_NORMS):
-            raise ValueError(
-                f"Expected module to treat each record by itself, but it holds a "
-                f"{type(part).__name__}, which mixes the records of a batch; use GroupNorm or "
-                "LayerNorm."
-            )
-        if isinstance(part, nn.RNNBase):
-            raise ValueError(
-                f"Expected module without {type(part).__name__}: the gradients of recurrent layers "
-                "cannot be taken record by record; use Conv1d, or attention made of Linear layers."
-            )
-        if isinstance(part, nn.Embedding) and (
-            part.max_norm is not None or part.scale_grad_by_freq
-        ):
-            raise ValueError(
-                "Expected Embedding layers without max_norm and scale_grad_by_freq: both make one "
-                "record's gradient depend on the others; drop them."
-            )
+    _refuse_layers(module.module)
     kept = module.flat.clone()
     try:
         # At other weights than the first: those of a last layer are often zero, and hide all else.
@@ -205,6 +187,29 @@ def tried(
         f"Expected module to take rows of {n_features} features, but it failed on synthetic ones "
         f"({type(failure).__name__}: {str(failure).splitlines()[0] if str(failure) else ''})."
     ) from failure
+
+
+def _refuse_layers(module: nn.Module) -> None:
+    """Refuse layers that are known to mix records, or to give no gradient of one."""
+    for part in module.modules():
+        if isinstance(part, _BATCH_NORMS):
+            raise ValueError(
+                f"Expected module to treat each record by itself, but it holds a "
+                f"{type(part).__name__}, which mixes the records of a batch; use GroupNorm or "
+                "LayerNorm."
+            )
+        if isinstance(part, nn.RNNBase):
+            raise ValueError(
+                f"Expected module without {type(part).__name__}: the gradients of recurrent layers "
+                "cannot be taken record by record; use Conv1d, or attention made of Linear layers."
+            )
+        if isinstance(part, nn.Embedding) and (
+            part.max_norm is not None or part.scale_grad_by_freq
+        ):
+            raise ValueError(
+                "Expected Embedding layers without max_norm and scale_grad_by_freq: both make one "
+                "record's gradient depend on the others; drop them."
+            )
 
 
 def _check_outputs(module: FlatModule, x: Tensor, n_outputs: int) -> None:
