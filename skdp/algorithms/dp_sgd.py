@@ -219,10 +219,11 @@ def default_steps(n_rows: int, batch_size: float, *, private: bool) -> int:
 
 
 def default_learning_rate(optimizer: Any, n_steps: int, *, private: bool) -> float:
-    """Step size of Adam such that a noisy run can move each weight by about 2.5; .1 for others.
+    """Step size of Adam such that a run can move each weight by about 2.5; .1 for others.
 
-    Measured on load_digits and MNIST, ε from .5 to 8, 50 to 300 steps.
+    Measured on load_digits and MNIST, ε from .5 to 8, 50 to 300 steps. Without noise a run is long
+    unless ``max_iter`` says otherwise, and no step is below .001.
     """
     if optimizer != "adam":
         return 0.1
-    return min(0.03, 2.5 / n_steps) if private else 0.001
+    return min(0.03, max(2.5 / n_steps, 0.0 if private else 0.001))

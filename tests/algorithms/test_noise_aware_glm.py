@@ -14,7 +14,7 @@ from scipy.stats import norm
 from skdp._random import Streams
 from skdp._rows import LinearRows
 from skdp.algorithms import noise_aware_glm as noise_aware
-from skdp.engine.linear_sums import LinearClippedSum
+from skdp.engine.linear_sums import LinearClippedSum, packed
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.privacy.noise_calibration import calibrate_schedule
 from skdp.relations import RELATIONS
@@ -43,6 +43,49 @@ def config_of(n, d, sigma=1.0, **more):
             **more,
         }
     )
+
+
+class TestWrongBeliefs:
+    """Rows that are not normal may have several times the slope that their moments suggest."""
+
+    @pytest.mark.parametrize(
+        ("likelihood", "times"),
+        [(Bernoulli(), 1.0), (Bernoulli(), 4.5), (Poisson(14.0), 1.0), (Poisson(14.0), 3.0)],
+    )
+    def test_a_run_settles_whatever_the_true_slope_is(self, likelihood, times):
+        X, _, _ = simulated(5000, 4, seed=1)
+        config = config_of(5000, 4, sigma=0.5, clip_norm=1.0, likelihood=likelihood)
+        update = noise_aware.NoiseAwareUpdate(config)
+        state = update.update(update.init(), gram_of(X), 0)
+        truth = np.array([[1.0, -0.8, 0.5, 0.2]])
+        model = state.rows
+
+        def released(state):
+            return times * (model.expected(truth) - model.expected(state.mean))
+
+        for step in range(1, 22):
+            noisy = torch.from_numpy(released(state).reshape(1, 4))
+            if step == config.slope_step:  # noise has swallowed what it would have said
+                slope = model.slope(state.mean)[0]
+                noisy = torch.from_numpy(packed(slope))
+            state = update.update(state, noisy, step)
+        np.testing.assert_allclose(state.mean, truth, atol=0.1)
+
+    def test_slopes_that_fit_are_left_alone(self):
+        X, _, _ = simulated(5000, 4, seed=1)
+        config = config_of(5000, 4, sigma=2.0, clip_norm=1.0)
+        update = noise_aware.NoiseAwareUpdate(config)
+        state = update.update(update.init(), gram_of(X), 0)
+        model, noise = state.rows, np.random.default_rng(0)
+        for step in range(1, config.slope_step):
+            g = model.expected(np.ones((1, 4))) - model.expected(state.mean)
+            g = g + math.sqrt(update.noise_variance) * noise.normal(size=(1, 4))
+            state = update.update(state, torch.from_numpy(g), step)
+            assert state.rows.correction is None
+
+
+def gram_of(X):
+    return torch.from_numpy(packed(X.T @ X))
 
 
 class TestLimits:

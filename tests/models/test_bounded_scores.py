@@ -77,3 +77,14 @@ def test_the_largest_residual_of_softmax_is_that_of_the_least_probable_class():
     covariance = p[:, :, None] * np.eye(4) - p[:, :, None] * p[:, None, :]
     ratio = score.slope(z) / covariance
     np.testing.assert_allclose(ratio, ratio[0, 0, 0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("bound", [1.0, 3.5, 14.0])
+@pytest.mark.parametrize("logit", [2.7, 3.4, 5.0, 50.0])
+def test_a_rate_beyond_every_count_is_contradicted_by_counts(bound, logit):
+    score, logits = PoissonScore(bound, 14.0), np.full((3, 1), logit)
+    few = score.residual(logits, np.array([[0.0], [4.0], [8.0]]))
+    assert few.max() < -min(0.4 * bound, 4.0)
+    # What is expected there does not go on growing: no count does.
+    np.testing.assert_array_equal(score.value(logits), score.value(np.full((3, 1), np.log(14.0))))
+    assert not score.slope(logits).any()

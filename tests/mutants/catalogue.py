@@ -317,8 +317,8 @@ apart = 2**0.5
             "a norm without its root",
             "engine/modules/network_sum.py",
             "book_keeping",
-            "return Gradients(squares.sqrt(), weighted_sum)",
-            "return Gradients(squares, weighted_sum)",
+            "return Gradients(squares.sqrt(), weighted_sum, by_name)",
+            "return Gradients(squares, weighted_sum, by_name)",
             "tests/engine/test_network_sum.py",
         ),
         Mutant(
