@@ -26,8 +26,9 @@ from typing import ClassVar
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
+from skdp import _release_hook
 from skdp._random import SecureStream
-from skdp._release_hook import MechanismCall, release
+from skdp._release_hook import MechanismCall
 from skdp.mechanisms._release import EPSILONS, SIZES, AdditiveMechanism, within
 from skdp.relations import ZERO_OUT, sensitivity_factor
 
@@ -137,4 +138,4 @@ class LaplaceMechanism(AdditiveMechanism):
             one, other = stream.generator.standard_exponential((2, *exact.shape))
             return exact + call.scale * np.asarray(one - other)
 
-        return release(call, noisy)
+        return _release_hook.release(call, noisy)

@@ -29,8 +29,9 @@ from typing import NamedTuple
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
+from skdp import _release_hook
 from skdp._random import SecureStream
-from skdp._release_hook import MechanismCall, release
+from skdp._release_hook import MechanismCall
 from skdp._types import ArrayLike
 from skdp._validate import expected
 from skdp.mechanisms._release import EPSILONS, SIZES, Mechanism, charged_stream, numbers
@@ -246,7 +247,7 @@ class QuantileMechanism(Mechanism):
         scale, width = self.sensitivity / self.epsilon, 1.0
         call = MechanismCall("quantile", self.sensitivity, scale, 1.0, (), 0, width)
         # What is released is the number of a grid point; the point is a function of it.
-        number = release(call, lambda: self._draw(values, stream.generator))
+        number = _release_hook.release(call, lambda: self._draw(values, stream.generator))
         return min(self.lower + (self.upper - self.lower) * (number / GRID), self.upper)
 
     def _draw(self, values: np.ndarray, generator: np.random.Generator) -> float:
