@@ -85,7 +85,8 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
     accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
         See `skdp.privacy.epsilon`.
     n_samples : int or None, default=None
-        Public number of rows. None reads it from X and says so in the report.
+        Public number of rows. None reads it from X and says so in the report. Where it is public,
+        below half and above three times that of X are refused.
     random_state : int, RandomState instance or None, default=None
         None keys the noise from the operating system. A seed makes the fit repeatable and its
         guarantee void.

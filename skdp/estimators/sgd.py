@@ -156,7 +156,8 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         report.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
-        and says so in the report.
+        and says so in the report. Where it is public, below half and above three times that of X
+        are refused.
     random_state : int, RandomState instance or None, default=None
         None keys the noise from the operating system. A seed makes the fit repeatable and its
         guarantee void: the report says ``valid=False``.
@@ -310,7 +311,8 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         None takes targets as they are, which should then be of the order of 1.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
-        and says so in the report.
+        and says so in the report. Where it is public, below half and above three times that of X
+        are refused.
     random_state : int, RandomState instance or None, default=None
         None keys the noise from the operating system. A seed makes the fit repeatable and its
         guarantee void: the report says ``valid=False``.

@@ -103,7 +103,8 @@ class DPVariationalLogisticRegression(LinearClassifier, VariationalLinearModel):
         batches only; slower, and as accurate. See docs/privacy.md, section 8.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
-        and says so in the report.
+        and says so in the report. Where it is public, below half and above three times that of X
+        are refused.
     random_state : int, RandomState instance or None, default=None
         None keys the noise from the operating system. A seed makes the fit repeatable and its
         guarantee void: the report says ``valid=False``.

@@ -118,7 +118,8 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
         spent. None makes up standard normal rows, with standard normal or 0-1 targets.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
-        and says so in the report.
+        and says so in the report. Where it is public, below half and above three times that of X
+        are refused.
     random_state : int, RandomState instance or None, default=None
         None keys the noise from the operating system. A seed makes the fit repeatable and its
         guarantee void: the report says ``valid=False``.

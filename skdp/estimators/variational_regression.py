@@ -95,7 +95,8 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,
         and as accurate. See docs/privacy.md, section 8.
     n_samples : int or None, default=None
-        Public number of rows. None reads it from X and says so in the report.
+        Public number of rows. None reads it from X and says so in the report. Where it is public,
+        below half and above three times that of X are refused.
     random_state : int, RandomState instance or None, default=None
         None keys the noise from the operating system. A seed makes the fit repeatable and its
         guarantee void: the report says ``valid=False``.
