@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -13,29 +13,31 @@ from skdp.algorithms.gaussian_posterior import GaussianPosterior
 
 
 class ArvizMixin:
-    """Adds `to_arviz` to estimators whose posterior may be drawn from at no cost."""
+    """Adds `to_arviz` to estimators whose posterior is drawn from, or has been."""
 
     parameter_names_: Any
+    _n_draws: ClassVar[int | None] = 1000  # None: all that there are
 
-    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample_posterior(self, n_samples: Any = None, random_state: Any = None) -> np.ndarray:
         """Draw parameters, (n_samples, n_parameters)."""
         raise NotImplementedError
 
-    def to_arviz(self, n_samples: int = 1000, random_state: Any = None) -> Any:
+    def to_arviz(self, n_samples: int | None = None, random_state: Any = None) -> Any:
         """Posterior draws in the form that ArviZ plots and summarises; this costs no privacy.
 
         Parameters
         ----------
-        n_samples : int, default=1000
-            Number of draws ≥ 1.
+        n_samples : int or None, default=None
+            Number of draws ≥ 1; None is 1000, or all samples where they were paid for.
         random_state : int, RandomState instance or None, default=None
             Seed of the draws.
 
         Returns
         -------
         arviz.InferenceData
-            Its group ``posterior`` holds ``theta`` with the coordinate ``parameter``, in one chain:
-            the draws are independent, so there is no convergence to diagnose.
+            Its group ``posterior`` holds ``theta`` with the coordinate ``parameter``. Draws are
+            independent; they are dealt to four chains where that leaves four in each, so that
+            summaries have a number in the column ``r_hat``, which is about 1 by construction.
 
         Raises
         ------
@@ -44,9 +46,11 @@ class ArvizMixin:
         """
         import arviz
 
-        draws = self.sample_posterior(n_samples, random_state)
+        n_draws = self._n_draws if n_samples is None else n_samples
+        draws = self.sample_posterior(n_draws, random_state)
+        n_chains = 4 if len(draws) >= 16 and len(draws) % 4 == 0 else 1
         return arviz.from_dict(
-            posterior={"theta": draws[None]},
+            posterior={"theta": draws.reshape(n_chains, -1, draws.shape[1])},
             coords={"parameter": self.parameter_names_},
             dims={"theta": ["parameter"]},
         )

@@ -22,6 +22,7 @@ from skdp._validate import expected, flag, integer, integer_or_auto, is_real, nu
 from skdp._warnings import PrivacyWarning
 from skdp.algorithms import langevin, ops
 from skdp.algorithms.tempered import TemperedPosterior
+from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._linear import fitted_rows, linear_names
 from skdp.models.likelihoods import LogConcave
 from skdp.privacy.budget import Budget
@@ -42,8 +43,10 @@ class Family(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PosteriorSampler(PrivateEstimator):
+class PosteriorSampler(ArvizMixin, PrivateEstimator):
     """A linear model of which a few posterior samples are released."""
+
+    _n_draws: ClassVar[int | None] = None
 
     epsilon: float | None = 1.0
     delta: float = 1e-5

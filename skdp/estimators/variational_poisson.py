@@ -63,8 +63,8 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
         ``n_samples`` must be given.
     prior_scale : float or "auto", default="auto"
         Standard deviation > 0 of the prior of every coefficient and intercept. ``"auto"`` is 3/R:
-        logits of ±3 for a row at the norm bound R = √(data_norm² + 1), or data_norm without
-        intercept. 5/R for more than two classes, with ``"dpvi"`` or without privacy.
+        log-rates of ±3 for a row at the norm bound R = √(data_norm² + 1), or data_norm without
+        intercept. 5/R with ``"dpvi"`` or without privacy.
     covariance : {"auto", "full", "diag"}, default="auto"
         Of the posterior. ``"diag"`` is mean-field. ``"auto"`` is full when noise-aware, and
         diagonal with ``"dpvi"`` or where a fit without privacy has more than 1000 parameters.

@@ -152,8 +152,10 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
     best_params_ : dict
         Parameters that were drawn for it.
     best_score_ : float
-        Its score: on public rows, or the noisy mean over the private ones, which flatters, being
-        the best of several.
+        Its score: on public rows, or the noisy mean over the private ones of a score in [0, 1] per
+        row, which flatters, being the best of several. By default that is the share of right
+        classes, or 1 less the squared error over the squared width of the target bounds: for a
+        regression it is near 1 where R² may not be.
     scorer_ : callable
         ``(estimator, X, y) -> float``, without noise.
     trial_epsilon_ : float

@@ -225,6 +225,8 @@ def test_regressor_finds_the_line(slope, delta):
     _, deviation = regressor.predict(X, return_std=True)
     assert np.all(deviation >= regressor.noise_scale_)
     assert regressor.sample_predictive(X).shape == (4, 500)
+    of_y = regressor.sample_posterior().mean(0)
+    np.testing.assert_allclose(of_y, [*regressor.coef_, regressor.intercept_])
     assert regressor.parameter_names_ == ["x0", "x1", "x2", "intercept"]
     np.testing.assert_allclose(regressor.sample_predictive(X, 2).shape, (2, 500))
 
@@ -244,7 +246,7 @@ def test_regressor_without_privacy_is_bayesian_ridge_regression(slope):
     ridge = Ridge(alpha=(σ / τ) ** 2, fit_intercept=False).fit(X, (y - 10) / 10)
     np.testing.assert_allclose(ridge.coef_, mean)
     covariance = np.linalg.inv(precision)
-    draws = regressor.sample_posterior()
+    draws = regressor.sample_posterior() / 10
     error = np.abs(draws.mean(0) - mean) / np.sqrt(np.diag(covariance) / 500)
     assert error.max() < 5
     spread = np.diag(np.cov(draws.T)) / np.diag(covariance)
