@@ -190,7 +190,7 @@ def public_n_rows(declared: int | None, n: int, *, is_public: bool) -> int:
     return found
 
 
-def _warn_of_delta(estimator: Any, n: int) -> None:
+def warn_of_delta(estimator: Any, n: int) -> None:
     """Warn where δ allows one of n records to be shown."""
     delta, epsilon = estimator.delta, estimator.epsilon
     if is_real(delta) and 1.0 <= delta * n < n and not (is_real(epsilon) and np.isinf(epsilon)):
@@ -571,7 +571,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         if hasattr(self, "n_samples"):  # else the plan does not depend on the number of rows
             n_samples = public_n_rows(self._declared_n_samples(), len(X), is_public=is_public)
         if n := len(X) if is_public else n_samples:
-            _warn_of_delta(self, n)
+            warn_of_delta(self, n)
         return self._facts(
             n_samples=n_samples,
             n_features=X.shape[1],

@@ -406,7 +406,7 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
             If more samples are asked for than ``n_posterior_samples``. Each sample is a release of
             its own; the message says what so many would have cost.
         """
-        draws = self._half_width * super().sample_posterior(n_samples)
+        draws = super().sample_posterior(n_samples) * self._half_width
         if self._config.posterior.fit_intercept:
             draws[:, -1] += self._center
         return draws

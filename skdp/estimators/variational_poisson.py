@@ -99,7 +99,8 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
     accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
         See `skdp.privacy.epsilon`.
     largest_count : float, default=100.0
-        Public bound > 0 of the counts, to which they, and predicted rates, are cut.
+        Public bound > 0 of the counts, to which they, and predicted rates, are cut. Counts need not
+        be integers; negative ones are refused.
     secure : bool, default=False
         Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
         noise: the guarantee then no longer treats floating-point sums and noise as exact. Full
@@ -171,9 +172,14 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
 
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         X, y = check_features_and_targets(self, X, y, multi_output=False)
-        facts = self._facts_of(X)
+        facts, counts = self._facts_of(X), column_or_1d(y)
+        if (counts < 0).any():
+            raise ValueError(
+                "Expected counts in y, which are >= 0, but some are negative; "
+                "DPVariationalLinearRegression takes numbers of either sign."
+            )
         most = self._likelihood_of(facts).largest_count
-        return Records(X, np.clip(column_or_1d(y), 0.0, most)[:, None]), facts
+        return Records(X, np.minimum(counts, most)[:, None]), facts
 
     def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
         super()._keep(plan, released)

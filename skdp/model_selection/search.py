@@ -45,6 +45,7 @@ from skdp._fitting import (
     check_seed,
     public_n_rows,
     warn_if_inferred,
+    warn_of_delta,
 )
 from skdp._input import check_labels, check_targets
 from skdp._plan import FitPlan, PublicFacts
@@ -291,8 +292,10 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
                 raise expected(f"at most {_scores.MAX_ROWS}", rows=shape[0])
             declared = self._declared_n_samples()
             is_public = check_relation(self.neighboring_relation).n_is_public
+            n_samples = public_n_rows(declared, shape[0], is_public=is_public)
+            warn_of_delta(self, shape[0] if is_public else n_samples)
             facts = self._facts(
-                n_samples=public_n_rows(declared, shape[0], is_public=is_public),
+                n_samples=n_samples,
                 n_features=shape[1] if len(shape) > 1 else None,
                 declared=() if declared is None else ("n_samples",),
             )
