@@ -216,7 +216,11 @@ OF_A_REGRESSION = {
 }  # fmt: skip
 OF_A_CHAIN = {"accountant", "epsilon", "learning_rate"}
 SIBLINGS = [
-    ("DPVariationalLogisticRegression", "DPVariationalPoissonRegression", {"clip_norm", "prior_scale"}),
+    (
+        "DPVariationalLogisticRegression",
+        "DPVariationalPoissonRegression",
+        {"clip_norm", "prior_scale"},
+    ),
     ("DPVariationalLogisticRegression", "DPVariationalLinearRegression", OF_A_REGRESSION),
     ("DPSGDClassifier", "DPSGDRegressor", set()),
     ("DPSGLDClassifier", "DPSGLDRegressor", set()),
