@@ -132,8 +132,8 @@ LAYERS = [
         "Each kind of bad or odd input and parameter into each public estimator: a clear error that"
         " spends no budget and quotes no data, or a valid release.",
         (
-            "tests/contracts/test_bad", "tests/contracts/test_refusals",
-            "tests/estimators/test_bad_input", "tests/fuzz",
+            "tests/contracts/test_bad", "tests/contracts/test_declared",
+            "tests/contracts/test_refusals", "tests/estimators/test_bad_input", "tests/fuzz",
         ),
     ),
     (

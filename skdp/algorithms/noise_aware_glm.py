@@ -76,8 +76,8 @@ DROWNED = 0.08  # edge of the spectrum of the noise in Ã over n, beyond which i
 LEAST_CLIP = 0.25  # C over the bound that the rows put on a gradient anyway
 DOUBT = 0.1  # about eigenvalues of the second moments that drown, relative
 MODEL_ERROR = 0.3  # error of a difference of F, over that difference
-OVERSHOT = 0.5  # of the believed slope, by which the true one must exceed it to be learned
-SURPRISE = 4.0  # standard deviations of noise beyond which gradients contradict the slope
+OVERSHOT = 1.0  # of the believed slope, by which the true one must exceed it to be learned
+SURPRISE = 10.0  # standard deviations of noise beyond which gradients contradict the slope
 N_CHAINS = 64
 MANY_PARAMETERS = 40  # beyond which Laplace's approximation stands alone
 
@@ -440,13 +440,9 @@ class NoiseAwareUpdate:
             state.rows,
             mean=np.concatenate([r.mean for r in drawn]),
             covariance=np.concatenate([r.covariance for r in drawn]),
+            correction=None,
+            reference=None,
         )
-        if rows.correction is not None and rows.reference is not None:
-            correction, reference = (
-                np.repeat(learned[:1], len(rows), axis=0)
-                for learned in (rows.correction, rows.reference)
-            )
-            rows = replace(rows, correction=correction, reference=reference)
         if state.slope is not None:
             rows = self.corrected(rows, *state.slope)
         start = np.broadcast_to(state.mean, (len(rows), self.size))

@@ -568,7 +568,7 @@ def audited(n_fits, exceeded, **settings):
     rows = {"without": np.zeros((3, 2)), "with": np.eye(3, 2)}
     fits = {  # seeded, so that the verdict is the same in every run
         name: [
-            public_fit(search(**settings, random_state=first + i), rows[name])
+            public_fit(search(**settings, n_samples=3, random_state=first + i), rows[name])
             for i in range(n_fits)
         ]
         for name, first in (("without", 0), ("with", n_fits))

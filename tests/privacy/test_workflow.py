@@ -646,11 +646,11 @@ WORKFLOWS = {
         [],
     ),
     "halving": (
-        model_selection.HalvingGridSearchCV(private(), GRID, cv=2, min_resources=20),
+        model_selection.HalvingGridSearchCV(private(n_samples=None), GRID, cv=2, min_resources=20),
         labels,
         1,
         ["HalvingGridSearchCV: its scores"],
-        [],
+        ["n_samples"],
     ),
     "pipeline in a search in a pipeline": (
         make_pipeline(
