@@ -10,7 +10,7 @@ entries beside the diagonal times √2. The vector of w x xᵀ then has the norm
 Gaussian noise of scale s on it is the Gaussian orthogonal ensemble on A: scale s on the diagonal,
 s/√2 beside it.
 
-*Residuals.* What a linear regression releases of its targets, and of their magnitudes.
+*Residuals.* What a linear regression releases of its targets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from skdp._rows import LinearBatch, row_products, row_sums
 from skdp._validate import positive
 
 Residual = Callable[[np.ndarray, np.ndarray], np.ndarray]
-MAGNITUDES = range(-40, 61)  # binary exponents that are told apart
 
 
 @dataclass(frozen=True)
@@ -289,30 +288,3 @@ class ResidualSum(BoundedSum):
         of_trace = self.trace_weight * ((shrink * norms) ** 2 - 0.5)
         terms = (np.nan_to_num(psi, nan=0.0) * shrink)[:, None] * rows
         return np.column_stack([terms, of_scale, of_trace])
-
-
-@dataclass(frozen=True)
-class MagnitudeSum(BoundedSum):
-    """Number of records by the binary exponent of their target; a target of 0 has none."""
-
-    apart = POSITIVE  # one-hot rows
-
-    @property
-    def record_bound(self) -> float:
-        """A record counts once."""
-        return 1.0
-
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """One count for each exponent."""
-        return (len(MAGNITUDES),)
-
-    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
-        """Return the counts."""
-        return torch.from_numpy(self.records(theta, batch).sum(axis=0))
-
-    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
-        """Return the terms, (m, n_exponents)."""
-        targets = chunk.targets[:, 0]
-        _, exponents = np.frexp(np.nan_to_num(targets))  # 2^(e-1) <= |y| < 2^e
-        place = np.clip(exponents - MAGNITUDES[0], 0, len(MAGNITUDES) - 1)
-        return np.eye(len(MAGNITUDES))[place] * (targets != 0.0)[:, None]

@@ -19,7 +19,6 @@ True
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -32,8 +31,8 @@ from skdp._input import R2Mixin, check_features_and_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import row_bound
 from skdp._validate import flag, integer, integer_or_auto, number_or_auto, one_of
-from skdp._warnings import PrivacyWarning
 from skdp.algorithms import noise_aware_linear as algorithm
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._linear import check_secure, fitted_rows, linear_names, unit_of_targets
 from skdp.privacy.budget import Budget
@@ -68,9 +67,8 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         the spread that it would have had the releases been exact, which is too small.
     target_bounds : (float, float) or None, default=None
         Public bounds of the targets, to which they are clipped. Wide bounds cost little: residuals
-        are clipped by how large they turn out to be. None learns their scale first, as a power of
-        two, by noisy counts of their magnitudes that take a tenth of the squared GDP budget; the
-        fit warns where the counts drown in their noise, and then takes targets as they are.
+        are clipped by how large they turn out to be. None takes targets as they are, which should
+        then be of the order of 1.
     prior_scale : float or "auto", default="auto"
         Standard deviation τ > 0 of the prior of every coefficient and intercept, on the scale on
         which targets lie in [-1, 1]. ``"auto"`` is 1/R with R = √(data_norm² + 1), or data_norm
@@ -126,8 +124,6 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         replace_one, over half of what replacing a record moves.
     data_norm_, prior_scale_ : float
         The values used.
-    target_scale_ : float
-        Scale of the targets: half the width of their bounds, or what was released of it.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     n_features_in_ : int
@@ -211,23 +207,13 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
             n_steps=n_steps if budget.private else 1,
             clip_norm=clip_norm or None,
             prior_scale=number_or_auto(tau, prior_scale=self.prior_scale),
-            learns_unit=self.target_bounds is None,
             noise_aware=self.inference == "noise_aware",
             neighboring_relation=self.neighboring_relation,
             secure=bool(self.secure),
         ).calibrated(budget)
 
-    def _keep(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> None:
+    def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
         config: algorithm.NoiseAwareRegressionConfig = plan.config
-        self.target_scale_ = self._half_width * released.unit
-        if not released.unit_found:
-            warnings.warn(
-                "The scale of y could not be told from noise at this budget, so targets were taken "
-                "as they are; where they are not of the order of 1, predictions are worthless. "
-                "Declare target_bounds.",
-                PrivacyWarning,
-                stacklevel=4,
-            )
         self._posterior, q, n = released, released, config.n_features
         self.coef_ = self._half_width * q.mean[0, :n]
         self.intercept_ = self._center

@@ -201,7 +201,9 @@ def test_a_real_interrupt_ends_a_long_fit_and_leaves_its_charge(tmp_path):
 
 def fit_out_of_memory(pipe, path):
     n = 400_000  # of which a copy takes 99 MB
-    model = DPVariationalLogisticRegression(None, noise_multiplier=9.0, classes=[0, 1], n_samples=n)
+    model = DPVariationalLogisticRegression(
+        None, 1e-7, noise_multiplier=9.0, classes=[0, 1], n_samples=n
+    )
     rows, y = np.broadcast_to(np.float32(0.5), (n, 30)), np.arange(n) % 2
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (in_use + 2**26, in_use + 2**26))

@@ -44,14 +44,6 @@ SECTIONS = {
             "tests/engine/test_rows.py",
         ),
         Mutant(
-            "a target of zero has a magnitude",
-            "engine/linear_sums.py",
-            "MagnitudeSum.records",
-            "(targets != 0.0)[:, None]",
-            "(targets == targets)[:, None]",
-            "tests/algorithms/test_noise_aware_linear.py",
-        ),
-        Mutant(
             "noise not times the clipping norm",
             "engine/loop.py",
             "ReleasePlan.noise_scale",
