@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from skdp._version import __version__
 
 if TYPE_CHECKING:
+    from skdp._warnings import FitWarning, PrivacyWarning
     from skdp.estimators import (
         DPSGDClassifier,
         DPSGDRegressor,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
         BudgetExceededError,
         PrivacyLedger,
         PrivacyReport,
-        PrivacyWarning,
         privacy_of,
     )
 
@@ -52,6 +52,7 @@ __all__ = [
     "DPVariationalLogisticRegression",
     "DPVariationalModel",
     "DPVariationalPoissonRegression",
+    "FitWarning",
     "NormClipper",
     "OPSPosteriorSampler",
     "OPSRegressor",

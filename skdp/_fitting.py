@@ -22,7 +22,7 @@ from skdp._random import Streams, seed_material
 from skdp._types import Seed
 from skdp._validate import expected, in_range, integer, is_real, one_of, positive
 from skdp._version import __version__
-from skdp._warnings import PrivacyWarning
+from skdp._warnings import FitWarning, PrivacyWarning
 from skdp.privacy.accounting import ACCOUNTANTS
 from skdp.privacy.budget import Budget
 from skdp.privacy.ledger import charge
@@ -514,7 +514,11 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             run = self._prepared(plan, records)
             steps = progress(self, plan.n_steps)
             self.privacy_ = charged(self, plan)
-            self._keep(plan, run(records, streams(self, *records), steps))
+            released = run(records, streams(self, *records), steps)
+            self._keep(plan, released)
+            self.diagnostics_ = self._diagnosed(plan, released)
+            for message in self.diagnostics_:
+                warnings.warn(message, FitWarning, stacklevel=2)
         return self
 
     # --- what a subclass says -------------------------------------------------------------------
@@ -530,6 +534,10 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def _keep(self, plan: FitPlan, released: Any) -> None:
         """Store what a run released as fitted attributes."""
         raise NotImplementedError
+
+    def _diagnosed(self, plan: FitPlan, released: Any) -> tuple[str, ...]:
+        """Say what the released values, and they alone, tell against the fit."""
+        return ()
 
     def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
         """Build what can be built before the charge, and return what runs."""

@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
-from skdp._warnings import PrivacyWarning
+from skdp._warnings import FitWarning, PrivacyWarning
 from skdp.privacy import BudgetExceededError, PrivacyLedger, privacy_of
 from skdp.privacy.events import PosteriorTerm, SelectionTerm, terms_of
 from skdp.relations import REPLACE_ONE, ZERO_OUT, sensitivity_factor
@@ -98,6 +98,7 @@ def _fitted(estimator: Any) -> tuple[Any, PrivacyLedger, list[Release]]:
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
+        warnings.simplefilter("ignore", FitWarning)
         yield
 
 
