@@ -260,7 +260,7 @@ class PosteriorSampler(ArvizMixin, PrivateEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_parameters)
-            Columns as in ``parameter_names_``.
+            Columns as in ``parameter_names_``; those of a regression are in the unit of y.
 
         Raises
         ------
@@ -269,7 +269,11 @@ class PosteriorSampler(ArvizMixin, PrivateEstimator):
             its own; the message says what so many would have cost.
         """
         draws = self._paid(n_samples)
-        return draws.reshape(len(draws), -1).copy()
+        return self._in_units(draws.reshape(len(draws), -1).copy())
+
+    def _in_units(self, draws: np.ndarray) -> np.ndarray:
+        """Samples (n_samples, n_parameters) of what `run` released, in the unit of y."""
+        return draws
 
     def _paid(self, n_samples: int | None) -> np.ndarray:
         check_is_fitted(self)

@@ -383,30 +383,8 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
         self.coef_ = coefficients[0] * self._half_width
         self.intercept_ = float(intercepts[0] * self._half_width + self._center)
 
-    def sample_posterior(
-        self, n_samples: int | None = None, random_state: Any = None
-    ) -> np.ndarray:
-        """Return the posterior samples that were paid for, in the unit of y.
-
-        Parameters
-        ----------
-        n_samples : int or None, default=None
-            How many, from the first; None for all.
-        random_state : None
-            Ignored, for the interface that all posteriors share: the samples have been drawn.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_parameters)
-            Columns as in ``parameter_names_``; their means are ``coef_`` and ``intercept_``.
-
-        Raises
-        ------
-        BudgetExceededError
-            If more samples are asked for than ``n_posterior_samples``. Each sample is a release of
-            its own; the message says what so many would have cost.
-        """
-        draws = super().sample_posterior(n_samples) * self._half_width
+    def _in_units(self, draws: np.ndarray) -> np.ndarray:
+        draws = draws * self._half_width
         if self._config.posterior.fit_intercept:
             draws[:, -1] += self._center
         return draws

@@ -178,13 +178,9 @@ def _n_rows_is_private(_: Opaque, reports: Reports) -> bool:
     return any(not check_relation(report.neighboring_relation).n_is_public for report in reports)
 
 
-def _sizes_tell(_: Opaque, reports: Reports) -> bool:
-    """Whether a row that moves from one part's data to another's is not covered by the reports."""
-    return any(
-        not check_relation(report.neighboring_relation).null_record
-        or "n_samples" in report.inferred_public_facts
-        for report in reports
-    )
+def _n_rows_is_read(_: Opaque, reports: Reports) -> bool:
+    """Whether a fit takes its number of rows to be public: a declared one is held against it."""
+    return any(check_relation(report.neighboring_relation).n_is_public for report in reports)
 
 
 def _selector(columns: Any) -> bool:
@@ -486,10 +482,10 @@ _TABLE = {
         _each,
         Objection(
             "the fit of a pair sees the rows of two classes, and so how many there are",
-            "declare n_samples in the estimator, and do not use replace_one",
-            _sizes_tell,
+            "use neighboring_relation='add_or_remove_one', with n_samples of a pair",
+            _n_rows_is_read,
         ),
-        only_if="the estimator declares n_samples, and the relation is not replace_one",
+        only_if="neighboring_relation='add_or_remove_one'",
         facts=_facts("classes"),
     ),
     "VotingClassifier": _composes(_votes, facts=_facts("classes")),

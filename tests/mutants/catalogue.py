@@ -7,7 +7,7 @@ puts there may use only names that are known there.
 from mutants.mutant import Mutant
 
 CHARGE = "self.privacy_ = charged(self, plan)\n"
-WORK = "self._keep(plan, run(records, streams(self, *records), steps))\n"
+WORK = "released = run(records, streams(self, *records), steps)\n"
 
 SECTIONS = {
     "engine": [

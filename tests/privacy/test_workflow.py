@@ -507,7 +507,20 @@ WORKFLOWS = {
         ["OneVsRestClassifier: fits no model of a label that no row has"],
         ["classes"],
     ),
-    "one against one": (multiclass.OneVsOneClassifier(private()), thirds, 3, [], ["classes"]),
+    "one against one": (
+        multiclass.OneVsOneClassifier(private(neighboring_relation="add_or_remove_one")),
+        thirds,
+        3,
+        [],
+        ["classes"],
+    ),
+    "one against one, declared rows": (
+        multiclass.OneVsOneClassifier(private()),
+        thirds,
+        3,
+        ["OneVsOneClassifier: the fit of a pair"],
+        ["classes"],
+    ),
     "one against one, sizes read": (
         multiclass.OneVsOneClassifier(private(n_samples=None)),
         thirds,

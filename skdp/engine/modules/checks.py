@@ -369,7 +369,7 @@ def _same_sums(
 
     A parameter that is left out has a gradient of zero, which a sum over all parameters may not
     show: it is looked for by name. Others are held to a thousandth of their own ``sizes``, or of
-    their sum, give or take what rounding makes of the whole.
+    their sum, up to the rounding error of the whole sum.
     """
     off, expected = (module.named(flat) for flat in (found.weighted_sum(c) - total, total))
     room = (1.0 if module.mixed_precision else 1e-2) * tolerance

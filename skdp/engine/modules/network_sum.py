@@ -277,7 +277,7 @@ class Gradients(NamedTuple):
 
     norms: Tensor  # (B,)
     weighted_sum: Callable[[Tensor], Tensor]
-    covered: Collection[str] = ()  # names of parameters whose gradients are not left out as zeros
+    covered: Collection[str]  # names of parameters whose gradients are not left out as zeros
 
 
 # --- book-keeping -------------------------------------------------------------------------------
