@@ -427,6 +427,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     ----------
     privacy_ : PrivacyReport
         The privacy statement of the fit.
+    diagnostics_ : tuple of str
+        What the released values tell against the fit; each was a `FitWarning`.
 
     Examples
     --------
@@ -518,7 +520,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             self._keep(plan, released)
             self.diagnostics_ = self._diagnosed(plan, released)
             for message in self.diagnostics_:
-                warnings.warn(message, FitWarning, stacklevel=2)
+                warnings.warn(message, FitWarning, stacklevel=3)
         return self
 
     # --- what a subclass says -------------------------------------------------------------------

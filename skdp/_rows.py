@@ -22,6 +22,7 @@ from skdp._bounded_sum import CHUNK_ROWS, MAX_PARTS
 from skdp.relations import ZERO_OUT, check_relation
 
 Selection = slice | np.ndarray  # all rows, or the numbers of some
+ON_BOUND = 1e-9  # relative: rounding makes a row of one-hot columns longer than its norm
 
 
 class Rows(Protocol):
@@ -105,12 +106,15 @@ class PlainRows:
 class LinearBatch(NamedTuple):
     """Rows (m, D) with their norms (m,) and targets (m, K), in float64.
 
-    With ``shifting`` a neighbour's batch may hold the same rows at other places.
+    ``outside`` (m, 2) says of which rows the features, and of which the targets, were beyond their
+    bounds and were cut. With ``shifting`` a neighbour's batch may hold the same rows at other
+    places.
     """
 
     rows: np.ndarray
     norms: np.ndarray
     targets: np.ndarray
+    outside: np.ndarray
     shifting: bool = False
 
     def chunks(self, size: int) -> Iterator[LinearBatch]:
@@ -118,7 +122,11 @@ class LinearBatch(NamedTuple):
         for start in range(0, len(self.rows), size):
             chunk = slice(start, start + size)
             yield LinearBatch(
-                self.rows[chunk], self.norms[chunk], self.targets[chunk], self.shifting
+                self.rows[chunk],
+                self.norms[chunk],
+                self.targets[chunk],
+                self.outside[chunk],
+                self.shifting,
             )
 
     def logits(self, weights: np.ndarray) -> np.ndarray:
@@ -174,6 +182,8 @@ class LinearRows:
     kept : bool, default=True
         Keep the clipped copy of a full batch. Without, only a chunk is copied at a time: for rows
         that fill the memory.
+    target_bounds : (float, float), default=(-inf, inf)
+        Targets are cut to these.
     """
 
     def __init__(
@@ -186,8 +196,10 @@ class LinearRows:
         alone: bool = False,
         neighboring_relation: str = ZERO_OUT,
         kept: bool = True,
+        target_bounds: tuple[float, float] = (-np.inf, np.inf),
     ) -> None:
         self._X, self._targets, self._alone, self._kept = X, targets, alone, kept
+        self._target_bounds = target_bounds
         self._shifting = not check_relation(neighboring_relation).n_is_public
         self._data_norm, self._fit_intercept = data_norm, bool(fit_intercept)
         self._full: LinearBatch | None = None
@@ -200,6 +212,7 @@ class LinearRows:
         *,
         alone: bool = False,
         kept: bool = True,
+        target_bounds: tuple[float, float] = (-np.inf, np.inf),
     ) -> LinearRows:
         """Wrap the private rows and targets of a run."""
         return cls(
@@ -209,6 +222,7 @@ class LinearRows:
             alone=alone,
             neighboring_relation=config.neighboring_relation,
             kept=kept,
+            target_bounds=target_bounds,
         )
 
     def __len__(self) -> int:
@@ -231,10 +245,12 @@ class LinearRows:
 
     def _copy(self, selection: Selection) -> LinearBatch:
         X, targets = copied(self._X, selection), copied(self._targets, selection)
-        rows = clipped_rows(
-            X, self._data_norm, fit_intercept=self._fit_intercept, alone=self._alone
-        )
-        return LinearBatch(rows, _norms(rows, self._alone), targets, self._shifting)
+        rows, longer = _clipped(X, self._data_norm, self._fit_intercept, self._alone)
+        low, high = self._target_bounds
+        beyond = (targets < low - ON_BOUND * abs(low)) | (targets > high + ON_BOUND * abs(high))
+        outside = np.stack([longer, np.logical_or.reduce(beyond, axis=1)], axis=1)
+        norms = _norms(rows, self._alone)
+        return LinearBatch(rows, norms, np.clip(targets, low, high), outside, self._shifting)
 
 
 def copied(array: np.ndarray, selection: Selection) -> np.ndarray:
@@ -263,17 +279,26 @@ def clipped_rows(
     overflow, one more quotient brings the row to a largest value of 1 first. `skdp._bounded_sum`
     covers it for up to ten million features.
     """
+    return _clipped(X, norm, fit_intercept, alone)[0]
+
+
+def _clipped(
+    X: np.ndarray, norm: float, fit_intercept: bool, alone: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the clipped rows, and which of them were longer than the norm."""
     rows = np.ones((len(X), X.shape[1] + fit_intercept))
     features = rows[:, : X.shape[1]]
     features[...] = X
     with np.errstate(over="ignore", invalid="ignore"):
         norms = _norms(features, alone)
+    longer = norms > norm * (1 + ON_BOUND)
     extreme = np.flatnonzero(np.logical_not(np.isfinite(norms)))
     if extreme.size:
         features[extreme] = _tamed(features[extreme], norm, alone)
         norms[extreme] = norm
+        longer[extreme] = features[extreme].any(axis=1)  # not what is not finite
     features *= np.minimum(1.0, norm / np.maximum(norms, norm))[:, None]
-    return rows
+    return rows, longer
 
 
 def row_sums(terms: np.ndarray) -> np.ndarray:

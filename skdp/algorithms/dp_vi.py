@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,9 +59,9 @@ from skdp.algorithms.parts.gaussian_families import (
     Family,
     orthogonal_normals,
 )
-from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of
-from skdp.engine.linear_sums import LinearClippedSum, Residual
-from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
+from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of, run_and_count
+from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, Residual
+from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam
 from skdp.models.likelihoods import BoundedScores
@@ -173,7 +173,12 @@ class DPVIConfig(GaussianRun):
     @property
     def sampling(self) -> Sampling:
         """Which records take part in each step."""
-        return sampling(self.sampling_rate, self.n_steps)
+        return sampling(self.sampling_rate, self.n_steps + 1)
+
+    @property
+    def counts(self) -> OutsideSum:
+        """Records that are cut to their bounds: the last release."""
+        return OutsideSum(targets=self.likelihood.largest_target < math.inf)
 
     @property
     def noise_scale(self) -> float:
@@ -184,15 +189,15 @@ class DPVIConfig(GaussianRun):
     def dimensions(self) -> list[int]:
         """Number of coordinates of each release in turn."""
         size = math.prod(self.shape) * (2 if self.gradient == "vanilla" else 1)
-        return [size] * self.n_steps
+        return [size] * self.n_steps + [self.counts.n_counts]
 
     def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
         kind = VanillaClippedSum if self.gradient == "vanilla" else LinearClippedSum
-        clipped_sum: ClippedSum = kind(self.likelihood.residual, self.clip_norm)
+        gradient: ClippedSum = kind(self.likelihood.residual, self.clip_norm)
         return ReleasePlan(
             sampling=self.sampling,
-            clipped_sum=clipped_sum,
+            clipped_sum=[gradient] * self.n_steps + [self.counts],
             noise_multiplier=self.noise_multiplier,
             neighboring_relation=self.neighboring_relation,
             secure=self.secure,
@@ -221,11 +226,11 @@ class DPVIConfig(GaussianRun):
             A function of what was released.
         """
         etas = orthogonal_normals(math.prod(self.shape), self.n_steps + 1, streams("eta"))
-        algorithm = VariationalUpdate(self, etas)
-        rows = LinearRows.of(self, records, alone=self.secure)
-        state, steps = algorithm.init(), (algorithm.query, algorithm.update, streams)
-        states = run(release_plan_of(self), rows, state, *steps)
-        return algorithm.posterior(last(progress(states)))
+        algorithm, plan = VariationalUpdate(self, etas), release_plan_of(self)
+        bounds = (-math.inf, self.likelihood.largest_target)
+        rows = LinearRows.of(self, records, alone=self.secure, target_bounds=bounds)
+        state, outside = run_and_count(plan, rows, algorithm, streams, progress)
+        return replace(algorithm.posterior(state), outside=outside)
 
 
 # Defaults, all functions of public facts: the same few constants for every data set, ε, n and d.

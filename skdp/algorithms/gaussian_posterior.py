@@ -19,10 +19,13 @@ class GaussianPosterior:
         Mean of θ.
     spread : ndarray of shape (KD,) or (KD, KD)
         Standard deviations of independent coordinates, or a covariance matrix.
+    outside : ndarray of shape (1,) or (2,), or None
+        Noisy numbers of records whose features, and whose targets, were cut to their bounds.
     """
 
     mean: np.ndarray
     spread: np.ndarray
+    outside: np.ndarray | None = None
 
     @property
     def is_diagonal(self) -> bool:

@@ -10,6 +10,7 @@ With rows scaled to norm ≤ 1, a run releases (a GDP budget of μ is divided ov
     Ã   = Σ x_i x_iᵀ + noise                 once: the second moments of the rows
     g̃_t = Σ w_i(θ_t)(y_i − μ(θ_t x_i)) x_i + ν N(0, I)      T times, at the posterior mean θ_t
     H̃   = Σ w_i(θ_t) μ'(θ_t x_i) x_i x_iᵀ + noise           once, half way, at θ_t
+    ñ   = #{i : x_i or y_i was cut to its bound} + noise     once, for a warning alone
 
 The weights w_i bound each term by C and do not look at y_i, so a g̃ has mean zero at the truth
 whatever C is. Noise is taken out of Ã and H̃ by shrinking their eigenvalues, and F(θ), the expected
@@ -50,7 +51,13 @@ from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of
+from skdp.algorithms.parts.gaussian_runs import (
+    COUNT_SHARE,
+    FLOAT,
+    GaussianRun,
+    release_plan_of,
+    run_and_count,
+)
 from skdp.algorithms.parts.noisy_score import (
     FEW_OUTPUTS,
     Given,
@@ -62,8 +69,8 @@ from skdp.algorithms.parts.noisy_score import (
     laplace,
     shrunk,
 )
-from skdp.engine.linear_sums import GramSum, LinearClippedSum, unpacked
-from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, unpacked
+from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
 from skdp.models.likelihoods import BoundedScores
 from skdp.relations import sensitivity_factor
@@ -159,9 +166,9 @@ class NoiseAwareConfig(GaussianRun):
     def units(self) -> tuple[float, ...]:
         """Noise multipliers of the releases over that of a gradient."""
         curvatures = 1 if self.slope_step is None else 2
-        of_one_gradient = (1.0 - curvatures * CURVATURE_SHARE) / self.n_steps
+        of_one_gradient = (1.0 - curvatures * CURVATURE_SHARE - COUNT_SHARE) / self.n_steps
         of_curvature = math.sqrt(of_one_gradient / CURVATURE_SHARE)
-        units = [of_curvature] + [1.0] * self.n_steps
+        units = [of_curvature] + [1.0] * self.n_steps + [math.sqrt(of_one_gradient / COUNT_SHARE)]
         if self.slope_step is not None:
             units.insert(self.slope_step, of_curvature)
         return tuple(units)
@@ -171,6 +178,7 @@ class NoiseAwareConfig(GaussianRun):
         """Number of coordinates of each release in turn."""
         K, D = self.shape
         sizes = [1 if self.curvature == TRACE else D * (D + 1) // 2] + [K * D] * self.n_steps
+        sizes.append(self.counts.n_counts)
         if self.slope_step is not None:
             sizes.insert(self.slope_step, D * (D + 1) // 2)
         return sizes
@@ -178,7 +186,12 @@ class NoiseAwareConfig(GaussianRun):
     @property
     def sampling(self) -> FullBatch:
         """Every record takes part in every release."""
-        return FullBatch(1 + self.n_steps + (self.slope_step is not None))
+        return FullBatch(2 + self.n_steps + (self.slope_step is not None))
+
+    @property
+    def counts(self) -> OutsideSum:
+        """Records that are cut to their bounds."""
+        return OutsideSum(targets=self.likelihood.largest_target < math.inf)
 
     @property
     def memory(self) -> int:
@@ -192,7 +205,7 @@ class NoiseAwareConfig(GaussianRun):
         score = self.likelihood.score(C / R)
         gradient = LinearClippedSum(score.residual, C, score.largest_residual)
         sums: list[ClippedSum] = [gradient] * self.sampling.n_steps
-        sums[0] = GramSum(R**2, trace_only=self.curvature == TRACE)
+        sums[0], sums[-1] = GramSum(R**2, trace_only=self.curvature == TRACE), self.counts
         if self.slope_step is not None:
 
             def weight(logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
@@ -226,13 +239,13 @@ class NoiseAwareConfig(GaussianRun):
             A function of what was released.
         """
         kept = records[0].size <= KEPT_ENTRIES
-        rows = LinearRows.of(self, records, alone=self.secure, kept=kept)
+        bounds = (-math.inf, self.likelihood.largest_target)
+        rows = LinearRows.of(self, records, alone=self.secure, kept=kept, target_bounds=bounds)
         update = NoiseAwareUpdate(self)
-        states = run(update.plan, rows, update.init(), update.query, update.update, streams)
-        q = update.posterior(last(progress(states)), streams("inference"))
-        if self.covariance == "diag":
-            return GaussianPosterior(q.mean, np.sqrt(np.diag(q.covariance)))
-        return q
+        state, outside = run_and_count(update.plan, rows, update, streams, progress)
+        q = update.posterior(state, streams("inference"))
+        spread = np.sqrt(np.diag(q.covariance)) if self.covariance == "diag" else q.spread
+        return GaussianPosterior(q.mean, spread, outside)
 
     @property
     def slope_bound(self) -> float:

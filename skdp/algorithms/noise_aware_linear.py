@@ -15,6 +15,9 @@ of Σ x_i y_i cannot do. Symmetric residuals clipped symmetrically have mean zer
 whatever c is; so nothing is biased by a small one. A record moves (g̃, h̃, k̃) by at most
 √(1 + a²/4 + b²/4), whatever c is: clips chosen on the way cost nothing more.
 
+Where nothing is known of the unit of the targets, a first release counts them by magnitude, and
+everything is in units of the power of two below which nearly all of them are.
+
 All releases are data with a known likelihood. If residuals at θ_t are N(0, v_t), then by Stein's
 identity, with κ_t = P(|r| ≤ c_t) and A = Σ x_i x_iᵀ,
 
@@ -40,7 +43,7 @@ signals*, 1952 (κ).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -52,16 +55,32 @@ from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of
+from skdp.algorithms.parts.gaussian_runs import (
+    COUNT_SHARE,
+    FLOAT,
+    GaussianRun,
+    release_plan_of,
+    run_and_count,
+)
 from skdp.algorithms.parts.noisy_score import believed, floored
-from skdp.engine.linear_sums import GramSum, ResidualSum, unpacked
-from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
+from skdp.engine.linear_sums import (
+    MAGNITUDES,
+    GramSum,
+    MagnitudeSum,
+    OutsideSum,
+    ResidualSum,
+    unpacked,
+)
+from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
 
 # Constants, the same for every data set, ε, n and d, chosen by coverage and error in simulations
 # like those of benchmarks/linear_regression.py.
 STEPS = 12
 GRAM_SHARE = 0.2  # of the squared GDP budget, on Ã
+UNIT_SHARE = 0.1  # and on the counts of targets by magnitude, where they are needed
+LOUD = 4.0  # standard deviations of noise beyond which a count is one
+BEYOND = 0.05  # of the targets, at most, are larger than the unit
 DOUBT = 0.1  # about eigenvalues of Ã that drowned, over their mean
 SCALE_WEIGHT = 0.5  # a: 3 % more noise on g̃, and σ known better than θ
 TRACE_WEIGHT = 0.5  # b: another 3 %, and tr A known better than anything
@@ -91,6 +110,8 @@ class NoiseAwareRegressionConfig(GaussianRun):
         Clip c > 0 of residuals in every step; None follows their scale.
     prior_scale : float
         τ > 0 of the prior N(0, τ² I).
+    bounded_targets : bool
+        Whether targets are cut to [-1, 1]. If not, their unit is released first.
     noise_aware : bool
         False reports the spread as if the releases were exact.
     noise_multiplier, neighboring_relation, secure
@@ -105,6 +126,7 @@ class NoiseAwareRegressionConfig(GaussianRun):
     n_steps: int
     clip_norm: float | None
     prior_scale: float
+    bounded_targets: bool = True
     noise_aware: bool = True
 
     def __post_init__(self) -> None:
@@ -135,23 +157,34 @@ class NoiseAwareRegressionConfig(GaussianRun):
     @property
     def units(self) -> tuple[float, ...]:
         """Noise multipliers of the releases over that of a residual sum."""
-        return (math.sqrt((1.0 - GRAM_SHARE) / (self.n_steps * GRAM_SHARE)), *[1.0] * self.n_steps)
+        shares = [GRAM_SHARE] if self.bounded_targets else [UNIT_SHARE, GRAM_SHARE]
+        of_residual = (1.0 - sum(shares) - COUNT_SHARE) / self.n_steps
+        *of_others, of_counts = (math.sqrt(of_residual / s) for s in (*shares, COUNT_SHARE))
+        return (*of_others, *[1.0] * self.n_steps, of_counts)
 
     @property
     def dimensions(self) -> list[int]:
         """Number of coordinates of each release in turn."""
         D = self.n_columns
-        return [D * (D + 1) // 2] + [D + 2] * self.n_steps
+        of_unit = [] if self.bounded_targets else [len(MAGNITUDES)]
+        counts = [self.counts.n_counts]
+        return of_unit + [D * (D + 1) // 2] + [D + 2] * self.n_steps + counts
 
     @property
     def sampling(self) -> FullBatch:
         """Every record takes part in every release."""
-        return FullBatch(self.n_steps + 1)
+        return FullBatch(self.n_steps + 2 + (not self.bounded_targets))
+
+    @property
+    def counts(self) -> OutsideSum:
+        """Records that are cut to their bounds: the last release."""
+        return OutsideSum(targets=self.bounded_targets)
 
     def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
         residual = ResidualSum(self.row_bound, SCALE_WEIGHT, TRACE_WEIGHT, bounded=self.private)
-        sums: list[ClippedSum] = [GramSum(self.row_bound**2), *[residual] * self.n_steps]
+        sums: list[ClippedSum] = [] if self.bounded_targets else [MagnitudeSum()]
+        sums += [GramSum(self.row_bound**2), *[residual] * self.n_steps, self.counts]
         return ReleasePlan(
             self.sampling, sums, self.noise_multipliers, self.neighboring_relation, self.secure
         )
@@ -166,7 +199,7 @@ class NoiseAwareRegressionConfig(GaussianRun):
         records: tuple[np.ndarray, np.ndarray],
         streams: Streams,
         progress: Progress = iter,
-    ) -> GaussianPosterior:
+    ) -> RegressionPosterior:
         """Run the algorithm on private rows and return the posterior of (θ, ln σ).
 
         Parameters
@@ -180,16 +213,15 @@ class NoiseAwareRegressionConfig(GaussianRun):
 
         Returns
         -------
-        GaussianPosterior
-            A function of what was released.
+        RegressionPosterior
+            A function of what was released, in the unit of the targets.
         """
-        update = NoiseAwareRegression(self)
-        rows = LinearRows.of(self, records, alone=self.secure)
-        state, steps = update.init(), (update.query, update.update, streams)
-        state = last(progress(run(update.plan, rows, state, *steps)))
+        update, bound = NoiseAwareRegression(self), 1.0 if self.bounded_targets else math.inf
+        rows = LinearRows.of(self, records, alone=self.secure, target_bounds=(-bound, bound))
+        state, outside = run_and_count(update.plan, rows, update, streams, progress)
         if not self.private:
-            return update.ordinary_posterior(state)
-        q = update.posterior(state, streams("inference"))
+            return replace(update.ordinary_posterior(state), outside=outside)
+        q = replace(update.posterior(state, streams("inference")), outside=outside)
         return q if self.noise_aware else update.plain_posterior(state, q)
 
 
@@ -215,6 +247,24 @@ class State(NamedTuple):
     sums: np.ndarray = np.empty((0, 0))  # (g̃_t, h̃_t, k̃_t), (t, D + 2)
     queries: np.ndarray = np.empty((0, 0))  # θ_t, (t, D)
     clips: np.ndarray = np.empty(0)  # c_t, (t,)
+    unit: float = 1.0  # of the targets
+    unit_found: bool = True
+
+
+@dataclass(frozen=True)
+class RegressionPosterior(GaussianPosterior):
+    """Normal of (θ, ln σ), with the unit of the targets that the run worked in.
+
+    Parameters
+    ----------
+    unit : float
+        Scale of the targets.
+    unit_found : bool
+        False where the counts of targets by magnitude drowned in their noise.
+    """
+
+    unit: float = 1.0
+    unit_found: bool = True
 
 
 class GivenScale(NamedTuple):
@@ -236,8 +286,9 @@ class NoiseAwareRegression:
         self.R = config.row_bound
         self.prior_variance = (config.prior_scale * self.R) ** 2
         self.plan = release_plan_of(config)
-        self.noise = self.plan.noise_scale(1)  # ν
-        self.gram_noise = self.plan.noise_scale(0) / self.R**2
+        first = int(not config.bounded_targets)
+        self.noise = self.plan.noise_scale(first + 1)  # ν
+        self.gram_noise = self.plan.noise_scale(first) / self.R**2
 
     def init(self) -> State:
         """Start at the prior's mean, with the clip that targets in [-1, 1] need there."""
@@ -250,13 +301,18 @@ class NoiseAwareRegression:
         theta = state.mean / self.R
         if state.gram is not None:
             theta = np.append(theta, state.clip)
-        return torch.from_numpy(theta[None])
+        return torch.from_numpy(state.unit * theta[None])
 
     def update(self, state: State, noisy: Tensor, step: int) -> State:
         """Take in one release."""
-        if step == 0:
+        if not self.config.bounded_targets and step == 0:
+            found = unit_of(noisy.numpy(), self.plan.noise_scale(0))
+            unit = found or 1.0
+            clip = self._given_clip(unit) or 1.0
+            return state._replace(unit=unit, clip=clip, unit_found=found is not None)
+        if state.gram is None:
             return state._replace(gram=unpacked(noisy.numpy() / self.R**2, self.D))
-        excess = state.excess[-1] if step > 1 else self._prior_excess(state)
+        excess = state.excess[-1] if len(state.excess) else self._prior_excess(state)
         state = state._replace(
             sums=np.vstack([state.sums, noisy.numpy()]),
             queries=np.vstack([state.queries, state.mean]),
@@ -273,9 +329,13 @@ class NoiseAwareRegression:
         v = float(weights[0] @ (np.exp(2 * log_scales) + missed @ point.values[0] / self.n))
         return state._replace(
             mean=point.vectors[0] @ mean,
-            clip=self.config.clip_norm or self.best_clip(float(point.values.mean())) * math.sqrt(v),
+            clip=self._given_clip(state.unit)
+            or self.best_clip(float(point.values.mean())) * math.sqrt(v),
             excess=weights[0] @ excess,
         )
+
+    def _given_clip(self, unit: float) -> float | None:
+        return None if self.config.clip_norm is None else self.config.clip_norm / unit
 
     def _prior_excess(self, state: State) -> float:
         return self.prior_variance * float(self.beliefs(state).values.sum()) / self.n
@@ -446,7 +506,7 @@ class NoiseAwareRegression:
         fit = np.einsum("kt,kt->k", off, np.linalg.solve(cov, off[:, :, None])[:, :, 0])
         return -0.5 * (fit + np.linalg.slogdet(cov)[1])
 
-    def posterior(self, state: State, stream: SecureStream) -> GaussianPosterior:
+    def posterior(self, state: State, stream: SecureStream) -> RegressionPosterior:
         """Normal of (θ, ln σ) given all releases, in the units of the rows as they are."""
         drawn = self.beliefs(state, stream, max(4, min(N_BELIEFS, 2000 // self.D)))
         log_scales, _, given, weights = self.inferred(self.beliefs(state), drawn, state)
@@ -456,23 +516,24 @@ class NoiseAwareRegression:
         points = np.concatenate(
             [means, np.broadcast_to(log_scales[:, None], (*weights.shape, 1))], axis=2
         ).reshape(-1, self.D + 1)
-        return self._in_units(*_pooled(points, weights.ravel(), within))
+        return self._in_units(*_pooled(points, weights.ravel(), within), state)
 
-    def plain_posterior(self, state: State, q: GaussianPosterior) -> GaussianPosterior:
+    def plain_posterior(self, state: State, q: RegressionPosterior) -> RegressionPosterior:
         """The same means with the spread they would have, had the releases been exact."""
         A = self.beliefs(state)
-        s2 = math.exp(2 * q.mean[0, -1])
+        s2 = math.exp(2 * q.mean[0, -1]) / state.unit**2
         within = (A.vectors[0] / (A.values[0] / s2 + 1 / self.prior_variance)) @ A.vectors[0].T
         covariance = np.zeros((self.D + 1, self.D + 1))
-        covariance[:-1, :-1] = within / self.R**2
+        covariance[:-1, :-1] = within * (state.unit / self.R) ** 2
         covariance[-1, -1] = 1.0 / (2 * self.n + NOISE_SPREAD**-2)
-        return GaussianPosterior(q.mean, covariance)
+        return replace(q, spread=covariance)
 
-    def ordinary_posterior(self, state: State) -> GaussianPosterior:
+    def ordinary_posterior(self, state: State) -> RegressionPosterior:
         """The posterior from exact moments: conjugate given σ, and a grid over σ."""
         assert state.gram is not None
         a, U = np.linalg.eigh(state.gram)
-        b, squares = U.T @ state.sums[0, : self.D], float(state.sums[0, self.D])
+        b = U.T @ state.sums[0, : self.D] / state.unit
+        squares = float(state.sums[0, self.D]) / state.unit**2
         centre, spread = math.log(NOISE_SCALE), 12.0 * NOISE_SPREAD
 
         def given(log_scales: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -497,11 +558,32 @@ class NoiseAwareRegression:
         mean, precision, weights = given(log_scales)
         within = (U * (weights @ (1 / precision))) @ U.T
         points = np.column_stack([mean @ U.T, log_scales])
-        return self._in_units(*_pooled(points, weights, within))
+        return self._in_units(*_pooled(points, weights, within), state)
 
-    def _in_units(self, mean: np.ndarray, covariance: np.ndarray) -> GaussianPosterior:
-        units = np.append(np.full(self.D, self.R), 1.0)
-        return GaussianPosterior((mean / units)[None], covariance / np.outer(units, units))
+    def _in_units(
+        self, mean: np.ndarray, covariance: np.ndarray, state: State
+    ) -> RegressionPosterior:
+        units = np.append(np.full(self.D, self.R / state.unit), 1.0)
+        mean, covariance = mean / units, covariance / np.outer(units, units)
+        mean[-1] += math.log(state.unit)
+        found = state.unit_found
+        return RegressionPosterior(mean[None], covariance, unit=state.unit, unit_found=found)
+
+
+def unit_of(counts: np.ndarray, noise: float) -> float | None:
+    """Power of two that all but a few targets are below, from noisy counts by binary exponent.
+
+    Targets of one scale have two or three exponents. None where no two neighbours hold more than
+    their noise may.
+    """
+    pairs = counts[:-1] + counts[1:]
+    most = int(pairs.argmax())
+    if pairs[most] <= LOUD * math.sqrt(2.0) * noise:
+        return None
+    sure = np.where(counts > LOUD * noise, counts, 0.0)
+    sure[most : most + 2] = np.maximum(counts[most : most + 2], 0.0)
+    at_least = np.cumsum(sure[::-1])[::-1]
+    return 2.0 ** MAGNITUDES[int(np.flatnonzero(at_least > BEYOND * at_least[0])[-1])]
 
 
 def _moments(clips: np.ndarray, v: np.ndarray | float) -> tuple[np.ndarray, ...]:

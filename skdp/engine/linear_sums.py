@@ -10,7 +10,9 @@ entries beside the diagonal times √2. The vector of w x xᵀ then has the norm
 Gaussian noise of scale s on it is the Gaussian orthogonal ensemble on A: scale s on the diagonal,
 s/√2 beside it.
 
-*Residuals.* What a linear regression releases of its targets.
+*Residuals.* What a linear regression releases of its targets, and of their magnitudes.
+
+*Counts.* How many records were cut to their bounds.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from skdp._rows import LinearBatch, row_products, row_sums
 from skdp._validate import positive
 
 Residual = Callable[[np.ndarray, np.ndarray], np.ndarray]
+MAGNITUDES = range(-40, 61)  # binary exponents that are told apart
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,12 @@ class LinearClippedSum(BoundedSum):
 
     def _clipped(self, logits: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return r (m, K) and rows (m, D) whose outer products are the terms of the sum."""
-        rows, row_norms, targets, _ = chunk
-        r = self.residual(logits, targets)
+        rows = chunk.rows
+        r = self.residual(logits, chunk.targets)
         norms = np.sqrt(row_sums(r * r))
         if self.largest_residual is not None:
             norms = np.maximum(norms, self.largest_residual(logits))
-        norms *= row_norms
+        norms *= chunk.norms
         if not np.isfinite(norms.sum()):
             rows = _drop_non_finite(r, norms, rows)
         if self.clip_norm < np.inf:
@@ -280,11 +283,74 @@ class ResidualSum(BoundedSum):
     def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
         """Return the terms of the bounded sum, each a function of its own record alone."""
         weights, clip = theta.numpy()[0, :-1], float(theta[0, -1])
-        rows, norms, targets, _ = chunk
-        r = targets[:, 0] - row_products(rows, weights[:, None])[:, 0]
+        rows, norms = chunk.rows, chunk.norms
+        r = chunk.targets[:, 0] - row_products(rows, weights[:, None])[:, 0]
         psi = np.clip(r / clip, -1.0, 1.0)
         shrink = 1.0 / np.maximum(norms, self.row_bound)
         of_scale = self.scale_weight * np.nan_to_num(psi**2 - 0.5, nan=0.0)
         of_trace = self.trace_weight * ((shrink * norms) ** 2 - 0.5)
         terms = (np.nan_to_num(psi, nan=0.0) * shrink)[:, None] * rows
         return np.column_stack([terms, of_scale, of_trace])
+
+
+@dataclass(frozen=True)
+class MagnitudeSum(BoundedSum):
+    """Number of records by the binary exponent of their target; a target of 0 has none."""
+
+    apart = POSITIVE  # one-hot rows
+
+    @property
+    def record_bound(self) -> float:
+        """A record counts once."""
+        return 1.0
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One count for each exponent."""
+        return (len(MAGNITUDES),)
+
+    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+        """Return the counts."""
+        return torch.from_numpy(self.records(theta, batch).sum(axis=0))
+
+    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms, (m, n_exponents)."""
+        targets = chunk.targets[:, 0]
+        _, exponents = np.frexp(np.nan_to_num(targets))  # 2^(e-1) <= |y| < 2^e
+        place = np.clip(exponents - MAGNITUDES[0], 0, len(MAGNITUDES) - 1)
+        return np.eye(len(MAGNITUDES))[place] * (targets != 0.0)[:, None]
+
+
+@dataclass(frozen=True)
+class OutsideSum(BoundedSum):
+    """Number of records whose features, and number of those whose targets, were cut to a bound.
+
+    Parameters
+    ----------
+    targets : bool
+        Whether targets have a bound; else features alone are counted.
+    """
+
+    targets: bool
+    apart = NUMBERS  # corners of a square, or of an interval
+
+    @property
+    def n_counts(self) -> int:
+        """Numbers that are released."""
+        return 1 + self.targets
+
+    @property
+    def record_bound(self) -> float:
+        """A record counts once in each of them."""
+        return math.sqrt(self.n_counts)
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One or two numbers."""
+        return (self.n_counts,)
+
+    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+        """Return the counts."""
+        return torch.from_numpy(self.records(theta, batch).sum(axis=0))
+
+    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms, (m, n_counts)."""
+        return chunk.outside[:, : self.n_counts].astype(np.float64)

@@ -23,6 +23,7 @@ from skdp._validate import expected, flag, integer_or_auto, number_or_auto, one_
 from skdp.algorithms import dp_vi
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.parts.gaussian_runs import release_plan_of
 from skdp.estimators._arviz import GaussianDraws
 from skdp.models.likelihoods import BoundedScores, Likelihood, classification_likelihood
 from skdp.privacy.budget import Budget
@@ -30,6 +31,8 @@ from skdp.privacy.budget import Budget
 NOISE_AWARE, DPVI = "noise_aware", "dpvi"
 COVARIANCES = ("auto", "full", "diag")
 GRADIENTS = ("aligned", "vanilla")
+MANY_ROWS, MANY_TARGETS = 0.2, 0.01  # shares that were cut, from which on a fit says so
+LOUD = 3.0  # standard deviations of noise beyond which a count is more than that
 MANY_PARAMETERS = 1000  # beyond which a full covariance is not the default
 MOST_PARAMETERS = 3000  # beyond which a fit with a full covariance takes minutes
 
@@ -215,6 +218,15 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         self.prior_scale_ = config.prior_scale
         self.sampling_rate_ = config.sampling.rate
 
+    def _diagnosed(self, plan: FitPlan, released: GaussianPosterior) -> tuple[str, ...]:
+        most = plan.config.likelihood.largest_target
+        return cut_records(
+            plan,
+            released.outside,
+            f"counts are above largest_count={most:g} and were cut to it, so that large rates are "
+            "underestimated: declare a larger one",
+        )
+
     def _labels(self) -> list[Any]:
         """Names of the outputs where there is more than one."""
         return []
@@ -261,6 +273,37 @@ def unit_of_targets(bounds: tuple[float, float] | None) -> tuple[float, float]:
     """Middle and half width of the bounds of the targets; 0 and 1 without bounds."""
     low, high = target_bounds(bounds)
     return (0.0, 1.0) if bounds is None else ((low + high) / 2, (high - low) / 2)
+
+
+def cut_records(plan: FitPlan, outside: np.ndarray | None, of_targets: str) -> tuple[str, ...]:
+    """Say of what share of the records the features, or the targets, were cut to their bounds.
+
+    Parameters
+    ----------
+    plan : FitPlan
+        Of the fit; its last release is of these counts.
+    outside : ndarray of shape (1,) or (2,)
+        The noisy counts.
+    of_targets : str
+        What is said of targets, after their share.
+    """
+    if outside is None:
+        return ()
+    config, declared = plan.config, plan.facts.declared_norm
+    n = config.n_rows * config.sampling.rate
+    noise = release_plan_of(config).noise_scale(config.sampling.n_steps - 1)
+    shares, least = np.minimum(outside / n, 1.0), LOUD * noise / n
+    messages = []
+    if shares[0] >= max(MANY_ROWS, least) and not (declared and declared <= config.data_norm):
+        messages.append(
+            f"About {shares[0]:.0%} of the rows are longer than data_norm={config.data_norm:.3g} "
+            "and were scaled down to it, so that their features no longer mean what they did: "
+            "scale them before, e.g. by BoundedScaler with public bounds, or give a larger "
+            "data_norm."
+        )
+    if len(shares) > 1 and shares[1] >= max(MANY_TARGETS, least):
+        messages.append(f"About {shares[1]:.0%} of the {of_targets}.")
+    return tuple(messages)
 
 
 def check_secure(secure: Any, budget: Budget) -> None:

@@ -131,6 +131,8 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
         Passes of the Langevin sampler; 1 for an exact one, whose work is not shown.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
+    diagnostics_ : tuple of str
+        What the released values tell against the fit; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -319,6 +321,8 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
         Passes of the Langevin sampler; 1 for an exact one, whose work is not shown.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
+    diagnostics_ : tuple of str
+        What the released values tell against the fit; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

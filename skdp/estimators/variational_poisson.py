@@ -134,6 +134,8 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
         The values used.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
+    diagnostics_ : tuple of str
+        What the released values tell against the fit; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -178,8 +180,7 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
                 "Expected counts in y, which are >= 0, but some are negative; "
                 "DPVariationalLinearRegression takes numbers of either sign."
             )
-        most = self._likelihood_of(facts).largest_count
-        return Records(X, np.minimum(counts, most)[:, None]), facts
+        return Records(X, counts[:, None]), facts
 
     def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
         super()._keep(plan, released)

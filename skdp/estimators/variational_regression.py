@@ -26,15 +26,20 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skdp._fitting import PrivateEstimator, Records, target_bounds
+from skdp._fitting import PrivateEstimator, Records
 from skdp._input import R2Mixin, check_features_and_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import row_bound
 from skdp._validate import flag, integer, integer_or_auto, number_or_auto, one_of
 from skdp.algorithms import noise_aware_linear as algorithm
-from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import ArvizMixin
-from skdp.estimators._linear import check_secure, fitted_rows, linear_names, unit_of_targets
+from skdp.estimators._linear import (
+    check_secure,
+    cut_records,
+    fitted_rows,
+    linear_names,
+    unit_of_targets,
+)
 from skdp.privacy.budget import Budget
 
 
@@ -67,8 +72,9 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         the spread that it would have had the releases been exact, which is too small.
     target_bounds : (float, float) or None, default=None
         Public bounds of the targets, to which they are clipped. Wide bounds cost little: residuals
-        are clipped by how large they turn out to be. None takes targets as they are, which should
-        then be of the order of 1.
+        are clipped by how large they turn out to be. None learns their scale first, as a power of
+        two, by noisy counts of their magnitudes that take a tenth of the squared GDP budget; the
+        fit warns where the counts drown in their noise, and then takes targets as they are.
     prior_scale : float or "auto", default="auto"
         Standard deviation τ > 0 of the prior of every coefficient and intercept, on the scale on
         which targets lie in [-1, 1]. ``"auto"`` is 1/R with R = √(data_norm² + 1), or data_norm
@@ -124,8 +130,12 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         replace_one, over half of what replacing a record moves.
     data_norm_, prior_scale_ : float
         The values used.
+    target_scale_ : float
+        Scale of the targets: half the width of their bounds, or what was released of it.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
+    diagnostics_ : tuple of str
+        What the released values tell against the fit; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -181,11 +191,11 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
     verbose: int = 0
 
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
-        low, high = target_bounds(self.target_bounds)
         self._center, self._half_width = unit_of_targets(self.target_bounds)
         X, y = check_features_and_targets(self, X, y, multi_output=False)
-        y = np.clip(column_or_1d(y, warn=True), low, high)
-        return Records(X, ((y - self._center) / self._half_width)[:, None]), self._facts_of(X)
+        with np.errstate(over="ignore"):  # cut to the bounds later, if there are any
+            targets = (column_or_1d(y, warn=True) - self._center) / self._half_width
+        return Records(X, targets[:, None]), self._facts_of(X)
 
     def _configure(
         self, facts: PublicFacts, budget: Budget
@@ -207,13 +217,15 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
             n_steps=n_steps if budget.private else 1,
             clip_norm=clip_norm or None,
             prior_scale=number_or_auto(tau, prior_scale=self.prior_scale),
+            bounded_targets=self.target_bounds is not None,
             noise_aware=self.inference == "noise_aware",
             neighboring_relation=self.neighboring_relation,
             secure=bool(self.secure),
         ).calibrated(budget)
 
-    def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
+    def _keep(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> None:
         config: algorithm.NoiseAwareRegressionConfig = plan.config
+        self.target_scale_ = self._half_width * released.unit
         self._posterior, q, n = released, released, config.n_features
         self.coef_ = self._half_width * q.mean[0, :n]
         self.intercept_ = self._center
@@ -224,6 +236,22 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         self.noise_multiplier_ = config.noise_multiplier
         self.data_norm_ = config.data_norm
         self.prior_scale_ = config.prior_scale
+
+    def _diagnosed(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> tuple[str, ...]:
+        messages = cut_records(
+            plan,
+            released.outside,
+            f"targets are outside target_bounds={self.target_bounds} and were cut to them: declare "
+            "bounds that hold nearly all of them",
+        )
+        if released.unit_found:
+            return messages
+        return (
+            "The scale of y is lost in the noise at this budget, so targets were taken as they "
+            "are; unless they are of the order of 1, predictions are worthless. Declare "
+            "target_bounds.",
+            *messages,
+        )
 
     def __sklearn_tags__(self) -> Any:
         """On the few rows of a check, with targets far beyond 1, the noise is too much."""

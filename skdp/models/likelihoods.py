@@ -82,6 +82,11 @@ class BoundedScores(Protocol):
         ...
 
     @property
+    def largest_target(self) -> float:
+        """Bound to which targets are cut; infinite for none."""
+        ...
+
+    @property
     def residual_scale(self) -> float:
         """Size of large residuals as they occur, of which a default clip takes a share."""
         ...
@@ -113,6 +118,7 @@ class Bernoulli:
 
     n_outputs = 1
     residual_bound = 1.0  # |y − σ(z)| < 1
+    largest_target = math.inf
     residual_scale = 1.0
     curvature_bound = 0.25  # σ'(z) ≤ 1/4
     self_concordance = 1.0  # |σ''| = σ'|1 − 2σ|
@@ -165,6 +171,7 @@ class Categorical:
     n_outputs: int
 
     residual_bound = math.sqrt(2.0)  # ‖e_y − softmax(z)‖ < √2
+    largest_target = math.inf
     residual_scale = 1.0
     curvature_bound = 0.5  # eigenvalues of diag p − ppᵀ
     self_concordance = math.sqrt(2.0)  # third central moment ≤ range times variance
@@ -293,6 +300,11 @@ class Poisson:
     @property
     def residual_bound(self) -> float:
         """The rate is cut at y_max as well."""
+        return self.largest_count
+
+    @property
+    def largest_target(self) -> float:
+        """Counts beyond y_max are cut to it."""
         return self.largest_count
 
     @property

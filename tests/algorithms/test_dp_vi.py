@@ -169,7 +169,7 @@ class TestVanilla:
         for gradient, shape in (("aligned", (1, 3)), ("vanilla", (2, 1, 3))):
             with _release_hook.record() as tape:
                 fitted(X, y, gradient=gradient, n_steps=3, noise_multiplier=1.0)
-            assert [release.call.shape for release in tape] == [shape] * 3
+            assert [release.call.shape for release in tape] == [shape] * 3 + [(1,)]
 
     def test_not_with_a_full_covariance(self):
         with pytest.raises(ValueError, match=r"gradient='vanilla'.*'aligned' when covariance"):

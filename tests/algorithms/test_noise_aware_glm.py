@@ -224,12 +224,13 @@ class TestReleases:
     def test_shares_of_the_budget_add_up(self):
         config = config_of(1000, 3)
         squares = [sigma**-2 for sigma in config.noise_multipliers]
-        assert len(squares) == 22
+        assert len(squares) == 23
         total = sum(squares)
         assert squares[0] == pytest.approx(0.05 * total)
         assert squares[config.slope_step] == pytest.approx(0.05 * total)
-        gradients = [s for i, s in enumerate(squares) if i not in (0, config.slope_step)]
-        assert sum(gradients) == pytest.approx(0.9 * total)
+        assert squares[-1] == pytest.approx(0.02 * total)
+        gradients = [s for i, s in enumerate(squares[:-1]) if i not in (0, config.slope_step)]
+        assert sum(gradients) == pytest.approx(0.88 * total)
 
     def test_defaults_follow_public_facts_alone(self):
         assert noise_aware.default_curvature(10_000, 10, mu=1.0) == "gram"

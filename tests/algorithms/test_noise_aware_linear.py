@@ -12,7 +12,9 @@ from skdp._bounded_sum import ROUNDING
 from skdp._random import Streams
 from skdp._rows import LinearRows
 from skdp.algorithms import noise_aware_linear as nar
-from skdp.engine.linear_sums import GramSum
+from skdp.algorithms.parts.gaussian_runs import run_and_count
+from skdp.engine.linear_sums import MAGNITUDES, GramSum, MagnitudeSum
+from skdp.relations import RELATIONS
 
 EXTREME = [0.0, 1.0, -1.0, 0.3, 1e154, -1e300, 5e-324]
 
@@ -192,8 +194,8 @@ def test_clips_follow_the_residuals():
     X, y = simulated(n=2000)
     algorithm = nar.NoiseAwareRegression(config(n_rows=2000, noise_multiplier=5.0))
     rows = LinearRows(X, y, data_norm=1.5, fit_intercept=True)
-    steps = (algorithm.init(), algorithm.query, algorithm.update)
-    *_, last = nar.run(algorithm.config.release_plan(), rows, *steps, Streams(b"f"))
+    plan = algorithm.config.release_plan()
+    last, _ = run_and_count(plan, rows, algorithm, Streams(b"f"), iter)
     assert last.clips[0] == 1.0
     assert 1.1 * 0.15 < last.clip < 4.5 * 0.15
 
@@ -212,3 +214,53 @@ def test_the_reference_is_ridge_where_epsilon_is_large():
     X = rng.uniform(-0.5, 0.5, (400, 3))
     y = X @ [0.5, -0.5, 0.2]
     np.testing.assert_allclose(adassp(X, y, 1e6, 1e-5, rng), [0.5, -0.5, 0.2], atol=1e-3)
+
+
+class TestUnit:
+    @pytest.mark.parametrize("scale", [1e-9, 1.0, 3.0, 1e6])
+    def test_counts_by_magnitude_tell_the_power_of_two_above_the_targets(self, scale):
+        y = scale * np.random.default_rng(0).normal(5.0, 1.0, 2000)
+        batch = rows_of_targets(y).take(slice(None))
+        counts = MagnitudeSum()(torch.zeros(1, 1), batch).numpy()
+        assert counts.sum() == 2000
+        largest = np.quantile(y, 0.95)
+        for noise in (0.0, 20.0):
+            noisy = counts + noise * np.random.default_rng(1).normal(size=len(counts))
+            assert largest <= nar.unit_of(noisy, noise) <= 4 * largest
+
+    def test_noise_alone_tells_nothing(self):
+        rng = np.random.default_rng(0)
+        found = [nar.unit_of(7.0 * rng.normal(size=len(MAGNITUDES)), 7.0) for _ in range(200)]
+        assert sum(unit is not None for unit in found) <= 10
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_no_record_moves_a_count_by_more_than_its_bound(self, relation):
+        values = [0.0, -1.0, 3.0, 1e-300, 1e300, np.nan, np.inf, -np.inf, 5e-324]
+        counts = MagnitudeSum()
+        terms = counts.records(torch.zeros(1, 1), rows_of_targets(values).take(slice(None)))
+        others = [np.zeros(len(MAGNITUDES))] if relation != "replace_one" else terms
+        moved = max(np.linalg.norm(a - b) for a in terms for b in others)
+        assert moved <= counts.sensitivity(relation)
+        assert not terms[0].any()  # a null record is in no cell
+
+    def test_a_posterior_follows_the_unit_of_its_targets(self):
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-1, 1, (400, 2))
+        y = (X @ [0.3, -0.2] + 0.1 * rng.normal(size=400))[:, None]
+        for sigma in (0.0, 1.0):
+            learned = config(
+                n_rows=400, n_features=2, bounded_targets=False, noise_multiplier=sigma
+            )
+            one, other = (
+                learned.run((X, factor * y), Streams(b"one key")) for factor in (1.0, 2.0**20)
+            )
+            assert other.unit == 2.0**20 * one.unit
+            np.testing.assert_allclose(other.mean[:, :-1], 2.0**20 * one.mean[:, :-1], rtol=1e-6)
+            np.testing.assert_allclose(
+                other.mean[0, -1], one.mean[0, -1] + 20 * math.log(2), rtol=1e-6
+            )
+
+
+def rows_of_targets(y):
+    y = np.asarray(y, dtype=float)[:, None]
+    return LinearRows(np.ones((len(y), 1)), y, data_norm=1.0, fit_intercept=False)

@@ -26,7 +26,7 @@ from contracts.subjects import (
 )
 from sklearn.base import clone, is_classifier
 
-from skdp import PrivacyLedger, PrivacyWarning
+from skdp import FitWarning, PrivacyLedger, PrivacyWarning
 from skdp.testing import bad_inputs
 from skdp.testing._checks import assert_clear, assert_quotes_nothing, check_bad_input, nothing_said
 from skdp.testing._inputs import (
@@ -304,9 +304,9 @@ def test_the_targets_of_the_table_are_secrets():
     assert set(TARGETS).isdisjoint(ROWS)
 
 
-def test_private_warnings_are_the_only_ones_of_a_good_fit():
+def test_warnings_of_this_library_are_the_only_ones_of_a_fit():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for name in ESTIMATORS:
             build(name).fit(X, targets(name))
-    assert {w.category for w in caught} <= {PrivacyWarning}
+    assert {w.category for w in caught} <= {FitWarning, PrivacyWarning}

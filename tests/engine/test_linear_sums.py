@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from reference.clipped_sum import clipped_sum_one_by_one
 from skdp._bounded_sum import ROUNDING
 from skdp._rows import LinearBatch, LinearRows, clipped_rows, row_bound
 from skdp.engine import linear_sums
-from skdp.engine.linear_sums import LinearClippedSum
+from skdp.engine.linear_sums import LinearClippedSum, OutsideSum
 from skdp.models.likelihoods import Bernoulli, Categorical
 from skdp.relations import RELATIONS, sensitivity_factor
 
@@ -18,7 +20,8 @@ def make_batch(rows, codes, likelihood):
     rows = np.asarray(rows, dtype=float)
     with np.errstate(all="ignore"):
         norms = np.sqrt((rows**2).sum(axis=1))
-    return LinearBatch(rows, norms, likelihood.targets(np.asarray(codes)))
+    targets = likelihood.targets(np.asarray(codes))
+    return LinearBatch(rows, norms, targets, np.zeros((len(rows), 2), bool))
 
 
 def random_problem(seed, n, d, k, size=1.0):
@@ -60,7 +63,7 @@ def test_additive_over_parts():
     likelihood, theta, batch = random_problem(1, 100, 4, 2)
     clipped_sum = LinearClippedSum(likelihood.residual, 0.5)
     parts = [
-        LinearBatch(*(part[rows] for part in batch[:3])) for rows in (slice(0, 30), slice(30, 100))
+        LinearBatch(*(part[rows] for part in batch[:4])) for rows in (slice(0, 30), slice(30, 100))
     ]
     total = clipped_sum(theta, parts[0]) + clipped_sum(theta, parts[1])
     torch.testing.assert_close(clipped_sum(theta, batch), total, rtol=0, atol=1e-12)
@@ -97,7 +100,7 @@ def test_the_bound_is_reached_so_a_smaller_sensitivity_would_be_wrong():
     batch = make_batch([[1.0, 0.0], [1.0, 0.0]], [1, 1], likelihood)
     theta = torch.tensor([[-50.0, 0.0]], dtype=torch.float64)
     clipped_sum = LinearClippedSum(likelihood.residual, 0.25)
-    one = clipped_sum(theta, LinearBatch(*(part[:1] for part in batch[:3])))
+    one = clipped_sum(theta, LinearBatch(*(part[:1] for part in batch[:4])))
     assert float(one.norm()) == pytest.approx(0.25, rel=1e-12)
     assert float((clipped_sum(theta, batch) - one).norm()) == pytest.approx(0.25, rel=1e-12)
 
@@ -114,7 +117,7 @@ def test_the_rounding_bound_covers_a_sum_that_rounds_badly():
     # A million equal terms that are no binary fraction: the worst a sum can do is still far inside.
     n = 10**6
     likelihood = Bernoulli()
-    batch = LinearBatch(np.full((n, 1), 0.1), np.full(n, 0.1), np.ones((n, 1)))
+    batch = LinearBatch(np.full((n, 1), 0.1), np.full(n, 0.1), np.ones((n, 1)), np.zeros((n, 2)))
     total = LinearClippedSum(likelihood.residual, 1.0)(
         torch.zeros(1, 1, dtype=torch.float64), batch
     )
@@ -212,3 +215,50 @@ def test_a_lone_row_of_many_columns_gets_the_bits_that_it_has_among_others():
         return rows.logits(weights)[-1], rows.norms[-1]
 
     assert of(X) == of(X[1:])
+
+
+# --- counts --------------------------------------------------------------------------------------
+
+
+class TestRecordsThatWereCut:
+    ROWS = np.array(
+        [[3.0, 4.0], [0.6, 0.8], [0.3, 0.4], [1e300, 1e300], [np.inf, 0.0], [np.nan, 9.0]]
+    )
+    TARGETS = np.array([[2.0], [1.0], [-3.0], [0.0], [1e308], [-1.0 - 1e-16]])
+
+    def rows(self, **options):
+        return LinearRows(
+            self.ROWS,
+            self.TARGETS,
+            data_norm=1.0,
+            fit_intercept=True,
+            target_bounds=(-1.0, 1.0),
+            **options,
+        )
+
+    @pytest.mark.parametrize("options", [{}, {"alone": True}, {"kept": False}])
+    def test_rows_and_targets_beyond_their_bounds_are_counted_and_cut(self, options):
+        theta, rows = torch.zeros(1, 3), self.rows(**options)
+        batch = rows.take(slice(None))
+        assert np.abs(batch.targets).max() == 1.0
+        # What is not finite is no row at all; what lies on a bound is within it.
+        expected = [[1, 1], [0, 0], [0, 1], [1, 0], [0, 1], [0, 0]]
+        np.testing.assert_array_equal(OutsideSum(targets=True).records(theta, batch), expected)
+        for targets, counts in ((True, [2, 3]), (False, [2])):
+            total = rows.sum(partial(OutsideSum(targets), theta), slice(None))
+            np.testing.assert_array_equal(total.numpy(), counts)
+
+    @pytest.mark.parametrize("targets", [True, False])
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_no_record_moves_the_counts_by_more_than_their_bound(self, relation, targets):
+        counts = OutsideSum(targets)
+        terms = counts.records(torch.zeros(1, 3), self.rows().take(slice(None)))
+        others = terms if relation == "replace_one" else [np.zeros(counts.n_counts)]
+        moved = max(np.linalg.norm(a - b) for a in terms for b in others)
+        assert moved <= counts.sensitivity(relation) <= 1.001 * moved
+
+    def test_one_hot_rows_are_on_their_norm(self):
+        for d in range(1, 60):
+            X = np.tile(np.eye(3), (1, d))
+            rows = LinearRows(X, X[:, :1], data_norm=d**0.5, fit_intercept=True)
+            assert not rows.take(slice(None)).outside.any()

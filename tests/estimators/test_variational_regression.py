@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdp import BudgetExceededError, PrivacyLedger, PrivacyWarning
+from skdp import BudgetExceededError, FitWarning, PrivacyLedger, PrivacyWarning
 from skdp.estimators.variational_regression import DPVariationalLinearRegression
 
 
@@ -216,3 +216,31 @@ def test_pickles_clones_and_frames(line):
     assert again.privacy_ == regressor.privacy_
     assert regressor.parameter_names_ == ["a", "b", "intercept", "noise_scale"]
     assert not hasattr(clone(regressor), "coef_")
+
+
+class TestUnitOfTargets:
+    """Without bounds the scale of the targets is released, or the fit says that it is unknown."""
+
+    X = np.random.default_rng(0).uniform(-1, 1, (600, 3))
+    NOISE = np.random.default_rng(1).normal(size=600)
+
+    @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e6])
+    @pytest.mark.parametrize("epsilon", [1.0, math.inf])
+    def test_no_bounds_are_needed_for_a_good_fit(self, epsilon, scale):
+        y = scale * (8.0 + self.X @ [1.0, -2.0, 0.5] + 0.3 * self.NOISE)
+        model = DPVariationalLinearRegression(epsilon, n_samples=600).fit(self.X, y)
+        assert model.score(self.X, y) > 0.85
+        assert 8 * scale <= model.target_scale_ <= 32 * scale
+        # (θ, ln σ) is in the unit of y too.
+        assert 0.1 * scale < model.noise_scale_ < 1.5 * scale
+        assert np.abs(model.coef_ - scale * np.array([1.0, -2.0, 0.5])).max() < scale
+
+    def test_a_scale_that_drowns_is_said(self):
+        y = 1e4 * self.X[:60, 0]
+        with pytest.warns(FitWarning, match="target_bounds"):
+            model = DPVariationalLinearRegression(0.3, n_samples=60).fit(self.X[:60], y)
+        assert model.target_scale_ == 1.0
+
+    def test_bounds_are_a_scale(self):
+        model = DPVariationalLinearRegression(n_samples=600, target_bounds=(-2, 6))
+        assert model.fit(self.X, self.X[:, 0]).target_scale_ == 4.0

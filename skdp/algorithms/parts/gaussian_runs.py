@@ -11,12 +11,13 @@ from typing import Protocol, Self, TypeVar
 import numpy as np
 import torch
 from dp_accounting.dp_event import DpEvent
+from torch import Tensor
 
 from skdp._random import Streams
 from skdp._rows import Rows
 from skdp._validate import in_range
 from skdp.engine.grid import lattice_bits
-from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
+from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
 from skdp.engine.sampling import FullBatch, Sampling
 from skdp.privacy.budget import Budget
 from skdp.privacy.discrete import discrete_gaussian_event
@@ -25,6 +26,7 @@ from skdp.relations import ZERO_OUT, check_relation
 
 S = TypeVar("S")
 FLOAT = 8  # bytes
+COUNT_SHARE = 0.02  # of the squared GDP budget, on counts of records that were cut
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +159,58 @@ class Planned(Hashable, Protocol):
     def release_plan(self) -> ReleasePlan:
         """What the engine executes."""
         ...
+
+
+class Inference(Protocol[S]):
+    """Pure functions of what has been released."""
+
+    def init(self) -> S:
+        """Start."""
+        ...
+
+    def query(self, state: S) -> Tensor:
+        """Parameters at which the next sum is asked for."""
+        ...
+
+    def update(self, state: S, noisy: Tensor, step: int) -> S:
+        """Take in one release."""
+        ...
+
+
+def run_and_count(
+    plan: ReleasePlan, rows: Rows, inference: Inference[S], streams: Streams, progress: Progress
+) -> tuple[S, np.ndarray]:
+    """Run all releases, of which the last one is of counts that the inference has no part in.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+        Public facts of the run.
+    rows : Rows
+        The private rows.
+    inference : Inference
+        Takes in all releases but the last.
+    streams : Streams
+        Random streams of the fit.
+    progress : callable
+        Wraps the iteration over states.
+
+    Returns
+    -------
+    tuple of state and ndarray
+        The last state, and the noisy counts.
+    """
+    final, none = plan.sampling.n_steps - 1, np.empty(0)
+
+    def query(both: tuple[S, np.ndarray]) -> Tensor:
+        return inference.query(both[0])
+
+    def update(both: tuple[S, np.ndarray], noisy: Tensor, step: int) -> tuple[S, np.ndarray]:
+        if step == final:
+            return both[0], noisy.numpy()
+        return inference.update(both[0], noisy, step), none
+
+    return last(progress(run(plan, rows, (inference.init(), none), query, update, streams)))
 
 
 @lru_cache(maxsize=64)
