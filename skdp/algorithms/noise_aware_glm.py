@@ -68,6 +68,7 @@ from skdp.algorithms.parts.noisy_score import (
     floored,
     laplace,
     shrunk,
+    wobble,
 )
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, unpacked
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
@@ -86,7 +87,9 @@ MODEL_ERROR = 0.3  # error of a difference of F, over that difference
 OVERSHOT = 1.0  # of the believed slope, by which the true one must exceed it to be learned
 SURPRISE = 10.0  # standard deviations of noise beyond which gradients contradict the slope
 N_CHAINS = 64
-MANY_PARAMETERS = 40  # beyond which Laplace's approximation stands alone
+MANY_PARAMETERS = 40  # beyond which Laplace's approximation takes the place of chains
+MOST_INTEGRATED = 300  # beyond which the second moments are taken to be known
+BELIEF_ENTRIES, LEAST_BELIEFS = 2400, 8  # parameters times draws of the second moments, and draws
 
 MAX_LOGIT = 1e4  # of a row at the norm bound, where a gradient is asked for
 KEPT_ENTRIES = 10**8  # n·d beyond which no copy of the rows is kept between passes
@@ -410,10 +413,24 @@ class NoiseAwareUpdate:
         correction = excess / squares * (update + update.T - along)
         return self._with_slope(rows, correction[None], here)
 
-    def corrected(self, rows: NormalRows, slope: np.ndarray, where: np.ndarray) -> NormalRows:
-        """Beliefs whose slope at one θ is the released one, as far as that is not noise."""
+    def corrected(
+        self,
+        rows: NormalRows,
+        slope: np.ndarray,
+        where: np.ndarray,
+        noise: SecureStream | None = None,
+    ) -> NormalRows:
+        """Beliefs whose slope at one θ is the released one, as far as that is not noise.
+
+        With a stream each belief gets a draw from what that noise leaves possible.
+        """
         where = np.broadcast_to(where, (len(rows), self.size))
-        missed = [shrunk(slope - expected, self.slope_scale)[0] for expected in rows.slope(where)]
+        missed = []
+        for expected in rows.slope(where):
+            found, vectors, kept = shrunk(slope - expected, self.slope_scale)
+            if noise is not None:
+                found = found + wobble(vectors, self.slope_scale * np.sqrt(kept), noise)
+            missed.append(found)
         return self._with_slope(rows, np.array(missed), where)
 
     def _with_slope(self, rows: NormalRows, more: np.ndarray, where: np.ndarray) -> NormalRows:
@@ -424,7 +441,11 @@ class NoiseAwareUpdate:
         return replace(rows, correction=np.array(bounded), reference=where)
 
     def statistic(self, state: NoiseAwareState, rows: NormalRows) -> tuple[np.ndarray, float]:
-        """Weighted mean of s_t = g̃_t + F(θ_t), (B, KD), and the variance of its DP noise."""
+        """Weighted mean of s_t = g̃_t + F(θ_t), (B, KD), and the variance of its noise.
+
+        Where F is off, the s_t scatter by more than the DP noise ν². The variance of their mean is
+        that of numbers which scatter as they do, and never below that of the DP noise.
+        """
         assert state.rows is not None
         here = state.rows.expected(state.mean)
         far = [np.sum((state.rows.expected(q) - here) ** 2) / self.size for q in state.queries]
@@ -433,7 +454,10 @@ class NoiseAwareUpdate:
         spread = [np.broadcast_to(query, (len(rows), self.size)) for query in state.queries]
         terms = [g + rows.expected(q) for g, q in zip(state.gradients, spread, strict=True)]
         mean = np.einsum("t,tbi->bi", weights, np.array(terms))
-        return mean, float(self.noise_variance * np.sum(weights**2))
+        squares = np.mean((np.array(terms) - mean) ** 2, axis=(1, 2))
+        scatter = float(weights @ squares) / max(1.0 - np.sum(weights**2), 1e-300)
+        per_step = max(self.noise_variance, scatter) if len(terms) > 1 else self.noise_variance
+        return mean, float(per_step * np.sum(weights**2))
 
     def _given(self, rows: NormalRows, statistic: np.ndarray, variance: float) -> Given:
         """Add to the DP noise a little for what the model of the score misses."""
@@ -444,11 +468,14 @@ class NoiseAwareUpdate:
         """Posterior given all releases, in the units of the rows as they are."""
         assert state.rows is not None
         assert state.moments is not None
-        if self.size > MANY_PARAMETERS or self.config.shape[0] > FEW_OUTPUTS:
+        start = state.mean
+        if self.size > MOST_INTEGRATED or self.config.shape[0] > FEW_OUTPUTS:
             given = self._given(state.rows, *self.statistic(state, state.rows))
-            mean, covariance = laplace(given, state.mean)
+            mean, covariance = laplace(given, start)
             return self._in_units(mean[0], covariance[0])
-        drawn = [self.believed_rows(state.moments, stream) for _ in range(N_CHAINS)]
+        few = self.size <= MANY_PARAMETERS
+        n_beliefs = N_CHAINS if few else max(LEAST_BELIEFS, BELIEF_ENTRIES // self.size)
+        drawn = [self.believed_rows(state.moments, stream) for _ in range(n_beliefs)]
         rows = replace(
             state.rows,
             mean=np.concatenate([r.mean for r in drawn]),
@@ -457,10 +484,15 @@ class NoiseAwareUpdate:
             reference=None,
         )
         if state.slope is not None:
-            rows = self.corrected(rows, *state.slope)
-        start = np.broadcast_to(state.mean, (len(rows), self.size))
-        draws = chains(self._given(rows, *self.statistic(state, rows)), start, stream)
-        return self._in_units(draws.mean(axis=0), np.cov(draws.T).reshape(2 * (self.size,)))
+            rows = self.corrected(rows, *state.slope, stream)
+        given = self._given(rows, *self.statistic(state, rows))
+        start = np.broadcast_to(start, (n_beliefs, self.size))
+        if few:
+            draws = chains(given, start, stream)
+            return self._in_units(draws.mean(axis=0), np.cov(draws.T).reshape(2 * (self.size,)))
+        means, covariances = laplace(given, start)
+        between = np.cov(means.T).reshape(2 * (self.size,))
+        return self._in_units(means.mean(axis=0), covariances.mean(axis=0) + between)
 
     def _in_units(self, mean: np.ndarray, covariance: np.ndarray) -> GaussianPosterior:
         covariance = (covariance + covariance.T) / (2.0 * self.R**2)
