@@ -86,6 +86,7 @@ DOUBT = 0.1  # about eigenvalues of the second moments that drown, relative
 MODEL_ERROR = 0.3  # error of a difference of F, over that difference
 OVERSHOT = 1.0  # of the believed slope, by which the true one must exceed it to be learned
 SURPRISE = 10.0  # standard deviations of noise beyond which gradients contradict the slope
+CHANCE = 2.0  # standard deviations of the scatter of gradients that are no contradiction
 N_CHAINS = 64
 MANY_PARAMETERS = 40  # beyond which Laplace's approximation takes the place of chains
 MOST_INTEGRATED = 300  # beyond which the second moments are taken to be known
@@ -444,7 +445,7 @@ class NoiseAwareUpdate:
         """Weighted mean of s_t = g̃_t + F(θ_t), (B, KD), and the variance of its noise.
 
         Where F is off, the s_t scatter by more than the DP noise ν². The variance of their mean is
-        that of numbers which scatter as they do, and never below that of the DP noise.
+        that of numbers which scatter as they do, as far as that is not chance.
         """
         assert state.rows is not None
         here = state.rows.expected(state.mean)
@@ -455,9 +456,11 @@ class NoiseAwareUpdate:
         terms = [g + rows.expected(q) for g, q in zip(state.gradients, spread, strict=True)]
         mean = np.einsum("t,tbi->bi", weights, np.array(terms))
         squares = np.mean((np.array(terms) - mean) ** 2, axis=(1, 2))
-        scatter = float(weights @ squares) / max(1.0 - np.sum(weights**2), 1e-300)
-        per_step = max(self.noise_variance, scatter) if len(terms) > 1 else self.noise_variance
-        return mean, float(per_step * np.sum(weights**2))
+        unweighted = 1.0 - float(np.sum(weights**2))
+        scatter = float(weights @ squares) / max(unweighted, 1e-300) / self.noise_variance
+        chance = CHANCE * math.sqrt(2.0 * (1.0 - unweighted) / (self.size * max(unweighted, 1e-9)))
+        widened = self.noise_variance * max(1.0, scatter - chance)
+        return mean, widened * (1.0 - unweighted)
 
     def _given(self, rows: NormalRows, statistic: np.ndarray, variance: float) -> Given:
         """Add to the DP noise a little for what the model of the score misses."""

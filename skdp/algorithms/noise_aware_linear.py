@@ -90,6 +90,7 @@ MODEL_ERROR = 0.15  # relative error of a scale √v_t, for rows that are not no
 UNSHARED = 0.2  # of what ψ makes of the data's noise, not in common to two clips
 N_BELIEFS, N_SCALES = 64, 25
 FIXED_POINT_STEPS, ZOOMS = 4, 4
+PRIOR_FACTORS = 2.0 ** np.arange(0.0, 21.0)  # of τ over its default, to choose from
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,9 @@ class NoiseAwareRegressionConfig(GaussianRun):
         T ≥ 1: number of noisy residual sums.
     clip_norm : float or None
         Clip c > 0 of residuals in every step; None follows their scale.
-    prior_scale : float
-        τ > 0 of the prior N(0, τ² I).
+    prior_scale : float or None
+        τ > 0 of the prior N(0, τ² I). None takes the likeliest, from exact moments alone: for runs
+        without privacy.
     bounded_targets : bool
         Whether targets are cut to [-1, 1]. If not, their unit is released first.
     noise_aware : bool
@@ -125,7 +127,7 @@ class NoiseAwareRegressionConfig(GaussianRun):
     data_norm: float
     n_steps: int
     clip_norm: float | None
-    prior_scale: float
+    prior_scale: float | None
     bounded_targets: bool = True
     noise_aware: bool = True
 
@@ -137,7 +139,8 @@ class NoiseAwareRegressionConfig(GaussianRun):
         integer(1, n_steps=self.n_steps)
         if self.clip_norm is not None:
             positive(clip_norm=self.clip_norm)
-        positive(prior_scale=self.prior_scale)
+        if self.prior_scale is not None:
+            positive(prior_scale=self.prior_scale)
 
     @property
     def private(self) -> bool:
@@ -260,11 +263,14 @@ class RegressionPosterior(GaussianPosterior):
     unit : float
         Scale of the targets.
     unit_found : bool
-        False where the counts of targets by magnitude drowned in their noise.
+        False where the counts of targets by magnitude are lost in their noise.
+    prior_scale : float or None
+        τ, where it was learned.
     """
 
     unit: float = 1.0
     unit_found: bool = True
+    prior_scale: float | None = None
 
 
 class GivenScale(NamedTuple):
@@ -284,7 +290,7 @@ class NoiseAwareRegression:
     def __init__(self, config: NoiseAwareRegressionConfig) -> None:
         self.config, self.n, self.D = config, config.n_rows, config.n_columns
         self.R = config.row_bound
-        self.prior_variance = (config.prior_scale * self.R) ** 2
+        self.prior_variance = ((config.prior_scale or default_prior_scale(self.R)) * self.R) ** 2
         self.plan = release_plan_of(config)
         first = int(not config.bounded_targets)
         self.noise = self.plan.noise_scale(first + 1)  # ν
@@ -529,36 +535,51 @@ class NoiseAwareRegression:
         return replace(q, spread=covariance)
 
     def ordinary_posterior(self, state: State) -> RegressionPosterior:
-        """The posterior from exact moments: conjugate given σ, and a grid over σ."""
+        """The posterior from exact moments: conjugate given σ and τ, and a grid over σ."""
         assert state.gram is not None
         a, U = np.linalg.eigh(state.gram)
+        a = np.maximum(a, 0.0)  # below by rounding
         b = U.T @ state.sums[0, : self.D] / state.unit
         squares = float(state.sums[0, self.D]) / state.unit**2
+        factors = PRIOR_FACTORS if self.config.prior_scale is None else PRIOR_FACTORS[:1]
+        found = [self._conjugate(a, b, squares, f**2 * self.prior_variance) for f in factors]
+        best = int(np.argmax([log_evidence for *_, log_evidence in found]))
+        mean, precision, log_scales, weights, _ = found[best]
+        within = (U * (weights @ (1 / precision))) @ U.T
+        points = np.column_stack([mean @ U.T, log_scales])
+        q = self._in_units(*_pooled(points, weights, within), state)
+        return replace(q, prior_scale=factors[best] * math.sqrt(self.prior_variance) / self.R)
+
+    def _conjugate(
+        self, a: np.ndarray, b: np.ndarray, squares: float, prior_variance: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
+        """Means and precisions along eigenvectors at a grid of ln σ, its weights, the evidence."""
         centre, spread = math.log(NOISE_SCALE), 12.0 * NOISE_SPREAD
 
         def given(log_scales: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             s2 = np.exp(2 * log_scales)[:, None]
-            precision = a / s2 + 1 / self.prior_variance
+            precision = a / s2 + 1 / prior_variance
             mean = b / s2 / precision
             log_weights = -0.5 * (
                 2 * self.n * log_scales
                 + (squares - np.sum(b * mean, axis=1)) / s2[:, 0]
-                + np.log(precision).sum(axis=1)
+                + np.log(prior_variance * precision).sum(axis=1)
                 + ((log_scales - math.log(NOISE_SCALE)) / NOISE_SPREAD) ** 2
             )
-            return mean, precision, np.exp(log_weights - logsumexp(log_weights))
+            return mean, precision, log_weights
 
         for _ in range(2 * ZOOMS):
             log_scales = centre + spread * np.linspace(-1.0, 1.0, 4 * N_SCALES)
-            weights = given(log_scales)[2]
+            log_weights = given(log_scales)[2]
+            weights = np.exp(log_weights - logsumexp(log_weights))
             centre = float(weights @ log_scales)
             sd = math.sqrt(float(weights @ (log_scales - centre) ** 2))
             spread = min(spread, max(7.0 * sd, 2.0 * (log_scales[1] - log_scales[0])))
         log_scales = centre + spread * np.linspace(-1.0, 1.0, 4 * N_SCALES)
-        mean, precision, weights = given(log_scales)
-        within = (U * (weights @ (1 / precision))) @ U.T
-        points = np.column_stack([mean @ U.T, log_scales])
-        return self._in_units(*_pooled(points, weights, within), state)
+        mean, precision, log_weights = given(log_scales)
+        total = float(np.logaddexp.reduce(log_weights))
+        evidence = total + math.log(log_scales[1] - log_scales[0])
+        return mean, precision, log_scales, np.exp(log_weights - total), evidence
 
     def _in_units(
         self, mean: np.ndarray, covariance: np.ndarray, state: State

@@ -20,10 +20,9 @@ from skdp._input import AccuracyMixin, check_features, check_features_and_labels
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import clipped_rows, row_bound
 from skdp._validate import expected, flag, integer_or_auto, number_or_auto, one_of
-from skdp.algorithms import dp_vi
+from skdp.algorithms import dp_vi, gaussian_vi
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.parts.gaussian_runs import release_plan_of
 from skdp.estimators._arviz import GaussianDraws
 from skdp.models.likelihoods import BoundedScores, Likelihood, classification_likelihood
 from skdp.privacy.budget import Budget
@@ -32,11 +31,12 @@ NOISE_AWARE, DPVI = "noise_aware", "dpvi"
 COVARIANCES = ("auto", "full", "diag")
 GRADIENTS = ("aligned", "vanilla")
 MANY_ROWS, MANY_TARGETS = 0.2, 0.01  # shares that were cut, from which on a fit says so
-LOUD = 3.0  # standard deviations of noise beyond which a count is more than that
+LOUD = 4.0  # standard deviations of noise beyond which a count is more than that
 MANY_PARAMETERS = 1000  # beyond which a full covariance is not the default
+MOST_PRODUCTS = 2 * 10**10  # n·P² of a pass of Newton's method, beyond which steps are cheaper
 MOST_PARAMETERS = 3000  # beyond which a fit with a full covariance takes minutes
 
-Config = dp_vi.DPVIConfig | noise_aware.NoiseAwareConfig
+Config = dp_vi.DPVIConfig | gaussian_vi.GaussianVIConfig | noise_aware.NoiseAwareConfig
 
 
 class LinearClassifier(AccuracyMixin, PrivateEstimator):
@@ -121,9 +121,9 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         check_secure(self.secure, budget)
         if self.inference == NOISE_AWARE:
             self._check_unused()
-        if self.inference == DPVI or not budget.private:
-            return self._dpvi(facts, budget)
-        return self._noise_aware(facts, budget)
+        if self.inference == NOISE_AWARE and budget.private:
+            return self._noise_aware(facts, budget)
+        return self._optimum(facts) or self._dpvi(facts, budget)
 
     def _check_unused(self) -> None:
         """Refuse settings of the other inference, which this one would ignore."""
@@ -200,6 +200,30 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
             neighboring_relation=self.neighboring_relation,
             secure=bool(self.secure),
         ).calibrated(budget)
+
+    def _optimum(self, facts: PublicFacts) -> gaussian_vi.GaussianVIConfig | None:
+        """Without privacy, Newton's method where nothing asks for steps and its matrices are small.
+
+        None where the stochastic steps of DPVI have to do.
+        """
+        likelihood, given = self._likelihood_of(facts), (self.clip_norm, self.max_iter)
+        P = likelihood.n_outputs * self._n_columns(facts)
+        small = P <= MANY_PARAMETERS and facts.rows * P**2 <= MOST_PRODUCTS
+        if self.inference == DPVI or self.covariance == "diag" or not small:
+            return None
+        if given != ("auto", "auto"):
+            return None
+        data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
+        default = dp_vi.default_prior_scale(row_bound(data_norm, self.fit_intercept))
+        return gaussian_vi.GaussianVIConfig(
+            likelihood=likelihood,
+            n_rows=facts.rows,
+            n_features=facts.features,
+            fit_intercept=bool(self.fit_intercept),
+            data_norm=data_norm,
+            prior_scale=number_or_auto(default, prior_scale=self.prior_scale),
+            neighboring_relation=self.neighboring_relation,
+        )
 
     def _n_columns(self, facts: PublicFacts) -> int:
         return facts.features + bool(self.fit_intercept)
@@ -291,8 +315,7 @@ def cut_records(plan: FitPlan, outside: np.ndarray | None, of_targets: str) -> t
         return ()
     config, declared = plan.config, plan.facts.declared_norm
     n = config.n_rows * config.sampling.rate
-    noise = release_plan_of(config).noise_scale(config.sampling.n_steps - 1)
-    shares, least = np.minimum(outside / n, 1.0), LOUD * noise / n
+    shares, least = np.minimum(outside / n, 1.0), LOUD * config.count_noise / n
     messages = []
     if shares[0] >= max(MANY_ROWS, least) and not (declared and declared <= config.data_norm):
         messages.append(

@@ -74,11 +74,11 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         Public bounds of the targets, to which they are clipped. Wide bounds cost little: residuals
         are clipped by how large they turn out to be. None learns their scale first, as a power of
         two, by noisy counts of their magnitudes that take a tenth of the squared GDP budget; the
-        fit warns where the counts drown in their noise, and then takes targets as they are.
+        fit warns where the counts are lost in their noise, and then takes targets as they are.
     prior_scale : float or "auto", default="auto"
         Standard deviation τ > 0 of the prior of every coefficient and intercept, on the scale on
         which targets lie in [-1, 1]. ``"auto"`` is 1/R with R = √(data_norm² + 1), or data_norm
-        without intercept.
+        without intercept; without privacy it is the likeliest of 1/R, 2/R, 4/R, … (evidence).
     data_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
         prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
@@ -204,9 +204,11 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         flag(fit_intercept=self.fit_intercept)
         check_secure(self.secure, budget)
         data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
-        tau = algorithm.default_prior_scale(row_bound(data_norm, self.fit_intercept))
+        bound = row_bound(data_norm, self.fit_intercept)
+        # 0 stands for "auto" here and below: without privacy the prior is learned.
+        default = algorithm.default_prior_scale(bound) if budget.private else 0.0
         n_steps = integer_or_auto(algorithm.STEPS, max_iter=self.max_iter)
-        # 0 stands for "auto" here: residuals are clipped on the scale on which targets are.
+        # Residuals are clipped on the scale on which targets are.
         _, unit = unit_of_targets(self.target_bounds)
         clip_norm = number_or_auto(0.0, clip_norm=self.clip_norm) / unit
         return algorithm.NoiseAwareRegressionConfig(
@@ -216,7 +218,7 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
             data_norm=data_norm,
             n_steps=n_steps if budget.private else 1,
             clip_norm=clip_norm or None,
-            prior_scale=number_or_auto(tau, prior_scale=self.prior_scale),
+            prior_scale=number_or_auto(default, prior_scale=self.prior_scale) or None,
             bounded_targets=self.target_bounds is not None,
             noise_aware=self.inference == "noise_aware",
             neighboring_relation=self.neighboring_relation,
@@ -235,7 +237,7 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         self.n_iter_ = config.n_steps
         self.noise_multiplier_ = config.noise_multiplier
         self.data_norm_ = config.data_norm
-        self.prior_scale_ = config.prior_scale
+        self.prior_scale_ = released.prior_scale or config.prior_scale
 
     def _diagnosed(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> tuple[str, ...]:
         messages = cut_records(

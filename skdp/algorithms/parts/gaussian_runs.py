@@ -67,6 +67,15 @@ class GaussianRun:
         return self.sampling.n_steps
 
     @property
+    def count_noise(self) -> float:
+        """Standard deviation of the noise in the counts that a run ends with, where it does."""
+        return release_plan_of(self).noise_scale(self.n_releases - 1)
+
+    def release_plan(self) -> ReleasePlan:
+        """What the engine executes: built from the very fields of `event`."""
+        raise NotImplementedError
+
+    @property
     def noise_multipliers(self) -> tuple[float, ...]:
         """Noise over the bound on one record, of each release in turn."""
         return tuple(self.noise_multiplier * unit for unit in self.units)

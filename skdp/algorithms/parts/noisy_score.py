@@ -104,7 +104,7 @@ class NormalRows:
 
     def _integral(self, theta: np.ndarray):
         K = self.score.n_outputs
-        z, weights = _nodes(K)
+        z, weights = nodes(K)
         Theta = theta.reshape(len(theta), K, -1)
         ThetaS = Theta @ self.covariance
         V = ThetaS @ Theta.transpose(0, 2, 1)
@@ -135,7 +135,7 @@ class NormalRows:
 
 
 @lru_cache(maxsize=8)
-def _nodes(n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
+def nodes(n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of integrals over N(0, I): Gauss–Hermite, or whitened Sobol points."""
     if n_outputs == 1:
         nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
