@@ -54,9 +54,12 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Notes
     -----
     The rows returned know their norm: with ``data_norm="auto"`` the next step of a pipeline clips
-    to ``output_norm_`` and not to √n_features. As a data frame they forget it. Rows within the norm
-    come out as they went in, bit for bit; 1e300 is a value like any other, though its square is
-    not.
+    to ``output_norm_`` and not to √n_features. They do as an array and as a frame of pandas or
+    polars, and joined with other such rows by a ColumnTransformer or a FeatureUnion: the norm of
+    the whole is then the root of the sum of squares. Where columns without a norm are among them,
+    the fit warns, and where frames of polars are joined, the join does. Slices, arithmetic and
+    other transformers give rows without a norm. Rows within the norm come out as they went in, bit
+    for bit; 1e300 is a value like any other, though its square is not.
 
     Examples
     --------
