@@ -284,15 +284,19 @@ class R2Mixin(RegressorMixin):
         >>> model.score(X, y) > 0.5
         True
         """
-        predicted: Any = self.predict(X)  # type: ignore[attr-defined]
-        y = check_targets(predicted, y)
-        if y.size != predicted.size:
-            n_targets = predicted.size // len(predicted)
-            raise ValueError(f"Expected y to hold {n_targets} targets a row, as in the fit.")
-        weights = _weights(sample_weight, len(y))
-        unit = min(_unit(y), _unit(predicted))  # R² does not depend on it
-        with without_data():
-            return float(r2_score(y * unit, predicted * unit, sample_weight=weights))
+        return r2_of(self.predict(X), y, sample_weight)  # type: ignore[attr-defined]
+
+
+def r2_of(predicted: np.ndarray, y: ArrayLike, sample_weight: Given) -> float:
+    """R² of predictions, of targets and weights that are checked first."""
+    y = check_targets(predicted, y)
+    if y.size != predicted.size:
+        n_targets = predicted.size // len(predicted)
+        raise ValueError(f"Expected y to hold {n_targets} targets a row, as in the fit.")
+    weights = _weights(sample_weight, len(y))
+    unit = min(_unit(y), _unit(predicted))  # R² does not depend on it
+    with without_data():
+        return float(r2_score(y * unit, predicted * unit, sample_weight=weights))
 
 
 def _weights(sample_weight: Given, n_rows: int) -> np.ndarray | None:

@@ -141,6 +141,14 @@ theta = query(state)
             "tests/replay/test_variational.py tests/algorithms/test_noise_aware_glm.py",
         ),
         Mutant(
+            "a rate is not cut beyond an exposure",
+            "models/likelihoods.py",
+            "Poisson.residual",
+            "self.rate(logits + offset)",
+            "np.exp(logits + offset)",
+            "tests/estimators/test_exposure.py",
+        ),
+        Mutant(
             "rows are not clipped",
             "_rows.py",
             "_clipped",
