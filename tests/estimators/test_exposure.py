@@ -39,7 +39,7 @@ def coefficients(model):
 
 def test_without_noise_it_is_the_posterior_mode_of_the_model_with_an_offset():
     X, y, exposure = simulated(3000)
-    model = regression(float("inf")).fit(X, y, exposure=exposure)
+    model = regression(float("inf"), max_iter=1000).fit(X, y, exposure=exposure)
     rows, theta = np.column_stack([X, np.ones(len(X))]), np.zeros(3)
     for _ in range(30):
         rate = exposure * np.exp(rows @ theta)
@@ -48,7 +48,7 @@ def test_without_noise_it_is_the_posterior_mode_of_the_model_with_an_offset():
         theta += np.linalg.solve(precision, gradient)
     # A tenth of a posterior deviation, √(1/900) or so.
     np.testing.assert_allclose(coefficients(model), theta, atol=4e-3)
-    without = regression(float("inf")).fit(X, y)
+    without = regression(float("inf"), max_iter=1000).fit(X, y)
     assert np.abs(coefficients(without) - theta).max() > 0.3
 
 
@@ -199,7 +199,8 @@ def test_intervals_hold_the_truth():
     held = 0
     for seed in range(200):
         X, y, exposure = simulated(2000, seed)
-        model = regression(float("inf"), covariance="full").fit(X, y, exposure=exposure)
+        model = regression(float("inf"), covariance="full", max_iter=600)
+        model.fit(X, y, exposure=exposure)
         deviations = np.sqrt(np.diag(model.covariance_))
         held += int(np.sum(np.abs(coefficients(model) - THETA) < 1.6449 * deviations))
     print(f"{held} of 600 held")

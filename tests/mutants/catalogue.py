@@ -149,6 +149,14 @@ theta = query(state)
             "tests/estimators/test_exposure.py",
         ),
         Mutant(
+            "an exposure is cut to the bound of the counts",
+            "algorithms/dp_vi.py",
+            "DPVIConfig.run",
+            "most[: self.likelihood.n_outputs] = self.likelihood.largest_target",
+            "most[:] = self.likelihood.largest_target",
+            "tests/estimators/test_exposure.py",
+        ),
+        Mutant(
             "rows are not clipped",
             "_rows.py",
             "_clipped",
