@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import sklearn
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, make_pipeline
@@ -249,6 +250,8 @@ def test_the_mark_survives_the_cache_of_a_pipeline(tmp_path):
 
 @pytest.mark.parametrize("make", [union, columns, lossy], ids=lambda make: make.__name__)
 def test_joined_frames_of_polars_lose_it_and_the_join_says_so(make):
+    if make is union and tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9):
+        pytest.skip("unions of earlier versions join frames of polars without renaming columns")
     numbers = TABLE[NUMBERS] if make is union else TABLE
     with pytest.warns(FitWarning, match="data_norm='auto' takes"):
         rows = make().set_output(transform="polars").fit_transform(numbers)
