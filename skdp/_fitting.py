@@ -15,8 +15,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from skdp._bounded_rows import norm_lost, row_norm
 from skdp._bounded_sum import MAX_ROWS
-from skdp._input import LABELS, row_norm, without_data
+from skdp._input import LABELS, without_data
 from skdp._plan import Config, FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
 from skdp._types import Seed
@@ -518,7 +519,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             self.privacy_ = charged(self, plan)
             released = run(records, streams(self, *records), steps)
             self._keep(plan, released)
-            self.diagnostics_ = self._diagnosed(plan, released)
+            self.diagnostics_ = self._norm_diagnosed(facts) + self._diagnosed(plan, released)
             for message in self.diagnostics_:
                 warnings.warn(message, FitWarning, stacklevel=3)
         return self
@@ -567,6 +568,17 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
     # --- what is the same for all ---------------------------------------------------------------
 
+    def _norm_diagnosed(self, facts: PublicFacts) -> tuple[str, ...]:
+        """Say if ``data_norm="auto"`` stands in for a norm that was declared and lost."""
+        if not facts.norm_lost or not isinstance(getattr(self, "data_norm", None), str):
+            return ()
+        return (
+            f"{facts.label} clips rows to data_norm='auto', which is √{facts.n_features}: a step "
+            "before declared a norm, which was lost where its columns were joined with columns "
+            "that have none, as in a ColumnTransformer. Give data_norm=, or put a "
+            "NormClipper(norm=...) right before.",
+        )
+
     def _facts(self, *, declared: tuple[str, ...] = (), **known: Any) -> PublicFacts:
         """Public facts; those that no parameter declares count as read from the data."""
         inferred = []
@@ -587,6 +599,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             n_features=X.shape[1],
             n_outputs=n_outputs,
             declared_norm=row_norm(X),
+            norm_lost=norm_lost(X),
             **more,
         )
 

@@ -21,6 +21,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skdp._bounded_rows import carried, declared
 from skdp._types import ArrayLike, Estimator, Given
 
 _FLOATS = (np.float64, np.float32)
@@ -35,46 +36,6 @@ LABELS = (
     "Expected y to hold one class label a row, all of them numbers or all of them text as in the "
     "fit, and none missing."
 )
-
-
-class BoundedRows(np.ndarray):
-    """Rows that know a public bound on their Euclidean norm.
-
-    Transformers with a declared output norm return them, so that ``data_norm="auto"`` of the next
-    step is that norm. Any operation, a slice too, gives an ordinary array: the bound may no longer
-    hold, and a plain array is clipped to √n_features as always. Nothing rests on the bound being
-    true: estimators clip to it.
-    """
-
-    row_norm: float
-
-    def __new__(cls, rows: np.ndarray, row_norm: float) -> BoundedRows:
-        """View the rows."""
-        self = np.asarray(rows).view(cls)
-        self.row_norm = float(row_norm)
-        return self
-
-    def __getitem__(self, key: Any) -> Any:
-        """Give an ordinary array, or a number."""
-        return np.asarray(self)[key]
-
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """Give an ordinary array, or a number."""
-        return np.asarray(array)[()] if return_scalar else np.asarray(array)
-
-    def __repr__(self) -> str:
-        """Look like the ordinary array."""
-        return repr(np.asarray(self))
-
-    def __reduce__(self) -> tuple[type, tuple[np.ndarray, float]]:
-        """Keep the bound in a pickle: a pipeline's cache must not change what a fit does."""
-        return BoundedRows, (np.asarray(self), self.row_norm)
-
-
-def row_norm(X: ArrayLike) -> float | None:
-    """Return the declared bound on the norm of the rows, if they carry one that is a bound."""
-    norm = getattr(X, "row_norm", None) if isinstance(X, BoundedRows) else None
-    return norm if norm is not None and 1e-100 < norm < 1e100 else None
 
 
 def check_features(
@@ -218,7 +179,7 @@ def _finite(y: Given) -> np.ndarray:
 def _plain(X: ArrayLike, given: ArrayLike) -> np.ndarray:
     """Return X itself, or as float64 where its type is one that torch does not know.
 
-    A norm that was declared with the rows as they were ``given`` stays with them.
+    What was declared with the rows as they were ``given`` stays with them.
     """
     X = np.asarray(X)
     known = X.dtype.kind in "biuf" and X.dtype.itemsize <= 8 and X.dtype.isnative
@@ -227,8 +188,7 @@ def _plain(X: ArrayLike, given: ArrayLike) -> np.ndarray:
             X = X.astype(np.float64)
         if np.isinf(X).any():  # it was finite as a longer float
             raise ValueError("Input X contains infinity or a value too large for dtype('float64').")
-    declared = row_norm(given)
-    return X if declared is None else BoundedRows(X, declared)
+    return carried(X, declared(given))
 
 
 # --- scores -------------------------------------------------------------------------------------
@@ -324,15 +284,19 @@ class R2Mixin(RegressorMixin):
         >>> model.score(X, y) > 0.5
         True
         """
-        predicted: Any = self.predict(X)  # type: ignore[attr-defined]
-        y = check_targets(predicted, y)
-        if y.size != predicted.size:
-            n_targets = predicted.size // len(predicted)
-            raise ValueError(f"Expected y to hold {n_targets} targets a row, as in the fit.")
-        weights = _weights(sample_weight, len(y))
-        unit = min(_unit(y), _unit(predicted))  # R² does not depend on it
-        with without_data():
-            return float(r2_score(y * unit, predicted * unit, sample_weight=weights))
+        return r2_of(self.predict(X), y, sample_weight)  # type: ignore[attr-defined]
+
+
+def r2_of(predicted: np.ndarray, y: ArrayLike, sample_weight: Given) -> float:
+    """R² of predictions, of targets and weights that are checked first."""
+    y = check_targets(predicted, y)
+    if y.size != predicted.size:
+        n_targets = predicted.size // len(predicted)
+        raise ValueError(f"Expected y to hold {n_targets} targets a row, as in the fit.")
+    weights = _weights(sample_weight, len(y))
+    unit = min(_unit(y), _unit(predicted))  # R² does not depend on it
+    with without_data():
+        return float(r2_score(y * unit, predicted * unit, sample_weight=weights))
 
 
 def _weights(sample_weight: Given, n_rows: int) -> np.ndarray | None:

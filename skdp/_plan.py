@@ -58,6 +58,8 @@ class PublicFacts:
         Number of classes or of targets.
     declared_norm : float or None
         Bound on the norm of a row that an earlier step declares.
+    norm_lost : bool
+        Whether an earlier step declared one that was lost on the way.
     inferred : tuple of str
         Facts that were read from the data and are taken to be public.
 
@@ -73,6 +75,7 @@ class PublicFacts:
     n_features: int | None = None
     n_outputs: int | None = None
     declared_norm: float | None = None
+    norm_lost: bool = False
     inferred: tuple[str, ...] = ()
 
     @property

@@ -22,6 +22,8 @@ from skdp._bounded_sum import CHUNK_ROWS, MAX_PARTS
 from skdp.relations import ZERO_OUT, check_relation
 
 Selection = slice | np.ndarray  # all rows, or the numbers of some
+Bounds = tuple[float | np.ndarray, float | np.ndarray]
+
 ON_BOUND = 1e-9  # relative: rounding makes a row of one-hot columns longer than its norm
 
 
@@ -182,7 +184,7 @@ class LinearRows:
     kept : bool, default=True
         Keep the clipped copy of a full batch. Without, only a chunk is copied at a time: for rows
         that fill the memory.
-    target_bounds : (float, float), default=(-inf, inf)
+    target_bounds : pair of float or of ndarray of shape (K,), default=(-inf, inf)
         Targets are cut to these.
     """
 
@@ -196,7 +198,7 @@ class LinearRows:
         alone: bool = False,
         neighboring_relation: str = ZERO_OUT,
         kept: bool = True,
-        target_bounds: tuple[float, float] = (-np.inf, np.inf),
+        target_bounds: Bounds = (-np.inf, np.inf),
     ) -> None:
         self._X, self._targets, self._alone, self._kept = X, targets, alone, kept
         self._target_bounds = target_bounds
@@ -212,7 +214,7 @@ class LinearRows:
         *,
         alone: bool = False,
         kept: bool = True,
-        target_bounds: tuple[float, float] = (-np.inf, np.inf),
+        target_bounds: Bounds = (-np.inf, np.inf),
     ) -> LinearRows:
         """Wrap the private rows and targets of a run."""
         return cls(

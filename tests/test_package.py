@@ -40,6 +40,11 @@ def test_importing_skdp_imports_neither_torch_nor_scikit_learn():
     assert run(sys.executable, "-c", code).stdout.strip() == "[]"
 
 
+def test_rows_with_a_declared_norm_import_no_frames():
+    code = "import sys, skdp._bounded_rows; print({'pandas', 'polars'} & set(sys.modules))"
+    assert run(sys.executable, "-c", code).stdout.strip() == "set()"
+
+
 def test_every_public_name_is_there():
     for name in skdp.__all__:
         assert getattr(skdp, name) is not None

@@ -214,7 +214,8 @@ class DPVIConfig(GaussianRun):
         Parameters
         ----------
         records : pair of ndarray
-            Rows (n, n_features), clipped here, and their targets (n, K).
+            Rows (n, n_features), clipped here, and their targets (n, K), which are cut here; then
+            what else the likelihood reads of a record.
         streams : Streams
             Streams of the fit: "sampling", "noise" and "eta" are used.
         progress : callable
@@ -227,7 +228,9 @@ class DPVIConfig(GaussianRun):
         """
         etas = orthogonal_normals(math.prod(self.shape), self.n_steps + 1, streams("eta"))
         algorithm, plan = VariationalUpdate(self, etas), release_plan_of(self)
-        bounds = (-math.inf, self.likelihood.largest_target)
+        most = np.full(records[1].shape[1], math.inf)  # an offset of the logits is not cut
+        most[: self.likelihood.n_outputs] = self.likelihood.largest_target
+        bounds = (-math.inf, most)
         rows = LinearRows.of(self, records, alone=self.secure, target_bounds=bounds)
         state, outside = run_and_count(plan, rows, algorithm, streams, progress)
         return replace(algorithm.posterior(state), outside=outside)

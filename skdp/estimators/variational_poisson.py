@@ -18,18 +18,26 @@ True
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from skdp._fitting import Records
-from skdp._input import R2Mixin, check_features_and_targets
+from skdp._input import R2Mixin, check_features_and_targets, r2_of, without_data
 from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import in_range
+from skdp._types import Given
+from skdp._validate import expected, in_range
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.estimators._linear import VariationalLinearModel
+from skdp.estimators._linear import DPVI, NOISE_AWARE, VariationalLinearModel
 from skdp.models.likelihoods import Poisson
+
+
+class Exposed(NamedTuple):
+    """Counts on their way to `_read`, with the exposures at which they were made."""
+
+    counts: Any
+    exposure: Any
 
 
 @dataclass(eq=False, repr=False)
@@ -38,7 +46,8 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
 
     Counts y with y ~ Poisson(exp(x·θ)) under a Gaussian prior N(0, prior_scale² I), whose posterior
     is approximated by a Gaussian. By default that posterior is *noise-aware*: the posterior given
-    what was released, wide where ε is small.
+    what was released, wide where ε is small. With ``inference="dpvi"`` each row may have an
+    exposure e, such as a time or an area: y ~ Poisson(e exp(x·θ)).
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     the coefficients, the posterior, every prediction and every posterior sample together. The unit
@@ -172,7 +181,44 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
     def _likelihood_of(self, facts: PublicFacts) -> Poisson:
         return Poisson(in_range(1e-6, 1e6, closed="both", largest_count=self.largest_count))
 
+    def fit(self, X, y=None, exposure=None) -> Self:
+        """Fit, privately.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Numbers; dense and finite.
+        y : array-like of shape (n_samples,)
+            Counts ≥ 0, cut to ``largest_count``.
+        exposure : array-like of shape (n_samples,) or None, default=None
+            Finite numbers > 0 to which the rates are in proportion, such as times or areas; None
+            is 1 for each row. As private as y. Only for ``inference="dpvi"`` or without privacy:
+            the noise-aware posterior has no model of the exposures.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the input is invalid; nothing has been spent then.
+        BudgetExceededError
+            If an open `PrivacyLedger` refuses the fit; no row has been used then.
+        """
+        return super().fit(X, y if exposure is None else Exposed(y, exposure))
+
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+        exposure = None
+        if isinstance(y, Exposed):
+            if self.inference == NOISE_AWARE and self._budget().private:
+                raise expected(
+                    f"{DPVI!r} where exposure is given",
+                    "the noise-aware inference has no model of the exposures",
+                    inference=self.inference,
+                )
+            y, exposure = y
         X, y = check_features_and_targets(self, X, y, multi_output=False)
         facts, counts = self._facts_of(X), column_or_1d(y)
         if (counts < 0).any():
@@ -180,13 +226,16 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
                 "Expected counts in y, which are >= 0, but some are negative; "
                 "DPVariationalLinearRegression takes numbers of either sign."
             )
-        return Records(X, counts[:, None]), facts
+        targets = counts[:, None]
+        if exposure is not None:
+            targets = np.hstack([targets, _log_exposure(exposure, len(X))])
+        return Records(X, targets), facts
 
     def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
         super()._keep(plan, released)
         self.coef_ = self.coef_[0]
 
-    def predict(self, X, return_std: bool = False) -> Any:
+    def predict(self, X, return_std: bool = False, *, exposure=None) -> Any:
         """Mean of a new count under the posterior predictive, and its standard deviation.
 
         Parameters
@@ -195,17 +244,50 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
             Rows, clipped to ``data_norm_`` as in `fit`.
         return_std : bool, default=False
             Also return the standard deviation of a new count: of the rate and around it.
+        exposure : array-like of shape (n,) or None, default=None
+            Finite numbers > 0, which the rates are multiplied by before they are cut to
+            ``largest_count``; None is 1 for each row.
 
         Returns
         -------
         ndarray of shape (n,), or two of them
             Means, and standard deviations.
         """
-        logits = self._logits(X)
-        mean, variance = self._likelihood.predictive(*logits)
+        logits, covariance = self._logits(X)
+        if exposure is not None:
+            logits = logits + _log_exposure(exposure, len(logits))
+        mean, variance = self._likelihood.predictive(logits, covariance)
         return (mean, np.sqrt(variance)) if return_std else mean
 
-    def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def score(self, X, y, sample_weight=None, *, exposure=None) -> float:
+        """Coefficient of determination R² of `predict` on given rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows.
+        y : array-like of shape (n,)
+            Counts.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the rows.
+        exposure : array-like of shape (n,) or None, default=None
+            As in `predict`.
+
+        Returns
+        -------
+        float
+            At most 1. Without noise: that of private rows is itself private.
+
+        Raises
+        ------
+        ValueError
+            If the input is invalid.
+        """
+        return r2_of(self.predict(X, exposure=exposure), y, sample_weight)
+
+    def sample_predictive(
+        self, X, n_samples: int = 1, random_state: Any = None, *, exposure=None
+    ) -> np.ndarray:
         """Rates under each of several posterior draws; this costs no privacy.
 
         Parameters
@@ -216,6 +298,8 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
             Number of draws ≥ 1.
         random_state : int, RandomState instance or None, default=None
             Seed of the draws.
+        exposure : array-like of shape (n,) or None, default=None
+            As in `predict`.
 
         Returns
         -------
@@ -223,4 +307,19 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
             Their mean over draws approaches `predict`.
         """
         draws = self._logit_draws(X, n_samples, random_state)
+        if exposure is not None:
+            draws = draws + _log_exposure(exposure, draws.shape[1])
         return self._likelihood.rate(draws)[:, :, 0]
+
+
+def _log_exposure(exposure: Given, n_rows: int) -> np.ndarray:
+    """Check exposures, and return their logarithms (n_rows, 1)."""
+    wrong = (
+        f"Expected exposure ({type(exposure).__name__}) to hold finite numbers > 0, one for each "
+        "row of X; drop rows without any exposure."
+    )
+    with without_data(wrong):
+        values = np.asarray(column_or_1d(exposure), dtype=np.float64)
+        if len(values) != n_rows or not np.all((values > 0) & np.isfinite(values)):
+            raise ValueError(wrong)
+        return np.log(values)[:, None]

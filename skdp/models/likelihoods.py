@@ -288,6 +288,9 @@ class HuberRegression:
 class Poisson:
     """Counts with log-rate z: log p = y z − e^z, counts cut at a public y_max.
 
+    A second column of the targets, where there is one, is an offset of z, as the logarithm of an
+    exposure is. The residual keeps its bound, whatever that is: count and rate lie in [0, y_max].
+
     Parameters
     ----------
     largest_count : float
@@ -314,7 +317,8 @@ class Poisson:
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Y − min(e^z, y_max)."""
-        return targets - self.rate(logits)
+        offset = targets[:, 1:] if targets.shape[1] > 1 else 0.0
+        return targets[:, :1] - self.rate(logits + offset)
 
     def rate(self, logits: np.ndarray) -> np.ndarray:
         """min(e^z, y_max)."""

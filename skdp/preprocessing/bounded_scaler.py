@@ -18,10 +18,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from skdp._bounded_rows import declares_norm
 from skdp._input import check_features
 from skdp.preprocessing._base import declared_range
 
 
+@declares_norm
 class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Map declared bounds to [-1, 1] and clip what lies beyond.
 
@@ -37,6 +39,8 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     lower_, upper_ : ndarray of shape (n_features,)
         The bounds, one a feature.
+    output_norm_ : float
+        √n_features: no row of the output exceeds it.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -45,6 +49,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Notes
     -----
     Rows of the output have norm at most √n_features: the default ``data_norm`` of the estimators.
+    They know it, so that a join with columns of another declared norm has one too.
 
     Examples
     --------
@@ -62,6 +67,11 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+    @property
+    def output_norm_(self) -> float:
+        """Norm of a row of features in [-1, 1]."""
+        return len(self.lower_) ** 0.5
 
     def fit(self, X, y=None) -> BoundedScaler:
         """Check the declared bounds against the number of features.

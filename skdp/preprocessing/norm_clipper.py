@@ -14,15 +14,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._input import BoundedRows, check_features
+from skdp._bounded_rows import declares_norm
+from skdp._input import check_features
 from skdp._rows import clipped_rows
 from skdp._validate import number_or_auto
 from skdp.preprocessing._base import float_tags
 
 
+@declares_norm
 class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Scale rows down to a declared Euclidean norm where they exceed it.
 
@@ -51,9 +54,12 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Notes
     -----
     The rows returned know their norm: with ``data_norm="auto"`` the next step of a pipeline clips
-    to ``output_norm_`` and not to √n_features. As a data frame they forget it. Rows within the norm
-    come out as they went in, bit for bit; 1e300 is a value like any other, though its square is
-    not.
+    to ``output_norm_`` and not to √n_features. They do as an array and as a frame of pandas or
+    polars, and joined with other such rows by a ColumnTransformer or a FeatureUnion: the norm of
+    the whole is then the root of the sum of squares. Where columns without a norm are among them,
+    the fit warns, and where frames of polars are joined, the join does. Slices, arithmetic and
+    other transformers give rows without a norm. Rows within the norm come out as they went in, bit
+    for bit; 1e300 is a value like any other, though its square is not.
 
     Examples
     --------
@@ -95,7 +101,7 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.output_norm_ = norm or X.shape[1] ** 0.5
         return self
 
-    def transform(self, X) -> BoundedRows:
+    def transform(self, X) -> np.ndarray:
         """Scale down the rows that exceed the norm.
 
         Parameters
@@ -111,4 +117,4 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         X = check_features(self, X, reset=False)
         rows = clipped_rows(X, self.output_norm_, fit_intercept=False)
-        return BoundedRows(rows.astype(X.dtype, copy=False), self.output_norm_)
+        return rows.astype(X.dtype, copy=False)

@@ -16,10 +16,11 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._input import BoundedRows
+from skdp._bounded_rows import declares_norm
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import clipped_rows
 from skdp._validate import expected, integer, number_or_auto
@@ -28,6 +29,7 @@ from skdp.preprocessing._base import PrivateTransformer
 from skdp.privacy.budget import Budget
 
 
+@declares_norm
 @dataclass(eq=False, repr=False)
 class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     """Project rows on the leading directions of their private second moments.
@@ -154,7 +156,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         """Asked for by scikit-learn, to name the columns of the output."""
         return self.n_components_
 
-    def transform(self, X) -> BoundedRows:
+    def transform(self, X) -> np.ndarray:
         """Clip and project; each row by itself.
 
         Parameters
@@ -170,4 +172,4 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         rows = clipped_rows(X, self.data_norm_, fit_intercept=False) @ self.components_.T
-        return BoundedRows(rows.astype(X.dtype, copy=False), self.output_norm_)
+        return rows.astype(X.dtype, copy=False)

@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._input import BoundedRows
+from skdp._bounded_rows import declares_norm
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, in_range, is_real
 from skdp.algorithms.quantiles import QuantilesConfig
@@ -28,6 +28,7 @@ from skdp.preprocessing._base import PrivateScaler
 from skdp.privacy.budget import Budget
 
 
+@declares_norm
 @dataclass(eq=False, repr=False)
 class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
     """Map two private quantiles of each feature to -1 and 1, and clip what lies beyond.
@@ -173,7 +174,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
         self.quantile_epsilon_ = plan.config.epsilon
         self.output_norm_ = len(self.lower_) ** 0.5
 
-    def transform(self, X) -> BoundedRows:
+    def transform(self, X) -> np.ndarray:
         """Scale, impute and clip; each row by itself.
 
         Parameters
@@ -193,4 +194,4 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
         with np.errstate(over="ignore"):  # infinity is clipped, and a warning would tell of it
             rows = (X - middle) / half
         rows = np.clip(np.where(np.isnan(rows), 0.0, rows), -1.0, 1.0)
-        return BoundedRows(rows.astype(X.dtype, copy=False), self.output_norm_)
+        return rows.astype(X.dtype, copy=False)

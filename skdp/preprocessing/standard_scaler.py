@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._input import BoundedRows
+from skdp._bounded_rows import declares_norm
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import clipped_rows
 from skdp._validate import number_or_auto
@@ -29,6 +29,7 @@ from skdp.preprocessing._base import PrivateScaler
 from skdp.privacy.budget import Budget
 
 
+@declares_norm
 @dataclass(eq=False, repr=False)
 class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
     """Standardise features by private means and variances, within declared bounds.
@@ -172,7 +173,7 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
         self.mean_, self.scale_ = released
         self.var_ = self.scale_**2
 
-    def transform(self, X) -> BoundedRows:
+    def transform(self, X) -> np.ndarray:
         """Standardise, impute and clip; each row by itself.
 
         Parameters
@@ -190,4 +191,4 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
         rows = (np.clip(X, self.lower_, self.upper_) - self.mean_) / self.scale_
         rows = np.where(np.isnan(rows), 0.0, rows)
         rows = clipped_rows(rows, self.output_norm_, fit_intercept=False)
-        return BoundedRows(rows.astype(X.dtype, copy=False), self.output_norm_)
+        return rows.astype(X.dtype, copy=False)

@@ -146,7 +146,8 @@ def test_scores_are_weighted_where_metadata_is_routed():
             metric = accuracy_score if name in CLASSIFIERS else r2_score
             predicted = found["estimator"][0].predict(X)
             assert found["test_score"][0] == metric(y, predicted, sample_weight=weights), name
-            assert build(name).get_metadata_routing().score.requests == {"sample_weight": None}
+            requests = build(name).get_metadata_routing().score.requests
+            assert requests["sample_weight"] is None
 
 
 SEARCHED = DPVariationalLogisticRegression(

@@ -31,7 +31,7 @@ from skdp import (
     PrivacyLedger,
     _fitting,
 )
-from skdp._input import BoundedRows
+from skdp._bounded_rows import BoundedRows
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism, QuantileMechanism
 from skdp.relations import RELATIONS
 

@@ -11,7 +11,7 @@ from dp_accounting import dp_event as dp
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from skdp._input import BoundedRows, row_norm
+from skdp._bounded_rows import BoundedRows, row_norm
 from skdp._random import Streams, seed_material
 from skdp.privacy import (
     PrivacyLedger,

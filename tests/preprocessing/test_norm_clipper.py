@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from skdp._input import row_norm
+from skdp._bounded_rows import row_norm
 from skdp.preprocessing import NormClipper
 from skdp.privacy import PrivacyLedger
 

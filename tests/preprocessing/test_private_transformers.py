@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.pipeline import make_pipeline
 
 from skdp import BudgetExceededError, PrivacyLedger, PrivacyWarning, _fitting, _release_hook
-from skdp._input import BoundedRows, row_norm
+from skdp._bounded_rows import BoundedRows, row_norm
 from skdp.preprocessing import DPPCA, DPQuantileScaler, DPStandardScaler, NormClipper
 from skdp.privacy.events import GaussianTerm, PosteriorTerm, terms_of
 from skdp.relations import RELATIONS, sensitivity_factor
