@@ -44,6 +44,7 @@ from torch import Tensor
 from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
 from skdp._random import Streams
 from skdp._rows import (
+    Bounds,
     LinearBatch,
     LinearRows,
     row_bound,
@@ -228,12 +229,17 @@ class DPVIConfig(GaussianRun):
         """
         etas = orthogonal_normals(math.prod(self.shape), self.n_steps + 1, streams("eta"))
         algorithm, plan = VariationalUpdate(self, etas), release_plan_of(self)
-        most = np.full(records[1].shape[1], math.inf)  # an offset of the logits is not cut
-        most[: self.likelihood.n_outputs] = self.likelihood.largest_target
-        bounds = (-math.inf, most)
+        bounds = target_bounds(self.likelihood, records[1])
         rows = LinearRows.of(self, records, alone=self.secure, target_bounds=bounds)
         state, outside = run_and_count(plan, rows, algorithm, streams, progress)
         return replace(algorithm.posterior(state), outside=outside)
+
+
+def target_bounds(likelihood: BoundedScores, targets: np.ndarray) -> Bounds:
+    """Bounds to which targets (n, K) are cut; what is beside them, an offset, is not."""
+    most = np.full(targets.shape[1], math.inf)
+    most[: likelihood.n_outputs] = likelihood.largest_target
+    return -math.inf, most
 
 
 # Defaults, all functions of public facts: the same few constants for every data set, ε, n and d.

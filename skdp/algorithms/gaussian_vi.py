@@ -30,6 +30,7 @@ from skdp._bounded_sum import CHUNK_ROWS
 from skdp._random import Streams
 from skdp._rows import LinearBatch, LinearRows, row_bound
 from skdp._validate import in_range, integer, positive
+from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.algorithms.parts.noisy_score import nodes
@@ -128,7 +129,7 @@ class GaussianVIConfig(GaussianRun):
         GaussianPosterior
             With exact counts of the records that were cut to their bounds.
         """
-        bounds = (-math.inf, self.likelihood.largest_target)
+        bounds = target_bounds(self.likelihood, records[1])
         rows = LinearRows.of(self, records, target_bounds=bounds)
         K, D = self.shape
         P = K * D

@@ -151,9 +151,9 @@ theta = query(state)
         Mutant(
             "an exposure is cut to the bound of the counts",
             "algorithms/dp_vi.py",
-            "DPVIConfig.run",
-            "most[: self.likelihood.n_outputs] = self.likelihood.largest_target",
-            "most[:] = self.likelihood.largest_target",
+            "target_bounds",
+            "most[: likelihood.n_outputs] = likelihood.largest_target",
+            "most[:] = likelihood.largest_target",
             "tests/estimators/test_exposure.py",
         ),
         Mutant(
