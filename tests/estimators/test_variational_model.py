@@ -12,7 +12,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch.distributions import MultivariateNormal, Normal
 
 from skdp import PrivacyLedger, PrivacyWarning
-from skdp.algorithms.dp_vi_model import ModelClippedSum
+from skdp.algorithms.dp_vi_model import (
+    LengthCounts,
+    ModelClippedSum,
+)
 from skdp.engine.modules.network_sum import NetworkRecords
 from skdp.estimators.variational_model import DPVariationalModel
 from skdp.models.user_models import UserModel
@@ -132,6 +135,41 @@ class TestMixture:
         assert np.abs(weights / weights.sum() - self.WEIGHTS).max() < 0.06
 
 
+def at(theta, clip_norm=1.0):
+    """The query for parameters and a clip."""
+    return torch.cat([theta, torch.tensor([clip_norm], dtype=theta.dtype)])
+
+
+class TestLengthCounts:
+    EDGES = (1.0, 2.0, 4.0)
+
+    def counts(self, lengths, clip_norm=1.0):
+        X = np.array(lengths, dtype=float)[:, None]
+        theta = torch.zeros(1, dtype=torch.float64)
+        batch = NetworkRecords(X, X[:, 0], theta).take(slice(0, len(X)))
+        model = UserModel(lambda theta, x: (theta * x).sum(1), 1, False)  # a record's gradient is x
+        return LengthCounts(model, self.EDGES)(at(theta, clip_norm), batch).tolist()
+
+    def test_each_record_is_in_one_cell_or_in_none(self):
+        assert self.counts([0.5, 1.0, 1.1, -2.0, 2.1, 4.0, 4.1, 1e300]) == [2, 2, 2]
+        assert self.counts([0.5, 1.1, 2.1, 8.2], clip_norm=2.0) == [1, 0, 1]
+
+    @pytest.mark.parametrize("length", [0.0, 1.0, INF, math.nan])
+    def test_null_short_and_infinite_records_are_in_none(self, length):
+        assert self.counts([length]) == [0, 0, 0]
+
+    def test_no_record_moves_the_counts_beyond_the_sensitivity(self):
+        counts = LengthCounts(UserModel(normal_mean, 1, False), self.EDGES)
+        lengths = [0.0, 0.5, 1.5, 3.0, 5.0, -1e300, INF]
+        for one in lengths:
+            alone = np.array(self.counts([one]))
+            assert np.linalg.norm(alone) <= counts.moved_by("zero_out") == 1.0
+            assert np.linalg.norm(alone) <= counts.moved_by("add_or_remove_one") == 1.0
+            for other in lengths:
+                moved = np.linalg.norm(alone - self.counts([other]))
+                assert moved <= counts.moved_by("replace_one") == math.sqrt(2)
+
+
 class TestClippedSum:
     @pytest.mark.parametrize("clip_norm", [0.3, 1e3, INF])
     @pytest.mark.parametrize("kind", ["gradient", "outer", "squares"])
@@ -145,13 +183,15 @@ class TestClippedSum:
             parameters = theta.clone().requires_grad_()
             logistic(parameters, torch.from_numpy(x[None]), torch.tensor([target])).sum().backward()
             g = parameters.grad.numpy()
-            g = g * min(1, clip_norm / np.linalg.norm(g))
+            # In units of a clip of 2.
+            g = g / 2 * min(1, clip_norm / np.linalg.norm(g / 2))
             total += {"gradient": g, "outer": np.outer(g, g), "squares": g**2}[kind]
         if kind == "outer":
             upper = np.triu_indices(3)
             total = total[upper] * np.where(upper[0] == upper[1], 1, np.sqrt(2))
         batch = NetworkRecords(X, y, theta).take(slice(0, 23))
-        found = ModelClippedSum(UserModel(logistic, 3, True), clip_norm, kind)(theta, batch)
+        clipped_sum = ModelClippedSum(UserModel(logistic, 3, True), kind, clip_norm)
+        found = clipped_sum(at(theta, 2.0), batch)
         np.testing.assert_allclose(found, total, rtol=1e-9, atol=1e-12)
 
     def test_a_record_without_a_finite_gradient_adds_nothing(self):
@@ -159,11 +199,11 @@ class TestClippedSum:
             return theta.sum() * torch.log(x[:, 0])
 
         theta = torch.ones(1, dtype=torch.float64)
-        clipped_sum = ModelClippedSum(UserModel(fails, 1, False), 1.0)
+        clipped_sum = ModelClippedSum(UserModel(fails, 1, False))
         sums = []
         for value in (-1.0, 0.0, 1.0):
             X = np.array([[2.0], [value], [3.0]])
-            sums.append(clipped_sum(theta, NetworkRecords(X, X[:, 0], theta).take(slice(0, 3))))
+            sums.append(clipped_sum(at(theta), NetworkRecords(X, X[:, 0], theta).take(slice(0, 3))))
         # log 1 = 0 adds nothing either; log 2 is below the clip, log 3 is not.
         assert [float(s) for s in sums] == pytest.approx([math.log(2) + 1] * 3)
 
@@ -175,14 +215,15 @@ class TestClippedSum:
 
         theta = torch.zeros(2, dtype=torch.float64)
         batch = NetworkRecords(rows, rows[:, 0], theta).take(slice(0, 5))
-        found = ModelClippedSum(UserModel(raises, 2, False), INF)(theta, batch)
+        found = ModelClippedSum(UserModel(raises, 2, False), bound=INF)(at(theta), batch)
         np.testing.assert_allclose(found, rows[:5].sum(0))
 
         class Never(UserModel):
             def gradients(self, theta, x, y):
                 raise RuntimeError("no")
 
-        assert not ModelClippedSum(Never(raises, 2, False), INF)(theta, batch).any()
+        assert not ModelClippedSum(Never(raises, 2, False), bound=INF)(at(theta), batch).any()
+        assert not LengthCounts(Never(raises, 2, False), (1e-9,))(at(theta), batch).any()
 
 
 class TestErrors:
@@ -317,7 +358,6 @@ class TestFit:
         model = make(parameter_names=["a", "b"], max_iter=20, data_norm=1.0).fit(rows)
         assert model.parameter_names_ == ["a", "b"]
         assert model.n_iter_ == 20
-        assert model.clip_norm_ == pytest.approx(math.sqrt(2))
         assert model.sampling_rate_ == 1.0
         draws = model.sample_posterior(50_000, random_state=0)
         np.testing.assert_allclose(draws.mean(0), model.mean_, atol=0.02)

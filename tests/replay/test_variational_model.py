@@ -25,6 +25,8 @@ PLANS = [
     {"max_iter": 4, "neighboring_relation": "replace_one", "clip_norm": 0.1},
     {"max_iter": 4, "neighboring_relation": "add_or_remove_one", "sampling_rate": 0.5},
     {"max_iter": 3, "data_norm": 1.0},
+    {"max_iter": 21, "epsilon": None, "noise_multiplier": 0.5},  # the clip is learned
+    {"max_iter": 21, "epsilon": None, "noise_multiplier": 0.5, "inference": "dpvi"},
 ]
 
 
@@ -87,9 +89,9 @@ def test_no_record_moves_a_sum_beyond_its_sensitivity(covariance):
     # The first sums are at the same θ; noise is 1e-9 of the bound.
     first, second = values["all"][0], values["fewer"][0]
     assert float((first.output - second.output).norm()) <= first.call.sensitivity * (1 + 1e-6)
-    # A sum of outer products is among the releases, at its own sensitivity.
+    # In units of the clip: gradients, curvatures of gradients of half the length, and counts.
     sensitivities = sorted({r.call.sensitivity for r in values["all"]})
-    assert sensitivities == pytest.approx([0.2**2, 0.2], rel=1e-3)
+    assert sensitivities == pytest.approx([0.5**2, 1.0], rel=1e-3)
 
 
 def test_the_training_rows_are_not_in_the_pickle():
