@@ -53,6 +53,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import logsumexp
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, OPPOSITE, POSITIVE, BoundedSum
@@ -76,7 +77,7 @@ _MAX_THETA = 1e6
 _SCALE_LEARNING_RATE = 0.05  # of log s
 _LEAST_PRECISION = 1e-8
 _N_DRAWS = 64  # of what H may be
-_SPREAD = 0.8  # of the eigenvalues of H, as the standard deviation of a logarithm
+_SPREADS = (0.8, 1.6, 3.2)  # of the eigenvalues of H, as the standard deviation of a logarithm
 _SPREAD_OF_LEVEL = 1.5  # of their level around n/5
 _LOGS = np.linspace(-4.0, 4.0, 401)
 _N_KEPT = 200  # means along the run
@@ -87,8 +88,9 @@ CLIP_EDGES = tuple(RATIO**k for k in range(-6, 9))  # 1/8 to 16
 CHECK_EDGES = (1.0, 2.0, 4.0, 8.0)
 LOUD = 3.5  # standard deviations of noise beyond which a cell is not empty
 HIDES = 2.0  # standard deviations of noise that a curvature has to exceed
-NARROW = 0.25  # of the prior's standard deviation
-HIDDEN = 0.02  # of the records, that a cell may hide behind its noise
+UNEVEN = 4.0  # times the mean curvature and the noise, beyond which one stands out
+GAP = 3  # cells between lengths of one fit
+HIDDEN, MOST_HIDDEN = 0.02, 0.25  # of the records, that a cell may hide behind its noise
 
 # Defaults, all functions of public facts, for parameters of the order of 1.
 STEPS, STEPS_WITHOUT_NOISE = 150, 1000
@@ -360,8 +362,9 @@ class ModelConfig(GaussianRun):
 
     @property
     def clip_steps(self) -> range:
-        """Which releases the clip is learned from: together, after a third of the walk."""
-        return range(self.n_walk // 3, self.n_walk // 3 + self.n_clip_steps)
+        """Which releases the clip is learned from: together, before the tail."""
+        start = 2 * self.n_walk // 5
+        return range(start, start + self.n_clip_steps)
 
     def draws(self, step: int) -> bool:
         """Whether a step asks at a draw of q; with a noise-aware posterior the first third does."""
@@ -489,8 +492,8 @@ class ModelPosterior(GaussianPosterior):
     clipping : Clipping
         What was released of the clip.
     n_hidden : int
-        Number of directions of θ whose noisy curvature is within its noise, and in which the
-        posterior is much narrower than the prior all the same.
+        Number of directions of θ whose noisy curvature is within its noise, where another's stands
+        out; 0 where curvatures are about even.
     """
 
     path: Path
@@ -529,6 +532,7 @@ class ModelUpdate:
     def __init__(self, config: ModelConfig, etas: Iterator[Tensor]) -> None:
         self._config, self._etas = config, etas
         self._adam = NoiseCorrectedAdam()
+        self._start_clip = config.clip_norm if math.isfinite(config.clip_norm) else 1.0
 
     def _family(self, clip_norm: float) -> Family:
         config = self._config
@@ -541,7 +545,7 @@ class ModelUpdate:
         """Start at the initial mean."""
         config = self._config
         mean = torch.from_numpy(np.array(config.initial_mean, dtype=np.float64))
-        clip = config.clip_norm if math.isfinite(config.clip_norm) else 1.0
+        clip = self._start_clip
         family = self._family(clip)
         spread = family.init(config.initial_scale, len(mean))
         zero = torch.zeros_like(mean)
@@ -584,7 +588,8 @@ class ModelUpdate:
         total = released + _finite(config.prior.gradient(theta))
         variance = config.noise_scale(state.clip) ** 2
         direction, moments = self._adam.direction(state.moments, total, variance)
-        decay = self.decay(step)
+        # A larger clip has more noise: its walk must be shorter.
+        decay = self.decay(step) * min(1.0, self._start_clip / state.clip)
         mean = state.mean + decay * config.learning_rate * direction
         spread = state.spread
         if config.draws(step):
@@ -687,11 +692,9 @@ class ModelUpdate:
             covariances.append(covariance)
         centre, within = np.mean(means, axis=0), np.mean(covariances, axis=0)
         covariance = within + np.cov(np.array(means).T, bias=True).reshape(within.shape)
-        narrow = J.variances(covariance) < NARROW**2 * J.variances(prior)
-        n_hidden = int((narrow & (J.values < HIDES * J.noise)).sum())
         covariance = (covariance + covariance.T) / 2
         spread = np.sqrt(np.diag(covariance)) if J.is_diagonal else covariance
-        return self._posterior(state, theta + centre, spread, n_hidden)
+        return self._posterior(state, theta + centre, spread, J.n_hidden)
 
     def _noisy_curvature(self, state: ModelState) -> NoisyCurvature:
         config, k = self._config, self._config.n_curvature_steps
@@ -715,24 +718,33 @@ class NoisyCurvature(NamedTuple):
     noise_of_mean: float
     is_diagonal: bool
 
-    def variances(self, covariance: np.ndarray) -> np.ndarray:
-        """Variance along each eigenvector."""
-        return np.einsum("ij,ik,kj->j", self.vectors, covariance, self.vectors)
+    @property
+    def n_hidden(self) -> int:
+        """Number of eigenvalues within their noise while the largest is far above it and the mean."""
+        if self.values.max() < UNEVEN * max(self.values.mean(), self.noise):
+            return 0
+        return int((self.values < HIDES * self.noise).sum())
 
 
 def learned_clip(counts: np.ndarray, noise: float, n_rows: int) -> float:
     """Choose a clip, in units of the old one, from noisy counts of lengths by `CLIP_EDGES`.
 
-    It is the edge after the last cell that is not empty for sure, and one more. A cell that could
-    hide many records behind the noise may not be empty: then the clip is larger, and where most
-    records could hide it stays as it was.
+    It is the edge after the last cell that is not empty for sure: lengths have no gaps, so a lone
+    cell far above the others is noise. Clipped fits have longer gradients than others; so a clip
+    that is not raised gets one edge more. A cell that could hide many records behind the noise may
+    not be empty: then the clip is up to twice that, and where most could hide it stays as it was.
     """
     hidden = LOUD * noise / n_rows
-    if hidden > 0.25:
+    if hidden > MOST_HIDDEN:
         return 1.0
-    sure = np.flatnonzero(counts > LOUD * noise)
-    cell = int(sure[-1]) if len(sure) else -1
-    return CLIP_EDGES[0] * RATIO ** (cell + 2) * (1.0 if hidden < HIDDEN else 2.0)
+    top = int(counts.argmax())
+    for cell in np.flatnonzero(counts > LOUD * noise):
+        if top < cell <= top + GAP:
+            top = int(cell)
+    if counts[top] <= LOUD * noise:  # all lengths are below the first edge
+        top = -1
+    edge = CLIP_EDGES[0] * RATIO ** (top + 1)
+    return edge * (1.0 if edge > 1.01 else RATIO) * min(max(hidden / HIDDEN, 1.0), 2.0)
 
 
 def clipping_of(counts: np.ndarray, noise: float, n_rows: int, clip_norm: float) -> Clipping:
@@ -751,30 +763,52 @@ def curvature_draws(
 ) -> np.ndarray:
     """Draw what the eigenvalues of H may be, given noisy ones: (n_draws, P).
 
-    They are taken to be log-normal around a level, with normal noise of a scale: a noisy eigenvalue
-    below zero says that there is little curvature, not that there is none. The level is log-normal
-    around its usual value, and their mean tells of it with noise of scale ``of_mean``.
+    They are taken to be log-normal, with normal noise of a scale: a noisy eigenvalue below zero
+    says that there is little curvature, not that there is none. Their level is log-normal around
+    its usual value, and their mean tells of it with noise of scale ``of_mean``. How far they are
+    spread is one of `_SPREADS`, each as likely as it makes the noisy ones: where some are far above
+    the mean, the hidden ones are far below it.
     """
-    u = stream.generator.random((_N_DRAWS, len(values) + 1))
+    u = stream.generator.random((_N_DRAWS, len(values) + 2))
     mean = np.array([values.mean()])
     levels = _lognormal_given(mean, of_mean, usual, _SPREAD_OF_LEVEL, u[:, :1])[:, 0]
+    typical = float(np.median(levels))
+    evidence = [_log_evidence(values, scale, _median(typical, s), s) for s in _SPREADS]
+    weights = np.cumsum(np.exp(np.array(evidence) - max(evidence)))
+    spreads = np.array(_SPREADS)[np.searchsorted(weights / weights[-1], u[:, 1])]
     draws = [
-        _lognormal_given(values, scale, level, _SPREAD, row[None, 1:])[0]
-        for level, row in zip(levels, u, strict=True)
+        _lognormal_given(values, scale, _median(level, spread), spread, row[None, 2:])[0]
+        for level, spread, row in zip(levels, spreads, u, strict=True)
     ]
     return np.array(draws)
+
+
+def _median(level: float, spread: float) -> float:
+    """Median of log-normal numbers of a spread with the mean that the first of `_SPREADS` has."""
+    return level * math.exp((_SPREADS[0] ** 2 - spread**2) / 2)
 
 
 def _lognormal_given(
     noisy: np.ndarray, scale: float, median: float, spread: float, u: np.ndarray
 ) -> np.ndarray:
     """Quantiles u (n, P) of log-normal numbers, given each with normal noise (P,)."""
-    grid = median * np.exp(spread * _LOGS)
-    far = (noisy[:, None] - grid) / max(scale, 1e-3 * float(np.abs(noisy).max()))
-    log_weights = -0.5 * _LOGS**2 - 0.5 * far**2
+    grid, log_weights = _on_grid(noisy, scale, median, spread)
     cumulated = np.cumsum(np.exp(log_weights - log_weights.max(axis=1, keepdims=True)), axis=1)
     cumulated /= cumulated[:, -1:]
     return np.stack([np.interp(u[:, i], c, grid) for i, c in enumerate(cumulated)], axis=1)
+
+
+def _log_evidence(noisy: np.ndarray, scale: float, median: float, spread: float) -> float:
+    """Log-density of log-normal numbers with normal noise, up to a constant."""
+    return float(logsumexp(_on_grid(noisy, scale, median, spread)[1], axis=1).sum())
+
+
+def _on_grid(
+    noisy: np.ndarray, scale: float, median: float, spread: float
+) -> tuple[np.ndarray, np.ndarray]:
+    grid = median * np.exp(spread * _LOGS)
+    far = (noisy[:, None] - grid) / max(scale, 1e-3 * float(np.abs(noisy).max()))
+    return grid, -0.5 * _LOGS**2 - 0.5 * far**2
 
 
 def _finite(numbers: Tensor) -> Tensor:

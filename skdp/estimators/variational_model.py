@@ -440,10 +440,9 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
             return ""
         return (
             f"Noise hides the curvature of the log-likelihood in {n_hidden} of "
-            f"{config.n_parameters} directions of theta. The posterior takes it to be like that of "
-            "the others, and is much narrower than the prior there: where the data tell little of "
-            "a combination of parameters, its intervals do not hold. Use fewer parameters, more "
-            "rows or a larger epsilon, or inference='dpvi' for point estimates alone."
+            f"{config.n_parameters} directions of theta, while others are well known: some "
+            "combinations of parameters are weakly identified, and intervals that depend on them "
+            "may be too narrow. Use fewer parameters, more rows or a larger epsilon."
         )
 
     def _clipped(self, clipping: dp_vi_model.Clipping) -> str:
