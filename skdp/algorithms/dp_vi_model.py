@@ -89,7 +89,7 @@ CHECK_EDGES = (1.0, 2.0, 4.0, 8.0)
 LOUD = 3.5  # standard deviations of noise beyond which a cell is not empty
 HIDES = 2.0  # standard deviations of noise that a curvature has to exceed
 UNEVEN = 4.0  # times the mean curvature and the noise, beyond which one stands out
-GAP = 3  # cells between lengths of one fit
+GAP = 3  # cells, beyond which one is lone
 HIDDEN, MOST_HIDDEN = 0.02, 0.25  # of the records, that a cell may hide behind its noise
 
 # Defaults, all functions of public facts, for parameters of the order of 1.
@@ -720,7 +720,7 @@ class NoisyCurvature(NamedTuple):
 
     @property
     def n_hidden(self) -> int:
-        """Number of eigenvalues within their noise while the largest is far above it and the mean."""
+        """Number of eigenvalues within their noise, where the largest stands out; else 0."""
         if self.values.max() < UNEVEN * max(self.values.mean(), self.noise):
             return 0
         return int((self.values < HIDES * self.noise).sum())
@@ -729,18 +729,19 @@ class NoisyCurvature(NamedTuple):
 def learned_clip(counts: np.ndarray, noise: float, n_rows: int) -> float:
     """Choose a clip, in units of the old one, from noisy counts of lengths by `CLIP_EDGES`.
 
-    It is the edge after the last cell that is not empty for sure: lengths have no gaps, so a lone
-    cell far above the others is noise. Clipped fits have longer gradients than others; so a clip
-    that is not raised gets one edge more. A cell that could hide many records behind the noise may
-    not be empty: then the clip is up to twice that, and where most could hide it stays as it was.
+    It is the edge after the last cell that is not empty for sure. Of a lone one far above the
+    others twice as much is asked, as one of many cells may have much noise. Clipped fits have
+    longer gradients than others; so a clip that is not raised gets one edge more. A cell that could
+    hide many records behind the noise may not be empty: then the clip is up to twice that, and
+    where most could hide it stays as it was.
     """
     hidden = LOUD * noise / n_rows
     if hidden > MOST_HIDDEN:
         return 1.0
     top = int(counts.argmax())
     for cell in np.flatnonzero(counts > LOUD * noise):
-        if top < cell <= top + GAP:
-            top = int(cell)
+        if top < cell <= top + GAP or counts[cell] > 2 * LOUD * noise:
+            top = max(top, int(cell))
     if counts[top] <= LOUD * noise:  # all lengths are below the first edge
         top = -1
     edge = CLIP_EDGES[0] * RATIO ** (top + 1)
@@ -800,7 +801,7 @@ def _lognormal_given(
 
 def _log_evidence(noisy: np.ndarray, scale: float, median: float, spread: float) -> float:
     """Log-density of log-normal numbers with normal noise, up to a constant."""
-    return float(logsumexp(_on_grid(noisy, scale, median, spread)[1], axis=1).sum())
+    return float(np.sum(logsumexp(_on_grid(noisy, scale, median, spread)[1], axis=1)))
 
 
 def _on_grid(

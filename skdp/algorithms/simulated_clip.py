@@ -48,8 +48,11 @@ def simulated_clip(
         draws = torch.from_numpy(start)[None]
     lengths = []
     for theta in draws:
-        y = simulator.targets(theta, x, generator)
-        norms = torch.linalg.vector_norm(model.gradients(theta, x, y), dim=1)
+        try:
+            gradients = model.gradients(theta, x, simulator.targets(theta, x, generator))
+        except (ValueError, RuntimeError):  # at an absurd θ a function may fail
+            continue
+        norms = torch.linalg.vector_norm(gradients, dim=1)
         norms = norms[torch.isfinite(norms)]
         if norms.any():
             lengths.append(float(norms.quantile(QUANTILE)))

@@ -50,7 +50,7 @@ from skdp.privacy.budget import Budget
 _N_PREDICTIVE_DRAWS = 200
 _MANY_CLIPPED = 0.03  # of the records; a posterior without them is off by about its deviation
 _CLEARLY = 3.0  # standard deviations of the noise
-_MANY_HIDDEN = 0.5  # of the directions of theta
+_MANY_HIDDEN = 0.25  # of the directions of theta
 
 
 @dataclass(eq=False, repr=False)

@@ -8,7 +8,14 @@ from bundles import bundled
 from skdp import DPVariationalModel, _release_hook
 from skdp._bounded_sum import ROUNDING
 from skdp._rows import LinearRows
-from skdp.algorithms.dp_vi_model import GRADIENT, OUTER, SQUARES, LengthCounts, ModelClippedSum
+from skdp.algorithms.dp_vi_model import (
+    CURVATURE_CLIP,
+    GRADIENT,
+    OUTER,
+    SQUARES,
+    LengthCounts,
+    ModelClippedSum,
+)
 from skdp.engine.grid import GridSum, lattice_bound
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ResidualSum
 from skdp.engine.loop import ReleasePlan
@@ -142,7 +149,9 @@ def test_curvature_of_random_batches_is_released_with_the_noise_of_one_record(co
     with _release_hook.record() as tape:
         fitted = model.fit(np.random.default_rng(0).normal(size=(40, 2)))
     bounds = sorted({r.call.scale / fitted.noise_multiplier_ for r in tape})
-    assert bounds == pytest.approx([0.2**2 * (1 + ROUNDING), 0.2 * (1 + ROUNDING)], rel=1e-14)
+    # In units of the clip.
+    curvature = CURVATURE_CLIP**2 * (1 + ROUNDING)
+    assert bounds == pytest.approx([curvature, 1 + ROUNDING], rel=1e-14)
 
 
 def test_without_noise_there_is_no_scale():
