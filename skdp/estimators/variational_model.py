@@ -49,7 +49,7 @@ from skdp.privacy.budget import Budget
 
 _N_PREDICTIVE_DRAWS = 200
 _MANY_CLIPPED = 0.03  # of the records; a posterior without them is off by about its deviation
-_CLEARLY = 3.0  # standard deviations of the noise
+_CLEARLY = 3.5  # standard deviations of the noise
 _MANY_HIDDEN = 0.25  # of the directions of theta
 
 
@@ -177,6 +177,8 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
         released.
     burn_in_ : int
         Releases before those that the posterior is made of.
+    diagnostics_ : tuple of str
+        What the released values tell against the fit; each is given as a `FitWarning`, too.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     n_features_in_ : int
@@ -191,6 +193,13 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
     Notes
     -----
     A record at which the function fails, or whose gradient is not finite, contributes nothing.
+
+    At the maximum of the likelihood gradients sum to 0; clipped ones miss what the long ones have
+    beyond the clip, and where these point one way, as those of a scale do, the posterior is off by
+    the curvature's inverse times that, at any epsilon. So the last releases count the records with
+    gradients longer than the clip: where they are many, ``diagnostics_`` and a `FitWarning` say so
+    and which clip to give. Where noise hides the curvature in some directions of theta while others
+    are well known, they say that intervals of weakly identified parameters may be too narrow.
 
     References
     ----------

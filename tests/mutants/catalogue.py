@@ -424,8 +424,8 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
             "the clip of synthetic rows follows the number of private ones",
             "estimators/variational_model.py",
             "DPVariationalModel._synthetic_rows",
-            "torch.arange(N_ROWS)",
-            "torch.arange(N_ROWS + (self.n_samples or 0))",
+            "(N_ROWS, n_features)",
+            "(N_ROWS + (self.n_samples or 0), n_features)",
             "tests/estimators/test_variational_model.py",
         ),
         Mutant(
