@@ -76,8 +76,8 @@ X, held_out = records(rng, n), records(rng, n)
 # %%
 # The same model at several ε. The number of rows is declared, and so is the clip: long gradients of
 # a mixture cancel, and one at which a few are clipped is sharper than the larger one that a fit
-# would learn. The posterior accounts for the noise that it was learned from, so its width grows as ε
-# falls. It is a posterior around one arrangement of the components: at ε = 0.3 some runs end in a
+# would learn. The posterior accounts for the noise that it was learned from, so its width grows as
+# ε falls. It is a posterior around one arrangement of the components: at ε = 0.3 some runs end in a
 # wrong one.
 
 EPSILONS = [0.3, 1.0, 3.0, float("inf")]
