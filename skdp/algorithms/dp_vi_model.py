@@ -7,12 +7,29 @@ added after the noise, exactly and unclipped,
     g̃_t = Σ_{i in batch} clip_C(∇_θ log p(x_i|θ_t)) + N(0, σ²C² I)       released
     a_t = g̃_t/q + ∇ log p(θ_t),    ∇_m = a_t,    ∇_L = tril[a_tη_tᵀ + L^{-ᵀ}].
 
-**Noise-aware posterior.** In some steps of the second half the run releases instead, at the mean m,
+**Clip.** Sums are released in units of the clip, Σ clip_1(g_i/C) and its like, with the current C
+beside θ in the query: one record moves them by the same whatever C is, so a C that follows earlier
+releases costs no privacy. It is learned once: in a few steps the run releases, at the mean, how
+many records have gradients of which length: a histogram with each record in at most one cell. In
+the last steps it releases the same of lengths above the final C, at the mean of the tail. At the
+maximum of the likelihood the gradients g_i sum to 0, and the clipped ones to
 
-    J̃ = Σ_{i in batch} ĝ_i ĝ_iᵀ + noise of scale σC²,    ĝ_i = clip_C(∇ log p(x_i|m)),
+    −b,    b = Σ_i (1 − C/‖g_i‖)₊ g_i,    ‖b‖ ≤ Σ_k n_k (2^(k+1) − 1) C,
+
+with n_k records of lengths in (2^k C, 2^(k+1) C]: to first order θ̂ is off by H⁻¹b. That is 0 where
+long gradients cancel, as those of a slope do; those of a scale all point one way, and are longest
+where residuals are. With a fixed share of long gradients b grows as n, so the bias stays while
+posterior deviations shrink as n^(-1/2), at any ε.
+
+**Noise-aware posterior.** After the first third of the run gradients are released at the mean
+itself, η_t = 0, because the posterior below is a linearisation there and needs no q; at draws of a
+q that is wider than the posterior, scores of a log scale have another mean. In some steps of the
+second half the run releases instead, at the mean m,
+
+    J̃ = Σ_{i in batch} ĝ_i ĝ_iᵀ + noise of scale σc²,    ĝ_i = clip_c(∇ log p(x_i|m)),   c = .35 C,
 
 the empirical Fisher information: it is the curvature H of the log-likelihood where the model is
-right, and the variance of the sum of gradients in any case. With K gradients of mean ḡ at draws of
+right, and the variance of the sum of gradients in any case. With K gradients of mean ḡ at points of
 mean θ̄, linearised, the statistic s̄ = ḡ + Hθ̄ obeys
 
     s̄ | θ ~ N(Hθ, H + (ν²/K) I),        ν = σC/q,
@@ -36,6 +53,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import logsumexp
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, OPPOSITE, POSITIVE, BoundedSum
@@ -59,13 +77,28 @@ _MAX_THETA = 1e6
 _SCALE_LEARNING_RATE = 0.05  # of log s
 _LEAST_PRECISION = 1e-8
 _N_DRAWS = 64  # of what H may be
-_SPREAD = 0.8  # of the eigenvalues of H, as the standard deviation of a logarithm
+_SPREADS = (0.8, 1.6, 3.2)  # of the eigenvalues of H, as the standard deviation of a logarithm
 _SPREAD_OF_LEVEL = 1.5  # of their level around n/5
 _LOGS = np.linspace(-4.0, 4.0, 401)
+_N_KEPT = 200  # means along the run
+
+# Edges of the histograms of lengths, in units of the clip.
+RATIO = math.sqrt(2.0)
+CLIP_EDGES = tuple(RATIO**k for k in range(-6, 9))  # 1/8 to 16
+CHECK_EDGES = (1.0, 2.0, 4.0, 8.0)
+LOUD = 3.5  # standard deviations of noise beyond which a cell is not empty
+HIDES = 2.0  # standard deviations of noise that a curvature has to exceed
+UNEVEN = 4.0  # times the mean curvature and the noise, beyond which one stands out
+GAP = 3  # cells, beyond which one is lone
+HIDDEN, MOST_HIDDEN = 0.02, 0.25  # of the records, that a cell may hide behind its noise
 
 # Defaults, all functions of public facts, for parameters of the order of 1.
 STEPS, STEPS_WITHOUT_NOISE = 150, 1000
 CURVATURE_SHARE = 0.08  # of the releases
+CURVATURE_CLIP = 0.35  # of C, in curvatures: their noise goes with its square
+TAIL_RATE = 0.3  # of the learning rate
+LENGTH_SHARE = 0.02  # of the releases, on each of the two histograms of lengths
+LEAST_STEPS_TO_LEARN = 20  # in fewer, the clip stays what it was
 FULL_BATCH_NUMBERS = 2 * 10**6  # n·P up to which every step reads all rows
 BATCH_NUMBERS = 10**6  # B·P of a Poisson batch beyond that
 
@@ -78,8 +111,8 @@ def default_sampling_rate(n_rows: int, n_parameters: int) -> float:
 
 
 def default_clip_norm(n_parameters: int, *, private: bool) -> float:
-    """√P, the norm of a score with unit information on each parameter; without privacy none."""
-    return math.sqrt(n_parameters) if private else math.inf
+    """2√P: a score with unit information on each parameter has norm √P; without privacy none."""
+    return 2.0 * math.sqrt(n_parameters) if private else math.inf
 
 
 def default_initial_scale(n_rows: int, n_parameters: int) -> float:
@@ -97,32 +130,88 @@ def default_learning_rate(
     return min(max(0.02 * math.sqrt(signal_to_noise), 0.01), 0.1)
 
 
+def safe_gradients(model: UserModel, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Gradients of records, (n, n_parameters): zero where the function fails."""
+    try:
+        return model.gradients(theta.clone(), x, y).to(torch.float64)
+    except Exception as error:
+        if isinstance(error, MemoryError | torch.OutOfMemoryError):
+            raise
+        if len(x) == 1:
+            # The function works on made-up records, so it fails because of a value; raising would
+            # tell everyone that the record is there.
+            return torch.zeros((1, len(theta)), dtype=torch.float64)
+        one_by_one = [
+            safe_gradients(model, theta, x[i : i + 1], y[i : i + 1]) for i in range(len(x))
+        ]
+        return torch.cat(one_by_one)
+
+
 @dataclass(frozen=True)
-class ModelClippedSum(BoundedSum):
-    """Sum over records of ĝ, of ĝĝᵀ (packed), or of ĝ∘ĝ, for gradients ĝ clipped to a norm.
+class _ModelSum(BoundedSum):
+    """Sum over records of a function of g/C, at a query (θ, C) of n_parameters + 1 numbers.
 
     Parameters
     ----------
     model : UserModel
-        Whose gradients are summed.
-    clip_norm : float
-        C > 0: bound on the Euclidean norm of one record's gradient; infinite for none.
-    kind : {"gradient", "outer", "squares"}
-        The three sums: one record's share has norm ≤ C, = ‖ĝ‖² ≤ C², ≤ ‖ĝ‖² ≤ C².
+        Whose gradients g are summed.
     """
 
     model: UserModel
-    clip_norm: float
-    kind: str = GRADIENT
-
-    def __post_init__(self) -> None:
-        positive(clip_norm=self.clip_norm, allow_inf=True)
-        one_of((GRADIENT, OUTER, SQUARES), kind=self.kind)
 
     @property
     def record_bound(self) -> float:
-        """Bound on the norm of one record's term: C or C²."""
-        return self.clip_norm ** (1 if self.kind == GRADIENT else 2)
+        """Bound on the norm of one record's term, whatever C is."""
+        return 1.0
+
+    def __call__(self, theta: Tensor, batch: NetworkBatch) -> Tensor:
+        """Return the sum for θ and C, (n_parameters + 1,)."""
+        theta, clip_norm = theta[:-1], float(theta[-1])
+        total = torch.zeros(self._shape(len(theta)), dtype=torch.float64)
+        size = max(1, min(CHUNK_ROWS, _CHUNK_NUMBERS // len(theta)))
+        for start in range(0, len(batch), size):
+            piece = batch.piece(start, min(start + size, len(batch)))
+            gradients = safe_gradients(self.model, theta, *piece) / clip_norm
+            norms = torch.linalg.vector_norm(gradients, dim=1)
+            finite = torch.isfinite(norms)
+            # Records without a finite gradient contribute nothing; 0·inf = NaN would tell.
+            if not finite.all():
+                gradients, norms = gradients[finite], norms[finite]
+            total += self._sum(gradients, norms)
+        return total
+
+    def _shape(self, n_parameters: int) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    def _sum(self, gradients: Tensor, norms: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ModelClippedSum(_ModelSum):
+    """Sum over records of ĝ, of ĝĝᵀ (packed), or of ĝ∘ĝ, for ĝ = g/C clipped to a norm.
+
+    Parameters
+    ----------
+    model : UserModel
+        Whose gradients g are summed.
+    kind : {"gradient", "outer", "squares"}
+        The three sums: one record's share has norm ≤ b, = ‖ĝ‖² ≤ b², ≤ ‖ĝ‖² ≤ b².
+    bound : float
+        b > 0: norm to which g/C is clipped; infinite for none.
+    """
+
+    kind: str = GRADIENT
+    bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        one_of((GRADIENT, OUTER, SQUARES), kind=self.kind)
+        positive(bound=self.bound, allow_inf=True)
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on the norm of one record's term: b or b²."""
+        return self.bound ** (1 if self.kind == GRADIENT else 2)
 
     @property
     def apart(self) -> float:
@@ -131,43 +220,54 @@ class ModelClippedSum(BoundedSum):
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """One number a parameter, or one a pair of parameters."""
-        (n,) = theta_shape
+        n = theta_shape[0] - 1
         return (n * (n + 1) // 2,) if self.kind == OUTER else (n,)
 
     def __call__(self, theta: Tensor, batch: NetworkBatch) -> Tensor:
-        """Return the sum for parameters θ (n_parameters,)."""
-        n = len(theta)
-        total = torch.zeros((n, n) if self.kind == OUTER else (n,), dtype=torch.float64)
-        size = max(1, min(CHUNK_ROWS, _CHUNK_NUMBERS // n))
-        for start in range(0, len(batch), size):
-            piece = batch.piece(start, min(start + size, len(batch)))
-            total += self._sum(self._gradients(theta, *piece), total)
+        """Return the sum for θ and C, (n_parameters + 1,)."""
+        total = super().__call__(theta, batch)
         return torch.from_numpy(packed(total.numpy())) if self.kind == OUTER else total
 
-    def _sum(self, gradients: Tensor, like: Tensor) -> Tensor:
-        norms = torch.linalg.vector_norm(gradients, dim=1)
-        finite = torch.isfinite(norms)
-        # Records without a finite gradient contribute nothing; 0·inf = NaN would tell.
-        if not finite.all():
-            gradients, norms = gradients[finite], norms[finite]
-        if self.clip_norm < math.inf:
-            gradients = gradients * (self.clip_norm / norms.clamp(min=self.clip_norm))[:, None]
+    def _shape(self, n_parameters: int) -> tuple[int, ...]:
+        return (n_parameters, n_parameters) if self.kind == OUTER else (n_parameters,)
+
+    def _sum(self, gradients: Tensor, norms: Tensor) -> Tensor:
+        if self.bound < math.inf:
+            gradients = gradients * (self.bound / norms.clamp(min=self.bound))[:, None]
         if self.kind == OUTER:
             return gradients.mT @ gradients
         return gradients.sum(0) if self.kind == GRADIENT else gradients.square().sum(0)
 
-    def _gradients(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        try:
-            return self.model.gradients(theta.clone(), x, y).to(torch.float64)
-        except Exception as error:
-            if isinstance(error, MemoryError | torch.OutOfMemoryError):
-                raise
-            if len(x) == 1:
-                # The function works on made-up records, so it fails because of a value; raising
-                # would tell everyone that the record is there.
-                return torch.zeros((1, len(theta)), dtype=torch.float64)
-            one_by_one = [self._gradients(theta, x[i : i + 1], y[i : i + 1]) for i in range(len(x))]
-            return torch.cat(one_by_one)
+
+@dataclass(frozen=True)
+class LengthCounts(_ModelSum):
+    """Number of records by the length of g/C: cell k counts lengths in (edges[k], edges[k + 1]].
+
+    The last cell is open. A record is in one cell, or in none if its gradient is no longer than the
+    first edge or not finite; a null record has gradient 0.
+
+    Parameters
+    ----------
+    model : UserModel
+        Whose gradients g are counted.
+    edges : tuple of float
+        Increasing, > 0.
+    """
+
+    edges: tuple[float, ...]
+    apart = POSITIVE  # one-hot rows
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One count for each cell."""
+        return (len(self.edges),)
+
+    def _shape(self, n_parameters: int) -> tuple[int, ...]:
+        return (len(self.edges),)
+
+    def _sum(self, gradients: Tensor, norms: Tensor) -> Tensor:
+        edges = torch.tensor(self.edges, dtype=torch.float64)
+        cell = torch.bucketize(norms, edges)  # 0: in none
+        return torch.bincount(cell, minlength=len(edges) + 1)[1:].to(torch.float64)
 
 
 @dataclass(frozen=True)
@@ -194,13 +294,17 @@ class ModelConfig(GaussianRun):
     sampling_rate : float
         q in (0, 1]; 1 is the full batch.
     clip_norm : float
-        C > 0: norm to which each record's gradient is clipped; infinite without noise.
+        C > 0: norm to which each record's gradient is clipped at first; infinite without noise.
     given_learning_rate : float or None
         Step size of m, in the units of θ, or None for the default.
     covariance : {"diag", "full"}
         Whether L is diagonal or lower triangular.
     data_norm : float or None
         Norm > 0 to which rows are clipped; None leaves them as they are.
+    n_clip_steps : int
+        Number ≥ 0 of noisy histograms of lengths from which C is learned; 0 leaves it as it is.
+    n_check_steps : int
+        Number ≥ 0 of noisy histograms of lengths in the last steps.
     noise_multiplier, neighboring_relation
         As in `GaussianRun`.
     """
@@ -217,6 +321,8 @@ class ModelConfig(GaussianRun):
     given_learning_rate: float | None = None
     covariance: str = "full"
     data_norm: float | None = None
+    n_clip_steps: int = 0
+    n_check_steps: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -224,6 +330,8 @@ class ModelConfig(GaussianRun):
         positive(initial_scale=self.initial_scale)
         integer(1, n_steps=self.n_steps)
         integer(0, n_curvature_steps=self.n_curvature_steps)
+        integer(0, n_clip_steps=self.n_clip_steps)
+        integer(0, n_check_steps=self.n_check_steps)
         in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
         positive(clip_norm=self.clip_norm, allow_inf=self.noise_multiplier == 0.0)
         positive(learning_rate=self.learning_rate)
@@ -237,27 +345,41 @@ class ModelConfig(GaussianRun):
         return self.model.n_parameters
 
     @property
+    def n_walk(self) -> int:
+        """Releases before the check: sums of gradients and curvatures, and what the clip costs."""
+        return self.n_steps + self.n_curvature_steps + self.n_clip_steps
+
+    @property
     def n_releases(self) -> int:
-        """Noisy sums of both kinds."""
-        return self.n_steps + self.n_curvature_steps
+        """Noisy sums of all kinds."""
+        return self.n_walk + self.n_check_steps
 
     @property
     def curvature_steps(self) -> frozenset[int]:
-        """Which releases are sums of outer products: spread over the second half."""
-        n, k = self.n_releases, self.n_curvature_steps
+        """Which releases are sums of outer products: spread over the second half of the walk."""
+        n, k = self.n_walk, self.n_curvature_steps
         return frozenset(n - 1 - (j * n) // (2 * k) for j in range(k))
+
+    @property
+    def clip_steps(self) -> range:
+        """Which releases the clip is learned from: together, before the tail."""
+        start = 2 * self.n_walk // 5
+        return range(start, start + self.n_clip_steps)
+
+    def draws(self, step: int) -> bool:
+        """Whether a step asks at a draw of q; with a noise-aware posterior the first third does."""
+        return not self.n_curvature_steps or step < self.n_walk // 3
 
     @property
     def sampling(self) -> Sampling:
         """Which records take part in each step."""
         return sampling(self.sampling_rate, self.n_releases)
 
-    @property
-    def noise_scale(self) -> float:
-        """ν: standard deviation of the noise in the gradient estimate g̃/q."""
+    def noise_scale(self, clip_norm: float) -> float:
+        """ν: standard deviation of the noise in the gradient estimate C g̃/q."""
         if self.noise_multiplier == 0.0:
             return 0.0
-        return self.noise_multiplier * self.clip_norm / self.sampling_rate
+        return self.noise_multiplier * clip_norm / self.sampling_rate
 
     @property
     def learning_rate(self) -> float:
@@ -275,16 +397,20 @@ class ModelConfig(GaussianRun):
 
     def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
-        of_gradients = ModelClippedSum(self.model, self.clip_norm)
-        sums: list[ClippedSum] = [of_gradients] * self.n_releases
+        bound = 1.0 if math.isfinite(self.clip_norm) else math.inf
+        sums: list[ClippedSum] = [ModelClippedSum(self.model, GRADIENT, bound)] * self.n_releases
         kind = OUTER if self.covariance == "full" else SQUARES
         for step in self.curvature_steps:
-            sums[step] = ModelClippedSum(self.model, self.clip_norm, kind)
+            sums[step] = ModelClippedSum(self.model, kind, CURVATURE_CLIP * bound)
+        for step in self.clip_steps:
+            sums[step] = LengthCounts(self.model, CLIP_EDGES)
+        for step in range(self.n_walk, self.n_releases):
+            sums[step] = LengthCounts(self.model, CHECK_EDGES)
         return ReleasePlan(self.sampling, sums, self.noise_multiplier, self.neighboring_relation)
 
     def run(
         self, records: tuple[np.ndarray, np.ndarray], streams: Streams, progress: Progress = iter
-    ) -> GaussianPosterior:
+    ) -> ModelPosterior:
         """Run the algorithm on private rows and return the posterior.
 
         Parameters
@@ -307,12 +433,72 @@ class ModelConfig(GaussianRun):
         state = last(progress(steps))
         if self.n_curvature_steps:
             return algorithm.infer(state, streams("inference"))
-        return algorithm.posterior(state)
+        return algorithm.plain(state)
 
 
 def bounded(X: np.ndarray, data_norm: float | None) -> np.ndarray:
     """Rows, clipped to a norm if there is one."""
     return X if data_norm is None else clipped_rows(X, data_norm, fit_intercept=False)
+
+
+class Path(NamedTuple):
+    """Means m along a run.
+
+    Parameters
+    ----------
+    steps : ndarray of shape (n_kept,)
+        Number of releases before each.
+    means : ndarray of shape (n_kept, n_parameters)
+        At most about 200, evenly spaced.
+    burn_in : int
+        Steps before the tail that the posterior is made of.
+    """
+
+    steps: np.ndarray
+    means: np.ndarray
+    burn_in: int
+
+
+class Clipping(NamedTuple):
+    """What the last releases say of the clip.
+
+    Parameters
+    ----------
+    clip_norm : float
+        C at the end.
+    share : float
+        Noisy share of records whose gradient at the posterior mean is longer than C; NaN where none
+        were counted.
+    noise : float
+        Standard deviation of its noise.
+    advised : float
+        Clip beyond which no gradients were seen; infinite if there were in the open cell.
+    """
+
+    clip_norm: float
+    share: float = math.nan
+    noise: float = math.nan
+    advised: float = math.nan
+
+
+@dataclass(frozen=True)
+class ModelPosterior(GaussianPosterior):
+    """The posterior of a run, with what the releases tell of the run itself.
+
+    Parameters
+    ----------
+    path : Path
+        Means along the run.
+    clipping : Clipping
+        What was released of the clip.
+    n_hidden : int
+        Number of directions of θ whose noisy curvature is within its noise, where another's stands
+        out; 0 where curvatures are about even.
+    """
+
+    path: Path
+    clipping: Clipping
+    n_hidden: int = 0
 
 
 class ModelState(NamedTuple):
@@ -324,7 +510,10 @@ class ModelState(NamedTuple):
     eta: Tensor  # η of the next query
     moments: Moments  # Adam's, of ∇_m
     sums: Tail  # over the tail of the run
-    curvature: Tensor  # sum of the released J̃/q
+    curvature: Tensor  # sum of the released C²J̃/q
+    clip: float  # C
+    lengths: Tensor  # sum of the released counts of the current histogram, over q
+    path: tuple[tuple[int, np.ndarray], ...] = ()
 
 
 class Tail(NamedTuple):
@@ -343,47 +532,70 @@ class ModelUpdate:
     def __init__(self, config: ModelConfig, etas: Iterator[Tensor]) -> None:
         self._config, self._etas = config, etas
         self._adam = NoiseCorrectedAdam()
-        variance = config.noise_scale**2
-        self._family: Family = (
-            Cholesky(0.0, variance, _MAX_THETA, config.sampling_rate)
-            if config.covariance == "full"
-            else Diagonal(0.0, variance, _SCALE_LEARNING_RATE, _MAX_THETA)
-        )
+        self._start_clip = config.clip_norm if math.isfinite(config.clip_norm) else 1.0
+
+    def _family(self, clip_norm: float) -> Family:
+        config = self._config
+        variance = config.noise_scale(clip_norm) ** 2
+        if config.covariance == "full":
+            return Cholesky(0.0, variance, _MAX_THETA, config.sampling_rate)
+        return Diagonal(0.0, variance, _SCALE_LEARNING_RATE, _MAX_THETA)
 
     def init(self) -> ModelState:
         """Start at the initial mean."""
         config = self._config
         mean = torch.from_numpy(np.array(config.initial_mean, dtype=np.float64))
-        spread = self._family.init(config.initial_scale, len(mean))
+        clip = self._start_clip
+        family = self._family(clip)
+        spread = family.init(config.initial_scale, len(mean))
         zero = torch.zeros_like(mean)
-        tail = Tail(zero, torch.zeros_like(self._family.numbers(spread)), zero, zero, 0)
+        tail = Tail(zero, torch.zeros_like(family.numbers(spread)), zero, zero, 0)
         n = len(mean)
         curvature = torch.zeros((n, n) if config.covariance == "full" else (n,), dtype=mean.dtype)
-        return ModelState(0, mean, spread, next(self._etas), self._adam.init(mean), tail, curvature)
+        moments, none = self._adam.init(mean), torch.zeros((), dtype=mean.dtype)
+        return ModelState(0, mean, spread, next(self._etas), moments, tail, curvature, clip, none)
 
     def query(self, state: ModelState) -> Tensor:
-        """θ_t = m + Lη_t for a gradient, m for a curvature."""
-        if state.step in self._config.curvature_steps:
-            return state.mean
-        theta = state.mean + self._family.times(state.spread, state.eta)
+        """(θ_t, C): θ_t is m + Lη_t for a gradient, m where the noise is inferred or counted."""
+        return torch.cat([self._point(state), torch.tensor([state.clip], dtype=torch.float64)])
+
+    def _point(self, state: ModelState) -> Tensor:
+        config = self._config
+        if state.step >= config.n_walk:
+            theta = state.sums.mean / state.sums.count
+        elif state.step in config.clip_steps or not config.draws(state.step):
+            theta = state.mean
+        else:
+            theta = state.mean + self._family(state.clip).times(state.spread, state.eta)
         return theta.clamp(-_MAX_THETA, _MAX_THETA)
 
     def update(self, state: ModelState, noisy: Tensor, step: int) -> ModelState:
-        """One ascent step on the ELBO from a released g̃_t, or note a released J̃."""
-        config, family = self._config, self._family
+        """One ascent step on the ELBO from a released g̃_t, or note another release."""
+        config = self._config
         released = noisy / config.sampling_rate
+        if step in config.clip_steps or step >= config.n_walk:
+            return self._counted(state, released, step)
         if step in config.curvature_steps:
             if config.covariance == "full":
                 released = torch.from_numpy(unpacked(released.numpy(), config.n_parameters))
-            return state._replace(step=step + 1, curvature=state.curvature + released)
+            state = state._replace(curvature=state.curvature + state.clip**2 * released)
+        else:
+            state = self._ascended(state, state.clip * released, step)
+        return self._kept(state, step)._replace(step=step + 1)
 
-        theta, decay = self.query(state), self.decay(step)
+    def _ascended(self, state: ModelState, released: Tensor, step: int) -> ModelState:
+        config, family, theta = self._config, self._family(state.clip), self._point(state)
         total = released + _finite(config.prior.gradient(theta))
-        direction, moments = self._adam.direction(state.moments, total, config.noise_scale**2)
+        variance = config.noise_scale(state.clip) ** 2
+        direction, moments = self._adam.direction(state.moments, total, variance)
+        # A larger clip has more noise: its walk must be shorter.
+        decay = self.decay(step) * min(1.0, self._start_clip / state.clip)
         mean = state.mean + decay * config.learning_rate * direction
-        spread = family.update(state.spread, total, state.eta, decay)
+        spread = state.spread
+        if config.draws(step):
+            spread = family.update(spread, total, state.eta, decay)
         tail = state.sums
-        if 2 * step >= config.n_releases - 2:  # not empty, however short the run
+        if step >= self.tail_start:
             tail = Tail(
                 tail.mean + mean,
                 tail.spread + family.numbers(spread),
@@ -391,55 +603,160 @@ class ModelUpdate:
                 tail.gradient + released,
                 tail.count + 1,
             )
-        return ModelState(step + 1, mean, spread, next(self._etas), moments, tail, state.curvature)
+        eta = next(self._etas)
+        return state._replace(mean=mean, spread=spread, eta=eta, moments=moments, sums=tail)
+
+    def _counted(self, state: ModelState, released: Tensor, step: int) -> ModelState:
+        """Note a histogram of lengths; after the last of the clip's, choose it and start afresh."""
+        config = self._config
+        state = state._replace(step=step + 1, lengths=state.lengths + released)
+        if step != config.clip_steps.stop - 1:
+            return state
+        counts, noise = self._mean_counts(state, config.n_clip_steps)
+        clip = state.clip * learned_clip(counts, noise, config.n_rows)
+        more = config.noise_scale(clip) ** 2 - config.noise_scale(state.clip) ** 2
+        moments = self._adam.with_noise(state.moments, more)
+        return state._replace(
+            clip=clip, moments=moments, lengths=torch.zeros_like(state.lengths[0])
+        )
+
+    def _mean_counts(self, state: ModelState, n: int) -> tuple[np.ndarray, float]:
+        """Counts averaged over n releases, and the standard deviation of their noise."""
+        config = self._config
+        step = config.n_walk if state.step > config.n_walk else config.clip_steps.start
+        scale = config.release_plan().noise_scale(step) / config.sampling_rate
+        return (state.lengths / n).numpy(), scale / math.sqrt(n)
+
+    def _kept(self, state: ModelState, step: int) -> ModelState:
+        every = math.ceil(self._config.n_walk / _N_KEPT)
+        if (step + 1) % every and step + 1 != self._config.n_walk:
+            return state
+        return state._replace(path=(*state.path, (step + 1, state.mean.numpy().copy())))
+
+    @property
+    def tail_start(self) -> int:
+        """First step of the tail; not empty, however short the run."""
+        return max(0, (self._config.n_walk - 1) // 2)
 
     def decay(self, step: int) -> float:
-        """Constant steps under noise, where the average settles; without, they decay to 2 %."""
-        if self._config.noise_multiplier > 0.0:
-            return 1.0
-        return 1.0 - 0.98 * step / self._config.n_releases
+        """Decay to 2 % without noise; with it steps are constant, and the average settles.
 
-    def posterior(self, state: ModelState) -> GaussianPosterior:
+        They are short in the tail that a posterior is linearised in.
+        """
+        config = self._config
+        if config.noise_multiplier > 0.0:
+            return TAIL_RATE if config.n_curvature_steps and step >= self.tail_start else 1.0
+        return 1.0 - 0.98 * step / config.n_releases
+
+    def plain(self, state: ModelState) -> ModelPosterior:
         """Average the tail: under composition accounting it is free, and takes noise out."""
         tail = state.sums
-        spread = self._family.posterior_spread(tail.spread / tail.count)
-        return GaussianPosterior((tail.mean / tail.count).numpy(), spread)
+        spread = self._family(state.clip).posterior_spread(tail.spread / tail.count)
+        return self._posterior(state, (tail.mean / tail.count).numpy(), spread)
 
-    def infer(self, state: ModelState, stream: SecureStream) -> GaussianPosterior:
+    def _posterior(
+        self, state: ModelState, mean: np.ndarray, spread: np.ndarray, n_hidden: int = 0
+    ) -> ModelPosterior:
+        config = self._config
+        path = Path(
+            np.array([step for step, _ in state.path]),
+            np.array([kept for _, kept in state.path]),
+            self.tail_start,
+        )
+        clipping = Clipping(state.clip if math.isfinite(config.clip_norm) else math.inf)
+        if config.n_check_steps:
+            counts, noise = self._mean_counts(state, config.n_check_steps)
+            clipping = clipping_of(counts, noise, config.n_rows, state.clip)
+        return ModelPosterior(mean, spread, path, clipping, n_hidden)
+
+    def infer(self, state: ModelState, stream: SecureStream) -> ModelPosterior:
         """The posterior given the releases, pooled over what H may be."""
-        config, tail, k = self._config, state.sums, self._config.n_curvature_steps
-        theta, gradient = (tail.theta / tail.count).numpy(), (tail.gradient / tail.count).numpy()
+        config, tail, J = self._config, state.sums, self._noisy_curvature(state)
         assert config.prior.covariance is not None
-        P0 = np.linalg.inv(config.prior.covariance.numpy())
-        variance = config.noise_scale**2 / tail.count  # of ḡ
-        J = (state.curvature / k).numpy()
-        scale = config.release_plan().noise_scale(min(config.curvature_steps))
-        scale /= config.sampling_rate * math.sqrt(k)
-        of_mean = scale / math.sqrt(len(J))
-        diagonal = config.covariance == "diag"
-        values, vectors = (J, np.eye(len(J))) if diagonal else np.linalg.eigh(J)
-        if diagonal:
-            P0 = np.diag(1.0 / np.diag(config.prior.covariance.numpy()))
-        else:
-            scale *= math.sqrt((len(J) + 1) / 2)
+        prior = config.prior.covariance.numpy()
+        if J.is_diagonal:
+            prior = np.diag(np.diag(prior))
+        P0 = np.linalg.inv(prior)
+        theta, gradient = (tail.theta / tail.count).numpy(), (tail.gradient / tail.count).numpy()
+        variance = config.noise_scale(state.clip) ** 2 / tail.count  # of ḡ
         # A Poisson batch adds its own variance, (1 − q)/q of that of the data, to each gradient.
-        of_prior = P0 @ (config.prior.start.numpy() - theta)
         excess = 1.0 + (1.0 / config.sampling_rate - 1.0) / tail.count
+        of_prior = P0 @ (config.prior.start.numpy() - theta)
         means, covariances = [], []
-        n, P = config.n_rows, config.n_parameters
-        usual = max(n * min(1.0, config.clip_norm**2 / P) / 5, _LEAST_PRECISION)
-        for drawn in curvature_draws(values, scale, usual, of_mean, stream):
+        usual = max(config.n_rows * min(1.0, state.clip**2 / len(theta)) / 5, _LEAST_PRECISION)
+        for drawn in curvature_draws(J.values, J.noise, usual, J.noise_of_mean, stream):
             share = drawn / (excess * drawn + variance)  # M in its own basis
-            precision = (vectors * (share * drawn)) @ vectors.T + P0
-            covariance = np.linalg.inv(precision)
-            step = covariance @ (vectors @ (share * (vectors.T @ gradient)) + of_prior)
-            means.append(step)
+            covariance = np.linalg.inv((J.vectors * (share * drawn)) @ J.vectors.T + P0)
+            of_data = J.vectors @ (share * (J.vectors.T @ gradient))
+            means.append(covariance @ (of_data + of_prior))
             covariances.append(covariance)
         centre, within = np.mean(means, axis=0), np.mean(covariances, axis=0)
         covariance = within + np.cov(np.array(means).T, bias=True).reshape(within.shape)
-        if diagonal:
-            return GaussianPosterior(theta + centre, np.sqrt(np.diag(covariance)))
-        return GaussianPosterior(theta + centre, (covariance + covariance.T) / 2)
+        covariance = (covariance + covariance.T) / 2
+        spread = np.sqrt(np.diag(covariance)) if J.is_diagonal else covariance
+        return self._posterior(state, theta + centre, spread, J.n_hidden)
+
+    def _noisy_curvature(self, state: ModelState) -> NoisyCurvature:
+        config, k = self._config, self._config.n_curvature_steps
+        J = (state.curvature / k).numpy()
+        scale = config.release_plan().noise_scale(min(config.curvature_steps))
+        scale *= state.clip**2 / (config.sampling_rate * math.sqrt(k))
+        of_mean, is_diagonal = scale / math.sqrt(len(J)), J.ndim == 1
+        if is_diagonal:
+            return NoisyCurvature(J, np.eye(len(J)), scale, of_mean, is_diagonal)
+        return NoisyCurvature(
+            *np.linalg.eigh(J), scale * math.sqrt((len(J) + 1) / 2), of_mean, is_diagonal
+        )
+
+
+class NoisyCurvature(NamedTuple):
+    """Released eigenvalues and eigenvectors of H, and the standard deviations of their noise."""
+
+    values: np.ndarray
+    vectors: np.ndarray
+    noise: float
+    noise_of_mean: float
+    is_diagonal: bool
+
+    @property
+    def n_hidden(self) -> int:
+        """Number of eigenvalues within their noise, where the largest stands out; else 0."""
+        if self.values.max() < UNEVEN * max(self.values.mean(), self.noise):
+            return 0
+        return int((self.values < HIDES * self.noise).sum())
+
+
+def learned_clip(counts: np.ndarray, noise: float, n_rows: int) -> float:
+    """Choose a clip, in units of the old one, from noisy counts of lengths by `CLIP_EDGES`.
+
+    It is the edge after the last cell that is not empty for sure. Of a lone one far above the
+    others twice as much is asked, as one of many cells may have much noise. Clipped fits have
+    longer gradients than others; so a clip that is not raised gets one edge more. A cell that could
+    hide many records behind the noise may not be empty: then the clip is up to twice that, and
+    where most could hide it stays as it was.
+    """
+    hidden = LOUD * noise / n_rows
+    if hidden > MOST_HIDDEN:
+        return 1.0
+    top = int(counts.argmax())
+    for cell in np.flatnonzero(counts > LOUD * noise):
+        if top < cell <= top + GAP or counts[cell] > 2 * LOUD * noise:
+            top = max(top, int(cell))
+    if counts[top] <= LOUD * noise:  # all lengths are below the first edge
+        top = -1
+    edge = CLIP_EDGES[0] * RATIO ** (top + 1)
+    return edge * (1.0 if edge > 1.01 else RATIO) * min(max(hidden / HIDDEN, 1.0), 2.0)
+
+
+def clipping_of(counts: np.ndarray, noise: float, n_rows: int, clip_norm: float) -> Clipping:
+    """Read the share of clipped records, and the clip to give, off counts by `CHECK_EDGES`."""
+    sure = np.flatnonzero(counts > LOUD * noise)
+    advised = math.nan
+    if len(sure):
+        edges = (*CHECK_EDGES, math.inf)
+        advised = clip_norm * edges[int(sure[-1]) + 1]
+    share = float(counts.sum()) / n_rows
+    return Clipping(clip_norm, share, noise * math.sqrt(len(counts)) / n_rows, advised)
 
 
 def curvature_draws(
@@ -447,30 +764,52 @@ def curvature_draws(
 ) -> np.ndarray:
     """Draw what the eigenvalues of H may be, given noisy ones: (n_draws, P).
 
-    They are taken to be log-normal around a level, with normal noise of a scale: a noisy eigenvalue
-    below zero says that there is little curvature, not that there is none. The level is log-normal
-    around its usual value, and their mean tells of it with noise of scale ``of_mean``.
+    They are taken to be log-normal, with normal noise of a scale: a noisy eigenvalue below zero
+    says that there is little curvature, not that there is none. Their level is log-normal around
+    its usual value, and their mean tells of it with noise of scale ``of_mean``. How far they are
+    spread is one of `_SPREADS`, each as likely as it makes the noisy ones: where some are far above
+    the mean, the hidden ones are far below it.
     """
-    u = stream.generator.random((_N_DRAWS, len(values) + 1))
+    u = stream.generator.random((_N_DRAWS, len(values) + 2))
     mean = np.array([values.mean()])
     levels = _lognormal_given(mean, of_mean, usual, _SPREAD_OF_LEVEL, u[:, :1])[:, 0]
+    typical = float(np.median(levels))
+    evidence = [_log_evidence(values, scale, _median(typical, s), s) for s in _SPREADS]
+    weights = np.cumsum(np.exp(np.array(evidence) - max(evidence)))
+    spreads = np.array(_SPREADS)[np.searchsorted(weights / weights[-1], u[:, 1])]
     draws = [
-        _lognormal_given(values, scale, level, _SPREAD, row[None, 1:])[0]
-        for level, row in zip(levels, u, strict=True)
+        _lognormal_given(values, scale, _median(level, spread), spread, row[None, 2:])[0]
+        for level, spread, row in zip(levels, spreads, u, strict=True)
     ]
     return np.array(draws)
+
+
+def _median(level: float, spread: float) -> float:
+    """Median of log-normal numbers of a spread with the mean that the first of `_SPREADS` has."""
+    return level * math.exp((_SPREADS[0] ** 2 - spread**2) / 2)
 
 
 def _lognormal_given(
     noisy: np.ndarray, scale: float, median: float, spread: float, u: np.ndarray
 ) -> np.ndarray:
     """Quantiles u (n, P) of log-normal numbers, given each with normal noise (P,)."""
-    grid = median * np.exp(spread * _LOGS)
-    far = (noisy[:, None] - grid) / max(scale, 1e-3 * float(np.abs(noisy).max()))
-    log_weights = -0.5 * _LOGS**2 - 0.5 * far**2
+    grid, log_weights = _on_grid(noisy, scale, median, spread)
     cumulated = np.cumsum(np.exp(log_weights - log_weights.max(axis=1, keepdims=True)), axis=1)
     cumulated /= cumulated[:, -1:]
     return np.stack([np.interp(u[:, i], c, grid) for i, c in enumerate(cumulated)], axis=1)
+
+
+def _log_evidence(noisy: np.ndarray, scale: float, median: float, spread: float) -> float:
+    """Log-density of log-normal numbers with normal noise, up to a constant."""
+    return float(np.sum(logsumexp(_on_grid(noisy, scale, median, spread)[1], axis=1)))
+
+
+def _on_grid(
+    noisy: np.ndarray, scale: float, median: float, spread: float
+) -> tuple[np.ndarray, np.ndarray]:
+    grid = median * np.exp(spread * _LOGS)
+    far = (noisy[:, None] - grid) / max(scale, 1e-3 * float(np.abs(noisy).max()))
+    return grid, -0.5 * _LOGS**2 - 0.5 * far**2
 
 
 def _finite(numbers: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp._types import ArrayLike, Label, Opaque, Params
+from skdp._types import ArrayLike, Label, Params
 from skdp._validate import expected, in_range
 from skdp.displays._axes import GREY, Artist, Axes, axes, legend, plain
 from skdp.displays._inputs import Chosen, check_names, columns, last_step, select, transformed
@@ -91,8 +91,9 @@ class TraceDisplay:
         Parameters
         ----------
         estimator : fitted estimator or Pipeline
-            Has ``posterior_samples_`` of shape (n_kept, n_parameters), ``posterior_steps_`` of
-            shape (n_kept,) and ``burn_in_``; and `path_predictive` where X is given.
+            Has ``posterior_samples_`` of shape (n_kept, n_parameters), or ``posterior_means_`` in
+            their place, ``posterior_steps_`` of shape (n_kept,) and ``burn_in_``; and
+            `path_predictive` where X is given.
         parameters : str, int, or list of them, default=None
             Names or indices of the parameters. None takes the first four.
         X : array-like of shape (n, n_features), default=None
@@ -122,9 +123,13 @@ class TraceDisplay:
         options: Params = {"steps": last.posterior_steps_, "burn_in": last.burn_in_}
         if X is not None:
             return cls._of_predictions(estimator, X, class_label, options).plot(ax, **kwargs)
-        names = _parameter_names(last)
+        if hasattr(last, "posterior_means_"):
+            kept, options["quantity"] = np.asarray(last.posterior_means_), "Posterior mean"
+        else:
+            kept = np.asarray(last.posterior_samples_)
+        names = check_names(getattr(last, "parameter_names_", None), kept.shape[1], "θ")
         chosen = select(parameters, names, _N_DEFAULT)
-        trace = np.asarray(last.posterior_samples_)[:, chosen]
+        trace = kept[:, chosen]
         return cls(trace, names=[names[i] for i in chosen], **options).plot(ax, **kwargs)
 
     @classmethod
@@ -217,11 +222,6 @@ class TraceDisplay:
         trace = np.asarray(last.path_predictive(transformed(estimator, X)))[:, :, column]
         names = [f"row {i}" for i in range(trace.shape[1])]
         return cls(trace, names=names, quantity=f"Probability of class {label}", **options)
-
-
-def _parameter_names(last: Opaque) -> list[str]:
-    names = getattr(last, "parameter_names_", None)
-    return check_names(names, np.asarray(last.posterior_samples_).shape[1], "θ")
 
 
 def _check_steps(steps: ArrayLike | None, n_kept: int) -> np.ndarray:

@@ -48,6 +48,11 @@ class NoiseCorrectedAdam:
         """Start with zero moments."""
         return Moments(torch.zeros_like(like), torch.zeros_like(like), 0)
 
+    def with_noise(self, moments: Moments, more: float) -> Moments:
+        """Return what the moments would be, had the noise had so much more variance."""
+        weight = 1 - self.beta2**moments.count
+        return moments._replace(second=moments.second + weight * more)
+
     def direction(
         self, moments: Moments, gradient: Tensor, noise_variance: Tensor | float
     ) -> tuple[Tensor, Moments]:

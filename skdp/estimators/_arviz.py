@@ -44,15 +44,23 @@ class ArvizMixin:
         ImportError
             If ArviZ is not installed.
         """
+        n_draws = self._n_draws if n_samples is None else n_samples
+        return self._inference_data(self.sample_posterior(n_draws, random_state))
+
+    def _inference_data(self, draws: np.ndarray, **groups: np.ndarray) -> Any:
+        """Draws in chains, with groups of a variable y: (n_draws, n), or (n,) of observed data."""
         import arviz
 
-        n_draws = self._n_draws if n_samples is None else n_samples
-        draws = self.sample_posterior(n_draws, random_state)
         n_chains = 4 if len(draws) >= 16 and len(draws) % 4 == 0 else 1
+        chains: dict[str, Any] = {
+            group: {"y": y.reshape(n_chains, -1, y.shape[1]) if y.ndim == 2 else y}
+            for group, y in groups.items()
+        }
         return arviz.from_dict(
             posterior={"theta": draws.reshape(n_chains, -1, draws.shape[1])},
             coords={"parameter": self.parameter_names_},
             dims={"theta": ["parameter"]},
+            **chains,
         )
 
 

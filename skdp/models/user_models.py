@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
@@ -162,9 +163,9 @@ def _close(values: Tensor, others: Tensor) -> bool:
     return torch.allclose(values, others, rtol=1e-6, atol=1e-9)
 
 
-def _wrong(what: str, found: str, remedy: str) -> ValueError:
+def _wrong(what: str, found: str, remedy: str, of: str = "log_likelihood") -> ValueError:
     tail = f"; {remedy}" if remedy else ""
-    return ValueError(f"Expected log_likelihood to {what}, but {found}{tail}.")
+    return ValueError(f"Expected {of} to {what}, but {found}{tail}.")
 
 
 def takes_targets(log_likelihood: Callable[..., Any]) -> bool:
@@ -198,6 +199,78 @@ def made_up_records(n: int, n_features: int, *, integers: bool = False) -> tuple
 
 
 @dataclass(frozen=True)
+class Simulator:
+    """Draws targets from a model that a user wrote.
+
+    Parameters
+    ----------
+    simulate : callable
+        Maps θ (n_parameters,), rows x (m, d) and a `torch.Generator` to targets (m,).
+    """
+
+    simulate: Callable[..., Any]
+
+    def __post_init__(self) -> None:
+        if not callable(self.simulate):
+            kind = "None, or a function of (theta, x, generator)"
+            raise expected(kind, simulate=self.simulate)
+
+    def targets(self, theta: Tensor, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw one target per row, (m,).
+
+        Raises
+        ------
+        ValueError
+            If the function fails, or returns anything but (m,) numbers.
+        """
+        try:
+            with torch.no_grad():
+                found = self.simulate(theta.clone(), x.clone(), generator)
+        except Exception as error:
+            raise _wrong(
+                f"work on (theta, x, generator) with shapes {tuple(theta.shape)}, {tuple(x.shape)}",
+                f"it raised {type(error).__name__}: {error}",
+                "",
+                of="simulate",
+            ) from error
+        if not isinstance(found, Tensor):
+            kind = f"got {type(found).__name__}"
+            raise _wrong("return a torch tensor", kind, "use torch functions", of="simulate")
+        if found.shape != (len(x),):
+            raise _wrong(
+                "return one target per row, shape (m,)",
+                f"got shape {tuple(found.shape)} for {len(x)} rows",
+                "draw for each row of x",
+                of="simulate",
+            )
+        return found if found.dtype == torch.int64 else found.to(torch.float64)
+
+    def check(self, model: UserModel, theta: Tensor, x: Tensor) -> None:
+        """Try the function on synthetic rows at θ, with the log-likelihood of what it draws.
+
+        Raises
+        ------
+        ValueError
+            If it fails, ignores its generator, or draws what has no finite log-likelihood.
+        """
+        first, again = (self.targets(theta, x, torch.Generator().manual_seed(0)) for _ in range(2))
+        if not torch.equal(first, again):
+            raise _wrong(
+                "draw the same from generators with the same seed",
+                "got other targets",
+                "pass generator=generator to all random functions of torch",
+                of="simulate",
+            )
+        if not torch.isfinite(model.values(theta, x, first)).all():
+            raise _wrong(
+                "draw targets with a finite log-likelihood",
+                "got NaN or infinity on synthetic rows",
+                "let both be of the same model",
+                of="simulate",
+            )
+
+
+@dataclass(frozen=True)
 class Prior:
     """A log-density of θ that torch can differentiate twice.
 
@@ -209,20 +282,26 @@ class Prior:
         Its mean where it is known, else zeros.
     covariance : Tensor of shape (n_parameters, n_parameters) or None
         Its covariance; None where it is not known.
+    distribution : torch.distributions.Distribution or None
+        The distribution that it is, where it is neither a normal of scales nor a function.
     """
 
     log_density: Callable[[Tensor], Tensor]
     start: Tensor
     covariance: Tensor | None = None
+    distribution: Distribution | None = None
 
     @classmethod
     def of(cls, prior: Any, n_parameters: int) -> Prior:
-        """Take a scale, a distribution, or a function for a prior, and check it."""
+        """Take a scale, scales, a distribution, or a function for a prior, and check it."""
         zero = torch.zeros(n_parameters, dtype=torch.float64)
         if is_real(prior):
-            precision = in_range(1e-100, 1e100, prior=prior) ** -2.0
-            covariance = torch.eye(n_parameters, dtype=torch.float64) / precision
-            return cls(lambda theta: -0.5 * precision * theta.square().sum(), zero, covariance)
+            in_range(1e-100, 1e100, prior=prior)
+            prior = [prior] * n_parameters
+        if isinstance(prior, list | tuple | np.ndarray):
+            precision = _scales(prior, n_parameters) ** -2.0
+            covariance = torch.diag(1.0 / precision)
+            return cls(lambda theta: -0.5 * (precision * theta.square()).sum(), zero, covariance)
         if isinstance(prior, Distribution):
 
             def log_density(theta: Tensor) -> Tensor:
@@ -230,12 +309,15 @@ class Prior:
 
             if not _has_real_support(prior):
                 raise expected("a distribution over all of R^n, without bounds", prior=prior)
-            found = cls(log_density, _mean_of(prior, zero), _covariance_of(prior, zero))
+            found = cls(log_density, _mean_of(prior, zero), _covariance_of(prior, zero), prior)
         elif callable(prior):
             function: Any = prior
             found = cls(function, zero)
         else:
-            raise expected("a scale > 0, a torch distribution, or a function of theta", prior=prior)
+            raise expected(
+                "a scale > 0, one per parameter, a torch distribution, or a function of theta",
+                prior=prior,
+            )
         try:
             value = found.log_density(found.start)
             usable = value.shape == () and bool(torch.isfinite(found.gradient(found.start)).all())
@@ -254,6 +336,21 @@ class Prior:
             )
         return found
 
+    def sample(self, n: int, generator: torch.Generator) -> Tensor | None:
+        """Draw θ, (n, n_parameters); None where only a log-density is known."""
+        P = len(self.start)
+        if self.distribution is not None:
+            one = self.distribution.batch_shape + self.distribution.event_shape
+            # Distributions draw from torch's own stream.
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(generator.initial_seed())
+                drawn = self.distribution.sample(torch.Size((n,) if one == (P,) else (n, P)))
+            return drawn.reshape(n, P).to(torch.float64)
+        if self.covariance is None:
+            return None
+        normals = torch.randn((n, P), generator=generator, dtype=torch.float64)
+        return self.start + normals @ torch.linalg.cholesky(self.covariance).mT
+
     def gradient(self, theta: Tensor) -> Tensor:
         """∇ log p(θ)."""
         with no_argument_checks():
@@ -264,6 +361,17 @@ class Prior:
         with no_argument_checks():
             hessian = torch.func.jacrev(torch.func.grad(self.log_density))(theta)
         return -(hessian + hessian.mT) / 2
+
+
+def _scales(prior: Any, n_parameters: int) -> Tensor:
+    """Check for one scale per parameter."""
+    try:
+        scales = torch.as_tensor(np.array(prior, dtype=np.float64))
+    except (TypeError, ValueError):
+        scales = torch.zeros(0)
+    if scales.shape != (n_parameters,) or not ((scales > 1e-100) & (scales < 1e100)).all():
+        raise expected(f"a scale > 0, or {n_parameters} of them", prior=prior)
+    return scales
 
 
 def _mean_of(prior: Distribution, zero: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from bundles import bundled
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
-from skdp import BoundedScaler
+from skdp import BoundedScaler, DPVariationalModel
 from skdp.displays import TraceDisplay
 
 
@@ -65,6 +65,22 @@ def test_from_estimator_draws_the_kept_iterates():
     np.testing.assert_array_equal(display.lines_[2].get_xdata(), chain.posterior_steps_)
     assert display.burn_in == 100
     assert texts(display.ax_) == ["θ0", "θ1", "θ2", "θ3", "burn-in"]
+
+
+def test_from_estimator_draws_means_where_there_are_no_samples():
+    chain = Chain()
+    chain.posterior_means_ = chain.posterior_samples_ + 1.0
+    del chain.posterior_samples_
+    display = TraceDisplay.from_estimator(chain, parameters=[2])
+    np.testing.assert_array_equal(display.lines_[0].get_ydata(), chain.posterior_means_[:, 2])
+    assert display.ax_.get_ylabel() == "Posterior mean"
+
+
+def test_takes_a_model_of_the_user():
+    model = DPVariationalModel(lambda theta, x: -0.5 * (x[:, 0] - theta[0]) ** 2, 1, max_iter=30)
+    display = TraceDisplay.from_estimator(model.set_params(n_samples=50).fit(np.ones((50, 1))))
+    assert (display.names, display.burn_in) == (["theta0"], model.burn_in_)
+    np.testing.assert_array_equal(display.lines_[0].get_xdata(), model.posterior_steps_)
 
 
 def test_from_estimator_draws_the_parameters_chosen():

@@ -8,7 +8,14 @@ from bundles import bundled
 from skdp import DPVariationalModel, _release_hook
 from skdp._bounded_sum import ROUNDING
 from skdp._rows import LinearRows
-from skdp.algorithms.dp_vi_model import GRADIENT, OUTER, SQUARES, ModelClippedSum
+from skdp.algorithms.dp_vi_model import (
+    CURVATURE_CLIP,
+    GRADIENT,
+    OUTER,
+    SQUARES,
+    LengthCounts,
+    ModelClippedSum,
+)
 from skdp.engine.grid import GridSum, lattice_bound
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ResidualSum
 from skdp.engine.loop import ReleasePlan
@@ -38,7 +45,8 @@ class Identity:
         return x.clone()
 
 
-MODEL = {kind: ModelClippedSum(Identity(), 0.6, kind) for kind in (GRADIENT, OUTER, SQUARES)}
+MODEL = {kind: ModelClippedSum(Identity(), kind, 0.6) for kind in (GRADIENT, OUTER, SQUARES)}
+MODEL["lengths"] = LengthCounts(Identity(), (0.5, 1.5))
 EVERY = {name: case[0] for name, case in LINEAR.items()} | MODEL
 
 
@@ -77,14 +85,20 @@ def test_on_the_grid_it_moves_as_many_units_as_the_noise_pays_for(name, sigma, r
 
 @pytest.mark.parametrize(
     ("kind", "one", "other"),
-    [(GRADIENT, UP, [-1.0, 0.0]), (OUTER, UP, ACROSS), (SQUARES, UP, ACROSS)],
+    [
+        (GRADIENT, UP, [-1.0, 0.0]),
+        (OUTER, UP, ACROSS),
+        (SQUARES, UP, ACROSS),
+        ("lengths", UP, [2.0, 0.0]),
+    ],
 )
 def test_the_sums_of_a_model_move_as_far_as_is_declared_and_no_farther(kind, one, other):
     rng, clipped_sum = np.random.default_rng(0), MODEL[kind]
     declared = clipped_sum.sensitivity("replace_one")
 
     def moved(*pair):
-        terms = (clipped_sum._sum(torch.tensor([row]), None) for row in pair)
+        rows = (torch.tensor([row], dtype=torch.float64) for row in pair)
+        terms = (clipped_sum._sum(row, torch.linalg.vector_norm(row, dim=1)) for row in rows)
         first, second = ((t + t.mT) / 2 if kind == OUTER else t for t in terms)
         return float((first - second).norm())
 
@@ -98,7 +112,7 @@ def test_the_sums_of_a_model_move_as_far_as_is_declared_and_no_farther(kind, one
 @bundled("name", EVERY)
 def test_on_full_batches_the_noise_is_what_the_event_says_of_the_sensitivity(name, sigma, relation):
     # An event of noise multiplier σ is accounted as μ = factor/σ.
-    call = plan(EVERY[name], sigma, relation).step((2,) if name in MODEL else (1, 3), 0)[1]
+    call = plan(EVERY[name], sigma, relation).step((3,) if name in MODEL else (1, 3), 0)[1]
     mu = sensitivity_factor(relation) / sigma
     assert call.sensitivity / call.scale == pytest.approx(mu, rel=1e-14)
     if name in LINEAR:
@@ -135,7 +149,9 @@ def test_curvature_of_random_batches_is_released_with_the_noise_of_one_record(co
     with _release_hook.record() as tape:
         fitted = model.fit(np.random.default_rng(0).normal(size=(40, 2)))
     bounds = sorted({r.call.scale / fitted.noise_multiplier_ for r in tape})
-    assert bounds == pytest.approx([0.2**2 * (1 + ROUNDING), 0.2 * (1 + ROUNDING)], rel=1e-14)
+    # In units of the clip.
+    curvature = CURVATURE_CLIP**2 * (1 + ROUNDING)
+    assert bounds == pytest.approx([curvature, 1 + ROUNDING], rel=1e-14)
 
 
 def test_without_noise_there_is_no_scale():

@@ -9,10 +9,17 @@ from bundles import bundled
 from scipy import stats
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from torch.distributions import MultivariateNormal, Normal
+from torch.distributions import MultivariateNormal, Normal, StudentT
 
-from skdp import PrivacyLedger, PrivacyWarning
-from skdp.algorithms.dp_vi_model import ModelClippedSum
+from skdp import FitWarning, PrivacyLedger, PrivacyWarning
+from skdp.algorithms.dp_vi_model import (
+    CHECK_EDGES,
+    CLIP_EDGES,
+    LengthCounts,
+    ModelClippedSum,
+    clipping_of,
+    learned_clip,
+)
 from skdp.engine.modules.network_sum import NetworkRecords
 from skdp.estimators.variational_model import DPVariationalModel
 from skdp.models.user_models import UserModel
@@ -35,6 +42,27 @@ class Scaled:
 
 
 scaled = Scaled()
+
+
+def coin(theta, x, generator):
+    """Targets of `logistic`."""
+    return torch.bernoulli(torch.sigmoid(x @ theta), generator=generator)
+
+
+def student(theta, x, y):
+    return StudentT(4.0, x @ theta[:2], theta[2].exp()).log_prob(y)
+
+
+def draw_student(theta, x, generator):
+    z = torch.randn((len(x), 5), generator=generator, dtype=x.dtype)
+    return x @ theta[:2] + theta[2].exp() * z[:, 0] / z[:, 1:].square().mean(1).sqrt()
+
+
+def student_data(seed, n):
+    X = np.random.default_rng(seed).uniform(-1, 1, (n, 2))
+    generator = torch.Generator().manual_seed(seed)
+    theta = torch.tensor([1.0, -0.5, math.log(0.3)], dtype=torch.float64)
+    return X, draw_student(theta, torch.from_numpy(X), generator).numpy()
 
 
 def logistic(theta, x, y):
@@ -132,6 +160,41 @@ class TestMixture:
         assert np.abs(weights / weights.sum() - self.WEIGHTS).max() < 0.06
 
 
+def at(theta, clip_norm=1.0):
+    """The query for parameters and a clip."""
+    return torch.cat([theta, torch.tensor([clip_norm], dtype=theta.dtype)])
+
+
+class TestLengthCounts:
+    EDGES = (1.0, 2.0, 4.0)
+
+    def counts(self, lengths, clip_norm=1.0):
+        X = np.array(lengths, dtype=float)[:, None]
+        theta = torch.zeros(1, dtype=torch.float64)
+        batch = NetworkRecords(X, X[:, 0], theta).take(slice(0, len(X)))
+        model = UserModel(lambda theta, x: (theta * x).sum(1), 1, False)  # a record's gradient is x
+        return LengthCounts(model, self.EDGES)(at(theta, clip_norm), batch).tolist()
+
+    def test_each_record_is_in_one_cell_or_in_none(self):
+        assert self.counts([0.5, 1.0, 1.1, -2.0, 2.1, 4.0, 4.1, 1e300]) == [2, 2, 2]
+        assert self.counts([0.5, 1.1, 2.1, 8.2], clip_norm=2.0) == [1, 0, 1]
+
+    @pytest.mark.parametrize("length", [0.0, 1.0, INF, math.nan])
+    def test_null_short_and_infinite_records_are_in_none(self, length):
+        assert self.counts([length]) == [0, 0, 0]
+
+    def test_no_record_moves_the_counts_beyond_the_sensitivity(self):
+        counts = LengthCounts(UserModel(normal_mean, 1, False), self.EDGES)
+        lengths = [0.0, 0.5, 1.5, 3.0, 5.0, -1e300, INF]
+        for one in lengths:
+            alone = np.array(self.counts([one]))
+            assert np.linalg.norm(alone) <= counts.moved_by("zero_out") == 1.0
+            assert np.linalg.norm(alone) <= counts.moved_by("add_or_remove_one") == 1.0
+            for other in lengths:
+                moved = np.linalg.norm(alone - self.counts([other]))
+                assert moved <= counts.moved_by("replace_one") == math.sqrt(2)
+
+
 class TestClippedSum:
     @pytest.mark.parametrize("clip_norm", [0.3, 1e3, INF])
     @pytest.mark.parametrize("kind", ["gradient", "outer", "squares"])
@@ -145,13 +208,15 @@ class TestClippedSum:
             parameters = theta.clone().requires_grad_()
             logistic(parameters, torch.from_numpy(x[None]), torch.tensor([target])).sum().backward()
             g = parameters.grad.numpy()
-            g = g * min(1, clip_norm / np.linalg.norm(g))
+            # In units of a clip of 2.
+            g = g / 2 * min(1, clip_norm / np.linalg.norm(g / 2))
             total += {"gradient": g, "outer": np.outer(g, g), "squares": g**2}[kind]
         if kind == "outer":
             upper = np.triu_indices(3)
             total = total[upper] * np.where(upper[0] == upper[1], 1, np.sqrt(2))
         batch = NetworkRecords(X, y, theta).take(slice(0, 23))
-        found = ModelClippedSum(UserModel(logistic, 3, True), clip_norm, kind)(theta, batch)
+        clipped_sum = ModelClippedSum(UserModel(logistic, 3, True), kind, clip_norm)
+        found = clipped_sum(at(theta, 2.0), batch)
         np.testing.assert_allclose(found, total, rtol=1e-9, atol=1e-12)
 
     def test_a_record_without_a_finite_gradient_adds_nothing(self):
@@ -159,11 +224,11 @@ class TestClippedSum:
             return theta.sum() * torch.log(x[:, 0])
 
         theta = torch.ones(1, dtype=torch.float64)
-        clipped_sum = ModelClippedSum(UserModel(fails, 1, False), 1.0)
+        clipped_sum = ModelClippedSum(UserModel(fails, 1, False))
         sums = []
         for value in (-1.0, 0.0, 1.0):
             X = np.array([[2.0], [value], [3.0]])
-            sums.append(clipped_sum(theta, NetworkRecords(X, X[:, 0], theta).take(slice(0, 3))))
+            sums.append(clipped_sum(at(theta), NetworkRecords(X, X[:, 0], theta).take(slice(0, 3))))
         # log 1 = 0 adds nothing either; log 2 is below the clip, log 3 is not.
         assert [float(s) for s in sums] == pytest.approx([math.log(2) + 1] * 3)
 
@@ -175,14 +240,228 @@ class TestClippedSum:
 
         theta = torch.zeros(2, dtype=torch.float64)
         batch = NetworkRecords(rows, rows[:, 0], theta).take(slice(0, 5))
-        found = ModelClippedSum(UserModel(raises, 2, False), INF)(theta, batch)
+        found = ModelClippedSum(UserModel(raises, 2, False), bound=INF)(at(theta), batch)
         np.testing.assert_allclose(found, rows[:5].sum(0))
 
         class Never(UserModel):
             def gradients(self, theta, x, y):
                 raise RuntimeError("no")
 
-        assert not ModelClippedSum(Never(raises, 2, False), INF)(theta, batch).any()
+        assert not ModelClippedSum(Never(raises, 2, False), bound=INF)(at(theta), batch).any()
+        assert not LengthCounts(Never(raises, 2, False), (1e-9,))(at(theta), batch).any()
+
+
+class TestClip:
+    NOISE = 30.0  # of a count
+
+    def counts(self, **cells):
+        """Counts by CLIP_EDGES: 1/8, 1/8√2, ..., 16; cell c6 starts at the clip."""
+        found = np.zeros(len(CLIP_EDGES))
+        for cell, count in cells.items():
+            found[int(cell[1:])] = count
+        return found
+
+    @pytest.mark.parametrize(
+        ("cells", "clip"),
+        [
+            ({"c3": 4000, "c7": 500, "c8": 200}, 2**1.5),  # the edge after the last
+            ({"c3": 4000, "c8": 90}, 2**-0.5),  # within 3.5 times the noise: 1/2√2, and one more
+            ({"c3": 4000, "c5": 200}, 2**0.5),
+            ({"c3": 4000, "c14": 200}, 2**-0.5),  # lone: may be noise
+            ({"c3": 4000, "c13": 220}, 2**4.0),  # and may not
+            ({}, 1 / 8 * 2**0.5),  # all below the first edge
+            ({"c14": 4000}, 2**4.5),
+        ],
+    )
+    def test_is_the_edge_after_the_last_cell_that_is_not_empty(self, cells, clip):
+        assert learned_clip(self.counts(**cells), self.NOISE, 10_000) == pytest.approx(clip)
+
+    def test_is_larger_where_noise_may_hide_records_and_stays_where_it_hides_most(self):
+        counts = self.counts(c3=4000, c6=2000, c7=2000)
+        assert learned_clip(counts, 90.0, 10_000) == pytest.approx(2 * 1.575)
+        assert learned_clip(counts, 400.0, 10_000) == pytest.approx(4)
+        assert learned_clip(counts, 800.0, 10_000) == 1.0
+
+    def test_share_and_advice_are_read_off_the_counts(self):
+        assert CHECK_EDGES == (1, 2, 4, 8)
+        found = clipping_of(np.array([500.0, 200.0, -20.0, 20.0]), self.NOISE, 10_000, 3.0)
+        assert found == (3.0, pytest.approx(0.07), pytest.approx(0.006), 12.0)
+        far = clipping_of(np.array([500.0, 0.0, 0.0, 200.0]), self.NOISE, 10_000, 3.0)
+        assert far.advised == INF
+        assert math.isnan(clipping_of(np.zeros(4), self.NOISE, 10_000, 3.0).advised)
+
+    def test_too_small_a_clip_is_warned_of_and_the_advised_one_is_not(self):
+        X, y = student_data(0, 5000)
+        model = make(student, 3, clip_norm=1.5, n_samples=5000)
+        with pytest.warns(
+            FitWarning, match=r"gradients longer than the clip 1.5 .*give clip_norm="
+        ):
+            model.fit(X, y)
+        (message,) = model.diagnostics_
+        # log σ is off by many deviations, whose sign is that of the clipped scores.
+        assert (model.mean_[2] - math.log(0.3)) / np.sqrt(model.covariance_[2, 2]) < -3
+        assert model.clipped_share_ > 0.3
+        advised = float(message.split("clip_norm=")[1].rstrip("."))
+        again = model.set_params(clip_norm=advised).fit(X, y)
+        assert again.diagnostics_ == ()
+        assert abs(again.clipped_share_) < 0.03 + 4 * again.clipped_share_noise_
+        assert again.clip_norm_ == advised
+
+    def test_learned_clip_leaves_few_records_clipped(self):
+        X, y = student_data(1, 5000)
+        model = make(student, 3, n_samples=5000).fit(X, y)
+        G = model._model.gradients(*map(torch.from_numpy, (model.mean_, X, y))).numpy()
+        share = np.mean(np.linalg.norm(G, axis=1) > model.clip_norm_)
+        assert share < 0.03
+        assert abs(model.clipped_share_ - share) < 4.5 * model.clipped_share_noise_
+        assert model.diagnostics_ == ()
+
+    @pytest.mark.slow
+    def test_intervals_hold_at_the_defaults(self):
+        # 40 fits: a 90 % interval holds fewer than 31 with probability 1e-3, one of 75 % or less
+        # holds more with probability .4; before clips were learned log σ was held by none.
+        z = []
+        for seed in range(40):
+            model = make(student, 3, n_samples=5000).fit(*student_data(seed, 5000))
+            off = model.mean_ - [1.0, -0.5, math.log(0.3)]
+            z.append(off / np.sqrt(np.diag(model.covariance_)))
+        assert ((np.abs(z) < stats.norm.ppf(0.95)).sum(0) >= 31).all()
+
+    def test_releases_are_planned_and_the_last_ones_count(self):
+        config = make(student, 3).plan(n_features=2).config
+        assert (config.n_releases, config.n_clip_steps, config.n_check_steps) == (150, 3, 3)
+        sums = config.release_plan().clipped_sum
+        assert [sums[i] for i in (147, 148, 149)] == [LengthCounts(sums[0].model, CHECK_EDGES)] * 3
+        assert [sums[i].edges for i in config.clip_steps] == [CLIP_EDGES] * 3
+        # A clip that is given is not learned; without privacy there is none to check.
+        given = make(student, 3, clip_norm=2.0).plan(n_features=2).config
+        assert (given.n_clip_steps, given.n_check_steps, given.n_releases) == (0, 3, 150)
+        free = make(student, 3, epsilon=INF).plan(n_features=2).config
+        assert (free.n_clip_steps, free.n_check_steps, free.clip_norm) == (0, 0, INF)
+        for max_iter, n_check in [(2, 0), (3, 1), (19, 1)]:
+            config = make(student, 3, max_iter=max_iter).plan(n_features=2).config
+            assert (config.n_clip_steps, config.n_check_steps) == (0, n_check)
+
+    def test_weakly_identified_parameters_are_said_to_be(self):
+        def flat(theta, x, y):
+            return -0.5 * ((y - theta[0] - 0.01 * theta[1:].sum()) / 0.1) ** 2
+
+        X = np.random.default_rng(0).uniform(-1, 1, (5000, 1))
+        y = np.random.default_rng(1).normal(0, 0.1, 5000)
+        with pytest.warns(FitWarning, match="of 6 directions of theta, while others are well"):
+            model = make(flat, 6, n_samples=5000).fit(X, y)
+        # In the directions without information the posterior is near the prior N(0, 1).
+        assert np.sqrt(np.diag(model.covariance_))[1:].min() > 0.2
+
+
+class TestSimulate:
+    def test_predictive_draws_are_those_of_the_model(self):
+        X, y = student_data(0, 2000)
+        model = make(student, 3, simulate=draw_student, n_samples=2000).fit(X, y)
+        draws = model.sample_predictive(X[:200], 500, random_state=0)
+        assert draws.shape == (500, 200)
+        np.testing.assert_array_equal(draws, model.sample_predictive(X[:200], 500, random_state=0))
+        # Medians follow the line: 100 000 draws in all, deviation of about .4 each.
+        slope = np.polyfit(X[:200] @ model.mean_[:2], np.median(draws, axis=0), 1)[0]
+        assert slope == pytest.approx(1.0, abs=0.15)
+
+    @pytest.mark.parametrize(
+        "prior", [2.0, [2.0, 2.0], Normal(0.0, 2.0), Normal(torch.zeros(2), 2.0)]
+    )
+    def test_prior_predictive_needs_no_fit(self, prior):
+        def line(theta, x, generator):
+            return x @ theta
+
+        rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+        state = torch.random.get_rng_state()
+        model = make(logistic, prior=prior, simulate=line)
+        draws = model.sample_prior_predictive(rows, 4000, random_state=0)
+        assert draws.shape == (4000, 3)
+        # x·θ ~ N(0, 4‖x‖²): a variance of 4000 draws has a relative deviation of √(2/4000) = .022.
+        np.testing.assert_allclose(draws.var(axis=0), [4, 4, 8], rtol=0.1)
+        assert torch.equal(torch.random.get_rng_state(), state)
+        assert not hasattr(model, "n_features_in_")
+
+    def test_gives_a_clip_that_is_public(self):
+        clips = {
+            (relation, n): make(
+                student,
+                3,
+                simulate=draw_student,
+                neighboring_relation=relation,
+                n_samples=n,
+            )
+            .plan(n_features=2)
+            .config.clip_norm
+            for relation in ("zero_out", "add_or_remove_one")
+            for n in (500, 5000)
+        }
+        # 99 % of the scores of Student's t at a usual θ are shorter: |score| of log σ is below 4.
+        assert len(set(clips.values())) == 1
+        assert 2.5 < clips["zero_out", 500] < 6
+        assert make(student, 3).plan(n_features=2).config.clip_norm == pytest.approx(2 * 3**0.5)
+        given = make(student, 3, simulate=draw_student, clip_norm=7.0)
+        assert given.plan(n_features=2).config.clip_norm == 7.0
+
+    def test_is_never_given_a_private_row(self, rows):
+        seen = []
+
+        def noting(theta, x, generator):
+            seen.append(x.numpy().copy())
+            return coin(theta, x, generator)
+
+        make(logistic, simulate=noting, max_iter=4).fit(rows, rows[:, 0] > 0)
+        assert seen
+        assert not np.isin(np.concatenate(seen), rows).any()
+
+    def test_draws_targets_for_examples_of_rows(self):
+        def counts(theta, x, y):  # fails on the labels that are made up otherwise
+            return theta[0] * y - theta[0].exp() + torch.where(y > 1.5, 0.0, torch.nan)
+
+        def many(theta, x, generator):
+            return 2.0 + torch.poisson(theta[0].exp().expand(len(x)), generator=generator)
+
+        X = np.ones((400, 1))
+        make(counts, 1, simulate=many, max_iter=4, example_rows=[[1.0], [2.0]]).fit(X, X[:, 0] * 3)
+
+
+class TestPath:
+    def test_keeps_means_along_the_run(self, rows):
+        model = make(max_iter=30).fit(rows)
+        assert model.posterior_means_.shape == (len(model.posterior_steps_), 2)
+        assert (np.diff(model.posterior_steps_) == 1).sum() >= len(model.posterior_steps_) - 2
+        assert 0 < model.burn_in_ < model.posterior_steps_[-1] <= model.n_iter_
+
+    def test_memory_is_bounded(self, rows):
+        model = make(epsilon=INF, max_iter=1001, n_samples=10).fit(rows[:10])
+        assert len(model.posterior_steps_) <= 201
+        assert model.posterior_steps_[-1] == 1001
+
+
+class TestArviz:
+    def test_groups_of_public_rows_are_what_arviz_checks(self):
+        arviz = pytest.importorskip("arviz")
+        X, y = student_data(0, 2000)
+        model = make(student, 3, simulate=draw_student, n_samples=2000).fit(X, y)
+        X_public, y_public = student_data(1, 50)
+        data = model.to_arviz(400, 0, X_public, y_public)
+        assert data.posterior_predictive["y"].shape == (4, 100, 50)
+        np.testing.assert_array_equal(data.observed_data["y"], y_public)
+        draws = data.posterior["theta"].values.reshape(400, 3)
+        exact = [stats.t(4, X_public @ d[:2], np.exp(d[2])).logpdf(y_public) for d in draws[:5]]
+        found = data.log_likelihood["y"].values.reshape(400, 50)
+        np.testing.assert_allclose(found[:5], exact, rtol=1e-6)
+        # Warnings are errors. With p effective parameters elpd is that of the mean, about.
+        loo = arviz.loo(data)
+        assert loo.elpd_loo == pytest.approx(model.score_samples(X_public, y_public).sum(), abs=1.0)
+        assert set(model.to_arviz(16, 0, X_public).groups()) == {
+            "posterior",
+            "posterior_predictive",
+        }
+        plain = model.set_params(simulate=None).to_arviz(16, 0, X_public, y_public)
+        assert set(plain.groups()) == {"posterior", "log_likelihood", "observed_data"}
+        with pytest.raises(ValueError, match="X_public with y_public"):
+            model.to_arviz(16, 0, y_public=y_public)
 
 
 class TestErrors:
@@ -234,6 +513,11 @@ class TestErrors:
         [
             ({"n_parameters": 0}, "n_parameters=0"),
             ({"prior": -1.0}, "prior=-1.0"),
+            ({"prior": [1.0]}, "prior=.*or 2 of them"),
+            ({"prior": [1.0, 0.0]}, "prior=.*scale > 0"),
+            ({"prior": [1.0, "a"]}, "prior=.*scale > 0"),
+            ({"prior": [[1.0, 1.0]]}, "prior=.*scale > 0"),
+            ({"simulate": lambda theta, x, generator: x[:, 0]}, "simulate=.*takes no y"),
             ({"prior": "flat"}, "prior='flat'"),
             ({"prior": lambda theta: theta}, "finite log-density"),
             ({"prior": lambda theta: theta.sum().log()}, "finite log-density"),
@@ -258,6 +542,32 @@ class TestErrors:
     )
     def test_of_parameters(self, refused, parameters, match):
         refused(match, **parameters)
+
+    @bundled(
+        ("simulate", "match"),
+        [
+            ("y", "simulate='y'.*a function of"),
+            (lambda theta, x: x[:, 0], "simulate to work on .theta, x, generator.*TypeError"),
+            (lambda theta, x, generator: x.numpy()[:, 0], "simulate to return a torch tensor"),
+            (lambda theta, x, generator: x, r"one target per row.*shape \(5, 2\) for 5 rows"),
+            (lambda theta, x, generator: torch.rand(len(x)), "same from generators"),
+            (lambda theta, x, generator: x[:, 0] / 0, "finite log-likelihood"),
+            (lambda theta, x, generator: x @ torch.ones(7), "simulate to work on"),
+        ],
+    )
+    def test_of_simulate(self, refused, simulate, match):
+        y = np.arange(400) % 2
+        for clip_norm in ("auto", 1.0):
+            refused(match, y, log_likelihood=logistic, simulate=simulate, clip_norm=clip_norm)
+
+    def test_predictive_draws_need_simulate_and_a_prior_to_draw_from(self, rows):
+        with pytest.raises(ValueError, match="simulate=None"):
+            make(logistic).sample_prior_predictive(rows)
+        with pytest.raises(ValueError, match="simulate=None"):
+            make(max_iter=4).fit(rows).sample_predictive(rows)
+        density = make(logistic, prior=lambda theta: -theta.square().sum(), simulate=coin)
+        with pytest.raises(ValueError, match="scales or a torch distribution"):
+            density.sample_prior_predictive(rows)
 
     def test_a_failed_fit_leaves_the_old_one(self, rows):
         model = make(max_iter=3).fit(rows)
@@ -317,7 +627,6 @@ class TestFit:
         model = make(parameter_names=["a", "b"], max_iter=20, data_norm=1.0).fit(rows)
         assert model.parameter_names_ == ["a", "b"]
         assert model.n_iter_ == 20
-        assert model.clip_norm_ == pytest.approx(math.sqrt(2))
         assert model.sampling_rate_ == 1.0
         draws = model.sample_posterior(50_000, random_state=0)
         np.testing.assert_allclose(draws.mean(0), model.mean_, atol=0.02)

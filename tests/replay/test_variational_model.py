@@ -8,8 +8,9 @@ import pytest
 import torch
 from replay.neighbours import neighbours
 
-from skdp import PrivacyLedger, _release_hook
+from skdp import FitWarning, PrivacyLedger, _release_hook
 from skdp._random import Streams
+from skdp.algorithms.dp_vi_model import CURVATURE_CLIP
 from skdp.estimators.variational_model import DPVariationalModel
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
@@ -18,6 +19,12 @@ from skdp.testing import fixed_streams
 N = 40
 X = np.random.default_rng(0).uniform(-1, 1, (N, 2))
 Y = (X[:, 0] > 0).astype(int)
+
+
+def simulate(theta, x, generator):
+    return torch.bernoulli(torch.sigmoid(x @ theta[:2]), generator=generator)
+
+
 PLANS = [
     {"max_iter": 5},
     {"max_iter": 5, "covariance": "diag"},
@@ -25,6 +32,10 @@ PLANS = [
     {"max_iter": 4, "neighboring_relation": "replace_one", "clip_norm": 0.1},
     {"max_iter": 4, "neighboring_relation": "add_or_remove_one", "sampling_rate": 0.5},
     {"max_iter": 3, "data_norm": 1.0},
+    {"max_iter": 21, "epsilon": None, "noise_multiplier": 0.5},  # the clip is learned
+    {"max_iter": 6, "epsilon": None, "noise_multiplier": 0.1, "clip_norm": 0.01},  # and warned of
+    {"max_iter": 21, "simulate": simulate},
+    {"max_iter": 21, "epsilon": None, "noise_multiplier": 0.5, "inference": "dpvi"},
 ]
 
 
@@ -42,7 +53,7 @@ def make(plan):
 
 def public_state(estimator):
     """Return everything that a user, a pickle or a repr can see of a fitted estimator."""
-    return pickle.dumps(vars(estimator)), repr(estimator.privacy_)
+    return pickle.dumps(vars(estimator)), repr(estimator.privacy_), estimator.diagnostics_
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -74,6 +85,11 @@ def test_the_event_in_the_ledger_is_the_trace(plan):
         assert release.call.rate == term.sampling_rate
 
 
+def test_a_fit_that_clips_most_records_warns_from_its_releases():
+    with pytest.warns(FitWarning, match="longer than the clip 0.01"):
+        make({"epsilon": None, "noise_multiplier": 0.1, "max_iter": 6, "clip_norm": 0.01}).fit(X, Y)
+
+
 @pytest.mark.parametrize("covariance", ["full", "diag"])
 def test_no_record_moves_a_sum_beyond_its_sensitivity(covariance):
     values = {}
@@ -87,9 +103,9 @@ def test_no_record_moves_a_sum_beyond_its_sensitivity(covariance):
     # The first sums are at the same θ; noise is 1e-9 of the bound.
     first, second = values["all"][0], values["fewer"][0]
     assert float((first.output - second.output).norm()) <= first.call.sensitivity * (1 + 1e-6)
-    # A sum of outer products is among the releases, at its own sensitivity.
+    # In units of the clip: curvatures of shorter gradients; gradients and counts.
     sensitivities = sorted({r.call.sensitivity for r in values["all"]})
-    assert sensitivities == pytest.approx([0.2**2, 0.2], rel=1e-3)
+    assert sensitivities == pytest.approx([CURVATURE_CLIP**2, 1.0], rel=1e-3)
 
 
 def test_the_training_rows_are_not_in_the_pickle():
