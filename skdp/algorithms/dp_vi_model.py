@@ -481,7 +481,7 @@ class Clipping(NamedTuple):
     advised: float = math.nan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelPosterior(GaussianPosterior):
     """The posterior of a run, with what the releases tell of the run itself.
 
@@ -667,7 +667,9 @@ class ModelUpdate:
         if config.n_check_steps:
             counts, noise = self._mean_counts(state, config.n_check_steps)
             clipping = clipping_of(counts, noise, config.n_rows, state.clip)
-        return ModelPosterior(mean, spread, path, clipping, n_hidden)
+        return ModelPosterior(
+            mean=mean, spread=spread, path=path, clipping=clipping, n_hidden=n_hidden
+        )
 
     def infer(self, state: ModelState, stream: SecureStream) -> ModelPosterior:
         """The posterior given the releases, pooled over what H may be."""
