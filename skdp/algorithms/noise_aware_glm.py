@@ -21,7 +21,14 @@ score of normal rows with these second moments and that slope (`NormalRows`), tu
 the noise independent from step to step. Their mean, in which a step counts for less the farther
 F(θ_t) is from where the run stands now, gives the posterior under the prior N(0, τ² I) by Laplace's
 approximation: the next θ_t and, at the end, the start of short Metropolis–Hastings chains, one for
-each of several draws of the second moments, whose pooled mean and covariance are the posterior.
+each of several draws of the second moments and of H, whose pooled mean and covariance are the
+posterior. Beyond 40 parameters Laplace's approximation of each draw is pooled instead.
+
+If F is right, the s_t scatter around their mean s̄ = Σ w_t s_t with variance ν² per coordinate. On
+rows that are far from normal they scatter more, because F(θ_t) is off by another amount at each
+θ_t. With r = Σ w_t ‖s_t − s̄‖² / (P (1 − Σ w_t²) ν²), which chance brings to 1 ± √(2/(P(T' − 1)))
+for T' = 1/Σ w_t² effective steps, the variance of s̄ is taken to be max(1, r − 2 of these deviations)
+ν² Σ w_t²: that of a mean of numbers that scatter so.
 Nothing but the releases is touched on the way: all of it is post-processing.
 
 Related: Bernstein & Sheldon (2019) and Kulkarni, Jälkö, Koskela, Kaski & Honkela (2021) take noisy

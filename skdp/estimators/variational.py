@@ -149,8 +149,10 @@ class DPVariationalLogisticRegression(LinearClassifier, VariationalLinearModel):
     A noise-aware fit releases the rows' second moments once, ``max_iter`` noisy gradients at the
     posterior mean so far, for two classes the slope of the gradient once, and the number of rows
     that were longer than ``data_norm``, all under one (epsilon, delta); the number takes 2 % of
-    the squared GDP budget. See `skdp.algorithms.noise_aware_glm` for the equations. Beyond 40
+    the squared GDP budget. See `skdp.algorithms.noise_aware_glm` for the equations. Beyond 300
     parameters, or four classes, the uncertainty about the second moments is not integrated over.
+    Gradients that scatter around the model of the scores by more than their noise widen the
+    posterior.
     Coverage was measured with priors like the default; with a ``prior_scale`` ten times as wide the
     model of the scores extrapolates, and intervals are not to be relied on.
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from scipy.stats import norm
 from skdp._random import Streams
 from skdp._rows import LinearRows
 from skdp.algorithms import noise_aware_glm as noise_aware
+from skdp.algorithms.parts.noisy_score import wobble
 from skdp.engine.linear_sums import LinearClippedSum, packed
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.privacy.noise_calibration import calibrate_schedule
@@ -82,6 +84,57 @@ class TestWrongBeliefs:
             g = g + math.sqrt(update.noise_variance) * noise.normal(size=(1, 4))
             state = update.update(state, torch.from_numpy(g), step)
             assert state.rows.correction is None
+
+
+class TestContradictions:
+    """Gradients that scatter around the model of the scores by more than their noise."""
+
+    def variance(self, scatter, seed):
+        """Variance of the statistic, and that of the DP noise in it."""
+        X, _, _ = simulated(5000, 4, seed=1)
+        update = noise_aware.NoiseAwareUpdate(config_of(5000, 4, sigma=20.0, clip_norm=1.0))
+        state, rng = update.update(update.init(), gram_of(X), 0), np.random.default_rng(seed)
+        nu = math.sqrt(update.noise_variance)
+        for step in range(1, update.config.slope_step):
+            g = state.rows.expected(np.ones((1, 4))) - state.rows.expected(state.mean)
+            g = g + scatter * nu * rng.normal(size=(1, 4))
+            state = update.update(state, torch.from_numpy(g), step)
+        _, variance = update.statistic(state, state.rows)
+        return variance, update.noise_variance / len(state.gradients)
+
+    def test_they_widen_the_posterior(self):
+        for seed in range(5):
+            found, of_noise = self.variance(3.0, seed)
+            assert 3.0 * of_noise < found < 100.0 * of_noise
+
+    def test_noise_alone_does_not(self):
+        for seed in range(20):
+            found, of_noise = self.variance(1.0, seed)
+            assert 0.99 * of_noise < found < 1.5 * of_noise
+
+
+def test_many_parameters_are_unsure_of_the_second_moments():
+    n, d = 20_000, 50
+    X, _, theta = simulated(n, d, seed=0)
+    X *= np.linspace(0.2, 1.0, d)
+    y = np.random.default_rng(1).random((n, 1)) < expit(2 * X @ theta)[:, None]
+    config = config_of(n, d, sigma=8.0, clip_norm=1.0)
+    integrated = config.run((X, y.astype(float)), Streams(b"key"))
+    with mock.patch.object(noise_aware, "MOST_INTEGRATED", 10):
+        known = config.run((X, y.astype(float)), Streams(b"key"))
+    wider = np.sqrt(np.diag(integrated.covariance) / np.diag(known.covariance))
+    assert np.median(wider) > 1.05
+    assert np.linalg.eigvalsh(integrated.covariance).min() > 0
+
+
+def test_a_draw_of_the_slope_scatters_as_its_noise():
+    vectors, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
+    scales, stream = np.array([2.0, 1.0, 0.0]), Streams(b"key")("inference")
+    draws = np.array([vectors.T @ wobble(vectors, scales, stream) @ vectors for _ in range(4000)])
+    # Scale s_i on the diagonal, √(s_i s_j / 2) beside it: chi-square bounds at 1e-6.
+    expected = np.sqrt(np.outer(scales, scales) / 2) * (1 + (math.sqrt(2) - 1) * np.eye(3))
+    np.testing.assert_allclose(draws.std(axis=0), expected, rtol=0.06, atol=1e-12)
+    np.testing.assert_allclose(draws, draws.transpose(0, 2, 1), atol=1e-12)
 
 
 def gram_of(X):
