@@ -89,7 +89,8 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
         Append a 1 to each row.
     max_iter : int or "auto", default="auto"
         Number of noisy gradients. ``"auto"`` is 20; with ``"dpvi"`` 150, or 72 where rows x columns
-        exceed 1e6; without privacy 500 to 4000.
+        exceed 1e6. Without privacy it is Newton's method, in at most 200 passes over the rows, and
+        a number takes so many stochastic steps instead.
     batch_size : int or "auto", default="auto"
         With ``"dpvi"``: expected number of rows in a Poisson batch. ``"auto"`` reads all rows in
         each step while rows x columns is at most 1e8.
@@ -136,7 +137,7 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
     parameter_names_ : list of str
         Names of the columns of `sample_posterior`.
     n_iter_ : int
-        Number of noisy gradients.
+        Number of noisy gradients, or of passes at most.
     noise_multiplier_ : float
         Standard deviation of a gradient's noise over the bound on one record.
     clip_norm_, data_norm_, prior_scale_, sampling_rate_ : float
