@@ -60,6 +60,8 @@ class PublicFacts:
         Bound on the norm of a row that an earlier step declares.
     norm_lost : bool
         Whether an earlier step declared one that was lost on the way.
+    exposed : bool
+        Whether the fit was given exposures.
     inferred : tuple of str
         Facts that were read from the data and are taken to be public.
 
@@ -76,6 +78,7 @@ class PublicFacts:
     n_outputs: int | None = None
     declared_norm: float | None = None
     norm_lost: bool = False
+    exposed: bool = False
     inferred: tuple[str, ...] = ()
 
     @property

@@ -27,8 +27,12 @@ posterior. Beyond 40 parameters Laplace's approximation of each draw is pooled i
 If F is right, the s_t scatter around their mean s̄ = Σ w_t s_t with variance ν² per coordinate. On
 rows that are far from normal they scatter more, because F(θ_t) is off by another amount at each
 θ_t. With r = Σ w_t ‖s_t − s̄‖² / (P (1 − Σ w_t²) ν²), which chance brings to 1 ± √(2/(P(T' − 1)))
-for T' = 1/Σ w_t² effective steps, the variance of s̄ is taken to be max(1, r − 2 of these deviations)
-ν² Σ w_t²: that of a mean of numbers that scatter so.
+for T' = 1/Σ w_t² effective steps, the variance of s̄ is taken to be ν² Σ w_t² times r less two of
+these deviations, but at least 1: that of a mean of numbers that scatter so.
+
+With exposures e_i the logits are θ·x_i + ln e_i, and the first release counts the e_i by magnitude:
+F takes ln e to be normal, with the mean and variance that the counts tell, and independent of the
+rows; where it is not, slopes and gradients correct F as above.
 Nothing but the releases is touched on the way: all of it is post-processing.
 
 Related: Bernstein & Sheldon (2019) and Kulkarni, Jälkö, Koskela, Kaski & Honkela (2021) take noisy
@@ -57,6 +61,7 @@ from torch import Tensor
 from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, one_of, positive
+from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_runs import (
     COUNT_SHARE,
@@ -77,7 +82,14 @@ from skdp.algorithms.parts.noisy_score import (
     shrunk,
     wobble,
 )
-from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, unpacked
+from skdp.engine.linear_sums import (
+    MAGNITUDES,
+    GramSum,
+    LinearClippedSum,
+    MagnitudeSum,
+    OutsideSum,
+    unpacked,
+)
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
 from skdp.models.likelihoods import BoundedScores
@@ -93,6 +105,7 @@ DOUBT = 0.1  # about eigenvalues of the second moments that drown, relative
 MODEL_ERROR = 0.3  # error of a difference of F, over that difference
 OVERSHOT = 1.0  # of the believed slope, by which the true one must exceed it to be learned
 SURPRISE = 10.0  # standard deviations of noise beyond which gradients contradict the slope
+LOUD = 4.0  # standard deviations of noise beyond which a count is one
 CHANCE = 2.0  # standard deviations of the scatter of gradients that are no contradiction
 N_CHAINS = 64
 MANY_PARAMETERS = 40  # beyond which Laplace's approximation takes the place of chains
@@ -131,6 +144,8 @@ class NoiseAwareConfig(GaussianRun):
         Whether second moments are released in full or their trace alone.
     covariance : {"full", "diag"}
         Of the posterior that is returned.
+    exposed : bool
+        Whether logits have offsets, whose magnitudes are released first.
     noise_multiplier, neighboring_relation, secure
         As in `GaussianRun`; the noise multiplier is that of a gradient.
     """
@@ -145,6 +160,7 @@ class NoiseAwareConfig(GaussianRun):
     prior_scale: float
     curvature: str = GRAM
     covariance: str = "full"
+    exposed: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -171,15 +187,17 @@ class NoiseAwareConfig(GaussianRun):
         """Position of H̃ among the releases; None for none."""
         if self.curvature == TRACE or self.likelihood.n_outputs > 1:
             return None
-        return 1 + max(1, self.n_steps // 2)
+        return self.exposed + 1 + max(1, self.n_steps // 2)
 
     @property
     def units(self) -> tuple[float, ...]:
         """Noise multipliers of the releases over that of a gradient."""
         curvatures = 1 if self.slope_step is None else 2
-        of_one_gradient = (1.0 - curvatures * CURVATURE_SHARE - COUNT_SHARE) / self.n_steps
+        of_counts = (1 + self.exposed) * COUNT_SHARE
+        of_one_gradient = (1.0 - curvatures * CURVATURE_SHARE - of_counts) / self.n_steps
         of_curvature = math.sqrt(of_one_gradient / CURVATURE_SHARE)
-        units = [of_curvature] + [1.0] * self.n_steps + [math.sqrt(of_one_gradient / COUNT_SHARE)]
+        of_count = math.sqrt(of_one_gradient / COUNT_SHARE)
+        units = [of_count] * self.exposed + [of_curvature] + [1.0] * self.n_steps + [of_count]
         if self.slope_step is not None:
             units.insert(self.slope_step, of_curvature)
         return tuple(units)
@@ -189,7 +207,7 @@ class NoiseAwareConfig(GaussianRun):
         """Number of coordinates of each release in turn."""
         K, D = self.shape
         sizes = [1 if self.curvature == TRACE else D * (D + 1) // 2] + [K * D] * self.n_steps
-        sizes.append(self.counts.n_counts)
+        sizes = [len(MAGNITUDES)] * self.exposed + sizes + [self.counts.n_counts]
         if self.slope_step is not None:
             sizes.insert(self.slope_step, D * (D + 1) // 2)
         return sizes
@@ -197,7 +215,7 @@ class NoiseAwareConfig(GaussianRun):
     @property
     def sampling(self) -> FullBatch:
         """Every record takes part in every release."""
-        return FullBatch(2 + self.n_steps + (self.slope_step is not None))
+        return FullBatch(self.exposed + 2 + self.n_steps + (self.slope_step is not None))
 
     @property
     def counts(self) -> OutsideSum:
@@ -216,7 +234,8 @@ class NoiseAwareConfig(GaussianRun):
         score = self.likelihood.score(C / R)
         gradient = LinearClippedSum(score.residual, C, score.largest_residual)
         sums: list[ClippedSum] = [gradient] * self.sampling.n_steps
-        sums[0], sums[-1] = GramSum(R**2, trace_only=self.curvature == TRACE), self.counts
+        sums[0], sums[-1] = MagnitudeSum(of_offset=True), self.counts
+        sums[self.exposed] = GramSum(R**2, trace_only=self.curvature == TRACE)
         if self.slope_step is not None:
 
             def weight(logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
@@ -250,7 +269,7 @@ class NoiseAwareConfig(GaussianRun):
             A function of what was released.
         """
         kept = records[0].size <= KEPT_ENTRIES
-        bounds = (-math.inf, self.likelihood.largest_target)
+        bounds = target_bounds(self.likelihood, records[1])
         rows = LinearRows.of(self, records, alone=self.secure, kept=kept, target_bounds=bounds)
         update = NoiseAwareUpdate(self)
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
@@ -294,6 +313,19 @@ def default_prior_scale(bound: float, n_outputs: int) -> float:
     return (3.0 if n_outputs == 1 else 5.0) / bound
 
 
+def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
+    """Mean and variance of ln e from noisy counts of e by binary exponent, as if uniform in each.
+
+    Both are 0 where all counts are lost in the noise.
+    """
+    sure = np.where(counts > LOUD * noise, counts, 0.0)
+    if not sure.any():
+        return 0.0, 0.0
+    weights, logs = sure / sure.sum(), math.log(2.0) * (np.array(MAGNITUDES) - 0.5)
+    mean = float(weights @ logs)
+    return mean, float(weights @ (logs - mean) ** 2) + math.log(2.0) ** 2 / 12.0
+
+
 class NoiseAwareState(NamedTuple):
     """All of it is a function of what has been released."""
 
@@ -303,6 +335,7 @@ class NoiseAwareState(NamedTuple):
     queries: tuple[np.ndarray, ...]  # θ_t at which they were asked for
     moments: np.ndarray | None  # Ã, (D, D), or its trace, (1,)
     slope: tuple[np.ndarray, np.ndarray] | None  # H̃ and the θ at which it was asked for
+    offset: tuple[float, float] = (0.0, 0.0)  # mean and variance of what is added to logits
 
 
 class NoiseAwareUpdate:
@@ -318,7 +351,7 @@ class NoiseAwareUpdate:
         self.prior_scale = config.prior_scale * self.R
         self.noise_variance = (config.noise_multiplier * config.clip_norm / self.R) ** 2  # ν²
         self.plan, step = release_plan_of(config), config.slope_step
-        self.moments_scale = self._noise_scale(0)  # in Ã, or in its trace
+        self.moments_scale = self._noise_scale(config.exposed)  # in Ã, or in its trace
         self.slope_scale = 0.0 if step is None else self._noise_scale(step)  # in H̃
 
     def _noise_scale(self, step: int) -> float:
@@ -335,11 +368,14 @@ class NoiseAwareUpdate:
     def update(self, state: NoiseAwareState, noisy: Tensor, step: int) -> NoiseAwareState:
         """Take in one release."""
         released = noisy.numpy()
-        if step == 0:
+        if self.config.exposed and step == 0:
+            return state._replace(offset=mean_logarithm(released, self.plan.noise_scale(0)))
+        if step == self.config.exposed:
             moments = released / self.R**2
             if self.config.curvature == GRAM:
                 moments = unpacked(moments, self.config.shape[1])
-            return state._replace(moments=moments, rows=self.believed_rows(moments))
+            rows = replace(self.believed_rows(moments), offset=state.offset)
+            return state._replace(moments=moments, rows=rows)
         assert state.rows is not None
         if step == self.config.slope_step:
             slope = unpacked(released / self.R**2, self.size), state.mean

@@ -157,14 +157,19 @@ class GramSum(BoundedSum):
         with np.errstate(all="ignore"):
             for chunk in batch.chunks(CHUNK_ROWS):
                 rows, norms = chunk.rows, chunk.norms
-                w = self._weights(chunk.logits(weights) if self.weight else rows, norms)
+                logits = (
+                    chunk.logits(weights) + _offsets(chunk, len(theta)) if self.weight else rows
+                )
+                w = self._weights(logits, norms)
                 total += w @ norms**2 if self.trace_only else rows.T @ (w[:, None] * rows)
         return torch.from_numpy(total if self.trace_only else packed(total))
 
     def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
         """Return the terms of the sum, `packed`, each a function of its own record alone."""
         rows, norms = chunk.rows, chunk.norms
-        logits = row_products(rows, theta.numpy().T) if self.weight else rows
+        logits = rows
+        if self.weight:
+            logits = row_products(rows, theta.numpy().T) + _offsets(chunk, len(theta))
         w = self._weights(logits, norms)
         return (w * norms**2)[:, None] if self.trace_only else packed_squares(rows, w)
 
@@ -175,6 +180,11 @@ class GramSum(BoundedSum):
             # Negative ones would make terms opposite.
             w = np.maximum(np.nan_to_num(self.weight(logits, norms), nan=0.0, posinf=0.0), 0.0)
         return np.minimum(w, self.bound / np.maximum(norms**2, 1e-300))
+
+
+def _offsets(chunk: LinearBatch, n_outputs: int) -> np.ndarray:
+    """What a record adds to its logits, (m, 1): it stands beside the targets, if anywhere."""
+    return chunk.targets[:, n_outputs:].sum(axis=1, keepdims=True)
 
 
 def packed(matrix: np.ndarray) -> np.ndarray:
@@ -295,8 +305,15 @@ class ResidualSum(BoundedSum):
 
 @dataclass(frozen=True)
 class MagnitudeSum(BoundedSum):
-    """Number of records by the binary exponent of their target; a target of 0 has none."""
+    """Number of records by the binary exponent of their target; a target of 0 has none.
 
+    Parameters
+    ----------
+    of_offset : bool, default=False
+        Of e^o instead, for the offset o beside a target: of an exposure, whose logarithm it is.
+    """
+
+    of_offset: bool = False
     apart = POSITIVE  # one-hot rows
 
     @property
@@ -314,7 +331,9 @@ class MagnitudeSum(BoundedSum):
 
     def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
         """Return the terms, (m, n_exponents)."""
-        targets = chunk.targets[:, 0]
+        targets = chunk.targets[:, int(self.of_offset)]
+        if self.of_offset:
+            targets = np.exp(np.clip(targets, -700.0, 700.0))
         _, exponents = np.frexp(np.nan_to_num(targets))  # 2^(e-1) <= |y| < 2^e
         place = np.clip(exponents - MAGNITUDES[0], 0, len(MAGNITUDES) - 1)
         return np.eye(len(MAGNITUDES))[place] * (targets != 0.0)[:, None]

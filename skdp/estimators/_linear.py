@@ -165,6 +165,7 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
             ),
             curvature=noise_aware.default_curvature(n, D, mu, self.neighboring_relation),
             covariance="diag" if self.covariance == "diag" else "full",
+            exposed=facts.exposed,
             neighboring_relation=self.neighboring_relation,
             secure=bool(self.secure),
         ).calibrated(budget)

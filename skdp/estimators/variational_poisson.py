@@ -27,9 +27,9 @@ from skdp._fitting import Records
 from skdp._input import R2Mixin, check_features_and_targets, r2_of, without_data
 from skdp._plan import FitPlan, PublicFacts
 from skdp._types import Given
-from skdp._validate import expected, in_range
+from skdp._validate import in_range
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.estimators._linear import DPVI, NOISE_AWARE, VariationalLinearModel
+from skdp.estimators._linear import VariationalLinearModel
 from skdp.models.likelihoods import Poisson
 
 
@@ -46,8 +46,8 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
 
     Counts y with y ~ Poisson(exp(x·θ)) under a Gaussian prior N(0, prior_scale² I), whose posterior
     is approximated by a Gaussian. By default that posterior is *noise-aware*: the posterior given
-    what was released, wide where ε is small. With ``inference="dpvi"`` each row may have an
-    exposure e, such as a time or an area: y ~ Poisson(e exp(x·θ)).
+    what was released, wide where ε is small. Each row may have an exposure e, such as a time or an
+    area: y ~ Poisson(e exp(x·θ)).
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     the coefficients, the posterior, every prediction and every posterior sample together. The unit
@@ -193,8 +193,8 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
             Counts ≥ 0, cut to ``largest_count``.
         exposure : array-like of shape (n_samples,) or None, default=None
             Finite numbers > 0 to which the rates are in proportion, such as times or areas; None
-            is 1 for each row. As private as y. Only for ``inference="dpvi"`` or without privacy:
-            the noise-aware posterior has no model of the exposures.
+            is 1 for each row. As private as y. A noise-aware fit releases noisy counts of their
+            magnitudes first, which take 2 % of the squared GDP budget.
 
         Returns
         -------
@@ -213,15 +213,9 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         exposure = None
         if isinstance(y, Exposed):
-            if self.inference == NOISE_AWARE and self._budget().private:
-                raise expected(
-                    f"{DPVI!r} where exposure is given",
-                    "the noise-aware inference has no model of the exposures",
-                    inference=self.inference,
-                )
             y, exposure = y
         X, y = check_features_and_targets(self, X, y, multi_output=False)
-        facts, counts = self._facts_of(X), column_or_1d(y)
+        facts, counts = self._facts_of(X, exposed=exposure is not None), column_or_1d(y)
         if (counts < 0).any():
             raise ValueError(
                 "Expected counts in y, which are >= 0, but some are negative; "

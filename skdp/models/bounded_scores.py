@@ -197,7 +197,8 @@ class PoissonScore:
         """None: the residual itself is bounded and centred, and needs no weight."""
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Clipped residual less its mean."""
+        """Clipped residual less its mean; a second column of the targets is an offset of logits."""
+        logits, targets = logits + targets[:, 1:].sum(axis=1, keepdims=True), targets[:, :1]
         rate = np.exp(np.clip(logits, *self._ends))
         return np.clip(targets - rate, -self.bound, self.bound) - self._read(0, logits)
 

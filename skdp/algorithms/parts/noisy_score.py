@@ -56,6 +56,8 @@ class NormalRows:
         Added to the slope of the expected score, everywhere.
     reference : ndarray of shape (B, KD) or None
         Where the correction adds nothing to the score itself.
+    offset : (float, float)
+        Mean and variance of what is added to the logits of a row, independent of it.
     """
 
     n_rows: int
@@ -64,6 +66,7 @@ class NormalRows:
     score: Score
     correction: np.ndarray | None = None
     reference: np.ndarray | None = None
+    offset: tuple[float, float] = (0.0, 0.0)
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -109,9 +112,11 @@ class NormalRows:
         ThetaS = Theta @ self.covariance
         V = ThetaS @ Theta.transpose(0, 2, 1)
         jitter = 1e-9 * (1.0 + np.trace(V, axis1=1, axis2=2))  # V is 0 where θ is
-        L = np.linalg.cholesky(V + jitter[:, None, None] * np.eye(K))
+        mean, variance = self.offset
+        L = np.linalg.cholesky(V + (variance + jitter[:, None, None]) * np.eye(K))
         U = np.linalg.solve(L, ThetaS)
         logits = (Theta @ self.mean[:, :, None]).transpose(0, 2, 1) + z @ L.transpose(0, 2, 1)
+        logits += mean
         return Theta, U, logits, z, weights
 
     def _curvature(self, theta: np.ndarray, of_record) -> np.ndarray:
