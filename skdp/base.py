@@ -7,7 +7,7 @@ checks of input are scikit-learn's, with errors that quote no data.
 >>> from skdp import DPVariationalLogisticRegression
 >>> plan = DPVariationalLogisticRegression(epsilon=1.0).plan(569, 30, classes=[0, 1])
 >>> plan.n_steps, round(plan.noise_multiplier, 1)
-(21, 17.1)
+(22, 17.3)
 """
 
 from skdp._fitting import PrivateEstimator, Records, encode_labels, n_classes

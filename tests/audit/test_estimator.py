@@ -215,7 +215,7 @@ def test_a_private_search_is_not_accused_and_tells_the_canary():
         Whole(search, {"X_public": np.zeros((1, 2)), "y_public": np.zeros(1)}),
         neighbor="removed",
         statistic=lambda fitted: fitted.workflow_.best_estimator_.coef_[0, -1],
-        n_fits=100,
+        n_fits=200,
     )
     assert not report.violation
     assert report.frame == "dp"

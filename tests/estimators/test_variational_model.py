@@ -145,7 +145,9 @@ class TestMixture:
         # A public guess: half as far out as the components are, each of scale 1.
         start = np.concatenate([self.CENTRES.ravel() / 2, np.zeros(10)])
         prior = Normal(torch.zeros(20), torch.tensor([3.0] * 10 + [1.0] * 10))
-        model = make(self.log_likelihood, 20, prior=prior, initial_mean=start, n_samples=4000)
+        # The clip that is learned is larger than a mixture needs.
+        plan = {"prior": prior, "initial_mean": start, "clip_norm": 9.0, "n_samples": 4000}
+        model = make(self.log_likelihood, 20, **plan)
         model.fit(X)
         assert model.privacy_.epsilon <= 1.0
         means = model.mean_[:10].reshape(5, 2)

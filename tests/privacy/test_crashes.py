@@ -20,7 +20,7 @@ POINTS = [
     "skdp.privacy.ledger.PrivacyLedger._check",
     f"{FIT}.streams",
     "skdp._rows.LinearRows.of",
-    "skdp.algorithms.noise_aware_glm.run",
+    "skdp.algorithms.parts.gaussian_runs.run",
     "skdp._rows.LinearRows.take",
     "skdp.engine.linear_sums.LinearClippedSum.__call__",
     "skdp._random.SecureStream.normal",
