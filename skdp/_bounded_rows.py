@@ -11,8 +11,10 @@ Nothing rests on it being true: estimators clip to it.
 (1.0, None)
 
 What is done to the rows takes the norm away, since it may no longer hold: slices and arithmetic
-give rows without one. Copies and pickles keep it, and so do joins of columns, as in FeatureUnion
-and ColumnTransformer: the norm of the whole is the root of the sum of squares.
+give rows without one, and so do copies of frames, because pandas and polars copy where a filter
+happens to remove no row: then one record would decide whether there is a norm. Pickles keep it, and
+so do joins of columns, as in FeatureUnion and ColumnTransformer: the norm of the whole is the root
+of the sum of squares.
 
 >>> row_norm(np.hstack([rows, rows]))  # √2
 1.4142135623730951
@@ -145,12 +147,6 @@ class _PandasFrame(_Frame):
                 result._declared = _joined(parts, n_columns)
         return result
 
-    def copy(self, *args: Any, **kwargs: Any) -> Any:
-        """Keep the norm."""
-        copied = self._library.copy(self, *args, **kwargs)
-        copied._declared = self._declared
-        return copied
-
     def __reduce__(self) -> tuple[Callable, tuple[Any, Declared | None]]:
         """Keep the norm, and what pandas keeps with a frame."""
         return carried, (self._library(self).__finalize__(self), self._declared)
@@ -177,12 +173,6 @@ class _PolarsFrame(_Frame):
                 stacklevel=2,
             )
         self._library.columns.fset(self, names)
-
-    def clone(self) -> Any:
-        """Keep the norm."""
-        cloned = self._library.clone(self)
-        cloned._declared = self._declared
-        return cloned
 
 
 _FRAMES = {"pandas": _PandasFrame, "polars": _PolarsFrame}

@@ -520,8 +520,9 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             released = run(records, streams(self, *records), steps)
             self._keep(plan, released)
             self.diagnostics_ = self._norm_diagnosed(facts) + self._diagnosed(plan, released)
-            for message in self.diagnostics_:
-                warnings.warn(message, FitWarning, stacklevel=3)
+        # Outside: as errors, by a filter, they must not throw away a fit that has been paid for.
+        for message in self.diagnostics_:
+            warnings.warn(message, FitWarning, stacklevel=3)
         return self
 
     # --- what a subclass says -------------------------------------------------------------------

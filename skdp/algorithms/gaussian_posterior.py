@@ -21,11 +21,14 @@ class GaussianPosterior:
         Standard deviations of independent coordinates, or a covariance matrix.
     outside : ndarray of shape (1,) or (2,), or None
         Noisy numbers of records whose features, and whose targets, were cut to their bounds.
+    short_rows : float or None
+        Root mean square norm of the features, where it is far below its bound.
     """
 
     mean: np.ndarray
     spread: np.ndarray
     outside: np.ndarray | None = None
+    short_rows: float | None = None
 
     @property
     def is_diagonal(self) -> bool:

@@ -67,6 +67,7 @@ from skdp.algorithms.parts.gaussian_runs import (
     COUNT_SHARE,
     FLOAT,
     GaussianRun,
+    far_below,
     release_plan_of,
     run_and_count,
 )
@@ -274,8 +275,9 @@ class NoiseAwareConfig(GaussianRun):
         update = NoiseAwareUpdate(self)
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         q = update.posterior(state, streams("inference"))
+        q = replace(q, mean=q.mean - update._unit(state))
         spread = np.sqrt(np.diag(q.covariance)) if self.covariance == "diag" else q.spread
-        return GaussianPosterior(q.mean, spread, outside)
+        return GaussianPosterior(q.mean, spread, outside, update.short_rows(state))
 
     @property
     def slope_bound(self) -> float:
@@ -363,7 +365,15 @@ class NoiseAwareUpdate:
 
     def query(self, state: NoiseAwareState) -> Tensor:
         """θ_t, the posterior mean so far."""
-        return torch.from_numpy(state.mean.reshape(self.config.shape) / self.R)
+        theta = state.mean.reshape(self.config.shape) / self.R
+        return torch.from_numpy(theta - self._unit(state))
+
+    def _unit(self, state: NoiseAwareState) -> np.ndarray:
+        """Mean offset, (D,), which the intercept takes up: exposures may be in any unit."""
+        unit = np.zeros(self.config.shape[1])
+        if self.config.fit_intercept:
+            unit[-1] = state.offset[0]
+        return unit
 
     def update(self, state: NoiseAwareState, noisy: Tensor, step: int) -> NoiseAwareState:
         """Take in one release."""
@@ -374,7 +384,9 @@ class NoiseAwareUpdate:
             moments = released / self.R**2
             if self.config.curvature == GRAM:
                 moments = unpacked(moments, self.config.shape[1])
-            rows = replace(self.believed_rows(moments), offset=state.offset)
+            mean, variance = state.offset
+            offset = (0.0 if self.config.fit_intercept else mean, variance)
+            rows = replace(self.believed_rows(moments), offset=offset)
             return state._replace(moments=moments, rows=rows)
         assert state.rows is not None
         if step == self.config.slope_step:
@@ -509,6 +521,13 @@ class NoiseAwareUpdate:
         """Add to the DP noise a little for what the model of the score misses."""
         missed = 1e-4 * self.config.n_rows / self.size
         return Given(rows, statistic, variance + missed, self.prior_scale)
+
+    def short_rows(self, state: NoiseAwareState) -> float | None:
+        """Root mean square norm of the features, where it is clearly far below their bound."""
+        assert state.moments is not None
+        size = 1 if self.config.curvature == TRACE else self.config.shape[1]
+        trace = float(np.trace(np.atleast_2d(state.moments)))
+        return far_below(trace, self.moments_scale * math.sqrt(size), self.config)
 
     def posterior(self, state: NoiseAwareState, stream: SecureStream) -> GaussianPosterior:
         """Posterior given all releases, in the units of the rows as they are."""

@@ -59,6 +59,7 @@ from skdp.algorithms.parts.gaussian_runs import (
     COUNT_SHARE,
     FLOAT,
     GaussianRun,
+    far_below,
     release_plan_of,
     run_and_count,
 )
@@ -90,6 +91,7 @@ MODEL_ERROR = 0.15  # relative error of a scale √v_t, for rows that are not no
 UNSHARED = 0.2  # of what ψ makes of the data's noise, not in common to two clips
 N_BELIEFS, N_SCALES = 64, 25
 FIXED_POINT_STEPS, ZOOMS = 4, 4
+ROUNDED = 1e-11  # of the largest eigenvalue, from which on one is 0
 PRIOR_FACTORS = 2.0 ** np.arange(0.0, 21.0)  # of τ over its default, to choose from
 
 
@@ -224,7 +226,12 @@ class NoiseAwareRegressionConfig(GaussianRun):
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         if not self.private:
             return replace(update.ordinary_posterior(state), outside=outside)
-        q = replace(update.posterior(state, streams("inference")), outside=outside)
+        assert state.gram is not None
+        short = far_below(
+            float(np.trace(state.gram)), update.gram_noise * math.sqrt(self.n_columns), self
+        )
+        q = update.posterior(state, streams("inference"))
+        q = replace(q, outside=outside, short_rows=short)
         return q if self.noise_aware else update.plain_posterior(state, q)
 
 
@@ -538,8 +545,10 @@ class NoiseAwareRegression:
         """The posterior from exact moments: conjugate given σ and τ, and a grid over σ."""
         assert state.gram is not None
         a, U = np.linalg.eigh(state.gram)
-        a = np.maximum(a, 0.0)  # below by rounding
         b = U.T @ state.sums[0, : self.D] / state.unit
+        # Where columns depend on each other, a and b are rounding, and a wide prior would trust it.
+        known = a > ROUNDED * a[-1]
+        a, b = np.where(known, a, 0.0), np.where(known, b, 0.0)
         squares = float(state.sums[0, self.D]) / state.unit**2
         factors = PRIOR_FACTORS if self.config.prior_scale is None else PRIOR_FACTORS[:1]
         found = [self._conjugate(a, b, squares, f**2 * self.prior_variance) for f in factors]

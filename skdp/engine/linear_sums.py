@@ -30,7 +30,7 @@ from skdp._rows import LinearBatch, row_products, row_sums
 from skdp._validate import positive
 
 Residual = Callable[[np.ndarray, np.ndarray], np.ndarray]
-MAGNITUDES = range(-40, 61)  # binary exponents that are told apart
+MAGNITUDES = range(-100, 101)  # binary exponents that are told apart
 
 
 @dataclass(frozen=True)
@@ -327,7 +327,10 @@ class MagnitudeSum(BoundedSum):
 
     def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
         """Return the counts."""
-        return torch.from_numpy(self.records(theta, batch).sum(axis=0))
+        total = np.zeros(len(MAGNITUDES))
+        for chunk in batch.chunks(CHUNK_ROWS):
+            total += self.records(theta, chunk).sum(axis=0)
+        return torch.from_numpy(total)
 
     def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
         """Return the terms, (m, n_exponents)."""

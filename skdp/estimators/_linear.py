@@ -247,7 +247,7 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         most = plan.config.likelihood.largest_target
         return cut_records(
             plan,
-            released.outside,
+            released,
             f"counts are above largest_count={most:g} and were cut to it, so that large rates are "
             "underestimated: declare a larger one",
         )
@@ -300,18 +300,19 @@ def unit_of_targets(bounds: tuple[float, float] | None) -> tuple[float, float]:
     return (0.0, 1.0) if bounds is None else ((low + high) / 2, (high - low) / 2)
 
 
-def cut_records(plan: FitPlan, outside: np.ndarray | None, of_targets: str) -> tuple[str, ...]:
-    """Say of what share of the records the features, or the targets, were cut to their bounds.
+def cut_records(plan: FitPlan, released: GaussianPosterior, of_targets: str) -> tuple[str, ...]:
+    """Say which share of the features, or of the targets, was cut, and if rows are far too short.
 
     Parameters
     ----------
     plan : FitPlan
         Of the fit; its last release is of these counts.
-    outside : ndarray of shape (1,) or (2,)
-        The noisy counts.
+    released : GaussianPosterior
+        With the noisy counts.
     of_targets : str
         What is said of targets, after their share.
     """
+    outside = released.outside
     if outside is None:
         return ()
     config, declared = plan.config, plan.facts.declared_norm
@@ -323,6 +324,13 @@ def cut_records(plan: FitPlan, outside: np.ndarray | None, of_targets: str) -> t
             f"About {shares[0]:.0%} of the rows are longer than data_norm={config.data_norm:.3g} "
             "and were scaled down to it, so that their features no longer mean what they did: "
             "scale them before, e.g. by BoundedScaler with public bounds, or give a larger "
+            "data_norm."
+        )
+    if released.short_rows is not None:
+        messages.append(
+            f"Rows are far shorter than data_norm={config.data_norm:.3g}, of norm "
+            f"{released.short_rows:.2g} or so: the noise and the prior follow data_norm, so that "
+            "little or nothing was learned. Scale the features to [-1, 1], or declare a smaller "
             "data_norm."
         )
     if len(shares) > 1 and shares[1] >= max(MANY_TARGETS, least):

@@ -242,7 +242,7 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
     def _diagnosed(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> tuple[str, ...]:
         messages = cut_records(
             plan,
-            released.outside,
+            released,
             f"targets are outside target_bounds={self.target_bounds} and were cut to them: declare "
             "bounds that hold nearly all of them",
         )

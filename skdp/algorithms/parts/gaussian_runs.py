@@ -170,6 +170,54 @@ class Planned(Hashable, Protocol):
         ...
 
 
+class BoundedRows(Protocol):
+    """Public facts about the rows of a linear model."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        ...
+
+    @property
+    def data_norm(self) -> float:
+        """Bound on the norm of the features of a row."""
+        ...
+
+    @property
+    def fit_intercept(self) -> bool:
+        """Whether each row gets a 1 appended."""
+        ...
+
+    @property
+    def row_bound(self) -> float:
+        """Norm bound of a row with its intercept."""
+        ...
+
+
+SHORT = 0.1  # root mean square norm of rows over its bound, below which a fit says so
+UNSURE = 1 / 25  # of the squared bound: more noise in the mean square tells nothing
+
+
+def far_below(trace: float, noise: float, config: BoundedRows) -> float | None:
+    """Root mean square norm of the features, if that is clearly far below their bound.
+
+    Parameters
+    ----------
+    trace : float
+        Noisy Σ‖x‖² of rows with their intercept, over the squared bound of these.
+    noise : float
+        Standard deviation of its noise.
+    config : BoundedRows
+        Public facts about the rows.
+    """
+    unit = config.row_bound**2 / config.n_rows
+    square, deviation = trace * unit - bool(config.fit_intercept), noise * unit
+    bound = config.data_norm**2
+    if deviation > UNSURE * bound or square > SHORT**2 * bound + deviation:
+        return None
+    return math.sqrt(max(square, deviation))
+
+
 class Inference(Protocol[S]):
     """Pure functions of what has been released."""
 
