@@ -49,15 +49,12 @@ class Mistake(NamedTuple):
     targets: Callable[[np.ndarray], np.ndarray] = lambda y: y
 
 
-def times(name, factor):
-    """A declared number that is so many times too large."""
-    return lambda facts: {name: facts[name] * factor}
-
-
 def bounds(center, half_width):
     """Bounds of the targets, in standard deviations from their mean."""
     m, s = 100.0, 12.0
-    return lambda facts: {"target_bounds": (m + s * (center - half_width), m + s * (center + half_width))}
+    return lambda facts: {
+        "target_bounds": (m + s * (center - half_width), m + s * (center + half_width))
+    }
 
 
 def dear(y):

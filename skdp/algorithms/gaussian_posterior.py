@@ -21,11 +21,14 @@ class GaussianPosterior:
         Standard deviations of independent coordinates, or a covariance matrix.
     outside : ndarray of shape (1,) or (2,), or None
         Noisy numbers of records whose features, and whose targets, were cut to their bounds.
+    n_found : (float, float) or None
+        Noisy number of records and the deviation of its noise, where second moments hold it.
     """
 
     mean: np.ndarray
     spread: np.ndarray
     outside: np.ndarray | None = None
+    n_found: tuple[float, float] | None = None
 
     @property
     def is_diagonal(self) -> bool:

@@ -224,7 +224,8 @@ class NoiseAwareRegressionConfig(GaussianRun):
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         if not self.private:
             return replace(update.ordinary_posterior(state), outside=outside)
-        q = replace(update.posterior(state, streams("inference")), outside=outside)
+        q = update.posterior(state, streams("inference"))
+        q = replace(q, outside=outside, n_found=update.n_found(state))
         return q if self.noise_aware else update.plain_posterior(state, q)
 
 
@@ -580,6 +581,12 @@ class NoiseAwareRegression:
         total = float(np.logaddexp.reduce(log_weights))
         evidence = total + math.log(log_scales[1] - log_scales[0])
         return mean, precision, log_scales, np.exp(log_weights - total), evidence
+
+    def n_found(self, state: State) -> tuple[float, float] | None:
+        """Noisy number of records, by the intercept's second moment."""
+        if state.gram is None or not self.config.fit_intercept:
+            return None
+        return float(state.gram[-1, -1]) * self.R**2, self.gram_noise * self.R**2
 
     def _in_units(
         self, mean: np.ndarray, covariance: np.ndarray, state: State
