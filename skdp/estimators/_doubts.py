@@ -16,7 +16,7 @@ from skdp.algorithms import langevin, ops
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.relations import check_relation
 
-CHANCE = 0.01  # that coefficients which are 0 look as if they were not
+CHANCE = 0.1  # that coefficients which are 0 look as if they were not
 LOUD = 4.0  # standard deviations of noise beyond which a number of rows is another
 TOO_FEW, TOO_MANY = 2.0, 3.0  # times the declared number of rows, as where that is public
 PUSH = 0.5  # of what all gradients together could come to, from which on a run has not arrived

@@ -389,11 +389,11 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
         self.intercept_ = float(intercepts[0] * self._half_width + self._center)
 
     def _diagnosed(self, plan: FitPlan, released: np.ndarray) -> tuple[str, ...]:
-        said = super()._diagnosed(plan, released)
-        if not plan.config.posterior.fit_intercept:
-            return said
-        bounded = self.target_bounds is not None
-        return said or _doubts.of_level(plan.config, released.mean(axis=0)[:, -1], bounded=bounded)
+        said: tuple[str, ...] = ()
+        if plan.config.posterior.fit_intercept:
+            bounded = self.target_bounds is not None
+            said = _doubts.of_level(plan.config, released.mean(axis=0)[:, -1], bounded=bounded)
+        return said or super()._diagnosed(plan, released)
 
     def _in_units(self, draws: np.ndarray) -> np.ndarray:
         draws = draws * self._half_width
