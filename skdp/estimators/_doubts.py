@@ -83,7 +83,7 @@ def found_any(q: GaussianPosterior, d: int, prior_scale: float) -> bool:
         values = np.maximum(values, 1e-12 * values.max())
         statistic, spoken_of = (vectors.T @ m) ** 2 / values, 1.0 - values / prior_scale**2
     freedom = max(1.0, float(np.clip(spoken_of, 0.0, 1.0).sum()))
-    return float(statistic.sum()) > chi2.isf(CHANCE, freedom)
+    return bool(statistic.sum() > chi2.isf(CHANCE, freedom))
 
 
 def of_samples(
