@@ -23,12 +23,15 @@ class GaussianPosterior:
         Noisy numbers of records whose features, and whose targets, were cut to their bounds.
     short_rows : float or None
         Root mean square norm of the features, where it is far below its bound.
+    n_found : (float, float) or None
+        Noisy number of records and the deviation of its noise, where second moments hold it.
     """
 
     mean: np.ndarray
     spread: np.ndarray
     outside: np.ndarray | None = None
     short_rows: float | None = None
+    n_found: tuple[float, float] | None = None
 
     @property
     def is_diagonal(self) -> bool:

@@ -41,6 +41,7 @@ from skdp.models.likelihoods import BoundedScores
 MOST_PASSES = 200
 LONGEST_STEP = 3.0  # per parameter, in the logit of a row at the norm bound
 CLOSE = 1e-4  # last step, in posterior standard deviations
+LEAST_RATE = 0.25  # of the way to the precision that the last pass found
 LEAST_VARIANCE = 1e-12  # of logits, for a division
 
 
@@ -136,20 +137,36 @@ class GaussianVIConfig(GaussianRun):
         scale = LONGEST_STEP / row_bound(self.data_norm, self.fit_intercept)
         longest = scale * math.sqrt(P)
         mean, covariance = np.zeros(P), np.eye(P) * min(self.prior_scale, scale) ** 2
+        found = precision = np.linalg.inv(covariance)
+        rate, decrement = 1.0, math.inf
         for _ in progress(range(MOST_PASSES)):
             q = GaussianPosterior(mean.reshape(K, D), covariance)
             sums = rows.sum(partial(expected_score, self.likelihood, q), slice(None))
             gradient, H = sums[:P] - mean / self.prior_scale**2, sums[P:-2].reshape(P, P)
-            precision = (H + H.T) / 2 + np.eye(P) / self.prior_scale**2
-            values, vectors = np.linalg.eigh(precision)
-            values = np.maximum(values, self.prior_scale**-2)  # quadrature may miss by a little
-            covariance = (vectors / values) @ vectors.T
+            found = (H + H.T) / 2 + np.eye(P) / self.prior_scale**2
+            precision = precision + rate * (found - precision)
+            covariance = inverse(precision, self.prior_scale**-2)
             step = covariance @ gradient
-            mean = mean + step * min(1.0, longest / max(float(np.linalg.norm(step)), 1e-300))
-            if float(gradient @ step) < CLOSE**2 * P:
+            short = longest / max(float(np.linalg.norm(step)), 1e-300)
+            mean = mean + step * min(1.0, short)
+            before, decrement = decrement, float(gradient @ step)
+            if decrement < CLOSE**2 * P:
                 break
+            if short >= 1.0 and decrement > before / 2:
+                # Mean and covariance drive each other about: half the step of the latter ends it.
+                rate = max(LEAST_RATE, rate / 2)
+        covariance = inverse(found, self.prior_scale**-2)
         n_counts = 1 + (self.likelihood.largest_target < math.inf)
         return GaussianPosterior(mean.reshape(K, D), covariance, sums[-2:][:n_counts])
+
+
+def inverse(precision: np.ndarray, least: float) -> np.ndarray:
+    """Covariance of a precision whose eigenvalues are at least those of the prior's.
+
+    Quadrature may miss that by a little.
+    """
+    values, vectors = np.linalg.eigh(precision)
+    return (vectors / np.maximum(values, least)) @ vectors.T
 
 
 def expected_score(

@@ -277,7 +277,9 @@ class NoiseAwareConfig(GaussianRun):
         q = update.posterior(state, streams("inference"))
         q = replace(q, mean=q.mean - update._unit(state))
         spread = np.sqrt(np.diag(q.covariance)) if self.covariance == "diag" else q.spread
-        return GaussianPosterior(q.mean, spread, outside, update.short_rows(state))
+        return GaussianPosterior(
+            q.mean, spread, outside, update.short_rows(state), update.n_found(state)
+        )
 
     @property
     def slope_bound(self) -> float:
@@ -558,6 +560,12 @@ class NoiseAwareUpdate:
         means, covariances = laplace(given, start)
         between = np.cov(means.T).reshape(2 * (self.size,))
         return self._in_units(means.mean(axis=0), covariances.mean(axis=0) + between)
+
+    def n_found(self, state: NoiseAwareState) -> tuple[float, float] | None:
+        """Noisy number of records, by the intercept's second moment."""
+        if state.moments is None or not self.config.fit_intercept or state.moments.ndim < 2:
+            return None
+        return float(state.moments[-1, -1]) * self.R**2, self.moments_scale * self.R**2
 
     def _in_units(self, mean: np.ndarray, covariance: np.ndarray) -> GaussianPosterior:
         covariance = (covariance + covariance.T) / (2.0 * self.R**2)

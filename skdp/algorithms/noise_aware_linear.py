@@ -231,7 +231,8 @@ class NoiseAwareRegressionConfig(GaussianRun):
             float(np.trace(state.gram)), update.gram_noise * math.sqrt(self.n_columns), self
         )
         q = update.posterior(state, streams("inference"))
-        q = replace(q, outside=outside, short_rows=short)
+        found = update.n_found(state)
+        q = replace(q, outside=outside, short_rows=short, n_found=found)
         return q if self.noise_aware else update.plain_posterior(state, q)
 
 
@@ -589,6 +590,12 @@ class NoiseAwareRegression:
         total = float(np.logaddexp.reduce(log_weights))
         evidence = total + math.log(log_scales[1] - log_scales[0])
         return mean, precision, log_scales, np.exp(log_weights - total), evidence
+
+    def n_found(self, state: State) -> tuple[float, float] | None:
+        """Noisy number of records, by the intercept's second moment."""
+        if state.gram is None or not self.config.fit_intercept:
+            return None
+        return float(state.gram[-1, -1]) * self.R**2, self.gram_noise * self.R**2
 
     def _in_units(
         self, mean: np.ndarray, covariance: np.ndarray, state: State

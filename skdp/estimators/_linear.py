@@ -24,6 +24,7 @@ from skdp.algorithms import dp_vi, gaussian_vi
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import GaussianDraws
+from skdp.estimators._doubts import of_posterior
 from skdp.models.likelihoods import BoundedScores, Likelihood, classification_likelihood
 from skdp.privacy.budget import Budget
 
@@ -244,8 +245,10 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         self.sampling_rate_ = config.sampling.rate
 
     def _diagnosed(self, plan: FitPlan, released: GaussianPosterior) -> tuple[str, ...]:
-        most = plan.config.likelihood.largest_target
-        return cut_records(
+        most, doubts = plan.config.likelihood.largest_target, ()
+        if isinstance(plan.config, noise_aware.NoiseAwareConfig):
+            doubts = of_posterior(plan, released, plan.config.prior_scale)
+        return doubts + cut_records(
             plan,
             released,
             f"counts are above largest_count={most:g} and were cut to it, so that large rates are "

@@ -29,7 +29,7 @@ from skdp._input import (
 )
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, integer, integer_or_auto, number_or_auto, one_of, positive
-from skdp._warnings import PrivacyWarning
+from skdp._warnings import FitWarning, PrivacyWarning
 from skdp.algorithms import dp_sgd
 from skdp.algorithms.parts.training import (
     LinearModel,
@@ -40,6 +40,7 @@ from skdp.algorithms.parts.training import (
     Trained,
     Watch,
 )
+from skdp.estimators import _doubts
 from skdp.models import perceptron as networks
 
 EACH_BY_ITSELF = (
@@ -78,6 +79,7 @@ class NetworkEstimator(PrivateEstimator):
 
     warm_start = False  # of some algorithms, as the next: no fields here
     prenoise_scale = 0.0
+    _REMEDY: ClassVar[str] = "Scale the features, or give a larger learning_rate or max_iter."
     score: ClassVar[Callable[..., float]]
     _task: ClassVar[Callable[[int], networks.Task]]
 
@@ -137,8 +139,12 @@ class NetworkEstimator(PrivateEstimator):
             self.privacy_ = _fitting.charged(self, plan, before)
             self.public_scores_ = []
             streams = _fitting.streams(self, *records, *networks.weights(self.module_))
-            self._keep(plan, plan.config.run(records, streams, steps, model=model, watch=watch))
+            released = plan.config.run(records, streams, steps, model=model, watch=watch)
+            self._keep(plan, released)
             self.n_iter_ += n_before
+            self.diagnostics_ = self._diagnosed(plan, released)
+            for message in self.diagnostics_:
+                warnings.warn(message, FitWarning, stacklevel=4)
         return self
 
     def _read(
@@ -251,6 +257,9 @@ class NetworkEstimator(PrivateEstimator):
                 PrivacyWarning,
                 stacklevel=4,
             )
+
+    def _diagnosed(self, plan: FitPlan, released: Trained) -> tuple[str, ...]:
+        return _doubts.of_training(released.push, self._REMEDY)
 
     def try_module(self, n_features: int, n_outputs: int | None = None) -> ModuleTrial:
         """Try the network on synthetic records, as `fit` does before it spends anything.
@@ -398,6 +407,9 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
     target_bounds: Any = None
 
     _task: ClassVar[Callable[[int], networks.Task]] = networks.Regression
+    _REMEDY: ClassVar[str] = (
+        "Declare target_bounds, scale the features, or give a larger learning_rate or max_iter."
+    )
 
     def _read(
         self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
@@ -417,6 +429,15 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
         scaled = (columns - self._center) / self._half_width
         with np.errstate(over="ignore"):  # a target beyond all bounds is an infinite one
             return Records(X, scaled.astype(np.float32)), self._facts_of(X, n_targets)
+
+    def _diagnosed(self, plan: FitPlan, released: Trained) -> tuple[str, ...]:
+        said = super()._diagnosed(plan, released)
+        if said or self.module is not None or self.clip_norm == math.inf:
+            return said
+        rows = _doubts.synthetic_rows(plan.facts.features)
+        parameters = released.posterior.sample(_doubts.N_DRAWS, np.random.RandomState(0))
+        draws = np.stack(list(self._outputs(rows, parameters)))
+        return _doubts.of_outputs(draws, bounded=self.target_bounds is not None)
 
     def __sklearn_tags__(self) -> Any:
         """Several targets are allowed; noise dominates on the few rows of scikit-learn's checks."""

@@ -22,6 +22,7 @@ from skdp._validate import expected, flag, integer, integer_or_auto, is_real, nu
 from skdp._warnings import PrivacyWarning
 from skdp.algorithms import langevin, ops
 from skdp.algorithms.tempered import TemperedPosterior
+from skdp.estimators import _doubts
 from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._linear import fitted_rows, linear_names
 from skdp.models.likelihoods import LogConcave
@@ -215,6 +216,9 @@ class PosteriorSampler(ArvizMixin, PrivateEstimator):
             n_epochs=integer_or_auto(0, max_iter=self.max_iter) or None,
             batch_size=batch_size,
         )
+
+    def _diagnosed(self, plan: FitPlan, released: np.ndarray) -> tuple[str, ...]:
+        return _doubts.of_samples(plan.config, released)
 
     def _keep(self, plan: FitPlan, released: np.ndarray) -> None:
         config: Config = plan.config

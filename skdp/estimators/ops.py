@@ -30,6 +30,7 @@ from skdp._input import (
 )
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import number_or_auto
+from skdp.estimators import _doubts
 from skdp.estimators._linear import LinearClassifier, unit_of_targets
 from skdp.estimators._posterior_sampler import PosteriorSampler
 from skdp.models.likelihoods import HuberRegression, classification_likelihood
@@ -386,6 +387,13 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
         coefficients, intercepts = self._mean
         self.coef_ = coefficients[0] * self._half_width
         self.intercept_ = float(intercepts[0] * self._half_width + self._center)
+
+    def _diagnosed(self, plan: FitPlan, released: np.ndarray) -> tuple[str, ...]:
+        said: tuple[str, ...] = ()
+        if plan.config.posterior.fit_intercept:
+            bounded = self.target_bounds is not None
+            said = _doubts.of_level(plan.config, released.mean(axis=0)[:, -1], bounded=bounded)
+        return said or super()._diagnosed(plan, released)
 
     def _in_units(self, draws: np.ndarray) -> np.ndarray:
         draws = draws * self._half_width

@@ -224,6 +224,8 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         Number of noisy steps taken, in all releases that ``privacy_`` states.
     privacy_ : PrivacyReport
         The privacy statement.
+    diagnostics_ : tuple of str
+        What the released values tell against the fit; each was a `FitWarning`.
     public_scores_ : list of (int, float)
         Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
         they are not private.
@@ -408,6 +410,8 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
         Number of noisy steps taken, in all releases that ``privacy_`` states.
     privacy_ : PrivacyReport
         The privacy statement.
+    diagnostics_ : tuple of str
+        What the released values tell against the fit; each was a `FitWarning`.
     public_scores_ : list of (int, float)
         Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
         they are not private.

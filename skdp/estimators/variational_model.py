@@ -50,6 +50,7 @@ from skdp.privacy.budget import Budget
 _N_PREDICTIVE_DRAWS = 200
 _MANY_CLIPPED = 0.03  # of the records; a posterior without them is off by about its deviation
 _CLEARLY = 3.5  # standard deviations of the noise
+_MUCH_WIDER = 1.2  # posterior deviation over that of the prior, from which on a fit says so
 _MANY_HIDDEN = 0.25  # of the directions of theta
 
 
@@ -441,7 +442,11 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
         self.posterior_steps_, self.posterior_means_, self.burn_in_ = path
 
     def _diagnosed(self, plan: FitPlan, released: dp_vi_model.ModelPosterior) -> tuple[str, ...]:
-        found = (self._clipped(released.clipping), self._hidden(plan.config, released.n_hidden))
+        found = (
+            self._clipped(released.clipping),
+            self._hidden(plan.config, released.n_hidden),
+            self._widened(plan.config, released),
+        )
         return tuple(message for message in found if message)
 
     def _hidden(self, config: dp_vi_model.ModelConfig, n_hidden: int) -> str:
@@ -452,6 +457,21 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
             f"{config.n_parameters} directions of theta, while others are well known: some "
             "combinations of parameters are weakly identified, and intervals that depend on them "
             "may be too narrow. Use fewer parameters, more rows or a larger epsilon."
+        )
+
+    def _widened(
+        self, config: dp_vi_model.ModelConfig, released: dp_vi_model.ModelPosterior
+    ) -> str:
+        if config.prior.covariance is None:
+            return ""
+        prior = np.sqrt(np.diagonal(config.prior.covariance.numpy()))
+        wider = float((np.sqrt(np.diagonal(released.covariance)) / prior).max())
+        if wider < _MUCH_WIDER:
+            return ""
+        return (
+            f"The posterior of a parameter is {wider:.1f} times as wide as its prior: noise hides "
+            "what the records say, or x, y and theta are not of the order of 1. Scale them, or use "
+            "more rows or a larger epsilon."
         )
 
     def _clipped(self, clipping: dp_vi_model.Clipping) -> str:

@@ -33,6 +33,7 @@ from skdp._rows import row_bound
 from skdp._validate import flag, integer, integer_or_auto, number_or_auto, one_of
 from skdp.algorithms import noise_aware_linear as algorithm
 from skdp.estimators._arviz import ArvizMixin
+from skdp.estimators._doubts import of_posterior
 from skdp.estimators._linear import (
     check_secure,
     cut_records,
@@ -246,6 +247,9 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
             f"targets are outside target_bounds={self.target_bounds} and were cut to them: declare "
             "bounds that hold nearly all of them",
         )
+        if plan.config.private and plan.config.noise_aware:
+            prior_scale = plan.config.prior_scale * released.unit
+            messages += of_posterior(plan, released, prior_scale)
         if released.unit_found:
             return messages
         return (

@@ -37,7 +37,8 @@ from skdp.relations import check_relation
 
 CLIPPING = ("flat", "automatic")
 _NO_NORM = 1e100  # rows of a lone linear layer are not clipped, gradients are
-_LOOKS = 20  # at a run, by who watches it
+_LOOKS = 20  # at a run, by who watches it; shorter runs are not asked how far they got
+_LOUD = 4.0  # standard deviations of the square of noise beyond which it is more than that
 _FLOAT, _VECTORS = 4, 16  # bytes; parameters, sums, noise and moments that a step holds at once
 
 
@@ -269,6 +270,7 @@ class Trained(NamedTuple):
     posterior: Posterior
     n_steps: int
     interrupted: bool
+    push: float  # norm of the mean sum of the later half of the run over B·C, its noise taken out
 
 
 Watch = Callable[[int, Posterior], None]
@@ -396,13 +398,10 @@ class NetworkRun:
         """
         algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         state, interrupted = algorithm.init(model.start), False
+        plan = self.release_plan(model)
+        late = LateSums(self, plan)
         steps = run(
-            self.release_plan(model),
-            model.records(*records),
-            state,
-            algorithm.query,
-            algorithm.update,
-            streams,
+            plan, model.records(*records), state, algorithm.query, late.told(algorithm), streams
         )
         with _masks(streams("dropout")):
             try:
@@ -411,7 +410,51 @@ class NetworkRun:
                         watch(state.n_steps, algorithm.posterior(state, model.vector))
             except KeyboardInterrupt:
                 interrupted = True
-        return Trained(algorithm.posterior(state, model.vector), state.n_steps, interrupted)
+        posterior = algorithm.posterior(state, model.vector)
+        return Trained(posterior, state.n_steps, interrupted, late.push)
+
+
+class LateSums:
+    """Mean of the released sums of the later half of a run: how far it is from where it goes.
+
+    Parameters
+    ----------
+    run : NetworkRun
+        Public facts of the run.
+    plan : ReleasePlan
+        Of its releases.
+    """
+
+    def __init__(self, run: NetworkRun, plan: ReleasePlan) -> None:
+        self._run, self._plan = run, plan
+        self._total: Tensor | None = None
+        self._n, self._variance = 0, 0.0
+
+    def told(self, algorithm: Update) -> Callable[[Any, Tensor, int], Any]:
+        """Return the update of an algorithm, which tells of each sum on the way."""
+
+        def update(state: Any, noisy: Tensor, step: int) -> Any:
+            if 2 * step >= self._run.n_steps >= _LOOKS:
+                self._total = noisy.clone() if self._total is None else self._total.add_(noisy)
+                self._variance += self._plan.noise_scale(step) ** 2
+                self._n += 1
+            return algorithm.update(state, noisy, step)
+
+        return update
+
+    @property
+    def push(self) -> float:
+        """Norm of the mean over B·C, after its noise is taken out; 0 where that hides it."""
+        if self._total is None or math.isinf(self._run.clip_norm):
+            return 0.0
+        P, variance = self._total.numel(), self._variance
+        of_noise = (P + _LOUD * math.sqrt(2.0 * P)) * variance
+        square = float(self._total.double().square().sum())
+        if square <= of_noise:
+            return 0.0
+        return math.sqrt(square - P * variance) / (
+            self._n * self._run.batch_size * self._run.clip_norm
+        )
 
 
 @contextmanager

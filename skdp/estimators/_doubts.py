@@ -1,0 +1,177 @@
+"""What released values and public facts tell against a fit; every function here is of these alone.
+
+Thresholds are wide: benchmarks/wrong_facts.py shows what they find, and that they leave fits alone
+whose public facts are right.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.stats import chi2
+
+from skdp._plan import FitPlan
+from skdp.algorithms import langevin, ops
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.relations import check_relation
+
+CHANCE = 0.1  # that coefficients which are 0 look as if they were not
+LOUD = 4.0  # standard deviations of noise beyond which a number of rows is another
+TOO_FEW, TOO_MANY = 2.0, 3.0  # times the declared number of rows, as where that is public
+PUSH = 0.5  # of what all gradients together could come to, from which on a run has not arrived
+AT_BOUNDS = 0.95  # root mean square of outputs that the bounds hold to [-1, 1]
+DROWNED = 0.35  # deviation of outputs between rows over that between draws
+EVEN = 3.0  # mean square of a feature at its bound over that of one spread evenly
+PULLED = 0.5  # share of the largest pull of all records
+N_ROWS, N_DRAWS = 256, 30  # public rows, and draws of the parameters, for which outputs are seen
+
+_LOST = (
+    "At this budget the posterior tells no coefficient from 0, so that predictions are hardly "
+    "better than a constant. If the data hold more, then more rows, a larger epsilon, or tighter "
+    "bounds of rows and targets show it."
+)
+
+_BEYOND = (
+    "Predictions lie at the bounds of the targets or beyond: most targets are outside "
+    "target_bounds, or the bounds are far too wide, or noise dominates. Declare bounds that hold "
+    "nearly all targets, and no more."
+)
+
+
+def of_posterior(plan: FitPlan, q: GaussianPosterior, prior_scale: float) -> tuple[str, ...]:
+    """Say if a posterior that knows of the noise found nothing, or another number of rows.
+
+    Parameters
+    ----------
+    plan : FitPlan
+        Of the fit.
+    q : GaussianPosterior
+        What it released.
+    prior_scale : float
+        Standard deviation of the prior of each coefficient, in the unit of the posterior.
+    """
+    n, relation = plan.config.n_rows, check_relation(plan.config.neighboring_relation)
+    if q.n_found is not None and not relation.n_is_public:
+        found, noise = q.n_found
+        if found - LOUD * noise > TOO_FEW * n or found + LOUD * noise < n / TOO_MANY:
+            return (
+                f"About {_rounded(found)} rows took part, by a noisy count, and n_samples={n} "
+                "is declared: steps, noise and posterior are of so many. Declare a number nearby.",
+            )
+    return () if found_any(q, plan.config.n_features, prior_scale) else (_LOST,)
+
+
+def _rounded(number: float) -> int:
+    """Two digits of a number of rows."""
+    return 0 if number < 1.0 else round(float(f"{number:.1e}"))
+
+
+def found_any(q: GaussianPosterior, d: int, prior_scale: float) -> bool:
+    """Whether the coefficients of features, taken together, are told from 0.
+
+    With S the posterior covariance and τ the prior's deviation, a mean m that noise alone has made
+    has E mᵀS⁻¹m = tr(I − S/τ²), the number of parameters that data speak of.
+    """
+    features = np.arange(q.mean.size).reshape(q.mean.shape)[:, :d].ravel()
+    m = q.mean.ravel()[features]
+    if q.is_diagonal:
+        variances = q.spread[features] ** 2
+        statistic, spoken_of = m**2 / variances, 1.0 - variances / prior_scale**2
+    else:
+        values, vectors = np.linalg.eigh(q.spread[np.ix_(features, features)])
+        values = np.maximum(values, 1e-12 * values.max())
+        statistic, spoken_of = (vectors.T @ m) ** 2 / values, 1.0 - values / prior_scale**2
+    freedom = max(1.0, float(np.clip(spoken_of, 0.0, 1.0).sum()))
+    return bool(statistic.sum() > chi2.isf(CHANCE, freedom))
+
+
+def of_samples(
+    config: langevin.LangevinConfig | ops.ExactConfig, draws: np.ndarray
+) -> tuple[str, ...]:
+    """Say if the slopes of posterior samples are no larger than such a posterior is wide.
+
+    Parameters
+    ----------
+    config : config
+        Of the run, with its power ρ.
+    draws : ndarray of shape (k, K, D)
+        The samples.
+    """
+    p = config.posterior
+    even = p.row_bound**2 / (EVEN * p.shape[1])  # mean square of a feature
+    precision = config.likelihood_power * config.n_rows * p.likelihood.curvature_bound * even
+    slopes = draws.mean(axis=0)[:, : p.n_features]
+    statistic = len(draws) * (precision + p.prior_precision) * float(np.sum(slopes**2))
+    return () if statistic > chi2.isf(CHANCE, slopes.size) else (_LOST,)
+
+
+def of_level(
+    config: langevin.LangevinConfig | ops.ExactConfig, intercepts: np.ndarray, *, bounded: bool
+) -> tuple[str, ...]:
+    """Say if the level of sampled regressions is at the bounds of the targets, or held far from it.
+
+    Parameters
+    ----------
+    config : config
+        Of the run, with its power ρ.
+    intercepts : ndarray of shape (1,)
+        Mean of the samples, where targets lie in [-1, 1] or are as they came.
+    bounded : bool
+        Whether the targets were cut to bounds.
+    """
+    level = float(np.abs(intercepts).max())
+    if bounded:
+        return (_BEYOND,) if level > AT_BOUNDS else ()
+    most = config.likelihood_power * config.n_rows * config.posterior.likelihood.residual_bound
+    if level * config.posterior.prior_precision < PULLED * most:
+        return ()
+    return (
+        "Most targets are beyond the reach of the prior and of residual_bound, so that the samples "
+        "are held far from them: declare target_bounds.",
+    )
+
+
+def of_training(push: float, remedy: str) -> tuple[str, ...]:
+    """Say if the released sums of the later half of a run still point one way.
+
+    Parameters
+    ----------
+    push : float
+        Norm of their mean over what all records together could give it.
+    remedy : str
+        What to do about it.
+    """
+    if push <= PUSH:
+        return ()
+    return (
+        f"In the later half of the run the clipped gradients still point one way ({push:.0%} of "
+        f"what they could come to), so that the fit is far from where it was going. {remedy}",
+    )
+
+
+def synthetic_rows(n_features: int) -> np.ndarray:
+    """Rows from a fixed stream, evenly over [-1, 1]: public."""
+    return np.random.RandomState(0).uniform(-1.0, 1.0, (N_ROWS, n_features))
+
+
+def of_outputs(draws: np.ndarray, *, bounded: bool) -> tuple[str, ...]:
+    """Say if the outputs of a regression lie at their bounds, or are lost in the noise of the fit.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (n_draws, n, n_targets)
+        Outputs for public rows under draws of the parameters.
+    bounded : bool
+        Whether the targets were cut to bounds, and lie in [-1, 1].
+    """
+    mean, spread = draws.mean(axis=0), draws.std(axis=0)
+    if bounded and math.sqrt(float(np.mean(mean**2))) > AT_BOUNDS:
+        return (_BEYOND,)
+    if float(mean.std(axis=0).max()) > DROWNED * float(spread.mean()):
+        return ()
+    return (
+        "Predictions vary less between rows in [-1, 1] than the noise of the fit moves each of "
+        "them: target_bounds are far too wide, features are not of the order of 1, or the budget "
+        "is too small for so many parameters.",
+    )

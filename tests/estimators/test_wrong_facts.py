@@ -1,0 +1,121 @@
+"""What fits say of public facts that cannot be right, from what they release."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from torch import nn
+
+from skdp import (
+    DPSGDClassifier,
+    DPSGDRegressor,
+    DPSGLDRegressor,
+    DPVariationalLinearRegression,
+    DPVariationalLogisticRegression,
+    DPVariationalPoissonRegression,
+    FitWarning,
+    OPSPosteriorSampler,
+    OPSRegressor,
+)
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.estimators import _doubts
+
+N = 2000
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (N, 3))
+NUMBERS = 100.0 + 12.0 * (1.5 * X[:, 0] + 0.4 * RNG.normal(size=N))
+DEAR = 1e4 * (NUMBERS - 80.0)
+LABELS = (X[:, 0] + 0.3 * RNG.normal(size=N) > 0).astype(int)
+COUNTS = RNG.poisson(np.exp(1.0 + X[:, 1]))
+BOUNDS = (60.0, 140.0)
+ADD = {"neighboring_relation": "add_or_remove_one"}
+
+
+def quiet(model, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FitWarning)
+        return model.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("model", "y"),
+    [
+        (DPVariationalLinearRegression(3.0, target_bounds=BOUNDS, n_samples=N, **ADD), NUMBERS),
+        (DPVariationalLogisticRegression(3.0, classes=[0, 1], n_samples=N, **ADD), LABELS),
+        (DPVariationalPoissonRegression(3.0, largest_count=30, n_samples=N, **ADD), COUNTS),
+    ],
+    ids=["linear", "logistic", "poisson"],
+)
+def test_a_private_number_of_rows_that_was_declared_wrong_is_said(model, y):
+    assert quiet(model, y).diagnostics_ == ()
+    with pytest.warns(FitWarning, match=r"rows took part.*n_samples=20000 is declared"):
+        model.set_params(n_samples=10 * N).fit(X, y)
+
+
+def test_a_posterior_that_found_nothing_says_so():
+    model = DPVariationalPoissonRegression(largest_count=1e6, n_samples=N)
+    with pytest.warns(FitWarning, match="tells no coefficient from 0"):
+        model.fit(X, COUNTS)
+
+
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_chance_alone_is_taken_for_a_finding_as_often_as_stated(diagonal):
+    # Under normal noise of deviation 1 and a prior N(0, 1) each mean is half a draw of N(0, 2) that
+    # is all noise: mean ~ N(0, ¼), variance ½, and the statistic is half a χ² where tr(I − S) is
+    # half the dimension. Its share beyond the quantile is at most that of a whole χ².
+    d, n = 40, 400
+    spread = np.full(d, 0.5**0.5) if diagonal else 0.5 * np.eye(d)
+    means = 0.5 * np.random.default_rng(1).normal(size=(n, 1, d))
+    found = sum(_doubts.found_any(GaussianPosterior(m, spread), d, 1.0) for m in means)
+    assert found < n * _doubts.CHANCE + 4 * math.sqrt(n * _doubts.CHANCE)
+    assert _doubts.found_any(GaussianPosterior(means[0] + 1.0, spread), d, 1.0)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        OPSRegressor(3.0, n_samples=N),
+        DPSGDRegressor(3.0, n_samples=N, hidden_layer_sizes=(10,)),
+        DPSGLDRegressor(3.0, n_samples=N, hidden_layer_sizes=(10,)),
+    ],
+    ids=["ops", "sgd", "sgld"],
+)
+def test_targets_out_of_reach_are_said(model):
+    with pytest.warns(FitWarning, match=r"[Dd]eclare target_bounds"):
+        model.fit(X, DEAR)
+    with pytest.warns(FitWarning, match="at the bounds of the targets"):
+        model.set_params(target_bounds=(180, 220)).fit(X, NUMBERS)
+    assert quiet(model.set_params(target_bounds=BOUNDS), NUMBERS).diagnostics_ == ()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        OPSRegressor(target_bounds=(-4e4, 4e4), n_samples=N),
+        DPSGDRegressor(target_bounds=(-4e4, 4e4), n_samples=N),
+    ],
+    ids=["ops", "sgd"],
+)
+def test_bounds_that_are_far_too_wide_are_said(model):
+    with pytest.warns(FitWarning, match="no coefficient from 0|than the noise of the fit"):
+        model.fit(X, NUMBERS)
+
+
+def test_samples_of_labels_that_features_say_nothing_of():
+    model = OPSPosteriorSampler(0.1, classes=[0, 1], n_samples=N)
+    with pytest.warns(FitWarning, match="tells no coefficient from 0"):
+        model.fit(X, RNG.integers(0, 2, N))
+
+
+def test_a_run_of_few_steps_and_one_of_a_module_are_not_asked():
+    quiet(DPSGDRegressor(3.0, max_iter=2, n_samples=N, target_bounds=BOUNDS, module=_line), NUMBERS)
+
+
+def _line(n_features, n_outputs):
+    return nn.Linear(n_features, n_outputs)
+
+
+def test_networks_that_learn_are_quiet():
+    model = DPSGDClassifier(3.0, classes=[0, 1], n_samples=N, hidden_layer_sizes=(10,))
+    assert quiet(model, LABELS).diagnostics_ == ()
