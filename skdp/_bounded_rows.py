@@ -11,10 +11,10 @@ Nothing rests on it being true: estimators clip to it.
 (1.0, None)
 
 What is done to the rows takes the norm away, since it may no longer hold: slices and arithmetic
-give rows without one, and so do copies of frames, because pandas and polars copy where a filter
-happens to remove no row: then one record would decide whether there is a norm. Pickles keep it, and
-so do joins of columns, as in FeatureUnion and ColumnTransformer: the norm of the whole is the root
-of the sum of squares.
+give rows without one, and so do ``copy`` and ``clone`` of frames: pandas and polars call them where
+a filter happens to remove no row, and then one record would decide whether there is a norm. What
+`copy.copy` and pickles make keeps it, and so do joins of columns, as in FeatureUnion and
+ColumnTransformer: the norm of the whole is the root of the sum of squares.
 
 >>> row_norm(np.hstack([rows, rows]))  # √2
 1.4142135623730951
@@ -125,6 +125,14 @@ class _Frame(Carrier):
             return func([np.asanyarray(part) for part in args[0]], *args[1:], **kwargs)
         return np.empty(0).__array_function__(func, (), args, kwargs)
 
+    def __copy__(self) -> Any:
+        """Keep the norm: no filter copies in this way, and scikit-learn does."""
+        return carried(self._library.__copy__(self), self._declared)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        """Keep the norm."""
+        return carried(self._library.__deepcopy__(self, memo), self._declared)
+
     def __reduce__(self) -> tuple[Callable, tuple[Any, Declared | None]]:
         """Keep the norm in a pickle, and do without the name of a class made at run time."""
         return carried, (self._library(self), self._declared)
@@ -146,6 +154,19 @@ class _PandasFrame(_Frame):
             if n_columns == result.shape[1]:
                 result._declared = _joined(parts, n_columns)
         return result
+
+    def rename(self, *args: Any, **kwargs: Any) -> Any:
+        """Keep the norm: other names, the same rows."""
+        renamed = self._library.rename(self, *args, **kwargs)
+        if renamed is not None:
+            renamed._declared = self._declared
+        return renamed
+
+    def add_prefix(self, *args: Any, **kwargs: Any) -> Any:
+        """Keep the norm: other names, the same rows."""
+        renamed = self._library.add_prefix(self, *args, **kwargs)
+        renamed._declared = self._declared
+        return renamed
 
     def __reduce__(self) -> tuple[Callable, tuple[Any, Declared | None]]:
         """Keep the norm, and what pandas keeps with a frame."""

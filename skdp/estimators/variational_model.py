@@ -115,8 +115,8 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
         Poisson sampling rate in (0, 1], instead of ``batch_size``; 1 is the full batch.
     clip_norm : float or "auto", default="auto"
         Norm > 0 to which each record's gradient is clipped. ``"auto"`` starts at 2√n_parameters,
-        or with ``simulate`` at the length of gradients of synthetic rows, and is learned after a
-        third of the run from a noisy histogram of lengths; without privacy there is none. Where
+        or with ``simulate`` at the length of gradients of synthetic rows, and is learned after two
+        fifths of the run from a noisy histogram of lengths; without privacy there is none. Where
         many gradients are longer the posterior is biased, and the fit warns.
     learning_rate : float or "auto", default="auto"
         Step size > 0 of the posterior mean, in the units of theta. ``"auto"`` is at most 0.1.

@@ -26,7 +26,7 @@ from skdp import (
     OPSPosteriorSampler,
     OPSRegressor,
 )
-from skdp._bounded_rows import BoundedRows, bounded, norm_lost, row_norm
+from skdp._bounded_rows import BoundedRows, bounded, carried, declared, norm_lost, row_norm
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.uniform(-1, 1, (40, 4)), RNG.integers(0, 2, 40)
@@ -286,18 +286,46 @@ CARRIERS = {
 }
 
 
-@pytest.mark.parametrize("kind", list(CARRIERS))
+def pickled(rows):
+    return pickle.loads(pickle.dumps(rows))
+
+
 @pytest.mark.parametrize(
-    "same",
-    [lambda rows: pickle.loads(pickle.dumps(rows)), copy.copy, copy.deepcopy],
-    ids=["pickle", "copy", "deepcopy"],
+    ("kind", "same"),
+    [(kind, same) for kind in CARRIERS for same in (pickled, copy.copy, copy.deepcopy)],
 )
-def test_copies_and_pickles_keep_it(kind, same):
+def test_pickles_and_copies_keep_it(kind, same):
     rows = CARRIERS[kind]
     again = same(rows)
     assert type(again) is type(rows)
     assert row_norm(again) == 0.5
     np.testing.assert_array_equal(np.asarray(again), X)
+
+
+FILTERS = {
+    "mask": lambda frame, most: frame[frame["a"] < most],
+    "query": lambda frame, most: frame.query(f"a < {most}"),
+    "loc": lambda frame, most: frame.loc[frame["a"] < most],
+    "drop_duplicates": lambda frame, most: frame.drop_duplicates(),
+    "dropna": lambda frame, most: frame.dropna(),
+    "sort_values": lambda frame, most: frame.sort_values("a"),
+    "head": lambda frame, most: frame.head(int(20 * most)),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_whether_a_filter_removes_a_row_does_not_show_in_the_norm(name):
+    frame = CARRIERS["pandas"]
+    assert [row_norm(FILTERS[name](frame, most)) for most in (0.5, 2.0)] == [None, None]
+    in_order = carried(frame.sort_values("a"), declared(frame))
+    assert row_norm(in_order) == 0.5
+    assert row_norm(FILTERS[name](in_order, 2.0)) is None
+
+
+def test_whether_a_slice_of_polars_has_all_rows_does_not_show_in_the_norm():
+    frame = CARRIERS["polars"]
+    for other in (frame[: len(X)], frame[:3], frame.head(len(X)), frame.filter(pl.col("a") < 2)):
+        assert row_norm(other) is None
 
 
 @pytest.mark.parametrize("kind", list(CARRIERS))
