@@ -22,7 +22,8 @@ def bernoulli(score, z, truth):
 
 def counts(score, z, truth):
     y = np.arange(400.0)
-    values = score.residual(z, np.minimum(y, score.largest_count)[None])
+    cut = np.minimum(y, score.largest_count)
+    values = np.hstack([score.residual(z, np.full_like(z, count)) for count in cut])
     p = poisson.pmf(y[None], np.exp(truth))
     mean = np.sum(p * values, axis=1, keepdims=True)
     return [values], mean, np.sum(p * values**2, axis=1, keepdims=True)
