@@ -216,7 +216,7 @@ def data(model, seed, n):
 
 
 def estimator(model, n, epsilon=1.0, **parameters):
-    """The class at its defaults, with made-up rows of the kind that the model is meant for."""
+    """The class at its defaults, with synthetic rows of the kind that the model is meant for."""
     rows = model.rows(np.random.default_rng(10**6), 64)
     kwargs = {"n_samples": n, "parameter_names": model.names, "example_rows": rows}
     return DPVariationalModel(

@@ -138,7 +138,7 @@ def safe_gradients(model: UserModel, theta: Tensor, x: Tensor, y: Tensor) -> Ten
         if isinstance(error, MemoryError | torch.OutOfMemoryError):
             raise
         if len(x) == 1:
-            # The function works on made-up records, so it fails because of a value; raising would
+            # The function works on synthetic records, so a value makes it fail; raising would
             # tell everyone that the record is there.
             return torch.zeros((1, len(theta)), dtype=torch.float64)
         one_by_one = [
@@ -767,7 +767,7 @@ def curvature_draws(
     """Draw what the eigenvalues of H may be, given noisy ones: (n_draws, P).
 
     They are taken to be log-normal, with normal noise of a scale: a noisy eigenvalue below zero
-    says that there is little curvature, not that there is none. Their level is log-normal around
+    says that there is little curvature, not that it is absent. Their level is log-normal around
     its usual value, and their mean tells of it with noise of scale ``of_mean``. How far they are
     spread is one of `_SPREADS`, each as likely as it makes the noisy ones: where some are far above
     the mean, the hidden ones are far below it.

@@ -116,8 +116,8 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
     clip_norm : float or "auto", default="auto"
         Norm > 0 to which each record's gradient is clipped. ``"auto"`` starts at 2√n_parameters,
         or with ``simulate`` at the length of gradients of synthetic rows, and is learned after two
-        fifths of the run from a noisy histogram of lengths; without privacy there is none. Where
-        many gradients are longer the posterior is biased, and the fit warns.
+        fifths of the run from a noisy histogram of lengths. Without privacy nothing is clipped.
+        Where many gradients are longer the posterior is biased, and the fit warns.
     learning_rate : float or "auto", default="auto"
         Step size > 0 of the posterior mean, in the units of theta. ``"auto"`` is at most 0.1.
     initial_mean : array-like of shape (n_parameters,) or None, default=None
@@ -388,7 +388,7 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
         return names
 
     def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
-        """Try the function before anything is spent, on records that are nobody's."""
+        """Try the function before anything is spent, on synthetic records."""
         config: dp_vi_model.ModelConfig = plan.config
         start = torch.from_numpy(config.initial_mean)
         x, y = self._examples(plan.facts.features, integers=records.targets.dtype.kind == "i")
@@ -416,7 +416,7 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
         return torch.from_numpy(rows)
 
     def _examples(self, n_features: int, *, integers: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows and targets that are made up, or were given."""
+        """Synthetic rows and targets, or those that were given."""
         x, y = made_up_records(N_MADE_UP, n_features, integers=integers)
         rows = self._example_rows(n_features)
         if rows is None:

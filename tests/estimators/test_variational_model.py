@@ -335,7 +335,7 @@ class TestClip:
         sums = config.release_plan().clipped_sum
         assert [sums[i] for i in (147, 148, 149)] == [LengthCounts(sums[0].model, CHECK_EDGES)] * 3
         assert [sums[i].edges for i in config.clip_steps] == [CLIP_EDGES] * 3
-        # A clip that is given is not learned; without privacy there is none to check.
+        # A clip that is given is not learned, and without privacy nothing is clipped.
         given = make(student, 3, clip_norm=2.0).plan(n_features=2).config
         assert (given.n_clip_steps, given.n_check_steps, given.n_releases) == (0, 3, 150)
         free = make(student, 3, epsilon=INF).plan(n_features=2).config
@@ -417,7 +417,7 @@ class TestSimulate:
         assert not np.isin(np.concatenate(seen), rows).any()
 
     def test_draws_targets_for_examples_of_rows(self):
-        def counts(theta, x, y):  # fails on the labels that are made up otherwise
+        def counts(theta, x, y):  # fails on the labels of synthetic records otherwise
             return theta[0] * y - theta[0].exp() + torch.where(y > 1.5, 0.0, torch.nan)
 
         def many(theta, x, generator):
