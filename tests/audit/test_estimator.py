@@ -34,6 +34,7 @@ from skdp.privacy.ledger import charge
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 EPSILON, DELTA = 4.377178, 1e-5  # μ = 1
+TWICE = 9.997256  # μ = 2
 SURE = {"confidence": 1 - 1e-6}  # a right estimator is accused once in a million runs of a test
 
 
@@ -132,13 +133,15 @@ def test_the_direction_is_found_without_being_told():
 
 
 def right(name):
-    """skdp's own, where a result is as telling as all releases."""
+    """skdp's own, where a result tells as much as all releases, or as half of μ²."""
     declared = {"classes": [0, 1], "n_samples": 10}
     budget = {"epsilon": EPSILON, "delta": DELTA}
     if name == "variational":
+        # Of the two releases, the step and the count of long rows, the posterior shows the first.
         return DPVariationalLogisticRegression(
-            **budget, **declared, inference="dpvi", max_iter=1, clip_norm=0.01, fit_intercept=False
-        ), {}
+            TWICE, DELTA, **declared, inference="dpvi", max_iter=1, clip_norm=0.01,
+            fit_intercept=False,
+        ), {}  # fmt: skip
     rows = {"X": np.zeros((9, 64)), "canary": (np.append(np.zeros(63), 1.0), 1)}
     return DPSGDClassifier(
         **budget, **declared, hidden_layer_sizes=(), sampling_rate=1.0, clip_norm=1e-5,
@@ -224,12 +227,13 @@ def test_a_private_search_is_not_accused_and_tells_the_canary():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["variational", "network"])
-def test_5000_fits_prove_80_percent_of_the_claim(name):
+@pytest.mark.parametrize(("name", "visible"), [("variational", 0.66), ("network", 1.0)])
+def test_5000_fits_prove_80_percent_of_what_the_result_shows(name, visible):
+    # μ = √2 of 2 is epsilon 6.6 of 10.
     estimator, options = right(name)
     report = audit_estimator(estimator, n_fits=5000, **options)
     # .94 is expected, and a standard deviation is .035.
-    assert report.tightness > 0.8
+    assert report.tightness > 0.8 * visible
 
 
 def test_the_trace_of_several_steps_tells_the_canary():

@@ -54,9 +54,12 @@ def test_a_private_number_of_rows_that_was_declared_wrong_is_said(model, y):
 
 
 def test_a_posterior_that_found_nothing_says_so():
+    # One fit is silent with a chance of about _doubts.CHANCE, all six once in a million runs.
     model = DPVariationalPoissonRegression(largest_count=1e6, n_samples=N)
-    with pytest.warns(FitWarning, match="tells no coefficient from 0"):
-        model.fit(X, COUNTS)
+    said = set()
+    for _ in range(6):
+        said |= set(model.fit(X, COUNTS).diagnostics_)
+    assert any("tells no coefficient from 0" in sentence for sentence in said)
 
 
 @pytest.mark.parametrize("diagonal", [True, False])
