@@ -26,16 +26,13 @@ C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian for Differential Pr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from skdp._random import SecureStream
 from skdp._validate import integer
+from skdp.engine.coins import all_pass, exp_coins, fractions, geometric
 
 MAX_BITS = 62
-
-Coin = Callable[[np.ndarray], np.ndarray]  # positions -> one toss for each, its own probability x
 
 
 def discrete_gaussian_integers(bits: int, size: int, stream: SecureStream) -> np.ndarray:
@@ -70,62 +67,20 @@ def _accepted(bits: int, n_candidates: int, stream: SecureStream) -> np.ndarray:
     random = stream.generator.integers
     one = np.int64(1) << bits
     u = random(one, size=n_candidates)
-    u = u[_exp_coins(lambda at: random(one, size=len(at)) < u[at], len(u), random)]
-    v = _geometric(len(u), random)
+    u = u[exp_coins(fractions(u, bits, random), len(u), random)]
+    v = geometric(len(u), random)
     negative = random(2, size=len(u)) == 1
     w = np.maximum(v - 1, 0)
     f = np.where(v == 0, one - u, u)  # over 2^bits, at most 1
 
-    def fraction(at: np.ndarray) -> np.ndarray:
-        return random(one, size=len(at)) < f[at]
+    fraction = fractions(f, bits, random)
 
     def half(at: np.ndarray) -> np.ndarray:
         return random(2, size=len(at)) == 0
 
     kept = ~(negative & (u == 0) & (v == 0))  # or zero would come twice as often
-    kept &= _exp_coins(lambda at: half(at) & fraction(at) & fraction(at), len(u), random)
-    kept &= _all_pass(fraction, w, random)
-    kept &= _all_pass(half, w * w, random)
+    kept &= exp_coins(lambda at: half(at) & fraction(at) & fraction(at), len(u), random)
+    kept &= all_pass(fraction, w, random)
+    kept &= all_pass(half, w * w, random)
     size = u + (v << bits)
     return np.where(negative, -size, size)[kept]
-
-
-def _exp_coins(coin: Coin, size: int, random: Callable[..., np.ndarray]) -> np.ndarray:
-    """Toss coins of probability exp(−x), given coins of probability x ≤ 1 (Algorithm 1).
-
-    The first k at which a coin of probability x/k fails is beyond k with probability xᵏ/k!, so it
-    is odd with probability 1 − x + x²/2 − … = exp(−x).
-    """
-    result, at, k = np.zeros(size, dtype=bool), np.arange(size), 1
-    while at.size:
-        passed = coin(at)
-        if k > 1:
-            passed &= random(k, size=len(at)) == 0
-        result[at[~passed]] = k % 2 == 1
-        at, k = at[passed], k + 1
-    return result
-
-
-def _always(at: np.ndarray) -> np.ndarray:
-    return np.ones(len(at), dtype=bool)
-
-
-def _geometric(size: int, random: Callable[..., np.ndarray]) -> np.ndarray:
-    """Number of successes before the first failure, each with probability exp(−1)."""
-    count, at = np.zeros(size, dtype=np.int64), np.arange(size)
-    while at.size:
-        at = at[_exp_coins(_always, len(at), random)]
-        count[at] += 1
-    return count
-
-
-def _all_pass(coin: Coin, times: np.ndarray, random: Callable[..., np.ndarray]) -> np.ndarray:
-    """Whether a number of coins of probability exp(−x) all succeed; each position has its own."""
-    passed, at, tossed = np.ones(len(times), dtype=bool), np.flatnonzero(times > 0), 0
-    while at.size:
-        here = at
-        success = _exp_coins(lambda j, here=here: coin(here[j]), len(at), random)
-        passed[at[~success]] = False
-        tossed += 1
-        at = at[success & (times[at] > tossed)]
-    return passed

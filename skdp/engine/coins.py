@@ -1,0 +1,131 @@
+"""Exact random choices from random bits and integer comparisons alone: no cap, no rounding.
+
+A coin of probability exp(−x) is made of coins of probability x ≤ 1 (Canonne, Kamath & Steinke 2020,
+Algorithm 1), and those of an integer comparison where x is a fraction. So laws here are exact given
+ideal random bits, and a test walks their decision trees in fractions.
+
+>>> import numpy as np
+>>> from skdp._random import SecureStream
+>>> from skdp.engine.coins import exp_coins
+>>> random = SecureStream(bytes(16)).generator.integers
+>>> half = exp_coins(lambda at: random(2, size=len(at)) == 0, 10_000, random)
+>>> bool(abs(half.mean() - np.exp(-0.5)) < 0.02)
+True
+
+References
+----------
+C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian for Differential Privacy*, NeurIPS
+2020.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
+
+import numpy as np
+
+Coin = Callable[[np.ndarray], np.ndarray]  # positions -> one toss for each, its own probability x
+Integers = Callable[..., np.ndarray]  # numpy's Generator.integers
+
+_WORD = 62  # bits that a choice looks at first
+
+
+def exp_coins(coin: Coin, size: int, random: Integers) -> np.ndarray:
+    """Toss coins of probability exp(−x), given coins of probability x ≤ 1 (Algorithm 1).
+
+    The first k at which a coin of probability x/k fails is beyond k with probability xᵏ/k!, so it
+    is odd with probability 1 − x + x²/2 − … = exp(−x).
+    """
+    result, at, k = np.zeros(size, dtype=bool), np.arange(size), 1
+    while at.size:
+        passed = coin(at)
+        if k > 1:
+            passed &= random(k, size=len(at)) == 0
+        result[at[~passed]] = k % 2 == 1
+        at, k = at[passed], k + 1
+    return result
+
+
+def always(at: np.ndarray) -> np.ndarray:
+    """Coin of probability 1."""
+    return np.ones(len(at), dtype=bool)
+
+
+def fractions(numerators: np.ndarray, bits: int, random: Integers) -> Coin:
+    """Coins of probability numerators/2^bits, bits ≤ 62."""
+
+    def coin(at: np.ndarray) -> np.ndarray:
+        return random(np.int64(1) << bits, size=len(at)) < numerators[at]
+
+    return coin
+
+
+def geometric(size: int, random: Integers) -> np.ndarray:
+    """Number of successes before the first failure, each with probability exp(−1)."""
+    count, at = np.zeros(size, dtype=np.int64), np.arange(size)
+    while at.size:
+        at = at[exp_coins(always, len(at), random)]
+        count[at] += 1
+    return count
+
+
+def all_pass(coin: Coin, times: np.ndarray, random: Integers) -> np.ndarray:
+    """Whether a number of coins of probability exp(−x) all succeed; each position has its own."""
+    passed, at, tossed = np.ones(len(times), dtype=bool), np.flatnonzero(times > 0), 0
+    while at.size:
+        here = at
+        success = exp_coins(lambda j, here=here: coin(here[j]), len(at), random)
+        passed[at[~success]] = False
+        tossed += 1
+        at = at[success & (times[at] > tossed)]
+    return passed
+
+
+def exp_minus(whole: np.ndarray, numerators: np.ndarray, bits: int, random: Integers) -> np.ndarray:
+    """Toss coins of probability exp(−(whole + numerators/2^bits)), both ≥ 0, bits ≤ 62."""
+    passed = exp_coins(fractions(numerators, bits, random), len(whole), random)
+    at = np.flatnonzero(passed)
+    passed[at] = all_pass(always, whole[at], random)
+    return passed
+
+
+class Choice:
+    """Choose one of several with probabilities in proportion to integer weights of any size.
+
+    Parameters
+    ----------
+    weights : list of int
+        Each ≥ 0, not all of them 0.
+
+    Notes
+    -----
+    A uniform number of as many bits as the sum has is compared with the partial sums, from its
+    first bits on and no further than need be; one beyond the sum is drawn again.
+    """
+
+    def __init__(self, weights: list[int]) -> None:
+        self._sums = list(accumulate(weights))
+        self._later = max(self._sums[-1].bit_length() - _WORD, 0)
+        self._words = [total >> self._later for total in self._sums]
+        self._undecided = set(self._words) if self._later else set()
+
+    def draw(self, size: int, random: Integers) -> np.ndarray:
+        """Indices, (size,)."""
+        bits = min(_WORD, self._sums[-1].bit_length())
+        found: list[int] = []
+        while len(found) < size:
+            for word in random(1 << bits, size=size - len(found)).tolist():
+                chosen = self._index(word, random)
+                if chosen < len(self._sums):
+                    found.append(chosen)
+        return np.array(found, dtype=np.int64)
+
+    def _index(self, word: int, random: Integers) -> int:
+        if word not in self._undecided:
+            return bisect_right(self._words, word)
+        for start in range(0, self._later, _WORD):
+            n = min(_WORD, self._later - start)
+            word = (word << n) | int(random(1 << n))
+        return bisect_right(self._sums, word)
