@@ -2,78 +2,57 @@
 
 With the notation of `algorithms.tempered`, an exact draw from π ∝ exp(−U) on ‖θ‖ ≤ D is η-DP,
 η = ρ·value_range(RD), and k of them cost what `privacy.posterior_samples` says (Wang, Fienberg &
-Smola 2015, with their 4B improved to the range; PRIVACY §4). *Exact* is meant: a chain that was run
-"long enough" carries no guarantee. Two samplers, both without a cap on the number of attempts:
+Smola 2015, with their 4B improved to the range; PRIVACY §4). *Exact* is meant, and of the program,
+not of real numbers: a chain that was run "long enough" carries no guarantee, and a double around a
+centre that depends on the rows tells the centre (Mironov 2012).
 
-**Rejection.** Linearise the data term at any anchor a: with L = ρΣℓ_i,
+- The posterior lives on the points of a public grid, and its potential is a sum of integers, one a
+  record, each cut to η's worth of units (`algorithms.lattice_posterior`).
+- Draws are by rejection from sheared discrete Gaussians, with coins of integer comparisons, without
+  a cap on the number of trials (`algorithms.envelopes`, `engine.lattice_gaussian`, `engine.coins`).
 
-    U(θ) = [L(a) + ⟨∇L(a), θ − a⟩ + (λ/2)‖θ‖²] + B(θ, a),      B the Bregman divergence of L, ≥ 0,
+So the law of what is released is η-DP as implemented, if the random bits are ideal. What remains
+are the weights of proposals, rounded by a relative 2^−100 each: the log-ratio of two laws grows by
+less than `ROUNDED`, which η includes.
 
-so draw θ from the normal law in brackets and accept it in the ball with probability exp(−B). A
-draw takes exp(½ ln det(I + ∇²L/λ)) trials or so, more where π presses against the ball's surface:
-practical for few columns or a small ρ.
-
-**Proximal.** Else alternate, from any start, K times
-
-    y ~ N(θ, gI),      θ ~ exp(−U(θ) − ‖θ − y‖²/(2g)) on the ball,
-
-the second by rejection as above, which is cheap for a small g (λ becomes λ + 1/g). One round brings
-the laws of two such chains closer by 1/(1 + gλ) in the distance W∞, surely and not on average, and
-leaves π as it is (Chen, Chewi, Salim & Wibisono 2022; for W∞ see docs/privacy.md §4). So after
-K ≥ ln(2D/w)/ln(1 + gλ) rounds the state is within w of an exact draw, *always*, and noise with
-density ∝ exp(−ε'‖z‖/w) makes of it a release of range η + 4ε' (Lin, Ma, Wang, Redberg & Bu 2024).
-w is so small that nobody sees the noise.
-
-For two classes each draw first tries rejection under a sharper bound, and takes the rounds only if
-that fails: whichever gives the draw, it is within w of an exact one. Along a ray from the mode m
-the data term is self-concordant (|ℓ‴| ≤ |x·v| ℓ″), and with r = ‖v‖ in the metric of H = ∇²U(m) and
-Λ the largest ‖x_i‖ in that of H⁻¹ (Bach 2010)
-
-    U(m + v) − U(m) ≥ s(r) = (e^(−Λr) + Λr − 1)/Λ²  ≥  s(r₀) + s'(r₀)(r − r₀)   for any r₀,
-
-so that r ~ Gamma(p, 1/s'(r₀)) in a uniform direction is an envelope.
-
-**Doubles.** The theorem is about real numbers. Around a centre that depends on the rows a raw
-double tells the centre, so released draws are rounded to a public grid (`skdp._release_hook`),
-which is post-processing, and no proof that the *computed* law is η-DP.
-
-**Timing.** How long a draw takes depends on the data and is not covered (Awan & Rao 2023): do not
-let those who see the release see the clock.
+**Timing.** How long a draw takes, whether it ends before one's patience does, and how much memory
+it asks for depend on the data, and are not covered (Awan & Rao 2023): do not let those who see the
+release see the clock, and do not set a time limit of which they learn.
 
 References
 ----------
 Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free*, ICML 2015.
-F. Bach, *Self-concordant Analysis for Logistic Regression*, EJS 2010.
-Y. Chen, S. Chewi, A. Salim, A. Wibisono, *Improved Analysis for a Proximal Algorithm for Sampling*,
-COLT 2022.
-Y. Lin, Y.-A. Ma, Y.-X. Wang, R. Redberg, Z. Bu, *Tractable MCMC for Private Learning with Pure and
-Gaussian Differential Privacy*, ICLR 2024.
+I. Mironov, *On Significance of the Least Significant Bits for Differential Privacy*, CCS 2012.
+C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian for Differential Privacy*, NeurIPS
+2020.
+J. Awan, V. Rao, *Privacy-Aware Rejection Sampling*, JMLR 2023.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from skdp import _release_hook
-from skdp._random import SecureStream, Streams
-from skdp._release_hook import grid_width
-from skdp._validate import expected, in_range, integer, one_of
+from skdp._random import Streams
+from skdp._validate import expected, in_range, integer
 from skdp.algorithms import exact_draws
+from skdp.algorithms.lattice_posterior import Lattice, LatticePotential
 from skdp.algorithms.tempered import PosteriorRun, TemperedPosterior
 from skdp.engine.loop import Progress
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import PosteriorSamplesDpEvent
 from skdp.privacy.posterior_samples import posterior_samples_epsilon, posterior_samples_range
 
-SAMPLERS = ("rejection", "proximal")
-NOISE_SHARE = 0.01  # of η, spent on the noise that covers the proximal sampler's distance
-_NOISE = 1e-3  # expected norm of that noise over the least deviation that a posterior can have
-_MOST_EXPONENT = 12.0  # of the bound on ln det(I + ∇²L/λ), up to which "auto" rejects at once
+SAMPLER = "rejection"
+# Each weight w of a proposal is w(1 + u), |u| ≤ 2^−100: two a shell, and one a coordinate. A law in
+# which each point's mass is off by a relative ξ at most has log-ratios that are off by 4ξ at most.
+ROUNDED = 2.0**-50
 
 
 @dataclass(frozen=True)
@@ -88,8 +67,6 @@ class ExactConfig(PosteriorRun):
         ρ in (0, 1].
     n_samples : int
         k ≥ 1 independent draws.
-    sampler : {"rejection", "proximal"}
-        Which of the two exact samplers.
     n_rows : int
         Public number of rows n ≥ 1, or about that: the guarantee does not hang on it.
     """
@@ -97,9 +74,9 @@ class ExactConfig(PosteriorRun):
     posterior: TemperedPosterior
     likelihood_power: float
     n_samples: int
-    sampler: str
     n_rows: int
 
+    sampler: ClassVar[str] = SAMPLER
     n_epochs: ClassVar[int] = 1  # how much work a draw took is not shown
     most_rows: ClassVar[float] = math.inf
     shorter: ClassVar[str] = (
@@ -110,7 +87,6 @@ class ExactConfig(PosteriorRun):
     def __post_init__(self) -> None:
         in_range(0.0, 1.0, closed="right", likelihood_power=self.likelihood_power)
         integer(1, n_samples=self.n_samples)
-        one_of(SAMPLERS, sampler=self.sampler)
         integer(1, n_rows=self.n_rows)
         if math.isinf(self.posterior.theta_norm):
             raise expected(
@@ -118,11 +94,12 @@ class ExactConfig(PosteriorRun):
                 "on an unbounded domain a posterior sample has no pure guarantee",
                 theta_norm=self.posterior.theta_norm,
             )
+        self.lattice.check()
 
     @property
     def eta(self) -> float:
-        """η of one released draw, the noise of the proximal sampler included."""
-        return self.likelihood_power * self.posterior.range / _share(self.sampler)
+        """η of one released draw."""
+        return self.likelihood_power * self.posterior.range + ROUNDED
 
     @property
     def n_releases(self) -> int:
@@ -145,48 +122,32 @@ class ExactConfig(PosteriorRun):
 
     @property
     def seconds(self) -> float:
-        """About how long the rounds take at most on a core, from public facts."""
-        if self.sampler == "rejection":
-            return 0.0  # no bound on rare cases is of use
-        trace = self.likelihood_power * self.posterior.curvature(self.n_rows)
-        trace *= self.posterior.shape[0]
-        g = exact_draws.round_length(self.posterior, trace)
-        rounds = exact_draws.n_rounds(self.posterior, g, self.distance)
-        return self.n_samples * rounds * (self.n_rows * self.posterior.n_parameters / 5e7 + 3e-4)
+        """Nothing is known of it in public."""
+        return 0.0
 
-    @property
-    def distance(self) -> float:
-        """w: how close the rounds come to an exact draw; public, as it sets the released noise."""
-        near = _NOISE * self.epsilon_of_noise * self._least_deviation
-        return near / self.posterior.n_parameters
-
-    @property
-    def _least_deviation(self) -> float:
-        """Least standard deviation that a posterior can have along a direction; public."""
-        stiffest = self.likelihood_power * self.posterior.curvature(self.n_rows)
-        return 1 / math.sqrt(stiffest + self.posterior.prior_precision)
+    @cached_property
+    def lattice(self) -> Lattice:
+        """Grid of the draws."""
+        return Lattice(self.posterior, self.likelihood_power, self.n_rows)
 
     @property
     def grid_width(self) -> float:
-        """Grid of the released draws: coarse beside the doubles of a proposal, fine for any use.
+        """Width of that grid: a 512th of the least deviation that a posterior can have, or less."""
+        return self.lattice.width
 
-        A raw double around a centre that depends on the rows reveals the centre.
-        """
-        return grid_width(self._least_deviation)
+    @property
+    def memory(self) -> int:
+        """Bytes of three copies of the rows and their targets, about."""
+        return 3 * super().memory
 
     @property
     def sampling(self) -> str:
         """How records take part, for the report."""
         draws = "exact draw" if self.n_samples == 1 else f"{self.n_samples} exact draws"
         return (
-            f"all rows, {draws} by the {self.sampler} sampler, rounded to a public grid; proved in "
-            "exact arithmetic; running time not covered"
+            f"all rows, {draws} by the {self.sampler} sampler on a public grid; proved of the "
+            "implemented law, given ideal random bits; running time not covered"
         )
-
-    @property
-    def epsilon_of_noise(self) -> float:
-        """ε' of the proximal sampler's noise: η = range + 4ε'."""
-        return (1 - _share(self.sampler)) * self.eta / 4
 
     def run(
         self, records: tuple[np.ndarray, np.ndarray], streams: Streams, progress: Progress = iter
@@ -214,27 +175,18 @@ class ExactConfig(PosteriorRun):
         )
 
         def mechanism() -> np.ndarray:
-            potential = exact_draws.Potential(self.posterior, self.likelihood_power, records)
-            stream = streams("noise")
-            if self.sampler == "rejection":
-                draws = exact_draws.rejection(potential, stream)
-            else:
-                near = exact_draws.proximal(potential, self.distance, stream)
-                draws = (potential.projected(θ + _covering_noise(self, stream)) for θ in near)
+            potential = LatticePotential(self.lattice, records)
+            draws = exact_draws.rejection(potential, streams("noise"))
             kept = [next(draws) for _ in progress(range(self.n_samples))]
-            return np.array(kept).reshape(self.n_samples, *shape)
+            return self.grid_width * np.array(kept, dtype=np.float64).reshape(call.shape)
 
         return _release_hook.release(call, mechanism)
 
 
-def _share(sampler: str) -> float:
-    return 1.0 - NOISE_SHARE if sampler == "proximal" else 1.0
-
-
-def affordable_power(posterior: TemperedPosterior, eta: float, sampler: str) -> float:
+def affordable_power(posterior: TemperedPosterior, eta: float) -> float:
     """Largest ρ ≤ 1 at which one draw has range ≤ η."""
-    power = min(1.0, eta * _share(sampler) / posterior.range)
-    while power * posterior.range / _share(sampler) > eta:  # roundings
+    power = min(1.0, (eta - ROUNDED) / posterior.range)
+    while power * posterior.range + ROUNDED > eta:  # roundings
         power *= 1 - 2.0**-52
     return power
 
@@ -246,19 +198,8 @@ def default_theta_norm(row_bound: float, n_rows: int, n_parameters: int, eta: fl
 
 
 def default_prior_scale(row_bound: float, theta_norm: float, n_parameters: int) -> float:
-    """τ ≤ D/√p, so that half of the prior's draws fall into the ball; less where D is wide.
-
-    The proximal sampler takes longer the wider the prior is.
-    """
+    """τ ≤ D/√p, so that half of the prior's draws fall into the ball; less where D is wide."""
     return min(theta_norm, 9 / row_bound) / math.sqrt(n_parameters)
-
-
-def default_sampler(posterior: TemperedPosterior, likelihood_power: float, n_rows: int) -> str:
-    """Rejection where a public bound on ln det(I + ∇²L/λ) is small, else proximal."""
-    # ln det ≤ tr, and tr ∇²L is at most K times the bound on its largest eigenvalue.
-    trace = likelihood_power * posterior.curvature(n_rows) * posterior.shape[0]
-    few = trace * posterior.prior_scale**2 <= _MOST_EXPONENT
-    return "rejection" if few else "proximal"
 
 
 def affordable_range(budget: Budget, n_samples: int) -> float:
@@ -269,17 +210,12 @@ def affordable_range(budget: Budget, n_samples: int) -> float:
 
 
 def configure(
-    posterior: TemperedPosterior, budget: Budget, *, n_rows: int, n_samples: int, sampler: str
+    posterior: TemperedPosterior, budget: Budget, *, n_rows: int, n_samples: int
 ) -> ExactConfig:
-    """Choose a sampler for ``"auto"``, and the largest power ρ ≤ 1 that a budget affords."""
+    """Choose the largest power ρ ≤ 1 that a budget affords."""
     eta = affordable_range(budget, n_samples)
-
-    def power(sampler: str) -> float:
-        return budget.given or affordable_power(posterior, eta, sampler)
-
-    if sampler == "auto":
-        sampler = default_sampler(posterior, power("rejection"), n_rows)
-    config = ExactConfig(posterior, power(sampler), n_samples, sampler, n_rows)
+    power = budget.given or affordable_power(posterior, eta)
+    config = ExactConfig(posterior, power, n_samples, n_rows)
     if budget.epsilon is None or not budget.private:
         return config
     step = 2.0**-52
@@ -292,11 +228,3 @@ def configure(
 def _cost(config: ExactConfig, delta: float) -> float:
     once = posterior_samples_epsilon(eta=config.eta, n_samples=config.n_samples, delta=delta)
     return once * (1 + 2e-15)  # as the accountant rounds
-
-
-def _covering_noise(config: ExactConfig, stream: SecureStream) -> np.ndarray:
-    """Noise with density ∝ exp(−ε'‖z‖/w), which covers a distance w at a price of ε'."""
-    n_parameters = config.posterior.n_parameters
-    direction = stream.normal(n_parameters)
-    radius = stream.generator.gamma(n_parameters, config.distance / config.epsilon_of_noise)
-    return radius * direction / np.linalg.norm(direction)

@@ -22,7 +22,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from decimal import Decimal, localcontext
 from itertools import accumulate
+from typing import Self
 
 import numpy as np
 
@@ -108,23 +110,34 @@ class Choice:
     def __init__(self, weights: list[int]) -> None:
         self._sums = list(accumulate(weights))
         self._later = max(self._sums[-1].bit_length() - _WORD, 0)
-        self._words = [total >> self._later for total in self._sums]
-        self._undecided = set(self._words) if self._later else set()
+        self._words = np.array([total >> self._later for total in self._sums], dtype=np.int64)
+
+    @classmethod
+    def of(cls, weights: list[Decimal]) -> Self:
+        """Choice of positive weights, each rounded by a relative 2^−100 or less."""
+        with localcontext(prec=60):
+            least = min(weights)
+            return cls([int(weight / least * 2**120) for weight in weights])
 
     def draw(self, size: int, random: Integers) -> np.ndarray:
         """Indices, (size,)."""
-        bits = min(_WORD, self._sums[-1].bit_length())
-        found: list[int] = []
+        found = np.empty(0, dtype=np.int64)
         while len(found) < size:
-            for word in random(1 << bits, size=size - len(found)).tolist():
-                chosen = self._index(word, random)
-                if chosen < len(self._sums):
-                    found.append(chosen)
-        return np.array(found, dtype=np.int64)
+            # However many are drawn at once, each is a fresh one.
+            words = random(1 << self._bits, size=2 * (size - len(found)))
+            indices = np.searchsorted(self._words, words, side="right")
+            if self._later:
+                for at in np.flatnonzero(self._words[indices - 1] == words):
+                    indices[at] = self._index(int(words[at]), random)
+            found = np.append(found, indices[indices < len(self._sums)])
+        return found[:size]
+
+    @property
+    def _bits(self) -> int:
+        return self._sums[-1].bit_length() - self._later
 
     def _index(self, word: int, random: Integers) -> int:
-        if word not in self._undecided:
-            return bisect_right(self._words, word)
+        """Index of a number of which the first bits are known, and are those of a partial sum."""
         for start in range(0, self._later, _WORD):
             n = min(_WORD, self._later - start)
             word = (word << n) | int(random(1 << n))

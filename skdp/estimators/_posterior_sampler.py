@@ -30,7 +30,7 @@ from skdp.privacy.budget import Budget
 from skdp.privacy.ledger import BudgetExceededError
 from skdp.relations import check_relation
 
-SAMPLERS = ("auto", "langevin", *ops.SAMPLERS)
+SAMPLERS = ("auto", "langevin", ops.SAMPLER)
 
 Config = langevin.LangevinConfig | ops.ExactConfig
 
@@ -164,11 +164,18 @@ class PosteriorSampler(ArvizMixin, PrivateEstimator):
         return config
 
     def _is_exact(self) -> bool:
+        if self.sampler == "proximal":
+            raise expected(
+                "'rejection'",
+                "which is exact as implemented, takes the place of the proximal sampler, and is "
+                "quicker",
+                sampler=self.sampler,
+            )
         one_of(SAMPLERS, sampler=self.sampler)
-        exact = self.sampler in ops.SAMPLERS or (self.sampler == "auto" and self.delta == 0)
+        exact = self.sampler == ops.SAMPLER or (self.sampler == "auto" and self.delta == 0)
         if not exact and self.delta == 0:
             raise expected(
-                "'auto', 'rejection' or 'proximal' where delta=0",
+                "'auto' or 'rejection' where delta=0",
                 "a Langevin chain has no pure guarantee",
                 sampler=self.sampler,
             )
@@ -191,7 +198,6 @@ class PosteriorSampler(ArvizMixin, PrivateEstimator):
             budget,
             n_rows=n_rows,
             n_samples=k,
-            sampler=self.sampler,
         )
 
     def _langevin(self, family: Family, n_rows: int, budget: Budget) -> langevin.LangevinConfig:

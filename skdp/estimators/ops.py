@@ -46,11 +46,13 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     all samples and whatever is computed from them. The guarantee of the Langevin sampler holds
-    after any number of steps, converged or not; that of the exact samplers is pure for ``delta=0``.
-    *How long* an exact sampler runs depends on the data and is not covered. The unit is a row. The
-    guarantee covers one fit; each further fit on the same rows is a further release. It is
-    conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a
-    seeded fit, and treats floating-point arithmetic as exact.
+    after any number of steps, converged or not, and treats floating-point arithmetic as exact. That
+    of rejection is pure for ``delta=0`` and holds of the implemented law, on a public grid, given
+    ideal random bits. *How long* rejection runs, and whether it is interrupted, depends on the data
+    and is not covered: do not let those who see the samples see the clock, and set no time limit of
+    which they learn. The unit is a row. The guarantee covers one fit; each further fit on the same
+    rows is a further release. It is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, and is *not* one for a seeded fit.
 
     Parameters
     ----------
@@ -65,11 +67,10 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
     n_posterior_samples : int, default=1
         Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
         posterior, and each is of a flatter one.
-    sampler : {"auto", "langevin", "rejection", "proximal"}, default="auto"
-        ``"langevin"`` has a certificate that needs δ > 0 and no convergence. The other two are
-        exact: ``"rejection"`` for few columns or small budgets, ``"proximal"`` for all else, and
-        slow on large data. ``"auto"`` is Langevin for δ > 0, else one of the exact ones by public
-        facts.
+    sampler : {"auto", "langevin", "rejection"}, default="auto"
+        ``"langevin"`` has a certificate that needs δ > 0 and no convergence. ``"rejection"`` is
+        exact; it takes longer the more columns there are, minutes from 100 or so on large data.
+        ``"auto"`` is Langevin for δ > 0, else rejection.
     prior_scale : float or "auto", default="auto"
         Standard deviation τ > 0 of the prior of every coefficient and intercept. Not to be chosen
         by trying values on the data. ``"auto"`` follows the number of columns.
@@ -79,8 +80,8 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
         for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
         before declares, as `NormClipper` does.
     theta_norm : float or "auto", default="auto"
-        Norm > 0 of all parameters jointly at which the domain ends. The exact samplers pay for a
-        wide domain with a flat posterior; ``"auto"`` grows slowly with the budget and with n.
+        Norm > 0 of all parameters jointly at which the domain ends. Rejection pays for a wide
+        domain with a flat posterior; ``"auto"`` grows slowly with the budget and with n.
         The Langevin sampler needs none: ``"auto"`` and ``float("inf")`` are no bound there.
     fit_intercept : bool, default=True
         Append a 1 to each row.
@@ -230,11 +231,13 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     all samples and whatever is computed from them. The guarantee of the Langevin sampler holds
-    after any number of steps, converged or not; that of the exact samplers is pure for ``delta=0``.
-    *How long* an exact sampler runs depends on the data and is not covered. The unit is a row. The
-    guarantee covers one fit; each further fit on the same rows is a further release. It is
-    conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a
-    seeded fit, and treats floating-point arithmetic as exact.
+    after any number of steps, converged or not, and treats floating-point arithmetic as exact. That
+    of rejection is pure for ``delta=0`` and holds of the implemented law, on a public grid, given
+    ideal random bits. *How long* rejection runs, and whether it is interrupted, depends on the data
+    and is not covered: do not let those who see the samples see the clock, and set no time limit of
+    which they learn. The unit is a row. The guarantee covers one fit; each further fit on the same
+    rows is a further release. It is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, and is *not* one for a seeded fit.
 
     Parameters
     ----------
@@ -249,11 +252,10 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
     n_posterior_samples : int, default=1
         Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
         posterior, and each is of a flatter one.
-    sampler : {"auto", "langevin", "rejection", "proximal"}, default="auto"
-        ``"langevin"`` has a certificate that needs δ > 0 and no convergence. The other two are
-        exact: ``"rejection"`` for few columns or small budgets, ``"proximal"`` for all else, and
-        slow on large data. ``"auto"`` is Langevin for δ > 0, else one of the exact ones by public
-        facts.
+    sampler : {"auto", "langevin", "rejection"}, default="auto"
+        ``"langevin"`` has a certificate that needs δ > 0 and no convergence. ``"rejection"`` is
+        exact; it takes longer the more columns there are, minutes from 100 or so on large data.
+        ``"auto"`` is Langevin for δ > 0, else rejection.
     prior_scale : float or "auto", default="auto"
         Standard deviation τ > 0 of the prior of every coefficient and intercept. Not to be chosen
         by trying values on the data. ``"auto"`` follows the number of columns.
@@ -263,8 +265,8 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
         for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
         before declares, as `NormClipper` does.
     theta_norm : float or "auto", default="auto"
-        Norm > 0 of all parameters jointly at which the domain ends. The exact samplers pay for a
-        wide domain with a flat posterior; ``"auto"`` grows slowly with the budget and with n.
+        Norm > 0 of all parameters jointly at which the domain ends. Rejection pays for a wide
+        domain with a flat posterior; ``"auto"`` grows slowly with the budget and with n.
         The Langevin sampler needs none: ``"auto"`` and ``float("inf")`` are no bound there.
     fit_intercept : bool, default=True
         Append a 1 to each row.

@@ -3,7 +3,8 @@
 Each has ``residual``, the gradient ∂ log p(y|z)/∂z, and ``residual_bound``, the largest norm that
 it can have; the gradient in θ is residual ⊗ row, so a row of norm R bounds it by residual_bound·R.
 All are log-concave with curvature ≤ ``curvature_bound``, so −∇² log p in θ is ≤ curvature_bound·R².
-``value_range(reach)`` bounds max log p − min log p of one record over logits of norm ≤ reach.
+``value_range(reach)`` bounds max log p − min log p of one record over logits of norm ≤ reach, and
+``least_curvature`` how much such a record bends over part of that ball.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import expit, huber, log_softmax, softmax
+from scipy.special import expit, huber, softmax
 from scipy.stats import norm, qmc
 
 from skdp.models.bounded_scores import BernoulliScore, CategoricalScore, PoissonScore, Score
+from skdp.models.rounded_losses import log_sum_exp, softplus
 
 
 class LogConcave(Protocol):
@@ -42,21 +44,26 @@ class LogConcave(Protocol):
         """∂ log p/∂ logits, (..., K)."""
         ...
 
-    def log_likelihood(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Log p, (...), up to a constant."""
+    def loss(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """−log p up to a constant, (...), by operations that are rounded in one way."""
         ...
 
-    def curvature(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Diagonal of −∂² log p/∂ logits², (..., K)."""
-        ...
-
-    @property
-    def self_concordance(self) -> float:
-        """M with |d³ log p/dt³| ≤ M‖δ‖ |d² log p/dt²| along z + tδ; infinite for none."""
+    def least_loss(self, targets: np.ndarray, reach: float) -> np.ndarray:
+        """Lower bound on the loss over logits of norm ≤ reach, (...)."""
         ...
 
     def value_range(self, reach: float) -> float:
-        """Bound on max log p − min log p of one record over logits of norm ≤ reach."""
+        """Bound on loss − least_loss over logits of norm ≤ reach."""
+        ...
+
+    def least_curvature(
+        self, logits: np.ndarray, targets: np.ndarray, move: np.ndarray, reach: float
+    ) -> np.ndarray:
+        """Matrices A, (n, K, K), with loss(z + δ) ≥ loss(z) + ⟨∇loss(z), δ⟩ + ½ δᵀAδ.
+
+        For ‖z + δ‖ ≤ reach and |δ_j − δ_k| ≤ move, (n,); for K = 1, |δ| ≤ move. Where move is 0, A
+        is the curvature at z.
+        """
         ...
 
     def tamed(self, targets: np.ndarray, reach: float) -> np.ndarray:
@@ -121,19 +128,24 @@ class Bernoulli:
     largest_target = math.inf
     residual_scale = 1.0
     curvature_bound = 0.25  # σ'(z) ≤ 1/4
-    self_concordance = 1.0  # |σ''| = σ'|1 − 2σ|
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Y − σ(z)."""
         return targets - expit(logits)
 
-    def log_likelihood(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Log σ(±z)."""
-        return -np.logaddexp(0.0, np.where(targets > 0, -logits, logits))[..., 0]
+    def loss(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """−log σ(±z)."""
+        return softplus(np.where(targets > 0, -logits, logits)[..., 0])
 
-    def curvature(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """σ(z) σ(−z)."""
-        return expit(logits) * expit(-logits)
+    def least_loss(self, targets: np.ndarray, reach: float) -> np.ndarray:
+        """−log σ(reach)."""
+        return np.full(targets.shape[:-1], np.logaddexp(0.0, -reach))
+
+    def least_curvature(
+        self, logits: np.ndarray, targets: np.ndarray, move: np.ndarray, reach: float
+    ) -> np.ndarray:
+        """Of chords; σ' has one maximum."""
+        return _chord_curvature(self, expit(logits) * expit(-logits), logits, targets, move, reach)
 
     def score(self, bound: float) -> Score:
         """Weighted residual."""
@@ -174,27 +186,42 @@ class Categorical:
     largest_target = math.inf
     residual_scale = 1.0
     curvature_bound = 0.5  # eigenvalues of diag p − ppᵀ
-    self_concordance = math.sqrt(2.0)  # third central moment ≤ range times variance
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """e_y − softmax(z)."""
         return targets - softmax(logits, axis=-1)
 
-    def log_likelihood(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """z_y − log Σ e^z."""
-        return np.sum(targets * log_softmax(logits, axis=-1), axis=-1)
+    def loss(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Log Σ e^z − z_y."""
+        return log_sum_exp(logits) - np.sum(targets * logits, axis=-1)
 
-    def curvature(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """P(1 − p)."""
+    def least_loss(self, targets: np.ndarray, reach: float) -> np.ndarray:
+        """Bound below, see `value_range`."""
+        gap = reach * math.sqrt(self.n_outputs / (self.n_outputs - 1.0))
+        others = math.log(self.n_outputs - 1.0)
+        return np.full(targets.shape[:-1], np.logaddexp(0.0, others - gap))
+
+    def least_curvature(
+        self, logits: np.ndarray, targets: np.ndarray, move: np.ndarray, reach: float
+    ) -> np.ndarray:
+        """By self-concordance.
+
+        A third central moment is at most the range a of δ times the variance, so that along δ the
+        curvature falls by no more than e^−as, and ∫₀¹ (1 − s) e^−as ds = (e^−a + a − 1)/a².
+        """
         p = softmax(logits, axis=-1)
-        return p * (1 - p)
+        farthest = math.sqrt(2.0) * (reach + np.linalg.norm(logits, axis=-1))
+        a = np.maximum(np.minimum(move, farthest), 1e-3)
+        share = np.where(move > 0.0, 2.0 * (np.expm1(-a) + a) / a**2, 1.0)
+        matrices = p[:, :, None] * (np.eye(self.n_outputs) - p[:, None, :])
+        return share[:, None, None] * matrices
 
     def score(self, bound: float) -> Score:
         """Weighted residual."""
         return CategoricalScore(self.n_outputs, bound)
 
     def value_range(self, reach: float) -> float:
-        """Bound on the range of log(1 + Σ_{j≠y} e^(z_j − z_y)).
+        """Range of log(1 + Σ_{j≠y} e^(z_j − z_y)), at most.
 
         Each z_j − z_y is at most √2‖z‖, and their mean, which by Jensen's inequality bounds the sum
         from below, at least −‖z‖√(K/(K−1)). √2‖z‖ would do for K = 2 and is not enough for more.
@@ -250,7 +277,6 @@ class HuberRegression:
     threshold: float
     target_bound: float = math.inf
     n_outputs = 1
-    self_concordance = math.inf
 
     @property
     def curvature_bound(self) -> float:
@@ -266,13 +292,24 @@ class HuberRegression:
         """(y − z)/σ², the residual cut at ±c."""
         return self.curvature_bound * np.clip(targets - logits, -self.threshold, self.threshold)
 
-    def log_likelihood(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Minus Huber's function of the residual over σ²."""
-        return -self.curvature_bound * huber(self.threshold, targets - logits)[..., 0]
+    def loss(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Huber's function of the residual over σ²."""
+        return self._of_residual(np.abs(targets - logits)[..., 0])
 
-    def curvature(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """1/σ² within the threshold."""
-        return self.curvature_bound * (np.abs(targets - logits) <= self.threshold)
+    def _of_residual(self, size: np.ndarray) -> np.ndarray:
+        quadratic = np.minimum(size, self.threshold)
+        return self.curvature_bound * (quadratic * (size - 0.5 * quadratic))
+
+    def least_loss(self, targets: np.ndarray, reach: float) -> np.ndarray:
+        """At the end of the range that is next to the target."""
+        return self._of_residual(np.maximum(np.abs(targets[..., 0]) - reach, 0.0))
+
+    def least_curvature(
+        self, logits: np.ndarray, targets: np.ndarray, move: np.ndarray, reach: float
+    ) -> np.ndarray:
+        """Of chords; the curvature is 1/σ² within the threshold and 0 beyond it."""
+        inside = np.abs(targets - logits) <= self.threshold
+        return _chord_curvature(self, self.curvature_bound * inside, logits, targets, move, reach)
 
     def value_range(self, reach: float) -> float:
         """Slope times distance, or the value at the largest residual if that is less."""
@@ -337,6 +374,32 @@ class Poisson:
         return first, first + weights @ rates**2 - first**2
 
 
+def _chord_curvature(
+    likelihood: LogConcave,
+    at: np.ndarray,
+    logits: np.ndarray,
+    targets: np.ndarray,
+    move: np.ndarray,
+    reach: float,
+) -> np.ndarray:
+    """Least of 2[ℓ(z + δ) − ℓ(z) − ℓ'(z)δ]/δ² over an interval around z, (n, 1, 1).
+
+    It is the mean of ℓ''(z + sδ) with weights 2(1 − s). Where ℓ'' rises to one maximum and falls,
+    this mean, as a function of δ on either side, does the same (the kernel (δ − u)₊ diminishes
+    variation), so that it is least at an end of the interval or at δ = 0, where it is ``at``.
+    """
+    z, least = logits[:, 0], at[:, 0]
+    if not move.any():
+        return least[:, None, None]
+    slope, value = -likelihood.residual(logits, targets)[:, 0], likelihood.loss(logits, targets)
+    for sign in (-1.0, 1.0):
+        # An interval that is wider than need be gives a bound as well, and one with digits.
+        δ = sign * np.maximum(np.minimum(move, reach - sign * z), _SHORT)
+        rise = likelihood.loss((z + δ)[:, None], targets) - value - slope * δ
+        least = np.minimum(least, 2.0 * rise / δ**2)
+    return np.maximum(least - _CANCELLED, 0.0)[:, None, None]
+
+
 def classification_likelihood(n_classes: int) -> Likelihood:
     """Return one logit for two classes, K logits for more."""
     return Bernoulli() if n_classes == 2 else Categorical(n_classes)
@@ -350,6 +413,8 @@ def _normal_points(size: int) -> np.ndarray:
     points = np.concatenate([half, -half])
     return points @ np.linalg.inv(np.linalg.cholesky(points.T @ points / len(points))).T
 
+
+_SHORT, _CANCELLED = 1e-2, 1e-9  # shortest chord, and what a chord may lose of its digits
 
 _nodes, _weights = np.polynomial.hermite_e.hermegauss(32)
 _HERMITE = tuple(zip(_nodes, _weights / _weights.sum(), strict=True))

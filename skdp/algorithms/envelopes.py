@@ -1,0 +1,257 @@
+"""Sheared discrete Gaussians that lie above a log-concave posterior everywhere in the ball.
+
+Let F = 2^−m Û without roundings, ν ≥ 0, F_ν(θ) = F(θ) + (ν/2)‖θ‖² and a any point, v = θ − a. In
+the ball F ≥ F_ν − (ν/2)D², which pulls proposals into a ball that the posterior presses against.
+With H = ∇²F_ν(a) and r = √(vᵀHv), each record's logits move by at most r‖x_i‖ in the norm of H⁻¹,
+so that its loss bends by at least A_i(r) between a and θ (`LogConcave.least_curvature`), and
+
+    F_ν(θ) ≥ F_ν(a) + ⟨∇F_ν(a), v⟩ + ½ vᵀM(r)v,     M(r) = (λ + ν)I + ρ Σ_i A_i(r) ⊗ x_i x_iᵀ.
+
+M(r) falls as r grows, and one M for the whole ball may be far from H. Then ℤᵖ is cut into shells
+r_{j−1} < r ≤ r_j, each with a proposal of its own. In shell j vᵀM_jv ≥ s², where
+s² = r²_{j−1} λ_min(H⁻¹M_j), so that for any c ≤ 1
+
+    ½ vᵀM_jv ≥ ½ vᵀ(cM_j)v + ½(1 − c)s²,
+
+and the mass of the Gaussian on the right, ∝ c^(−p/2) exp(−½(1 − c)s²) det M_j^(−½), is least for
+c = p/s²: it lies where the shell begins, and its mass falls as that of a tail. A shell j is chosen
+with a probability in proportion to its proposal's mass, a point is drawn from it, thrown away if it
+is not of that shell or not in the ball, and else accepted with probability exp(−x),
+
+    x = 2^−m (Û(g) − Û(a)) − Q_j(v) − β_j ≥ 0,
+
+so that the mass of a point of shell j is in proportion to exp(−Q_j − β_j − x) = exp(−2^−m Û): of
+an envelope nothing but x ≥ 0 *at every point* matters. β_j takes off the bound above: the slope
+that is left at a, over the shell; roundings of Û, at a and at g; and those of coordinates. With
+z_i = r_i + e_i, |e_i| ≤ ½, and any α > 0, z_i² ≤ (1 + α) r_i² + (1 + 1/α)/4, both ways.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+
+import numpy as np
+from scipy.linalg import eigh, eigvalsh
+from scipy.optimize import minimize, root_scalar
+
+from skdp.algorithms.lattice_posterior import LatticePotential
+from skdp.engine.coins import Choice, Integers
+from skdp.engine.lattice_gaussian import BITS, ShearedGaussian
+
+_RADII = (1.05, 1.15, 1.25, 1.35, 1.5, 1.7, 2.0, 2.5, 4.0, 8.0, 16.0)  # over √p
+_TRIALS = 1.0  # logarithm of the trials that one shell may take
+_SAFE = 1e-6  # covers the doubles in which bounds are found
+_SLOPES = 2.0**-40  # relative error of a sum of gradients, at most
+
+
+@dataclass(frozen=True)
+class Shell:
+    """One of the proposals.
+
+    Parameters
+    ----------
+    law : ShearedGaussian
+        Law of v.
+    offset : int
+        2⁵⁰ β.
+    end : float
+        Largest energy under the first shape that belongs to the shell.
+    """
+
+    law: ShearedGaussian
+    offset: int
+    end: float
+
+    @property
+    def weight(self) -> Decimal:
+        """Mass of exp(−Q − β), up to a constant that all shells share."""
+        with localcontext(prec=60):
+            root = math.prod(self.law.precisions.tolist())
+            return (Decimal(-self.offset) / 2**BITS).exp() / Decimal(root).sqrt()
+
+
+class Envelope:
+    """Proposals for a posterior on a lattice.
+
+    Parameters
+    ----------
+    potential : LatticePotential
+        Of the private rows.
+
+    Attributes
+    ----------
+    center : ndarray of int64, shape (p,)
+        a/h.
+    shells : list of Shell
+        From the inner to the outer.
+    """
+
+    def __init__(self, potential: LatticePotential) -> None:
+        self._potential, lattice = potential, potential.lattice
+        self._largest = 2 * math.isqrt(lattice.square) + 2
+        minimum, pull = _minimum(potential)
+        self.center = _inside(minimum, lattice.square)
+        self._pull = pull
+        self._alpha = 2.0 ** -(lattice.grid_bits + 1)
+        at_center = np.zeros(len(potential.rows))
+        self._logits = potential.logits(self.center)
+        ridge = (lattice.width**2 / lattice.posterior.prior_scale**2 + pull) * np.eye(len(minimum))
+        hessian = potential.curvature(self._logits, at_center) + ridge
+        self.shape = ShearedGaussian.within(hessian, self._largest)
+        self.shells = self._shells(ridge)
+        self._choice = Choice.of([shell.weight for shell in self.shells])
+        self._ends = np.array([shell.end for shell in self.shells])
+        self._at_center = int(potential.energies(self.center[None])[0])
+
+    def _shells(self, ridge: np.ndarray) -> list[Shell]:
+        potential, form, p = self._potential, self.shape.form, len(ridge)
+        slope = potential.smooth(self.center)[1] + ridge @ self.center
+        moves = potential.moves(np.linalg.inv(form))
+        steep = math.sqrt(float(slope @ np.linalg.solve(form, slope)))
+        reach = math.sqrt(potential.lattice.square) + float(np.linalg.norm(self.center))
+        farthest = reach * math.sqrt(eigvalsh(form, subset_by_index=[p - 1] * 2)[0])
+        everywhere = potential.curvature(self._logits, farthest * moves) + ridge
+        lost = 0.5 * (np.linalg.slogdet(form)[1] - np.linalg.slogdet(everywhere)[1])
+        radii = _RADII if lost > _TRIALS else ()
+        ends = [0.5 * p * f**2 for f in radii if math.sqrt(p) * f < farthest] + [math.inf]
+        rounded = (1 + 1 / self._alpha) / 4 * self.shape.trace
+        shells, begin = [], 0.0
+        for end in ends:
+            r = min(farthest, math.sqrt(2 * ((1 + self._alpha) * end + rounded))) * (1 + _SAFE)
+            bend = potential.curvature(self._logits, r * moves) + ridge
+            least = max(begin - rounded, 0.0) * 2 / (1 + self._alpha) * (1 - _SAFE)
+            s2 = least * eigh(bend, form, eigvals_only=True, subset_by_index=[0, 0])[0]
+            c = p / s2 if s2 > p else 1.0
+            law = ShearedGaussian.within(c / (1 + self._alpha) * bend, self._largest)
+            β = 0.5 * (1 - c) * s2 * (1 - _SAFE) - steep * r - self._slack(law)
+            shells.append(Shell(law, math.floor(math.ldexp(β, BITS)), end))
+            begin = end
+        return shells
+
+    def _slack(self, law: ShearedGaussian) -> float:
+        """What pulling in, roundings and doubles take off the bound."""
+        potential, lattice = self._potential, self._potential.lattice
+        squares = lattice.square + 1 - int(self.center @ self.center)
+        slopes = lattice.power * len(potential.rows) * potential.likelihood.residual_bound
+        return (
+            self._pull / 2 * squares
+            + 2 * potential.rounding
+            + (1 + 1 / self._alpha) / 4 * law.trace
+            + _SLOPES * slopes * potential.reach
+            + _SAFE
+        )
+
+    def propose(self, size: int, random: Integers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Draw points of the ball that are of their shells.
+
+        Parameters
+        ----------
+        size : int
+            Number of trials, most of which may miss.
+        random : callable
+            ``integers`` of a stream's generator.
+
+        Returns
+        -------
+        points : ndarray of int64, shape (m, p)
+        z : ndarray of int64, shape (m, p)
+            Their coordinates under the law of the shell.
+        shells : ndarray of int64, shape (m,)
+            Numbers of the shells.
+        """
+        shells = self._choice.draw(size, random)
+        z = np.empty((size, len(self.center)), dtype=np.int64)
+        v = np.empty_like(z)
+        here = np.empty(size, dtype=bool)
+        for j in np.unique(shells):
+            at, law = shells == j, self.shells[j].law
+            z[at] = law.integers(int(at.sum()), random)
+            v[at], here[at] = law.points(z[at])
+        g, square = self.center + v, self._potential.lattice.square
+        here &= (np.abs(g) <= math.isqrt(square)).all(axis=1)
+        g[~here] = 0  # whose square could leave 64 bits
+        here &= np.einsum("ij,ij->i", g, g) <= square
+        here[here] = self.shell_of(v[here]) == shells[here]
+        # In the order of the trials: the first that is accepted would else be of an inner shell.
+        return g[here], z[here], shells[here]
+
+    def shell_of(self, v: np.ndarray) -> np.ndarray:
+        """Number of the shell of each v within the ball, (m,): a function of v to the last bit."""
+        z = self.shape.coordinates(v).astype(np.float64)
+        energy = np.zeros(len(v))
+        for column, J in zip(z.T, self.shape.precisions.tolist(), strict=True):
+            energy += math.ldexp(J, -BITS) * (column * column)
+        return np.searchsorted(self._ends, energy)
+
+    def exponents(self, g: np.ndarray, z: np.ndarray, shells: np.ndarray) -> list[int]:
+        """2⁵⁰ x of points g with their coordinates and shells, (m,)."""
+        shift = BITS - self._potential.lattice.bits
+        found = []
+        energies = (self._potential.energies(g) - self._at_center).tolist()
+        for energy, at, j in zip(energies, z, shells.tolist(), strict=True):
+            shell = self.shells[j]
+            x = (energy << shift) - int(shell.law.energy(at[None])[0]) - shell.offset
+            if x < 0:  # never: the bound holds, and to cut here would be another law
+                raise RuntimeError("A posterior is above its envelope: please report it.")
+            found.append(x)
+        return found
+
+
+def _inside(minimum: np.ndarray, square: int) -> np.ndarray:
+    """Point of the ball and of the lattice at or near a point."""
+    near = np.rint(minimum).astype(np.int64)
+    if int(near @ near) > square:
+        shrunk = minimum * min(1.0, math.sqrt(square) / float(np.linalg.norm(minimum)))
+        near = np.trunc(shrunk * (1 - _SAFE)).astype(np.int64)
+    return near
+
+
+def _minimum(potential: LatticePotential) -> tuple[np.ndarray, float]:
+    """Minimum of F_ν in units of h, and ν h² for which the ball holds most of such a Gaussian."""
+    lattice = potential.lattice
+    p, ridge = lattice.posterior.n_parameters, (lattice.width / lattice.posterior.prior_scale) ** 2
+    found = np.zeros(p)
+
+    def minimum(pull: float) -> np.ndarray:
+        nonlocal found
+        found = _least(potential, ridge + pull, found)
+        return found
+
+    inside = minimum(0.0)
+    at = potential.curvature(
+        potential.logits(_inside(inside, lattice.square)), np.zeros(len(potential.rows))
+    )
+    values = np.maximum(eigvalsh(at), 0.0) + ridge
+
+    def excess(log_pull: float) -> float:
+        pull = math.exp(log_pull)
+        square = float(np.sum(minimum(pull) ** 2)) + float(np.sum(1 / (values + pull)))
+        return square / lattice.square - 1.0
+
+    if float(inside @ inside) + float(np.sum(1 / values)) <= lattice.square:
+        return inside, 0.0
+    force = lattice.power * len(potential.rows) * potential.likelihood.residual_bound
+    force *= lattice.posterior.row_bound * lattice.width
+    D = math.sqrt(lattice.square)
+    most = (p + math.hypot(p, 2 * D * force)) / (2 * D * D)
+    least = ridge * 1e-6
+    if excess(math.log(least)) <= 0.0:
+        return minimum(least), least
+    root = root_scalar(excess, bracket=(math.log(least), math.log(2 * most)), xtol=0.02)
+    pull = math.exp(float(root.root))
+    return minimum(pull), pull
+
+
+def _least(potential: LatticePotential, ridge: float, start: np.ndarray) -> np.ndarray:
+    scale = 2.0**potential.lattice.grid_bits  # steps of the order of 1
+
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        g = scale * x
+        value, gradient = potential.smooth(g)
+        return value + ridge / 2 * float(g @ g), scale * (gradient + ridge * g)
+
+    options = {"gtol": 1e-6, "ftol": 0.0, "maxiter": 300}
+    solved = minimize(objective, start / scale, jac=True, method="L-BFGS-B", options=options)
+    return scale * solved.x
