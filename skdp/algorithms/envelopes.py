@@ -18,12 +18,14 @@ c = p/s²: it lies where the shell begins, and its mass falls as that of a tail.
 with a probability in proportion to its proposal's mass, a point is drawn from it, thrown away if it
 is not of that shell or not in the ball, and else accepted with probability exp(−x),
 
-    x = 2^−m (Û(g) − Û(a)) − Q_j(v) − β_j ≥ 0,
+    x = 2^−m (Û(g) − Û(g_a)) − Q_j(v) − β_j ≥ 0,
 
 so that the mass of a point of shell j is in proportion to exp(−Q_j − β_j − x) = exp(−2^−m Û): of
-an envelope nothing but x ≥ 0 *at every point* matters. β_j takes off the bound above: the slope
-that is left at a, over the shell; roundings of Û, at a and at g; and those of coordinates. With
-z_i = r_i + e_i, |e_i| ≤ ½, and any α > 0, z_i² ≤ (1 + α) r_i² + (1 + 1/α)/4, both ways.
+an envelope nothing but x ≥ 0 *at every point* matters. v is counted from the lattice's point next
+to a, where Û is taken too. β_j takes off the bound above: the slope that is left at a, over the
+shell; the rise of F_ν from a to that point, and their distance d; roundings of Û; and those of
+coordinates. For any α > 0 ‖v + d‖² ≥ ‖v‖²/(1 + α) − ‖d‖²/α in any norm, and with z_i = r_i + e_i,
+|e_i| ≤ ½, z_i² ≤ (1 + α) r_i² + (1 + 1/α)/4, both ways.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import eigh, eigvalsh
@@ -83,62 +86,76 @@ class Envelope:
     Attributes
     ----------
     center : ndarray of int64, shape (p,)
-        a/h.
+        Point of the lattice next to a.
     shells : list of Shell
         From the inner to the outer.
     """
 
     def __init__(self, potential: LatticePotential) -> None:
         self._potential, lattice = potential, potential.lattice
-        self._largest = 2 * math.isqrt(lattice.square) + 2
-        minimum, pull = _minimum(potential)
-        self.center = _inside(minimum, lattice.square)
-        self._pull = pull
         self._alpha = 2.0 ** -(lattice.grid_bits + 1)
-        at_center = np.zeros(len(potential.rows))
-        self._logits = potential.logits(self.center)
-        ridge = (lattice.width**2 / lattice.posterior.prior_scale**2 + pull) * np.eye(len(minimum))
-        hessian = potential.curvature(self._logits, at_center) + ridge
-        self.shape = ShearedGaussian.within(hessian, self._largest)
-        self.shells = self._shells(ridge)
+        self._largest = 2 * math.isqrt(lattice.square) + 2
+        self._anchor, self._pull = _minimum(potential)
+        self.center = _inside(self._anchor, lattice.square)
+        self._logits = potential.logits(self._anchor)
+        ridge = (lattice.width / lattice.posterior.prior_scale) ** 2 + self._pull
+        self._ridge = ridge * np.eye(len(self.center))
+        at_anchor = potential.curvature(self._logits, np.zeros(len(potential.rows)))
+        self.shape = ShearedGaussian.within(at_anchor + self._ridge, self._largest)
+        self.shells = self._shells()
         self._choice = Choice.of([shell.weight for shell in self.shells])
         self._ends = np.array([shell.end for shell in self.shells])
         self._at_center = int(potential.energies(self.center[None])[0])
 
-    def _shells(self, ridge: np.ndarray) -> list[Shell]:
-        potential, form, p = self._potential, self.shape.form, len(ridge)
-        slope = potential.smooth(self.center)[1] + ridge @ self.center
-        moves = potential.moves(np.linalg.inv(form))
-        steep = math.sqrt(float(slope @ np.linalg.solve(form, slope)))
-        reach = math.sqrt(potential.lattice.square) + float(np.linalg.norm(self.center))
+    def _shells(self) -> list[Shell]:
+        potential, form, α = self._potential, self.shape.form, self._alpha
+        p, d = len(form), self.center - self._anchor
+        moves, apart = potential.moves(np.linalg.inv(form)), math.sqrt(d @ form @ d)
+        reach = math.sqrt(potential.lattice.square) + float(np.linalg.norm(self._anchor))
         farthest = reach * math.sqrt(eigvalsh(form, subset_by_index=[p - 1] * 2)[0])
-        everywhere = potential.curvature(self._logits, farthest * moves) + ridge
+        everywhere = potential.curvature(self._logits, farthest * moves) + self._ridge
         lost = 0.5 * (np.linalg.slogdet(form)[1] - np.linalg.slogdet(everywhere)[1])
         radii = _RADII if lost > _TRIALS else ()
         ends = [0.5 * p * f**2 for f in radii if math.sqrt(p) * f < farthest] + [math.inf]
-        rounded = (1 + 1 / self._alpha) / 4 * self.shape.trace
+        rounded = (1 + 1 / α) / 4 * self.shape.trace
         shells, begin = [], 0.0
         for end in ends:
-            r = min(farthest, math.sqrt(2 * ((1 + self._alpha) * end + rounded))) * (1 + _SAFE)
-            bend = potential.curvature(self._logits, r * moves) + ridge
-            least = max(begin - rounded, 0.0) * 2 / (1 + self._alpha) * (1 - _SAFE)
-            s2 = least * eigh(bend, form, eigvals_only=True, subset_by_index=[0, 0])[0]
-            c = p / s2 if s2 > p else 1.0
-            law = ShearedGaussian.within(c / (1 + self._alpha) * bend, self._largest)
-            β = 0.5 * (1 - c) * s2 * (1 - _SAFE) - steep * r - self._slack(law)
-            shells.append(Shell(law, math.floor(math.ldexp(β, BITS)), end))
+            r = min(farthest, math.sqrt(2 * ((1 + α) * end + rounded)) + apart) * (1 + _SAFE)
+            least = math.sqrt(2 * max(begin - rounded, 0.0) / (1 + α)) * (1 - _SAFE) - apart
+            shells.append(self._shell(end, r, max(least, 0.0), r * moves))
             begin = end
         return shells
 
-    def _slack(self, law: ShearedGaussian) -> float:
-        """What pulling in, roundings and doubles take off the bound."""
+    def _shell(self, end: float, r: float, least: float, moves: np.ndarray) -> Shell:
+        """Shell of points that are from ``least`` to r away from a."""
+        form, α, d = self.shape.form, self._alpha, self.center - self._anchor
+        bend = self._potential.curvature(self._logits, moves) + self._ridge
+        s2 = least**2 * eigh(bend, form, eigvals_only=True, subset_by_index=[0, 0])[0]
+        c = len(d) / s2 if s2 > len(d) else 1.0
+        law = ShearedGaussian.within(c / (1 + α) ** 2 * bend, self._largest)
+        β = 0.5 * (1 - c) * s2 * (1 - _SAFE) - 0.5 * c * (d @ bend @ d) / α
+        β -= (1 + 1 / α) / 4 * law.trace + self._slope * r + self._slack
+        return Shell(law, math.floor(math.ldexp(β, BITS)), end)
+
+    @cached_property
+    def _slope(self) -> float:
+        """‖∇F_ν(a)‖ in the norm of H⁻¹."""
+        slope = self._potential.smooth(self._anchor)[1] + self._ridge @ self._anchor
+        return math.sqrt(slope @ np.linalg.solve(self.shape.form, slope))
+
+    @cached_property
+    def _slack(self) -> float:
+        """What pulling in, the rise to the center, roundings and doubles take off the bound."""
         potential, lattice = self._potential, self._potential.lattice
-        squares = lattice.square + 1 - int(self.center @ self.center)
+
+        def value(g: np.ndarray) -> float:
+            return potential.smooth(g)[0] + 0.5 * float(g @ self._ridge @ g)
+
         slopes = lattice.power * len(potential.rows) * potential.likelihood.residual_bound
         return (
-            self._pull / 2 * squares
+            self._pull / 2 * (lattice.square + 1 - int(self.center @ self.center))
+            + max(value(self.center.astype(np.float64)) - value(self._anchor), 0.0)
             + 2 * potential.rounding
-            + (1 + 1 / self._alpha) / 4 * law.trace
             + _SLOPES * slopes * potential.reach
             + _SAFE
         )

@@ -35,7 +35,7 @@ from skdp.algorithms.tempered import TemperedPosterior
 
 # Bits of the least standard deviation that a posterior can have over the grid's width, and of the
 # largest one: `engine.lattice_gaussian` holds 24, and a shell far out takes 4 of them.
-GRID_BITS, _WIDEST_BITS = 9, 19
+GRID_BITS, LEAST_GRID_BITS, _WIDEST_BITS = 12, 3, 19
 _RANGE_BITS, _MOST_BITS, _SUM_BITS = 30, 40, 62
 _DIGITS = 52
 _NUMBERS = 2**18  # logits at work at once
@@ -62,7 +62,7 @@ class Lattice:
     def check(self) -> None:
         """Refuse facts for which 64 bits are too few."""
         square = self.square.bit_length() + self.posterior.n_parameters.bit_length()
-        if self.grid_bits < 3 or self._row_bits < 20 or square > _SUM_BITS:
+        if self.grid_bits < LEAST_GRID_BITS or self._row_bits < 20 or square > _SUM_BITS:
             raise ValueError(
                 "Doubles hold no grid that is fine beside the posterior over so wide a domain: "
                 "give a smaller theta_norm, prior_scale or data_norm."
@@ -71,7 +71,9 @@ class Lattice:
     @cached_property
     def grid_bits(self) -> int:
         """Bits of the least standard deviation that a posterior can have over the width."""
-        ratio = self.posterior.prior_scale / self._least_deviation
+        # A posterior that is wider than the ball is pulled into it (`algorithms.envelopes`).
+        widest = min(self.posterior.prior_scale, self.posterior.theta_norm)
+        ratio = widest / self._least_deviation
         return min(GRID_BITS, _WIDEST_BITS - math.ceil(math.log2(ratio)))
 
     @cached_property

@@ -132,7 +132,7 @@ class ExactConfig(PosteriorRun):
 
     @property
     def grid_width(self) -> float:
-        """Width of that grid: a 512th of the least deviation that a posterior can have, or less."""
+        """Width of that grid: 2^−12 of the least deviation that a posterior can have, or about that."""
         return self.lattice.width
 
     @property

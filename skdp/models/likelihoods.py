@@ -317,8 +317,9 @@ class HuberRegression:
         return min(most, 2.0 * reach * self.residual_bound)
 
     def tamed(self, targets: np.ndarray, reach: float) -> np.ndarray:
-        """Cut where the loss is linear for every such prediction; 1e15 would drown all records."""
-        return np.clip(targets, -(reach + self.threshold), reach + self.threshold)
+        """Cut to their bound, or where the loss is linear; 1e15 would drown all records."""
+        most = min(self.target_bound, reach + self.threshold)
+        return np.clip(targets, -most, most)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def configured(step_size, n_epochs, n_chains, n_batches=1, **facts):
 
 def law(grid, power=0.9, prior_scale=1.5, rows=slice(None)):
     """Density of the target on a grid."""
-    log_p = Bernoulli().log_likelihood(grid[:, None, None] * X[None, rows], Y[None, rows]).sum(1)
+    log_p = -Bernoulli().loss(grid[:, None, None] * X[None, rows], Y[None, rows]).sum(1)
     density = np.exp(power * log_p - grid**2 / (2 * prior_scale**2))
     return density / density.sum()
 
