@@ -57,7 +57,7 @@ def power():
                         posterior_samples_range(epsilon=epsilon, n_samples=1, delta=d)
                         for d in (0, DELTA)
                     ]
-                    ours = [ops.affordable_power(ball, eta, "rejection") for eta in etas]
+                    ours = [ops.affordable_power(ball, eta) for eta in etas]
                     chain = langevin.configure(
                         wide, Budget(epsilon, DELTA, relation), n_rows=n, n_chains=1
                     )
@@ -81,7 +81,7 @@ def laws():
     for X, n_draws, m in ((line, 100_000, 20_001), (plane, 100_000, 3001)):
         y = (np.arange(len(X)) % 3 != 1)[:, None].astype(float)
         target = TemperedPosterior(Bernoulli(), X.shape[1], False, 1.0, 2.0, 2.5)
-        config = ops.ExactConfig(target, 0.8, n_draws, "rejection", len(X))
+        config = ops.ExactConfig(target, 0.8, n_draws, len(X))
         found = []
         for keep in (slice(None), slice(1, None)):
             draws = config.run((X[keep], y[keep]), Streams()).reshape(n_draws, -1)
@@ -111,8 +111,8 @@ def laws():
 
 
 def _log_density(theta, X, y):
-    log_p = Bernoulli().log_likelihood(np.einsum("nd,sd->sn", X, theta)[..., None], y[None])
-    return 0.8 * log_p.sum(1) - (theta**2).sum(1) / 8
+    loss = Bernoulli().loss(np.einsum("nd,sd->sn", X, theta)[..., None], y[None])
+    return -0.8 * loss.sum(1) - (theta**2).sum(1) / 8
 
 
 def _p_value(draws, X, y, axis, m):

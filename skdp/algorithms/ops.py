@@ -132,7 +132,7 @@ class ExactConfig(PosteriorRun):
 
     @property
     def grid_width(self) -> float:
-        """Width of that grid: 2^−12 of the least deviation that a posterior can have, or about that."""
+        """Width of that grid: about 2^−12 of the least deviation that a posterior can have."""
         return self.lattice.width
 
     @property

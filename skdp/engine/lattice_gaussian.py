@@ -107,11 +107,11 @@ def _exponent(J: np.ndarray, y: np.ndarray, i: np.ndarray) -> np.ndarray:
 
 
 def _geometric(size: int, random: Integers) -> np.ndarray:
-    """Number of successes before the first failure, each with probability exp(−8)."""
+    """Number of successes before the first failure, each with the tangent's probability."""
+    whole, fraction = divmod(2 * _FAR * _BLOCK, 1 << BITS)
     count, at = np.zeros(size, dtype=np.int64), np.arange(size)
     while at.size:
-        eight, none = np.full(len(at), 8), np.zeros(len(at), dtype=np.int64)
-        at = at[exp_minus(eight, none, BITS, random)]
+        at = at[exp_minus(np.full(len(at), whole), np.full(len(at), fraction), BITS, random)]
         count[at] += 1
     return count
 
@@ -120,8 +120,8 @@ def _geometric(size: int, random: Integers) -> np.ndarray:
 def _blocks() -> Choice:
     """Blocks i < 512 of probability ∝ exp(−i²/128), and 512 for all from there on."""
     with localcontext(prec=60):
-        near = [(Decimal(-i * i) / 128).exp() for i in range(_FAR)]
-        beyond = Decimal(-_FAR * _FAR // 128).exp() / (1 - Decimal(-8).exp())
+        near = [(Decimal(-i * i) / 128).exp() for i in range(_FAR + 1)]
+        beyond = near.pop() / (1 - (Decimal(-2 * _FAR) / 128).exp())
     return Choice.of([*near, beyond])
 
 

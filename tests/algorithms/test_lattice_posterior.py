@@ -142,6 +142,28 @@ def test_neighbours_laws_differ_by_no_more_than_is_paid(name, relation, monkeypa
     assert 0.4 * η < worst <= η + 1e-9
 
 
+class Liar(Bernoulli):
+    """Declares half of its range."""
+
+    def value_range(self, reach):
+        return reach / 2
+
+
+def test_a_record_s_integer_keeps_its_range_whatever_the_likelihood_does():
+    posterior = TemperedPosterior(Liar(), 1, False, 1.0, TAU, D)
+    public = Lattice(posterior, POWER, 2)
+    rows = LatticePotential(public, (np.array([[1.0], [-0.9]]), np.array([[1.0], [1.0]])))
+    points = ball(public)
+    sums = rows.energies(points) - rows.prior(points)
+    assert sums.max() <= 2 * public.largest_loss
+    assert sums.min() >= 0
+    for reach in (0.1, 1.0, 3.0):
+        wide = Lattice(TemperedPosterior(Bernoulli(), 1, False, 1.0, TAU, reach), 0.3, 5)
+        largest = Fraction(wide.largest_loss, 2**wide.bits)
+        assert largest <= Fraction(0.3 * reach)
+        assert largest > Fraction(0.3 * reach) * (1 - Fraction(1, 2**28))
+
+
 @pytest.mark.parametrize("name", VALUES)
 def test_no_point_lies_above_its_envelope_far_from_the_center(name, monkeypatch):
     """Many rows, all shells, a wall: x ≥ 0 wherever the ball is, or `exponents` raises."""

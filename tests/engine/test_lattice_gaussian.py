@@ -36,6 +36,16 @@ def test_on_a_fine_grid_it_is_normal(J):
     assert stats.kstest(z, "norm").pvalue > ERROR
 
 
+def test_the_tail_has_the_exact_law_where_it_can_be_seen(monkeypatch):
+    monkeypatch.setattr(lattice_gaussian, "_FAR", 8)
+    lattice_gaussian._blocks.cache_clear()
+    try:
+        test_the_law_is_the_exact_one(2**40)
+        test_the_law_is_the_exact_one(3 * 2**38 + 7)
+    finally:
+        lattice_gaussian._blocks.cache_clear()
+
+
 def test_each_position_has_its_own_law():
     J = np.array([[2**40, 2**20], [2**30, 2**10]])
     z = gaussian_integers(np.broadcast_to(J, (40_000, 2, 2)), random(1)) * np.sqrt(J / 2.0**49)
