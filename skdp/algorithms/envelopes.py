@@ -37,14 +37,19 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import eigh, eigvalsh
-from scipy.optimize import minimize, root_scalar
+from scipy.optimize import brentq, minimize
 
 from skdp.algorithms.lattice_posterior import LatticePotential
 from skdp.engine.coins import Choice, Integers
-from skdp.engine.lattice_gaussian import BITS, ShearedGaussian
+from skdp.engine.lattice_gaussian import BITS, ShearedGaussian, block_widths, gaussian_integers
 
-_RADII = (1.05, 1.15, 1.25, 1.35, 1.5, 1.7, 2.0, 2.5, 4.0, 8.0, 16.0)  # over √p
-_TRIALS = 1.0  # logarithm of the trials that one shell may take
+# Ends of shells over √p, by the logarithm of the trials that one shell for all would take.
+_RADII = (
+    (1.0, ()),
+    (4.0, (1.15, 1.5, 2.2, 5.0)),
+    (math.inf, (1.05, 1.15, 1.25, 1.35, 1.5, 1.7, 2.0, 2.5, 4.0, 8.0, 16.0)),
+)
+_PULLS, _NEAR = 8, 0.05  # rounds of looking for ν, and how near is near enough
 _SAFE = 1e-6  # covers the doubles in which bounds are found
 _SLOPES = 2.0**-40  # relative error of a sum of gradients, at most
 
@@ -104,6 +109,8 @@ class Envelope:
         self.shape = ShearedGaussian.within(at_anchor + self._ridge, self._largest)
         self.shells = self._shells()
         self._choice = Choice.of([shell.weight for shell in self.shells])
+        self._precisions = np.array([shell.law.precisions for shell in self.shells])
+        self._widths = block_widths(self._precisions).reshape(self._precisions.shape)
         self._ends = np.array([shell.end for shell in self.shells])
         self._at_center = int(potential.energies(self.center[None])[0])
 
@@ -115,7 +122,7 @@ class Envelope:
         farthest = reach * math.sqrt(eigvalsh(form, subset_by_index=[p - 1] * 2)[0])
         everywhere = potential.curvature(self._logits, farthest * moves) + self._ridge
         lost = 0.5 * (np.linalg.slogdet(form)[1] - np.linalg.slogdet(everywhere)[1])
-        radii = _RADII if lost > _TRIALS else ()
+        radii = next(radii for most, radii in _RADII if lost <= most)
         ends = [0.5 * p * f**2 for f in radii if math.sqrt(p) * f < farthest] + [math.inf]
         rounded = (1 + 1 / α) / 4 * self.shape.trace
         shells, begin = [], 0.0
@@ -179,13 +186,11 @@ class Envelope:
             Numbers of the shells.
         """
         shells = self._choice.draw(size, random)
-        z = np.empty((size, len(self.center)), dtype=np.int64)
-        v = np.empty_like(z)
-        here = np.empty(size, dtype=bool)
+        z = gaussian_integers(self._precisions[shells], self._widths[shells], random)
+        v, here = np.empty_like(z), np.empty(size, dtype=bool)
         for j in np.unique(shells):
-            at, law = shells == j, self.shells[j].law
-            z[at] = law.integers(int(at.sum()), random)
-            v[at], here[at] = law.points(z[at])
+            at = shells == j
+            v[at], here[at] = self.shells[j].law.points(z[at])
         g, square = self.center + v, self._potential.lattice.square
         here &= (np.abs(g) <= math.isqrt(square)).all(axis=1)
         g[~here] = 0  # whose square could leave 64 bits
@@ -226,39 +231,36 @@ def _inside(minimum: np.ndarray, square: int) -> np.ndarray:
 
 
 def _minimum(potential: LatticePotential) -> tuple[np.ndarray, float]:
-    """Minimum of F_ν in units of h, and ν h² for which the ball holds most of such a Gaussian."""
+    """Minimum of F_ν in units of h, and ν h² for which the ball holds most of such a Gaussian.
+
+    That is, ‖a‖² and the trace of the covariance add up to (D/h)² or less. Any ν is right; this one
+    is looked for by a quadratic model of F around the last minimum, in which the next one has the
+    coordinates (η_i + ν) a_i/(η_i + ν') along the axes of the Hessian, of eigenvalues η_i.
+    """
     lattice = potential.lattice
-    p, ridge = lattice.posterior.n_parameters, (lattice.width / lattice.posterior.prior_scale) ** 2
-    found = np.zeros(p)
-
-    def minimum(pull: float) -> np.ndarray:
-        nonlocal found
+    square, p = float(lattice.square), lattice.posterior.n_parameters
+    ridge = (lattice.width / lattice.posterior.prior_scale) ** 2
+    pull, found, still = 0.0, np.zeros(p), np.zeros(len(potential.rows))
+    for _ in range(_PULLS):
         found = _least(potential, ridge + pull, found)
-        return found
+        hessian = potential.curvature(potential.logits(found), still)
+        values, axes = np.linalg.eigh(hessian + ridge * np.eye(p))
+        values = np.maximum(values, ridge)
+        squares = ((values + pull) * (axes.T @ found)) ** 2
 
-    inside = minimum(0.0)
-    at = potential.curvature(
-        potential.logits(_inside(inside, lattice.square)), np.zeros(len(potential.rows))
-    )
-    values = np.maximum(eigvalsh(at), 0.0) + ridge
+        def excess(ν: float, values: np.ndarray = values, squares: np.ndarray = squares) -> float:
+            return float(np.sum(squares / (values + ν) ** 2 + 1 / (values + ν))) / square - 1.0
 
-    def excess(log_pull: float) -> float:
-        pull = math.exp(log_pull)
-        square = float(np.sum(minimum(pull) ** 2)) + float(np.sum(1 / (values + pull)))
-        return square / lattice.square - 1.0
-
-    if float(inside @ inside) + float(np.sum(1 / values)) <= lattice.square:
-        return inside, 0.0
-    force = lattice.power * len(potential.rows) * potential.likelihood.residual_bound
-    force *= lattice.posterior.row_bound * lattice.width
-    D = math.sqrt(lattice.square)
-    most = (p + math.hypot(p, 2 * D * force)) / (2 * D * D)
-    least = ridge * 1e-6
-    if excess(math.log(least)) <= 0.0:
-        return minimum(least), least
-    root = root_scalar(excess, bracket=(math.log(least), math.log(2 * most)), xtol=0.02)
-    pull = math.exp(float(root.root))
-    return minimum(pull), pull
+        if excess(pull) <= 0.0 if pull == 0.0 else abs(excess(pull)) < _NEAR:
+            break
+        if excess(0.0) <= 0.0:
+            pull = 0.0
+            continue
+        most = (p + math.hypot(p, 2 * math.sqrt(square * float(squares.sum())))) / square
+        pull = float(brentq(excess, 0.0, most, xtol=1e-6 * most, rtol=_NEAR))
+    else:
+        found = _least(potential, ridge + pull, found)
+    return found, pull
 
 
 def _least(potential: LatticePotential, ridge: float, start: np.ndarray) -> np.ndarray:

@@ -50,7 +50,7 @@ _FRACTION = 2**50 - 1
 _FAR = 512
 
 
-def gaussian_integers(precisions: np.ndarray, random: Integers) -> np.ndarray:
+def gaussian_integers(precisions: np.ndarray, widths: np.ndarray, random: Integers) -> np.ndarray:
     """Draw integers z_i with probability ∝ exp(−2^−50 J_i z_i²).
 
     A candidate is ±(iB + u) with 0 ≤ u < B even and i of probability ∝ exp(−b_i), where
@@ -62,6 +62,8 @@ def gaussian_integers(precisions: np.ndarray, random: Integers) -> np.ndarray:
     ----------
     precisions : ndarray of int64
         J in [1, 2⁴³].
+    widths : ndarray of int64
+        B of each, from `block_widths`.
     random : callable
         ``integers`` of a stream's generator.
 
@@ -71,16 +73,18 @@ def gaussian_integers(precisions: np.ndarray, random: Integers) -> np.ndarray:
         Of the shape of the precisions. Its law is the stated one but for the weights of the i,
         which are rounded by a relative 2^−100.
     """
-    J = precisions.ravel()
-    levels, which = np.unique(J, return_inverse=True)
-    widths = np.array([math.isqrt((_BLOCK - 1) // j) + 1 for j in levels.tolist()])
-    B = widths[which.ravel()]
+    J, B = precisions.ravel(), widths.ravel()
     drawn, pending = np.empty(J.shape, dtype=np.int64), np.arange(len(J))
     while pending.size:
         value, kept = _candidates(J[pending], B[pending], random)
         drawn[pending[kept]] = value[kept]
         pending = pending[~kept]
     return drawn.reshape(precisions.shape)
+
+
+def block_widths(precisions: np.ndarray) -> np.ndarray:
+    """Least integers B with J B² ≥ 2⁴³."""
+    return np.array([math.isqrt((_BLOCK - 1) // j) + 1 for j in precisions.ravel().tolist()])
 
 
 def _candidates(J: np.ndarray, B: np.ndarray, random: Integers) -> tuple[np.ndarray, np.ndarray]:
@@ -182,7 +186,9 @@ class ShearedGaussian:
 
     def integers(self, size: int, random: Integers) -> np.ndarray:
         """Sample coordinates z, (size, p)."""
-        return gaussian_integers(np.broadcast_to(self.precisions, (size, len(self.shear))), random)
+        shape = size, len(self.shear)
+        widths = np.broadcast_to(block_widths(self.precisions), shape)
+        return gaussian_integers(np.broadcast_to(self.precisions, shape), widths, random)
 
     def points(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Points v of coordinates z, (m, p), and which are within the bound; others are cut to 0.

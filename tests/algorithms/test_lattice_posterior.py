@@ -31,7 +31,8 @@ VALUES = {
 }
 LIKELIHOODS = {"logistic": Bernoulli(), "regression": HuberRegression(0.5, 0.7, 1.0)}
 D, TAU, POWER = 3.0, 2.0, 0.9
-SHELLS = {"one shell": math.inf, "shells": -math.inf}
+ONE, MANY = (envelopes._RADII[i][1] for i in (0, -1))
+SHELLS = {"one shell": ONE, "shells": MANY}
 WIDTHS = {"width near τ/8": 3, "full width": 12}
 
 
@@ -90,7 +91,7 @@ def width(request, monkeypatch):
 
 @pytest.fixture(params=SHELLS)
 def shells(request, monkeypatch):
-    monkeypatch.setattr(envelopes, "_TRIALS", SHELLS[request.param])
+    monkeypatch.setattr(envelopes, "_RADII", ((math.inf, SHELLS[request.param]),))
 
 
 @pytest.mark.usefixtures("width", "shells")
@@ -167,7 +168,7 @@ def test_a_record_s_integer_keeps_its_range_whatever_the_likelihood_does():
 @pytest.mark.parametrize("name", VALUES)
 def test_no_point_lies_above_its_envelope_far_from_the_center(name, monkeypatch):
     """Many rows, all shells, a wall: x ≥ 0 wherever the ball is, or `exponents` raises."""
-    monkeypatch.setattr(envelopes, "_TRIALS", -math.inf)
+    monkeypatch.setattr(envelopes, "_RADII", ((math.inf, MANY),))
     coin = np.random.default_rng(0)
     for n, d, τ, radius in ((50, 1, 5.0, 9.0), (300, 2, 3.0, 0.5), (40, 6, 1.0, 4.0)):
         posterior = TemperedPosterior(LIKELIHOODS[name], d, False, math.sqrt(d), τ, radius)
@@ -247,7 +248,7 @@ def test_draws_have_the_law_to_the_point(name, monkeypatch):
 def test_first_draws_have_the_law_as_well(monkeypatch):
     """The first draw that is accepted is one of any shell: order within a batch matters."""
     monkeypatch.setattr(lattice_posterior, "GRID_BITS", 3)
-    monkeypatch.setattr(envelopes, "_TRIALS", -math.inf)
+    monkeypatch.setattr(envelopes, "_RADII", ((math.inf, MANY),))
     rows = rows_of("line")
     envelope = Envelope(rows)
     monkeypatch.setattr(exact_draws, "Envelope", lambda potential: envelope)
