@@ -36,12 +36,17 @@ from decimal import Decimal, localcontext
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import eigh, eigvalsh
 from scipy.optimize import brentq, minimize
 
 from skdp.algorithms.lattice_posterior import LatticePotential
 from skdp.engine.coins import Choice, Integers
-from skdp.engine.lattice_gaussian import BITS, ShearedGaussian, block_widths, gaussian_integers
+from skdp.engine.lattice_gaussian import (
+    BITS,
+    ShearedGaussian,
+    block_widths,
+    gaussian_integers,
+    relative_eigenvalues,
+)
 
 # Ends of shells over √p, by the logarithm of the trials that one shell for all would take.
 _RADII = (
@@ -119,7 +124,7 @@ class Envelope:
         p, d = len(form), self.center - self._anchor
         moves, apart = potential.moves(np.linalg.inv(form)), math.sqrt(d @ form @ d)
         reach = math.sqrt(potential.lattice.square) + float(np.linalg.norm(self._anchor))
-        farthest = reach * math.sqrt(eigvalsh(form, subset_by_index=[p - 1] * 2)[0])
+        farthest = reach * math.sqrt(float(np.linalg.eigvalsh(form)[-1]))
         everywhere = potential.curvature(self._logits, farthest * moves) + self._ridge
         lost = 0.5 * (np.linalg.slogdet(form)[1] - np.linalg.slogdet(everywhere)[1])
         radii = next(radii for most, radii in _RADII if lost <= most)
@@ -137,7 +142,7 @@ class Envelope:
         """Shell of points that are from ``least`` to r away from a."""
         form, α, d = self.shape.form, self._alpha, self.center - self._anchor
         bend = self._potential.curvature(self._logits, moves) + self._ridge
-        s2 = least**2 * eigh(bend, form, eigvals_only=True, subset_by_index=[0, 0])[0]
+        s2 = least**2 * max(float(relative_eigenvalues(bend, form)[0]), 0.0)
         c = len(d) / s2 if s2 > len(d) else 1.0
         law = ShearedGaussian.within(c / (1 + α) ** 2 * bend, self._largest)
         β = 0.5 * (1 - c) * s2 * (1 - _SAFE) - 0.5 * c * (d @ bend @ d) / α
@@ -234,8 +239,9 @@ def _minimum(potential: LatticePotential) -> tuple[np.ndarray, float]:
     """Minimum of F_ν in units of h, and ν h² for which the ball holds most of such a Gaussian.
 
     That is, ‖a‖² and the trace of the covariance add up to (D/h)² or less. Any ν is right; this one
-    is looked for by a quadratic model of F around the last minimum, in which the next one has the
-    coordinates (η_i + ν) a_i/(η_i + ν') along the axes of the Hessian, of eigenvalues η_i.
+    is looked for by the slope at the wall, and from inside by a quadratic model of F around the
+    last minimum, in which the next one has the coordinates (η_i + ν) a_i/(η_i + ν') along the axes
+    of the Hessian, of eigenvalues η_i.
     """
     lattice = potential.lattice
     square, p = float(lattice.square), lattice.posterior.n_parameters
@@ -243,6 +249,12 @@ def _minimum(potential: LatticePotential) -> tuple[np.ndarray, float]:
     pull, found, still = 0.0, np.zeros(p), np.zeros(len(potential.rows))
     for _ in range(_PULLS):
         found = _least(potential, ridge + pull, found)
+        outside = float(found @ found) / square
+        if outside > 1.0:  # as much as holds it at the wall
+            wall = found / math.sqrt(outside)
+            slope = potential.smooth(wall)[1] + (ridge + pull) * wall
+            pull += max(-float(slope @ wall), 0.0) / square + p / square
+            continue
         hessian = potential.curvature(potential.logits(found), still)
         values, axes = np.linalg.eigh(hessian + ridge * np.eye(p))
         values = np.maximum(values, ridge)

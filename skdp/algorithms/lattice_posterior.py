@@ -35,7 +35,7 @@ from skdp.algorithms.tempered import TemperedPosterior
 
 # Bits of the least standard deviation that a posterior can have over the grid's width, and of the
 # largest one: `engine.lattice_gaussian` holds 24, and a shell far out takes 4 of them.
-GRID_BITS, LEAST_GRID_BITS, _WIDEST_BITS = 12, 3, 19
+GRID_BITS, LEAST_GRID_BITS, _WIDEST_BITS = 12, 6, 19
 _RANGE_BITS, _MOST_BITS, _SUM_BITS = 30, 40, 62
 _DIGITS = 52
 _NUMBERS = 2**18  # logits at work at once
@@ -70,7 +70,7 @@ class Lattice:
 
     @cached_property
     def grid_bits(self) -> int:
-        """Bits of the least standard deviation that a posterior can have over the width."""
+        """Bits of the least standard deviation that a posterior can have, or the ball, over h."""
         # A posterior that is wider than the ball is pulled into it (`algorithms.envelopes`).
         widest = min(self.posterior.prior_scale, self.posterior.theta_norm)
         ratio = widest / self._least_deviation
@@ -79,7 +79,8 @@ class Lattice:
     @cached_property
     def _least_deviation(self) -> float:
         stiffest = self.power * self.posterior.curvature(self.n_rows)
-        return 1 / math.sqrt(stiffest + self.posterior.prior_precision)
+        inside = self.posterior.theta_norm / math.sqrt(self.posterior.n_parameters)
+        return min(inside, 1 / math.sqrt(stiffest + self.posterior.prior_precision))
 
     @cached_property
     def width(self) -> float:

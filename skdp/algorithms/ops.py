@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -125,7 +124,7 @@ class ExactConfig(PosteriorRun):
         """Nothing is known of it in public."""
         return 0.0
 
-    @cached_property
+    @property
     def lattice(self) -> Lattice:
         """Grid of the draws."""
         return Lattice(self.posterior, self.likelihood_power, self.n_rows)

@@ -37,7 +37,7 @@ from functools import lru_cache
 from typing import Self
 
 import numpy as np
-from scipy.linalg import eigvalsh
+from scipy.linalg import solve_triangular
 
 from skdp.engine.coins import Choice, Integers, exp_minus
 
@@ -170,7 +170,7 @@ class ShearedGaussian:
         shear = np.rint(np.ldexp(t, shift)).astype(np.int64)
         J = np.ldexp(np.diag(L) ** 2, BITS - 1)
         law = cls(_integers(J), shear, shift, largest)
-        excess = eigvalsh(law.form, precision, subset_by_index=[len(J) - 1] * 2)[0]
+        excess = float(relative_eigenvalues(law.form, precision)[-1])
         return replace(law, precisions=_integers(law.precisions / (excess * (1 + _MARGIN))))
 
     @property
@@ -210,6 +210,14 @@ class ShearedGaussian:
     def energy(self, z: np.ndarray) -> np.ndarray:
         """2⁵⁰ Q, (m,), as Python's integers: no bound is needed."""
         return (z.astype(object) ** 2) @ self.precisions.astype(object)
+
+
+def relative_eigenvalues(matrix: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    """Eigenvalues of P⁻¹M, ascending, for symmetric M and a positive definite P."""
+    root = np.linalg.cholesky(precision)
+    half = solve_triangular(root, matrix, lower=True)
+    found: np.ndarray = np.linalg.eigvalsh(solve_triangular(root, half.T, lower=True))
+    return found
 
 
 def _integers(precisions: np.ndarray) -> np.ndarray:

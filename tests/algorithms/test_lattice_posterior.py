@@ -86,6 +86,7 @@ def data_sets(name, sizes=(0, 1, 2, 3)):
 
 @pytest.fixture(params=WIDTHS)
 def width(request, monkeypatch):
+    monkeypatch.setattr(lattice_posterior, "LEAST_GRID_BITS", 1)
     monkeypatch.setattr(lattice_posterior, "GRID_BITS", WIDTHS[request.param])
 
 
