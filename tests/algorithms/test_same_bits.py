@@ -156,7 +156,7 @@ def test_extreme_rows_are_records_like_others(name):
 @each_likelihood
 def test_whatever_arithmetic_does_with_a_loss_its_integer_stays_in_the_range(name, monkeypatch):
     (X, t), g = table(name, 4), points(name, 3)
-    absurd = np.array([1e300, -1e300, 2.0**40, -1.0])
+    absurd = np.array([1e250, -1e250, 2.0**40, -1.0])
     monkeypatch.setattr(
         type(LIKELIHOODS[name]), "loss", lambda self, z, t: np.broadcast_to(absurd, z.shape[:-1])
     )
