@@ -9,9 +9,9 @@ import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-import joblib
 import numpy as np
 import pytest
+from joblib.externals.loky import get_reusable_executor
 from threadpoolctl import threadpool_limits
 
 from skdp.algorithms import lattice_posterior
@@ -132,10 +132,9 @@ def test_the_number_of_threads_changes_no_bit(name):
 def test_a_worker_process_finds_the_same_bits():
     tables = {name: (*table(name, 300), points(name, 20)) for name in LIKELIHOODS}
     potentials = {name: LatticePotential(lattice(name), rows[:2]) for name, rows in tables.items()}
-    with joblib.parallel_config(backend="loky", n_jobs=2):
-        found = joblib.Parallel()(
-            joblib.delayed(potentials[name].energies)(g) for name, (*_, g) in tables.items()
-        )
+    worker = get_reusable_executor(max_workers=1)
+    asked = [worker.submit(potentials[name].energies, g) for name, (*_, g) in tables.items()]
+    found = [one.result() for one in asked]
     for name, there in zip(tables, found, strict=True):
         assert (there == energies(name, *tables[name])).all()
 
