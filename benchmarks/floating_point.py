@@ -9,15 +9,21 @@ such z exists for D', the release proves D. Printed, per case and grid: the shar
 and of those on D' that refute D, and the share that refute D'. A data set that was used is never
 refuted, or the attack is wrong; one that was not is refuted where doubles leak.
 
-``--bits`` puts releases on a grid of 2^-bits of the scale in place of the library's. At 60 there is
-in effect no grid, and the attacks must work; bisection for one z does down to about 2^-50.
+``--bits`` puts rounded releases on a grid of 2^-bits of the scale in place of the library's. At 60
+there is in effect no grid, and the attacks must work; bisection for one z does down to about 2^-50.
 
 What the adversary recomputes is what the code computes: a fit on the hypothetical rows runs with
 the noise silenced, the releases replaced by those observed, and what each would have been without
 noise kept. From there to the output every operation, the rounding to the grid included, is monotone
 in z, so that bisection over all doubles z finds one if there is one.
 
-- Rejection draws: centre and deviation of the proposal; a draw is fl(c + fl(s z)), rounded.
+- Rejection draws: the integer potential and the envelope. There is no z to look for, because no
+  double is computed from a draw: all that is left to ask is whether the output has positive
+  probability, and it has if it is a point of the public grid and ball whose exponent is finite and
+  at least 0. The code of the draws itself is asked. Nothing is refuted if grid and ball are public
+  and the envelope lies above the posterior; that probabilities are the stated ones is not shown.
+- "raw draws", the control, are drawn as by skdp 0.1.0: a draw is fl(c + fl(s z)), with centre and
+  deviation of the rows, and is released as it is. Most of them must refute the neighbour.
 - Noisy sums: the exact sum. The adversary is given the sums of the trace, more than a user sees.
 - "path": only the iterates of DP-SGLD, which users see; z passes through the update as well.
 - From 2^14 coordinates on noise is made by the Box-Muller transform of pairs (z, z') from uniform
@@ -26,9 +32,6 @@ in z, so that bisection over all doubles z finds one if there is one.
   far coarser than doubles, at 2^-45 nearly always for one such release. At the library's 2^-20 it
   would have worked with a probability of 3e-11 per pair, which many weights and steps add up; so
   the library draws more bits where k < 2^33, and rings are nowhere wider apart than 2^-33.
-
-The proximal sampler is left out: its centre is a secret state, and the noise that covers it reaches
-every cell from some state in the ball.
 
 References
 ----------
@@ -47,6 +50,8 @@ from unittest import mock
 
 import numpy as np
 import torch
+from scipy.optimize import minimize
+from scipy.special import expit
 from torch import nn
 
 from skdp import (
@@ -57,11 +62,16 @@ from skdp import (
     OPSRegressor,
     _release_hook,
 )
-from skdp._random import SecureStream
+from skdp._random import SecureStream, Streams
+from skdp._rows import clipped_rows
+from skdp.algorithms import exact_draws
 from skdp.algorithms.dp_sgld import DPSGLDUpdate
+from skdp.algorithms.envelopes import Envelope
 from skdp.engine import noise
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdp.preprocessing import DPPCA, DPStandardScaler
+
+RAW = "raw draws"
 
 
 class Case(NamedTuple):
@@ -72,6 +82,8 @@ class Case(NamedTuple):
     neighbour: tuple
     n_releases: int = 1  # the fit may stop after so many
     path: bool = False  # whether the adversary sees iterates of DP-SGLD and no releases
+    rounded: bool = True  # whether it is rounding alone that hides the low-order bits
+    control: bool = False  # whether nothing hides them
 
 
 class Unknown(NamedTuple):
@@ -89,6 +101,38 @@ class Unknown(NamedTuple):
         else:
             noisy = self.exact + self.scale * z
         return np.asarray(self.after(_release_hook.on_grid(noisy, self.width)))
+
+    def refuted(self, output):
+        """Whether no z gives the output."""
+        return not has_a_z(self, np.asarray(output))
+
+
+class Draws:
+    """The law of exact draws, from hypothetical rows."""
+
+    def __init__(self, potential):
+        self._lattice, self._envelope = potential.lattice, Envelope(potential)
+
+    def refuted(self, output):
+        """Whether one of the draws has probability 0."""
+        g = output.reshape(len(output), -1) / self._lattice.width
+        on_grid = (g == np.rint(g)).all(axis=1)
+        g = np.rint(g).astype(np.int64)
+        in_ball = np.array([sum(c * c for c in point) for point in g.tolist()])
+        possible = on_grid & (in_ball <= self._lattice.square)
+        return not (possible.all() and all(map(self._has_an_exponent, g)))
+
+    def _has_an_exponent(self, g):
+        envelope, v = self._envelope, (g - self._envelope.center)[None]
+        shell = envelope.shell_of(v)
+        law = envelope.shells[shell[0]].law
+        z = law.coordinates(v)
+        again, near = law.points(z)
+        try:
+            (x,) = envelope.exponents(g[None], z, shell)
+        except RuntimeError:  # the envelope is below the posterior there
+            return False
+        return bool(near.all() and (again == v).all()) and x >= 0
 
 
 # --- fits: real ones, and ones on hypothetical rows -----------------------------------------------
@@ -116,6 +160,15 @@ def observed(case, rows):
     return list(fitted.posterior_samples_) if case.path else seen
 
 
+class Captured(Exception):
+    """The potential that draws were to be made of."""
+
+
+def captured(potential, stream):
+    """Stand in for the sampler."""
+    raise Captured(potential)
+
+
 class Proposal(Exception):
     """Centre and deviation of a proposal."""
 
@@ -137,11 +190,11 @@ class Symbol:
         raise Proposal(center, self.deviation)
 
 
-def without_noise(call, mechanism):
-    """Return location and scale of a release: the exact value, or the proposal of a sampler."""
-    sampler = call.kind == "posterior_samples"
+def as_supposed(call, mechanism):
+    """Return what a release is under hypothetical rows: the law of draws, or a function of z."""
+    raw = call.kind == RAW
     quiet = {
-        "normal": lambda stream, shape: Symbol() if sampler else np.zeros(shape),
+        "normal": lambda stream, shape: Symbol() if raw else np.zeros(shape),
         "scratch_uniform": lambda stream, size: np.zeros(size),
         "generator": SimpleNamespace(standard_exponential=np.zeros, random=np.zeros),
     }
@@ -151,11 +204,14 @@ def without_noise(call, mechanism):
         stack.enter_context(
             mock.patch.object(_release_hook, "on_grid", lambda values, width: values)
         )
+        stack.enter_context(mock.patch.object(exact_draws, "rejection", captured))
         try:
-            return mechanism(), call.scale
+            return Unknown(mechanism(), call.scale, call.width)
+        except Captured as capture:
+            return Draws(*capture.args)
         except Proposal as proposal:
-            center = proposal.center.reshape(call.shape[1:])
-            return np.broadcast_to(center, call.shape), proposal.deviation
+            center = np.broadcast_to(proposal.center, call.shape)
+            return Unknown(center, proposal.deviation, call.width)
 
 
 def unknowns(case, rows, outputs):
@@ -166,7 +222,7 @@ def unknowns(case, rows, outputs):
     def hook(call, mechanism):
         if len(found) == case.n_releases:
             raise Enough
-        found.append(Unknown(*without_noise(call, mechanism), call.width))
+        found.append(as_supposed(call, mechanism))
         return found[-1].exact if case.path else outputs[len(found) - 1]
 
     def update(self, state, noisy, step):
@@ -205,20 +261,19 @@ def first_rank(holds, shape):
     return high
 
 
-def refuted(unknown, output):
-    """Whether no z gives the output."""
-    output = np.asarray(output)
+def has_a_z(unknown, output):
+    """Whether a double z, or pairs of them from the generator, give the output."""
     in_pairs = isinstance(unknown.exact, torch.Tensor) and output.size >= noise._MANY
     guess = (output - np.asarray(unknown.exact)) / unknown.scale
     if not in_pairs and (unknown(guess) == output).all():
-        return False
+        return True
     first = first_rank(lambda z: unknown(z) >= output, output.shape)
     if (unknown(doubles(first)) != output).any():
-        return True
-    if not in_pairs:
         return False
+    if not in_pairs:
+        return True
     last = first_rank(lambda z: unknown(z) > output, output.shape) - 1
-    return bool((~on_a_ring(doubles(first).ravel(), doubles(last).ravel())).any())
+    return bool(on_a_ring(doubles(first).ravel(), doubles(last).ravel()).all())
 
 
 def on_a_ring(low, high):
@@ -251,7 +306,7 @@ def attack(case, n_fits):
         if case.n_releases == 1:
             kept[supposed] = functions
         pairs = zip(functions, outputs, strict=True)
-        counts[supposed, used] += any(refuted(f, output) for f, output in pairs)
+        counts[supposed, used] += any(f.refuted(output) for f, output in pairs)
     return counts / n_fits
 
 
@@ -291,6 +346,41 @@ def linear(n_inputs, n_outputs, dtype):
     return module
 
 
+def raw_draw(X, y):
+    """Draw from a posterior as skdp 0.1.0 did, and release the double.
+
+    Proposals are normal around the mean c that the data term has with its tangent at the mode in
+    its place, and what they are above the posterior is paid back by a coin.
+    """
+    power, precision, D = 0.1, 0.5, 4.0
+    rows = clipped_rows(X, 3.0, fit_intercept=True) * (2.0 * y - 1.0)[:, None]
+
+    def potential(theta):
+        logits = rows @ theta
+        return power * np.logaddexp(0.0, -logits).sum(), -power * (expit(-logits) @ rows)
+
+    def objective(theta):
+        value, gradient = potential(theta)
+        return value + precision / 2 * (theta @ theta), gradient + precision * theta
+
+    mode = minimize(objective, np.zeros(rows.shape[1]), jac=True, options={"gtol": 1e-9}).x
+    value, gradient = potential(mode)
+    center, deviation = -gradient / precision, precision**-0.5
+    stream = Streams()("noise")
+
+    def mechanism():
+        while True:
+            theta = center + deviation * stream.normal(len(center))
+            excess = potential(theta)[0] - value - (theta - mode) @ gradient
+            if theta @ theta <= D * D and stream.generator.random() <= math.exp(-excess):
+                return theta
+
+    call = _release_hook.MechanismCall(
+        kind=RAW, sensitivity=1.0, scale=1.0, rate=1.0, shape=mode.shape, step=0, width=0.0
+    )
+    return _release_hook.release(call, mechanism)
+
+
 def cases():
     """Return the cases by name."""
     found = {}
@@ -301,7 +391,7 @@ def cases():
         if make is OPSPosteriorSampler:
             parameters["classes"] = list(range(n_classes))
         fit = fits(make, len(X), delta=0, sampler="rejection", **parameters)
-        found[name] = Case(fit, (X, y), neighbour(X, y))
+        found[name] = Case(fit, (X, y), neighbour(X, y), rounded=False)
 
     ops = OPSPosteriorSampler
     replace = {"neighbour": with_another_first, "neighboring_relation": "replace_one"}
@@ -311,6 +401,9 @@ def cases():
     draws("rejection, 5 draws", ops, (100, 9), epsilon=1.0, n_posterior_samples=5)
     draws("rejection, 3 classes", ops, (100, 4), n_classes=3, epsilon=0.3)
     draws("rejection, Huber", OPSRegressor, (100, 4), epsilon=0.5, target_bounds=(-1, 2))
+
+    X, y = table(100, 9)
+    found[RAW] = Case(raw_draw, (X, y), without_first(X, y), rounded=False, control=True)
 
     X, y = table(100, 5)
     chain = {

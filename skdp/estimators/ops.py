@@ -152,8 +152,8 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
     ----------
     Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free: Posterior Sampling and Stochastic Gradient
     Monte Carlo*, ICML 2015. J. Bok, W. J. Su, J. Altschuler, *Shifted Interpolation for
-    Differential Privacy*, ICML 2024 (the certificate). Y. Lin et al., *Tractable MCMC for Private
-    Learning with Pure and Gaussian Differential Privacy*, ICLR 2024 (the proximal sampler's noise).
+    Differential Privacy*, ICML 2024 (the certificate). C. L. Canonne, G. Kamath, T. Steinke,
+    *The Discrete Gaussian for Differential Privacy*, NeurIPS 2020 (coins of exact draws).
 
     Examples
     --------
@@ -340,8 +340,8 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
     ----------
     Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free: Posterior Sampling and Stochastic Gradient
     Monte Carlo*, ICML 2015. J. Bok, W. J. Su, J. Altschuler, *Shifted Interpolation for
-    Differential Privacy*, ICML 2024 (the certificate). Y. Lin et al., *Tractable MCMC for Private
-    Learning with Pure and Gaussian Differential Privacy*, ICLR 2024 (the proximal sampler's noise).
+    Differential Privacy*, ICML 2024 (the certificate). C. L. Canonne, G. Kamath, T. Steinke,
+    *The Discrete Gaussian for Differential Privacy*, NeurIPS 2020 (coins of exact draws).
 
     Examples
     --------

@@ -113,7 +113,6 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
         {
             "": {},
             "exact": {"delta": 0, "max_iter": "auto"},
-            "proximal": {"delta": 0, "max_iter": "auto", "sampler": "proximal"},
             "two draws": {"delta": 0, "max_iter": "auto", "n_posterior_samples": 2},
         },
     ),

@@ -163,6 +163,10 @@ def test_a_sum_of_very_many_reports_is_one_flat_composition():
 DRAW = PosteriorSamplesDpEvent(1.0, 1)
 BY_REJECTION = "all rows, exact draw by the rejection sampler; running time not covered"
 BY_ROUNDS = "all rows, exact draw by the proximal sampler; running time not covered"
+ON_A_GRID = (
+    "all rows, exact draw by the rejection sampler on a public grid; proved of the implemented "
+    "law, given ideal random bits; running time not covered"
+)
 SEARCH = RepeatAndSelectDpEvent(dp.GaussianDpEvent(5.0), 3.0, 0.0)
 SGLD = dp_sgd_event([10.0, 11.0, 12.0, 13.0], 0.1)
 
@@ -262,12 +266,28 @@ def test_other_reports_of_0_1_0_load_as_they_are(event, sampling, facts):
 
 
 @pytest.mark.parametrize("event", [DRAW, SGLD, SEARCH])
-def test_reports_of_this_version_are_not_those_of_0_1_0(event):
-    report = PrivacyReport.of(event, delta=1e-5, sampling=BY_REJECTION)
+@pytest.mark.parametrize("sampling", [BY_REJECTION, ON_A_GRID])
+def test_reports_of_this_version_are_not_those_of_0_1_0(event, sampling):
+    report = PrivacyReport.of(event, delta=1e-5, sampling=sampling)
     assert report.skdp_version == skdp.__version__ != "0.1.0"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert PrivacyReport.from_json(report.to_json()) == report
+
+
+def test_exact_draws_of_this_version_are_a_guarantee_and_say_what_it_rests_on():
+    X = [[-0.5], [0.5]]
+    sampler = skdp.OPSPosteriorSampler(0.1, 0, classes=[0, 1], n_samples=2, data_norm=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", skdp.FitWarning)
+        report = sampler.fit(X, [0, 1]).privacy_
+    assert report.sampling == ON_A_GRID
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = PrivacyReport.from_json(report.to_json())
+    assert again == report
+    assert again.valid
+    assert again.unaccounted == ()
 
 
 def test_composing_does_not_make_a_disproved_report_valid():

@@ -1,11 +1,14 @@
 """No double that is released refutes a neighbour; on a grid as fine as doubles most do.
 
+Exact draws refute none on any grid; draws as skdp 0.1.0 made them refute one.
+
 A small version of `benchmarks/floating_point.py`, with noise from given keys.
 """
 
 import hashlib
 import importlib.util
 import itertools
+import math
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +29,7 @@ floating_point = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(floating_point)
 
 CASES = floating_point.cases()
+PRIVATE = [name for name, case in CASES.items() if not case.control]
 PAIRS = "DP-SGD, 2^14 coordinates"
 N_FITS = {1: 20}  # by the number of releases; fits with several take longer, and refute more
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -61,23 +65,63 @@ def refuted(name, times=1):
     return np.trace(shares) / 2, np.trace(shares[::-1]) / 2
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PRIVATE)
 def test_no_release_refutes_either_neighbour(name):
     assert refuted(name) == (0.0, 0.0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PRIVATE)
 def test_no_release_refutes_either_neighbour_at_length(name):
     assert refuted(name, times=10) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in PRIVATE if CASES[name].rounded])
 def test_on_a_grid_finer_than_doubles_most_releases_refute_the_neighbour(name):
     with mock.patch.object(_release_hook, "GRID_BITS", 60):
         used, neighbour = refuted(name)
     assert used == 0.0
     assert neighbour >= 0.5
+
+
+@pytest.mark.parametrize("name", [name for name in PRIVATE if not CASES[name].rounded])
+def test_exact_draws_refute_neither_neighbour_whatever_rounding_does(name):
+    with mock.patch.object(_release_hook, "GRID_BITS", 60):
+        assert refuted(name) == (0.0, 0.0)
+
+
+def test_draws_as_0_1_0_made_them_refute_the_neighbour():
+    (control,) = set(CASES) - set(PRIVATE)
+    used, neighbour = refuted(control)
+    assert used == 0.0
+    assert neighbour >= 0.5
+
+
+@pytest.fixture(scope="module")
+def law_and_draw():
+    case = CASES["rejection"]
+    (draw,) = floating_point.observed(case, case.data)
+    (law,) = floating_point.unknowns(case, case.neighbour, [draw])
+    return law, draw
+
+
+def test_a_draw_off_the_grid_or_outside_the_ball_is_refuted(law_and_draw):
+    law, draw = law_and_draw
+    lattice = law._lattice
+    assert not law.refuted(draw)
+    assert law.refuted(draw + lattice.width / 2)
+    assert law.refuted(np.nextafter(draw, np.inf))
+    far = np.zeros_like(draw)
+    far.flat[0] = math.isqrt(lattice.square) * lattice.width
+    assert not law.refuted(far)
+    far.flat[0] += lattice.width
+    assert law.refuted(far)
+
+
+def test_a_draw_above_its_envelope_is_refuted(law_and_draw):
+    law, draw = law_and_draw
+    with mock.patch.object(law._envelope, "_at_center", 2**60):
+        assert law.refuted(draw)
 
 
 def test_many_normals_refute_the_neighbour_on_a_grid_coarser_than_doubles():

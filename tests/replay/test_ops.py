@@ -1,5 +1,6 @@
 """Of a posterior sampler nothing leaves but the samples (record and replay)."""
 
+import math
 import pickle
 from unittest import mock
 
@@ -8,6 +9,8 @@ import pytest
 from replay.neighbours import neighbours
 
 from skdp import OPSPosteriorSampler, OPSRegressor, PrivacyLedger, _release_hook
+from skdp._random import SecureStream
+from skdp.algorithms import exact_draws
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
 from skdp.testing import fixed_streams
@@ -24,7 +27,9 @@ PLANS = [
     {"classes": [0, 1, 2], "max_iter": 5},
     {"delta": 0, "n_posterior_samples": 2},
     {"delta": 0, "sampler": "rejection", "epsilon": 0.1},
-    {"sampler": "proximal", "neighboring_relation": "add_or_remove_one"},
+    {"delta": 0, "sampler": "rejection", "neighboring_relation": "replace_one"},
+    {"delta": 0, "neighboring_relation": "add_or_remove_one", "n_samples": N + 5},
+    {"delta": 0, "classes": [0, 1, 2], "epsilon": 0.3},
     {"epsilon": None, "likelihood_power": 0.01},
 ]
 
@@ -79,30 +84,47 @@ def test_the_training_rows_are_not_in_the_pickle():
     assert marker.tobytes() not in pickle.dumps(regressor)
 
 
-def test_the_noise_that_covers_the_proximal_samplers_distance_has_a_public_scale():
-    """Under add-or-remove the neighbours' noise must not tell how many rows there are."""
-    scales = []
-    gamma = np.random.Generator.gamma
+@pytest.mark.parametrize("make", [OPSPosteriorSampler, OPSRegressor])
+@pytest.mark.parametrize("relation", ["zero_out", "replace_one", "add_or_remove_one"])
+def test_grid_ball_and_units_of_exact_draws_depend_on_public_facts_alone(make, relation):
+    facts = {"target_bounds": (-1, 1)} if make is OPSRegressor else {"classes": [0, 1]}
+    plan = {"delta": 0, "n_samples": N, "neighboring_relation": relation} | facts
+    targets = X[:, 0] if make is OPSRegressor else Y
+    rows = [(X, targets), *neighbours(X, targets, n_is_public=relation != "add_or_remove_one")]
+    seen = set()
+    rejection = exact_draws.rejection
+
+    def spied(potential, stream):
+        lattice = potential.lattice
+        units = lattice.width, lattice.square, lattice.bits, lattice.largest_loss, lattice.row_unit
+        seen.add((*units, lattice.prior_range, float(potential.prior(np.eye(4, dtype=int))[0])))
+        return rejection(potential, stream)
+
+    with mock.patch.object(exact_draws, "rejection", spied):
+        for pair in rows:
+            make(**plan).fit(*pair)
+    width = make(**plan).plan(n_features=3).config.grid_width
+    assert len(seen) == 1
+    assert seen.pop()[0] == width
+    assert math.frexp(width)[0] == 0.5  # a power of two
+
+
+def test_exact_draws_use_the_generators_integers_alone():
+    """No double of the generator's decides anything; the chains, for a control, use normals."""
+    used = []
 
     class Spy:
         def __init__(self, generator):
             self._generator = generator
 
         def __getattr__(self, name):
+            used.append(name)
             return getattr(self._generator, name)
-
-        def gamma(self, shape, scale, size=None):
-            if size is None:  # else proposals, of which nothing is seen
-                scales.append(scale)
-            return gamma(self._generator, shape, scale, size)
-
-    from skdp._random import SecureStream
 
     plain = SecureStream.generator.fget
     spied = property(lambda stream: Spy(plain(stream)))
-    plan = {"delta": 0, "sampler": "proximal", "neighboring_relation": "add_or_remove_one"}
     with mock.patch.object(SecureStream, "generator", spied):
-        for rows in (slice(None), slice(1, None), slice(20, None)):
-            make(plan).fit(X[rows], Y[rows])
-    assert len(scales) == 3
-    assert len(set(scales)) == 1
+        make({"delta": 0}).fit(X, Y)
+        assert set(used) == {"integers"}
+        make({}).fit(X, Y)
+        assert "standard_normal" in used
