@@ -2,7 +2,10 @@
 
 A coin of probability exp(−x) is made of coins of probability x ≤ 1 (Canonne, Kamath & Steinke 2020,
 Algorithm 1), and those of an integer comparison where x is a fraction. So laws here are exact given
-ideal random bits, and a test walks their decision trees in fractions.
+ideal random bits, and a test walks their decision trees in fractions. The integers below a bound are
+numpy's `Generator.integers`: products of random words and the bound, with rejection of those that
+would make some integers likelier (Lemire 2019), so uniform with no remainder; their words are the
+AES stream's, of 32 bits where the bound has no more and of 64 else, each used once.
 
 >>> import numpy as np
 >>> from skdp._random import SecureStream
@@ -15,7 +18,7 @@ True
 References
 ----------
 C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian for Differential Privacy*, NeurIPS
-2020.
+2020. D. Lemire, *Fast Random Integer Generation in an Interval*, ACM TOMACS 2019.
 """
 
 from __future__ import annotations
