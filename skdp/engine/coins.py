@@ -2,10 +2,11 @@
 
 A coin of probability exp(−x) is made of coins of probability x ≤ 1 (Canonne, Kamath & Steinke 2020,
 Algorithm 1), and those of an integer comparison where x is a fraction. So laws here are exact given
-ideal random bits, and a test walks their decision trees in fractions. The integers below a bound are
-numpy's `Generator.integers`: products of random words and the bound, with rejection of those that
-would make some integers likelier (Lemire 2019), so uniform with no remainder; their words are the
-AES stream's, of 32 bits where the bound has no more and of 64 else, each used once.
+ideal random bits, and a test walks their decision trees in fractions.
+
+Integers below a bound are those of numpy's `Generator.integers`: the high word of the product of a
+random word and the bound, with rejection of the words that would make some integers likelier
+(Lemire 2019), hence exactly uniform. Each word is 32 or 64 bits of the AES stream, used once.
 
 >>> import numpy as np
 >>> from skdp._random import SecureStream

@@ -32,8 +32,9 @@ import numpy as np
 from skdp.engine.coins import Integers
 
 _WORD = 62  # bits of U that are drawn at once
-# By how much ln U may be off in doubles where the first bits of U are at least _LEAST: more bits add
-# less than 2/_LEAST, ln is below 43, and a relative error of 2⁻³⁸ is generous for any library.
+# By how much ln U may be off in doubles where the first bits of U are at least _LEAST: more bits
+# add less than 2/_LEAST, |ln U| is below 43, and a relative error of 2⁻³⁸ is generous for any
+# library.
 _LEAST, _ERROR = 1 << 40, 2.0**-32
 _GUARD = 128  # powers with exponents below 2⁶³ are enclosed to within 2⁻⁶² of the last bit of U
 
