@@ -113,7 +113,7 @@ class Choice:
         self._sums = list(accumulate(weights))
         self._later = max(self._sums[-1].bit_length() - _WORD, 0)
         self._words = [total >> self._later for total in self._sums]
-        self._undecided = set(self._words) if self._later else set()
+        self._undecided = set(self._words)
 
     def draw(self, size: int, random: Integers) -> np.ndarray:
         """Indices, (size,)."""
@@ -127,7 +127,7 @@ class Choice:
         return np.array(found, dtype=np.int64)
 
     def _index(self, word: int, random: Integers) -> int:
-        if word not in self._undecided:
+        if not self._later or word not in self._undecided:
             return bisect_right(self._words, word)
         for start in range(0, self._later, _WORD):
             n = min(_WORD, self._later - start)
