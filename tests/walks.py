@@ -103,9 +103,6 @@ class _Integer:
             self.high = self.low + 1
         return self.low
 
-    def __hash__(self):
-        return hash(int(self))
-
     def __ge__(self, other):
         return not self < other
 

@@ -113,7 +113,6 @@ class Choice:
         self._sums = list(accumulate(weights))
         self._later = max(self._sums[-1].bit_length() - _WORD, 0)
         self._words = [total >> self._later for total in self._sums]
-        self._undecided = set(self._words)
 
     def draw(self, size: int, random: Integers) -> np.ndarray:
         """Indices, (size,)."""
@@ -127,8 +126,9 @@ class Choice:
         return np.array(found, dtype=np.int64)
 
     def _index(self, word: int, random: Integers) -> int:
-        if not self._later or word not in self._undecided:
-            return bisect_right(self._words, word)
+        chosen = bisect_right(self._words, word)
+        if not (self._later and chosen and self._words[chosen - 1] == word):
+            return chosen
         for start in range(0, self._later, _WORD):
             n = min(_WORD, self._later - start)
             word = (word << n) | int(random(1 << n))

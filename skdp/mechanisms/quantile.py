@@ -280,8 +280,7 @@ class QuantileMechanism(Mechanism):
 
     def _draw(self, values: np.ndarray, random: Integers) -> float:
         segments = self._segments(values)
-        totals = np.bincount(segments.halvings, segments.size)  # integers, and exact in doubles
-        level = Choice([int(total) << e for e, total in enumerate(totals[::-1])])
+        level = _levels(segments)
         while (number := _attempt(segments, level, random)) is None:
             pass
         return float(number)
@@ -307,6 +306,12 @@ class QuantileMechanism(Mechanism):
         halvings = np.floor(x / math.log(2))
         fraction = np.exp(np.minimum(halvings * math.log(2) - x, 0.0))
         return (fraction * 2.0**MANTISSA_BITS).astype(np.int64), halvings.astype(np.int64)
+
+
+def _levels(segments: _Segments) -> Choice:
+    """Choice of a level: points of equal halvings, from those of most on."""
+    totals = np.bincount(segments.halvings, segments.size)  # of integers, and exact in doubles
+    return Choice([int(total) << e for e, total in enumerate(totals[::-1])])
 
 
 def _attempt(segments: _Segments, level: Choice, random: Integers) -> int | None:
