@@ -294,7 +294,8 @@ class QuantileMechanism(Mechanism):
         first = first[(np.diff(first, prepend=-1) > 0) & (first <= GRID)]
         below = np.searchsorted(records, first, side="left")
         up_to = np.searchsorted(records, first, side="right")
-        rank, unit = self._share * len(records), round(1 / RANK)
+        unit = round(1 / RANK)
+        rank = self._share * len(records)
         d = np.maximum(np.maximum(below * unit - rank, rank - up_to * unit), 0)
         size = np.diff(first, append=GRID + 1)
         return _Segments(first, size, *self._weights(d))
