@@ -69,11 +69,14 @@ LAYERS = [
         "Laws of noise and sampling",
         "The noise of each step has the declared size, is normal (discrete: exactly the discrete"
         " Gaussian), and is shared by no two steps, fits, folds or forks; batches are Poisson;"
-        " releases lie on a public grid.",
+        " releases lie on a public grid. Coins, discrete noise, batches and quantiles have the laws"
+        " that are stated: walked branch by branch, in fractions, at small scales.",
         (
             "tests/contracts/test_releases", "tests/engine/test_discrete_gaussian",
-            "tests/engine/test_noise", "tests/engine/test_sampling", "tests/engine/test_updates",
-            "tests/laws", "tests/mechanisms", "tests/test_grid", "tests/test_random",
+            "tests/engine/test_lattice_gaussian",
+            "tests/engine/test_exact_laws", "tests/engine/test_noise",
+            "tests/engine/test_sampling", "tests/engine/test_updates", "tests/laws",
+            "tests/mechanisms", "tests/test_grid", "tests/test_random",
         ),
     ),
     (

@@ -5,6 +5,7 @@ Fields are public and belong to the plan; the number of rows and the random stre
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,11 @@ import numpy as np
 
 from skdp._random import SecureStream
 from skdp._validate import in_range, integer
+from skdp.engine.coins import Integers
+from skdp.engine.gaps import Gaps
+
+_SPARE = 3.0  # standard deviations: few batches then need gaps a second time
+_CHUNK = 2**14  # gaps at once: in the cache
 
 
 @dataclass(frozen=True)
@@ -49,14 +55,24 @@ class PoissonSampling:
         integer(1, n_steps=self.n_steps)
 
     def batches(self, n_rows: int, stream: SecureStream) -> Iterator[np.ndarray]:
-        """Yield the row numbers of one batch a step.
+        """Yield the row numbers of one batch per step, ascending, in int64.
 
-        The size is drawn as Binomial(n, q) and then that many distinct rows: the law of n coin
-        flips, in O(qn) instead of O(n).
+        The law is that of n coins of probability exactly ``rate``, in O(qn): the gaps between the
+        rows that take part are geometric (`skdp.engine.gaps`).
         """
+        gaps = Gaps(self.rate, n_rows)
         for _ in range(self.n_steps):
-            size = int(stream.generator.binomial(n_rows, self.rate))
-            yield stream.generator.choice(n_rows, size, replace=False, shuffle=False)
+            yield self._batch(gaps, n_rows, stream.generator.integers)
+
+    def _batch(self, gaps: Gaps, n_rows: int, random: Integers) -> np.ndarray:
+        last, parts = -1, [np.empty(0, dtype=np.int64)]
+        while last < n_rows - 1:
+            expected = self.rate * (n_rows - 1 - last)
+            size = 1 + int(expected + _SPARE * math.sqrt(expected))
+            rows = last + np.cumsum(gaps.draw(min(size, _CHUNK), random) + 1)
+            last = int(rows[-1])
+            parts.append(rows[: np.searchsorted(rows, n_rows)])
+        return np.concatenate(parts)
 
     def __str__(self) -> str:
         return f"Poisson sampling, rate {self.rate:.4g}, {self.n_steps} steps"

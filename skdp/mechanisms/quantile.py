@@ -23,6 +23,7 @@ Mechanisms*, ICML 2020 (bounded range).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,20 +35,29 @@ from skdp._random import SecureStream
 from skdp._release_hook import MechanismCall
 from skdp._types import ArrayLike
 from skdp._validate import expected
+from skdp.engine.coins import Choice, Integers
 from skdp.mechanisms._release import EPSILONS, SIZES, Mechanism, charged_stream, numbers
 from skdp.relations import ZERO_OUT, check_relation
 
 # The answer is one of GRID + 1 equally spaced points. Finer costs utility: a point that many
 # records share must outweigh, with e^(rate · d), all others together.
 GRID = 2**30
+# The quantile is a multiple of this, so that misses of ranks are integers.
+RANK = 2**-30
+# Weights e^(-x) below e^-200, some 1e-78 of all together, are raised to it.
+MOST_EXPONENT = 200.0
+MANTISSA_BITS = 53
+# Relative error of a weight in doubles: assumed. Six roundings of 200 make 1.4e-13, this is 9e-13.
+WEIGHT_ERROR = 2.0**-40
 
 
 class _Segments(NamedTuple):
-    """Runs of grid points between which no record lies: first points, sizes, log weight a point."""
+    """Runs of grid points between which no record lies, and the weight of each of their points."""
 
     first: np.ndarray
     size: np.ndarray
-    log_weight: np.ndarray
+    mantissa: np.ndarray  # integer ...
+    halvings: np.ndarray  # ... times 2^(-MANTISSA_BITS - halvings)
 
 
 @dataclass(frozen=True)
@@ -77,8 +87,8 @@ class QuantileMechanism(Mechanism):
     Notes
     -----
     *Law.* Records are clipped to the range and rounded to a public grid of 2³⁰ + 1 points, each by
-    itself, and P(t) ∝ e^(-ε d(t)/R) over the grid. With m records, the ranks of a point t are
-    [#{x < t}, #{x ≤ t}], and d(t) is the distance from q m to them,
+    itself, and P(t) ∝ e^(-ε d(t)/R) over the grid, up to what *Arithmetic* says. With m records,
+    the ranks of a point t are [#{x < t}, #{x ≤ t}], and d(t) is the distance from q m to them,
 
         d(t) = max(Σ_i (1{x_i < t} - q), Σ_i (q - 1{x_i ≤ t}), 0).
 
@@ -102,16 +112,28 @@ class QuantileMechanism(Mechanism):
     *Ties.* A grid point that a share of the records has in common has d = 0 where its ranks hold
     q m, and so is found; without records, d = 0 everywhere and the answer is uniform on the range.
 
-    *Arithmetic.* The answer is a point of a public grid, so no low-order bit of a record shows.
-    Left to floating point is the choice of a segment, by the largest of noisy log-weights (Gumbel
-    noise, with 53 random bits a segment): what has a probability below about 2^-53 is not drawn
-    with exactly that. The running time grows with the number of records, and shows it.
+    *Arithmetic.* Given ideal random bits, the law of what is *implemented* is ε-DP, and not only
+    that of a theorem on real numbers. The answer is a point of a public grid; q is rounded to a
+    multiple of 2⁻³⁰, and R is that of the rounded q, so that d is an integer number of 2⁻³⁰. The
+    exponent x = r d, r the rate, is cut at 200, which R covers as well: the differences of d
+    between neighbours lie in an interval of length R that contains 0, and min(·, 200) moves any
+    two numbers apart by no more than they are, and never past each other, so the differences of x
+    lie in an interval of length r R. The weight of a point is a double with 53 bits, k 2^(-53-e),
+    and with these weights the draw is exact: a level e by integers of as many bits as it takes, a
+    point of the level uniformly, kept if a uniform integer of 53 bits is below k, and else all over
+    again. If each weight is within a factor e^±ξ of e^-x, log-weights of neighbours differ by at
+    most 2ξ more, in both directions, which widens their range to r R + 4ξ; the log-ratio of the
+    laws has the same range, and it contains 0. So r = (ε - 4ξ)/R, with ξ = 2⁻⁴⁰, above what the
+    handful of roundings of a number below 200 can do.
+
+    The running time grows with the number of records, and shows it, and so does the number of
+    attempts: pure ε holds where neither is observed.
 
     Examples
     --------
     >>> from skdp.mechanisms import QuantileMechanism
-    >>> QuantileMechanism(quantile=0.9, lower=0.0, upper=1.0, epsilon=1.0).sensitivity
-    1.8
+    >>> QuantileMechanism(quantile=0.75, lower=0.0, upper=1.0, epsilon=1.0).sensitivity
+    1.5
     """
 
     quantile: float
@@ -170,7 +192,13 @@ class QuantileMechanism(Mechanism):
         """R: range over all points of the change of d between neighbours (see Notes)."""
         if not check_relation(self.neighboring_relation).null_record:
             return 2.0
-        return 2 * max(self.quantile, 1 - self.quantile)
+        share = self._share * RANK
+        return 2 * max(share, 1 - share)
+
+    @property
+    def _share(self) -> int:
+        """Quantile in units of `RANK`."""
+        return round(self.quantile / RANK)
 
     def event(self) -> DpEvent:
         """Return what one release costs, to be accounted under the mechanism's own relation.
@@ -247,13 +275,15 @@ class QuantileMechanism(Mechanism):
         scale, width = self.sensitivity / self.epsilon, 1.0
         call = MechanismCall("quantile", self.sensitivity, scale, 1.0, (), 0, width)
         # What is released is the number of a grid point; the point is a function of it.
-        number = _release_hook.release(call, lambda: self._draw(values, stream.generator))
+        number = _release_hook.release(call, lambda: self._draw(values, stream.generator.integers))
         return min(self.lower + (self.upper - self.lower) * (number / GRID), self.upper)
 
-    def _draw(self, values: np.ndarray, generator: np.random.Generator) -> float:
-        first, size, log_weight = self._segments(values)
-        chosen = np.argmax(log_weight + np.log(size) + generator.gumbel(size=len(first)))
-        return float(generator.integers(first[chosen], first[chosen] + size[chosen]))
+    def _draw(self, values: np.ndarray, random: Integers) -> float:
+        segments = self._segments(values)
+        level = _levels(segments)
+        while (number := _attempt(segments, level, random)) is None:
+            pass
+        return float(number)
 
     def _segments(self, values: np.ndarray) -> _Segments:
         values = np.clip(values[~np.isnan(values)], self.lower, self.upper)
@@ -264,7 +294,34 @@ class QuantileMechanism(Mechanism):
         first = first[(np.diff(first, prepend=-1) > 0) & (first <= GRID)]
         below = np.searchsorted(records, first, side="left")
         up_to = np.searchsorted(records, first, side="right")
-        rank = self.quantile * len(records)
-        d = np.maximum(np.maximum(below - rank, rank - up_to), 0.0)
+        unit = round(1 / RANK)
+        rank = self._share * len(records)
+        d = np.maximum(np.maximum(below * unit - rank, rank - up_to * unit), 0)
         size = np.diff(first, append=GRID + 1)
-        return _Segments(first, size, -self.epsilon / self.sensitivity * d)
+        return _Segments(first, size, *self._weights(d))
+
+    def _weights(self, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mantissas and halvings of e^(-rate d), d in units of `RANK`."""
+        rate = (self.epsilon - 4 * WEIGHT_ERROR) / self.sensitivity
+        x = np.minimum(rate * RANK * d, MOST_EXPONENT)
+        halvings = np.floor(x / math.log(2))
+        fraction = np.exp(np.minimum(halvings * math.log(2) - x, 0.0))
+        return (fraction * 2.0**MANTISSA_BITS).astype(np.int64), halvings.astype(np.int64)
+
+
+def _levels(segments: _Segments) -> Choice:
+    """Choice of a level: points of equal halvings, from those of most on."""
+    totals = np.bincount(segments.halvings, segments.size)  # of integers, and exact in doubles
+    return Choice([int(total) << e for e, total in enumerate(totals[::-1])])
+
+
+def _attempt(segments: _Segments, level: Choice, random: Integers) -> int | None:
+    """Choose a level of halvings, and a grid point of it; None where its mantissa refuses it."""
+    (chosen,) = level.draw(1, random)
+    at = np.flatnonzero(segments.halvings == segments.halvings.max() - chosen)
+    up_to = np.cumsum(segments.size[at])
+    place = int(random(up_to[-1]))
+    i = np.searchsorted(up_to, place, side="right")
+    if not random(1 << MANTISSA_BITS) < segments.mantissa[at[i]]:
+        return None
+    return int(segments.first[at[i]] + segments.size[at[i]] - up_to[i] + place)

@@ -234,9 +234,9 @@ RECORDS = np.array(
 )
 CODES = [0, 1, 2, 1, 0]
 PUBLIC = {  # bits of the width and of a row's unit over R, square, m, H
-    "logistic": (-12, -37, 268435456, 28, 1073741824),
-    "softmax": (-12, -37, 268435456, 27, 833252492),
-    "Huber": (-14, -35, 4294967296, 26, 905969664),
+    "logistic": (-15, -34, 17179869184, 28, 1073741824),
+    "softmax": (-15, -34, 17179869184, 27, 833252492),
+    "Huber": (-17, -32, 274877906944, 26, 905969664),
 }
 EXPECTED = {  # a row a record, a column a point
     "logistic": [
@@ -255,7 +255,7 @@ EXPECTED = {  # a row a record, a column a point
     ],
     "Huber": [
         [84557169, 84527677, 69811569],
-        [0, 11, 2376563],
+        [0, 11, 2376562],
         [84557169, 84565543, 75306349],
         [0, 19, 2756250],
         [84557169, 84543318, 56832412],
@@ -266,7 +266,7 @@ EXPECTED = {  # a row a record, a column a point
 def places(name):
     """Points 0, near to it, and farther out."""
     k = np.arange(lattice(name).posterior.n_parameters)
-    return np.array([0 * k, (7 * k + 3) % 11 - 5, 500 * ((5 * k + 1) % 13 - 6)])
+    return np.array([0 * k, 8 * ((7 * k + 3) % 11 - 5), 4000 * ((5 * k + 1) % 13 - 6)])
 
 
 @each_likelihood

@@ -1,5 +1,8 @@
 import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from importlib.metadata import version
+from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import logsumexp
+from walks import Source
 
 from skdp import _release_hook
 from skdp._random import Streams
@@ -38,6 +42,11 @@ def neighbours(data, record, other, place, relation):
     return [*before, record, *after], [*before, *second, *after]
 
 
+def log_weight(segments):
+    """Log-weight of one point of each segment."""
+    return np.log(np.ldexp(1.0 * segments.mantissa, -53 - segments.halvings))
+
+
 def exact_laws(mechanism, *data_sets):
     """Log-probabilities of one point, a row a data set, and sizes, on the common segments."""
     segments = [mechanism._segments(np.array(data, dtype=float)) for data in data_sets]
@@ -45,7 +54,7 @@ def exact_laws(mechanism, *data_sets):
     size = np.diff(first, append=module.GRID + 1)
     laws = []
     for s in segments:
-        here = s.log_weight[np.searchsorted(s.first, first, side="right") - 1]
+        here = log_weight(s)[np.searchsorted(s.first, first, side="right") - 1]
         laws.append(here - logsumexp(here, b=size))
     return np.array(laws), size
 
@@ -54,8 +63,8 @@ def misses(mechanism, *data_sets):
     """d of every data set on the common segments."""
     laws = [mechanism._segments(np.array(data, dtype=float)) for data in data_sets]
     first = np.unique(np.concatenate([s.first for s in laws]))
-    rate = mechanism.epsilon / mechanism.sensitivity
-    return [-s.log_weight[np.searchsorted(s.first, first, "right") - 1] / rate for s in laws]
+    rate = (mechanism.epsilon - 4 * module.WEIGHT_ERROR) / mechanism.sensitivity
+    return [-log_weight(s)[np.searchsorted(s.first, first, "right") - 1] / rate for s in laws]
 
 
 @given(st.lists(st.floats(-1.5, 2.5), max_size=8), QUANTILES, st.sampled_from(RELATIONS))
@@ -69,7 +78,7 @@ def test_the_law_is_the_definition_on_a_small_grid(data, q, relation):
     d = []
     for t in points:
         below, up_to = sum(x < t for x in rounded), sum(x <= t for x in rounded)
-        rank = q * len(data)
+        rank = round(q * 2**30) / 2**30 * len(data)
         d.append(0.0 if below <= rank <= up_to else min(abs(below - rank), abs(up_to - rank)))
     slow = -1.3 / mechanism.sensitivity * np.array(d)
     np.testing.assert_allclose(np.repeat(law, size), slow - logsumexp(slow), atol=1e-9)
@@ -114,9 +123,10 @@ def test_the_sensitivity_is_attained_so_no_smaller_one_would_do(q, relation, one
     assert np.abs(p - r).max() == pytest.approx(2.0, rel=1e-4)
 
 
-@pytest.mark.parametrize("q", [0.0, 0.3, 0.5, 1.0])
+@pytest.mark.parametrize("q", [0.0, 0.3, 0.5, 0.75, 1.0])
 def test_sensitivities(q):
     found = [QuantileMechanism(q, 0.0, 1.0, 1.0, relation).sensitivity for relation in RELATIONS]
+    q = round(q * 2**30) / 2**30
     assert found == [2 * max(q, 1 - q), 2 * max(q, 1 - q), 2.0]
 
 
@@ -298,3 +308,87 @@ def test_bad_values_are_refused_without_quoting_them(bad):
 def test_a_stream_that_is_not_secure_is_refused(bad):
     with pytest.raises(ValueError, match="Expected stream="):
         QuantileMechanism(**PARAMETERS).release([0.5], bad)
+
+
+def implemented_law(mechanism, data):
+    """Exact probabilities of grid points: those of one attempt, given that it is not refused.
+
+    Attempts follow each other until one is not refused, each with random integers of its own.
+    """
+    segments, source = mechanism._segments(np.array(data, dtype=float)), Source()
+    level = module._levels(segments)
+    # A fourth number is drawn only where the first, for the level, is drawn again.
+    law, _ = source.law(lambda: module._attempt(segments, level, source), limit=3)
+    law.pop(None, None)
+    total = sum(law.values())
+    return {point: p / total for point, p in law.items()}
+
+
+def stated_law(mechanism, data):
+    """The law of the Notes in fractions, from their definition of d and doubles for e^-x."""
+    share = Fraction(round(mechanism.quantile * 2**30), 2**30)
+    weights = {}
+    for t in range(module.GRID + 1):
+        x = [round(value * module.GRID) for value in data if not math.isnan(value)]
+        below, up_to = sum(v < t for v in x), sum(v <= t for v in x)
+        d = max(below - share * len(x), share * len(x) - up_to, 0)
+        weights[t] = math.exp(-mechanism.epsilon / mechanism.sensitivity * d)
+    total = sum(weights.values())
+    return {t: weight / total for t, weight in weights.items()}
+
+
+DOMAIN = [0.0, 0.25, 0.5, 0.75, 1.0]
+
+
+@pytest.fixture
+def tiny_grid(monkeypatch):
+    monkeypatch.setattr(module, "GRID", 4)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+def test_the_implemented_law_is_private_and_the_stated_one(tiny_grid, figure, relation, epsilon):
+    """All neighbours with up to 3 records of 5 values; zero_out has the pairs of removal."""
+    largest = 0.0
+    for q in (0.0, 0.5, 0.7):
+        mechanism = QuantileMechanism(q, 0.0, 1.0, epsilon, relation)
+        laws = {
+            data: implemented_law(mechanism, data)
+            for n in range(4)
+            for data in combinations_with_replacement(DOMAIN, n)
+        }
+        for data, law in laws.items():
+            stated = stated_law(mechanism, data)
+            assert law.keys() == stated.keys()
+            assert all(float(p) == pytest.approx(stated[t], rel=1e-10) for t, p in law.items())
+        for data in laws:
+            for i in range(len(data)):
+                rest = data[:i] + data[i + 1 :]
+                others = [rest]
+                if relation == "replace_one":
+                    others = [tuple(sorted((*rest, value))) for value in DOMAIN]
+                for other in others:
+                    for t in laws[data]:
+                        ratio = laws[data][t] / laws[other][t]
+                        largest = max(largest, abs(math.log(ratio)))
+    figure(f"largest log-ratio of implemented laws, {relation}: {largest / epsilon:.6f} ε")
+    assert 0.5 * epsilon < largest <= epsilon
+
+
+def test_weights_are_within_their_error():
+    mechanism = QuantileMechanism(0.7, 0.0, 1.0, 0.37)
+    rate = (Fraction(0.37) - 4 * Fraction(module.WEIGHT_ERROR)) / Fraction(mechanism.sensitivity)
+    rng = np.random.default_rng(0)
+    d = np.concatenate([[0, 1, 2**30], rng.integers(2**40, size=300), rng.integers(2**50, size=9)])
+    with localcontext(prec=60) as context:
+        for d_i, mantissa, halvings in zip(d.tolist(), *mechanism._weights(d), strict=True):
+            x = min(rate * d_i / 2**30, 200)
+            exact = (Decimal(-x.numerator) / Decimal(x.denominator)).exp(context)
+            weight = Decimal(int(mantissa)) / 2 ** (53 + int(halvings))
+            assert abs(weight / exact - 1) < module.WEIGHT_ERROR / 4
+
+
+def test_beyond_the_largest_exponent_all_weights_are_equal():
+    mantissa, halvings = QuantileMechanism(0.5, 0.0, 1.0, 1e9)._weights(np.array([0, 2**31, 2**50]))
+    assert mantissa[1] == mantissa[2]
+    assert halvings.tolist() == [0, 288, 288]
