@@ -36,7 +36,7 @@ from decimal import Decimal, localcontext
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import brentq, minimize
+from scipy.optimize import minimize, root_scalar
 
 from skdp.algorithms.lattice_posterior import LatticePotential
 from skdp.engine.coins import Choice, Integers
@@ -269,7 +269,8 @@ def _minimum(potential: LatticePotential) -> tuple[np.ndarray, float]:
             pull = 0.0
             continue
         most = (p + math.hypot(p, 2 * math.sqrt(square * float(squares.sum())))) / square
-        pull = float(brentq(excess, 0.0, most, xtol=1e-6 * most, rtol=_NEAR))
+        solved = root_scalar(excess, bracket=(0.0, most), xtol=1e-6 * most, rtol=_NEAR)
+        pull = float(solved.root)
     else:
         found = _least(potential, ridge + pull, found)
     return found, pull
