@@ -117,6 +117,7 @@ NEIGHBOURS = {
 def test_neighbours_laws_differ_by_no_more_than_is_paid(name, relation, monkeypatch, figure):
     """All pairs of data sets of at most 3 rows; the ranges are of integers, and exact."""
     monkeypatch.setattr(lattice_posterior, "GRID_BITS", 3)
+    monkeypatch.setattr(lattice_posterior, "LEAST_GRID_BITS", 1)
     posterior = lattice(name, relation).posterior
     η = ops.ExactConfig(posterior, POWER, 1, 2).eta
     points, laws, sums = ball(lattice(name, relation)), {}, {}

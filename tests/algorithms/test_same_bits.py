@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from joblib.externals.loky import get_reusable_executor
+from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
 from skdp.algorithms import lattice_posterior
@@ -132,9 +132,9 @@ def test_the_number_of_threads_changes_no_bit(name):
 def test_a_worker_process_finds_the_same_bits():
     tables = {name: (*table(name, 300), points(name, 20)) for name in LIKELIHOODS}
     potentials = {name: LatticePotential(lattice(name), rows[:2]) for name, rows in tables.items()}
-    worker = get_reusable_executor(max_workers=1)
-    asked = [worker.submit(potentials[name].energies, g) for name, (*_, g) in tables.items()]
-    found = [one.result() for one in asked]
+    found = Parallel(n_jobs=2)(
+        delayed(potentials[name].energies)(g) for name, (*_, g) in tables.items()
+    )
     for name, there in zip(tables, found, strict=True):
         assert (there == energies(name, *tables[name])).all()
 

@@ -34,11 +34,12 @@ def test_derivatives_are_those_of_the_log_likelihood(name, reach):
     z, targets = made_up(likelihood, reach, 200)
     residual, h = likelihood.residual(z, targets), 1e-6
     for k, unit in enumerate(np.eye(likelihood.n_outputs)):
-        up, down = (likelihood.log_likelihood(z + s * h * unit, targets) for s in (1, -1))
-        np.testing.assert_allclose((up - down) / (2 * h), residual[:, k], atol=3e-7)
+        up, down = (likelihood.loss(z + s * h * unit, targets) for s in (1, -1))
+        np.testing.assert_allclose((down - up) / (2 * h), residual[:, k], atol=3e-7)
         slopes = [likelihood.residual(z + s * h * unit, targets)[:, k] for s in (1, -1)]
         smooth = np.abs(np.abs(targets - z) - getattr(likelihood, "threshold", 9.0)).min(1) > h
-        curvature = likelihood.curvature(z, targets)[:, k]
+        still = np.zeros(len(z))
+        curvature = likelihood.least_curvature(z, targets, still, reach)[:, k, k]
         np.testing.assert_allclose(
             (slopes[1] - slopes[0])[smooth] / (2 * h), curvature[smooth], atol=1e-7
         )
@@ -69,7 +70,7 @@ def range_by_ascent(likelihood, target, reach):
         for _ in range(2000):
             z = z + sign * 0.01 * reach * likelihood.residual(z, targets)
             z *= np.minimum(1.0, reach / np.maximum(np.linalg.norm(z, axis=1), 1e-9))[:, None]
-        ends.append((sign * likelihood.log_likelihood(z, targets)).max())
+        ends.append((-sign * likelihood.loss(z, targets)).max())
     return sum(ends)
 
 
@@ -95,3 +96,33 @@ def test_softmax_range_exceeds_the_binary_one():
 
 def test_binary_range_is_attained():
     assert range_by_ascent(Bernoulli(), np.array([1.0]), 3.0) == pytest.approx(3.0, rel=1e-3)
+
+
+@bundled("name", LIKELIHOODS)
+@bundled("reach", [0.1, 1.0, 8.0])
+def test_losses_lie_within_their_stated_range(name, reach):
+    likelihood = LIKELIHOODS[name]
+    z, targets = made_up(likelihood, reach, 2000)
+    targets = likelihood.tamed(targets, reach)
+    excess = likelihood.loss(z, targets) - likelihood.least_loss(targets, reach)
+    assert excess.min() >= -1e-12
+    assert excess.max() <= likelihood.value_range(reach) + 1e-12
+
+
+@bundled("name", LIKELIHOODS)
+@bundled("reach", [0.1, 1.0, 8.0])
+@bundled("move", [0.0, 0.05, 1.0, 20.0])
+def test_a_loss_bends_at_least_as_much_as_is_said(name, reach, move):
+    likelihood, rng = LIKELIHOODS[name], np.random.default_rng(1)
+    z, targets = made_up(likelihood, reach, 500)
+    A = likelihood.least_curvature(z, targets, np.full(len(z), move), reach)
+    at, slope = likelihood.loss(z, targets), -likelihood.residual(z, targets)
+    for _ in range(20):
+        end = rng.normal(size=z.shape)
+        end *= reach * rng.random((len(z), 1)) / np.linalg.norm(end, axis=1, keepdims=True)
+        d = end - z
+        apart = np.abs(d).max(1) if d.shape[1] == 1 else np.ptp(d, axis=1)
+        d *= np.minimum(1.0, move / np.maximum(apart, 1e-300))[:, None]
+        rise = likelihood.loss(z + d, targets) - at - (slope * d).sum(axis=1)
+        least = 0.5 * np.einsum("ni,nij,nj->n", d, A, d)
+        assert (rise >= least - 1e-9 * (1 + np.abs(at))).all()
