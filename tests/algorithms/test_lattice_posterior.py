@@ -273,6 +273,20 @@ def test_a_seed_repeats_the_draws_and_a_grid_holds_them(name):
     assert ((once.reshape(4, -1) ** 2).sum(axis=1) <= radius**2).all()
 
 
+def test_a_run_takes_the_grid_of_the_rows_that_were_declared(monkeypatch):
+    seen = []
+
+    class Spy(LatticePotential):
+        def __init__(self, lattice, records):
+            seen.append(lattice)
+            super().__init__(lattice, records)
+
+    monkeypatch.setattr(ops, "LatticePotential", Spy)
+    config = ops.ExactConfig(lattice("logistic").posterior, POWER, 1, 1000)
+    config.run((np.ones((3, 1)), np.ones((3, 1))), Streams())
+    assert seen == [config.lattice]
+
+
 def test_facts_for_which_64_bits_are_too_few_are_refused_before_any_row():
     posterior = TemperedPosterior(Bernoulli(), 3, True, 1.0, 1e6, 1e6)
     with pytest.raises(ValueError, match="smaller theta_norm, prior_scale or data_norm"):

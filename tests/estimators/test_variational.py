@@ -15,7 +15,13 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 
-from skdp import BoundedScaler, DPVariationalLogisticRegression, PrivacyLedger, PrivacyWarning
+from skdp import (
+    BoundedScaler,
+    DPVariationalLogisticRegression,
+    FitWarning,
+    PrivacyLedger,
+    PrivacyWarning,
+)
 from skdp.privacy import epsilon as epsilon_of
 
 
@@ -251,6 +257,7 @@ class TestPrivacyStatement:
         assert report.inferred_public_facts == ("classes", "n_samples")
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.simplefilter("ignore", FitWarning)  # of two steps
             DPVariationalLogisticRegression(max_iter=2).fit(*two_blobs)
 
     def test_declared_facts_are_not_listed(self, two_blobs):

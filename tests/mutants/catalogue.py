@@ -870,7 +870,7 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
             "ExactConfig.run.mechanism",
             "LatticePotential(self.lattice, records)",
             "LatticePotential(replace(self, n_rows=len(records[0])).lattice, records)",
-            "tests/replay/test_ops.py",
+            "tests/algorithms/test_lattice_posterior.py",
         ),
         Mutant(
             "a sheared Gaussian has zero twice as often",
