@@ -241,12 +241,14 @@ def _minimum(potential: LatticePotential) -> tuple[np.ndarray, float]:
     That is, ‖a‖² and the trace of the covariance add up to (D/h)² or less. Any ν is right; this one
     is looked for by the slope at the wall, and from inside by a quadratic model of F around the
     last minimum, in which the next one has the coordinates (η_i + ν) a_i/(η_i + ν') along the axes
-    of the Hessian, of eigenvalues η_i.
+    of the Hessian, of eigenvalues η_i. Whatever the search ends with, λ + ν ≥ 1/D², so that no
+    proposal is wider than the ball along an axis, and than the integers of a lattice hold.
     """
     lattice = potential.lattice
     square, p = float(lattice.square), lattice.posterior.n_parameters
     ridge = (lattice.width / lattice.posterior.prior_scale) ** 2
-    pull, found, still = 0.0, np.zeros(p), np.zeros(len(potential.rows))
+    least = max(1.0 / square - ridge, 0.0)
+    pull, found, still = least, np.zeros(p), np.zeros(len(potential.rows))
     for _ in range(_PULLS):
         found = _least(potential, ridge + pull, found)
         outside = float(found @ found) / square
@@ -263,13 +265,13 @@ def _minimum(potential: LatticePotential) -> tuple[np.ndarray, float]:
         def excess(ν: float, values: np.ndarray = values, squares: np.ndarray = squares) -> float:
             return float(np.sum(squares / (values + ν) ** 2 + 1 / (values + ν))) / square - 1.0
 
-        if excess(pull) <= 0.0 if pull == 0.0 else abs(excess(pull)) < _NEAR:
+        if excess(pull) <= 0.0 if pull == least else abs(excess(pull)) < _NEAR:
             break
-        if excess(0.0) <= 0.0:
-            pull = 0.0
+        if excess(least) <= 0.0:
+            pull = least
             continue
         most = (p + math.hypot(p, 2 * math.sqrt(square * float(squares.sum())))) / square
-        solved = root_scalar(excess, bracket=(0.0, most), xtol=1e-6 * most, rtol=_NEAR)
+        solved = root_scalar(excess, bracket=(least, most), xtol=1e-6 * most, rtol=_NEAR)
         pull = float(solved.root)
     else:
         found = _least(potential, ridge + pull, found)

@@ -136,7 +136,7 @@ class ShearedGaussian:
     Parameters
     ----------
     precisions : ndarray of int64, shape (p,)
-        J_i ≥ 1.
+        J_i in [1, 2⁴³].
     shear : ndarray of int64, shape (p, p)
         2^shift t_ik, strictly upper triangular.
     shift : int
@@ -221,7 +221,8 @@ def relative_eigenvalues(matrix: np.ndarray, precision: np.ndarray) -> np.ndarra
 
 
 def _integers(precisions: np.ndarray) -> np.ndarray:
-    found = np.floor(precisions)
+    """Integers at or below, in the range of `gaussian_integers`: a smaller J is within M too."""
+    found = np.minimum(np.floor(precisions), _BLOCK)
     if not (found >= 1.0).all():
         raise FloatingPointError("A precision is too small for a lattice.")
     return found.astype(np.int64)

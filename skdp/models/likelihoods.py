@@ -317,7 +317,7 @@ class HuberRegression:
         return min(most, 2.0 * reach * self.residual_bound)
 
     def tamed(self, targets: np.ndarray, reach: float) -> np.ndarray:
-        """Cut to their bound, or where the loss is linear; 1e15 would drown all records."""
+        """Clip to the bound, or to where the loss is linear: 1e15 would dominate the sum."""
         most = min(self.target_bound, reach + self.threshold)
         return np.clip(targets, -most, most)
 
@@ -398,7 +398,7 @@ def _chord_curvature(
         δ = sign * np.maximum(np.minimum(move, reach - sign * z), _SHORT)
         rise = likelihood.loss((z + δ)[:, None], targets) - value - slope * δ
         least = np.minimum(least, 2.0 * rise / δ**2)
-    return np.maximum(least - _CANCELLED, 0.0)[:, None, None]
+    return np.maximum(least - _CANCELLED * likelihood.curvature_bound, 0.0)[:, None, None]
 
 
 def classification_likelihood(n_classes: int) -> Likelihood:
@@ -415,7 +415,7 @@ def _normal_points(size: int) -> np.ndarray:
     return points @ np.linalg.inv(np.linalg.cholesky(points.T @ points / len(points))).T
 
 
-_SHORT, _CANCELLED = 1e-2, 1e-9  # shortest chord, and what a chord may lose of its digits
+_SHORT, _CANCELLED = 1e-2, 1e-7  # shortest chord, and the relative error of its curvature
 
 _nodes, _weights = np.polynomial.hermite_e.hermegauss(32)
 _HERMITE = tuple(zip(_nodes, _weights / _weights.sum(), strict=True))

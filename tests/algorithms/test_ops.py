@@ -132,6 +132,23 @@ def test_draws_at_a_wall_far_from_the_mode_are_fine_grained():
     assert stats.kstest(gap * force, "expon").pvalue > 1e-3
 
 
+@pytest.mark.parametrize("p", [9, 19])
+def test_draws_of_many_coordinates_have_the_law_of_the_posterior(p):
+    """Rows along one direction: a law on that line, and the prior across it."""
+    u = np.ones(p) / math.sqrt(p)
+    X, targets, τ, D = np.outer(LINE.ravel(), u), CASES["line"][1].astype(float), 1.5, 30.0
+    target = TemperedPosterior(Bernoulli(), p, False, 1.0, τ, D)
+    draws = ops.ExactConfig(target, POWER, 4000, 6).run((X, targets), Streams(b"many"))[:, 0]
+    grid = np.linspace(-12, 12, 4001)
+    U = POWER * Bernoulli().loss(grid[:, None, None] * LINE[None], targets[None]).sum(1)
+    mass = np.cumsum(np.exp(-U - grid**2 / (2 * τ**2)))
+    along = draws @ u
+    assert stats.kstest(along, lambda t: np.interp(t, grid, mass / mass[-1])).pvalue > 1e-4
+    assert stats.kstest(along, "norm", args=(0, τ)).pvalue < 1e-4
+    across = ((draws - np.outer(along, u)) ** 2).sum(axis=1) / τ**2
+    assert stats.kstest(across, "chi2", args=(p - 1,)).pvalue > 1e-4
+
+
 def test_draws_are_independent():
     draws = draw("line", 50_000).ravel()
     lag = np.corrcoef(draws[1:], draws[:-1])[0, 1]
