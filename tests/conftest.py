@@ -1,6 +1,10 @@
-"""Data that several test files share, and which tests are fast."""
+"""Data that several test files share, which tests are fast, and where their noise comes from."""
 
-from contextlib import ExitStack
+import hashlib
+import itertools
+import os
+import sys
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -66,6 +70,68 @@ def pytest_collection_modifyitems(items):
         inside = item.path.is_relative_to(here) and is_fast(item.path)
         if inside and item.get_closest_marker("slow") is None:
             item.add_marker("fast")
+
+
+SYSTEM = os.urandom
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--fresh-noise",
+        action="store_true",
+        help="noise from the operating system in every test, as it always is in slow ones",
+    )
+
+
+@contextmanager
+def noise_of(name):
+    """Key skdp's noise and the global generators by a name, so that a failure can be repeated.
+
+    Forked children keep noise of the system, or two would draw the same.
+    """
+    here, asked, before = os.getpid(), itertools.count(), os.urandom
+
+    def urandom(size):
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        if not caller.startswith("skdp.") or "testing" in caller or os.getpid() != here:
+            return SYSTEM(size)
+        return hashlib.shake_256(f"{name} {next(asked)}".encode()).digest(size)
+
+    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little")
+    states = np.random.get_state(), torch.get_rng_state()
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    os.urandom = urandom
+    try:
+        yield
+    finally:
+        os.urandom = before
+        np.random.set_state(states[0])
+        torch.set_rng_state(states[1])
+
+
+def fresh(request_or_item):
+    """Whether the noise is the operating system's: in slow tests, and where it is asked for."""
+    options = request_or_item.config.option
+    return options.fresh_noise or "slow" in options.markexpr.replace("not slow", "")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    with ExitStack() as stack:
+        if not fresh(item):
+            stack.enter_context(noise_of(item.nodeid))
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    """What several tests share has noise of its own name, whichever of them asks first."""
+    with ExitStack() as stack:
+        if not fresh(request) and fixturedef.scope != "function":
+            name = f"{fixturedef.baseid} {fixturedef.argname} {getattr(request, 'param', '')}"
+            stack.enter_context(noise_of(name))
+        return (yield)
 
 
 # Folders and files that ask what was released, charged, refused or kept, not what a posterior is.
