@@ -98,15 +98,15 @@ def noise_of(name):
         return hashlib.shake_256(f"{name} {next(asked)}".encode()).digest(size)
 
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little")
-    states = np.random.get_state(), torch.get_rng_state()
-    np.random.seed(seed)
+    states = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    np.random.seed(seed)  # noqa: NPY002
     torch.manual_seed(seed)
     os.urandom = urandom
     try:
         yield
     finally:
         os.urandom = before
-        np.random.set_state(states[0])
+        np.random.set_state(states[0])  # noqa: NPY002
         torch.set_rng_state(states[1])
 
 
