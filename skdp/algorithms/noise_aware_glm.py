@@ -63,6 +63,7 @@ from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.parts.prior_scales import HalfNormalScales
 from skdp.algorithms.parts.gaussian_runs import (
     COUNT_SHARE,
     FLOAT,
@@ -71,6 +72,8 @@ from skdp.algorithms.parts.gaussian_runs import (
     release_plan_of,
     run_and_count,
 )
+from skdp.algorithms.parts import logit_scores
+from skdp.algorithms.parts.logit_scores import LogitRows, Released
 from skdp.algorithms.parts.noisy_score import (
     FEW_OUTPUTS,
     Given,
@@ -99,6 +102,12 @@ from skdp.relations import sensitivity_factor
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the
 # study behind them.
 STEPS = 20
+IN_RUN = 3
+MODEL_ERRORS = np.array([0.3, 0.6, 1.2, 2.4, 4.8])
+DECAY, GAIN_PRIOR, LOUD_STEP = 0.7, 10.0, 4.0
+TOLD, KEEP_GAIN = 1.4, 0
+UNDERSHOT = 0.5
+LEAST_SLOPE, MOST_SLOPE = 0.05, 30.0
 CURVATURE_SHARE = 0.05  # of the squared GDP budget, on Ã (or its trace) and again on H̃
 DROWNED = 0.08  # edge of the spectrum of the noise in Ã over n, beyond which its trace is released
 LEAST_CLIP = 0.25  # C over the bound that the rows put on a gradient anyway
@@ -108,6 +117,8 @@ OVERSHOT = 1.0  # of the believed slope, by which the true one must exceed it to
 SURPRISE = 10.0  # standard deviations of noise beyond which gradients contradict the slope
 LOUD = 4.0  # standard deviations of noise beyond which a count is one
 CHANCE = 2.0  # standard deviations of the scatter of gradients that are no contradiction
+SLOPE_AT = 0.75
+HYPER = 4.0
 N_CHAINS = 64
 MANY_PARAMETERS = 40  # beyond which Laplace's approximation takes the place of chains
 MOST_INTEGRATED = 300  # beyond which the second moments are taken to be known
@@ -158,7 +169,7 @@ class NoiseAwareConfig(GaussianRun):
     data_norm: float
     n_steps: int
     clip_norm: float
-    prior_scale: float
+    prior_scale: float | None
     curvature: str = GRAM
     covariance: str = "full"
     exposed: bool = False
@@ -170,7 +181,8 @@ class NoiseAwareConfig(GaussianRun):
         in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
         integer(1, n_steps=self.n_steps)
         positive(clip_norm=self.clip_norm)
-        positive(prior_scale=self.prior_scale)
+        if self.prior_scale is not None:
+            positive(prior_scale=self.prior_scale)
         one_of((GRAM, TRACE), curvature=self.curvature)
 
     @property
@@ -188,7 +200,7 @@ class NoiseAwareConfig(GaussianRun):
         """Position of H̃ among the releases; None for none."""
         if self.curvature == TRACE or self.likelihood.n_outputs > 1:
             return None
-        return self.exposed + 1 + max(1, self.n_steps // 2)
+        return self.exposed + 1 + max(1, round(SLOPE_AT * self.n_steps))
 
     @property
     def units(self) -> tuple[float, ...]:
@@ -340,6 +352,8 @@ class NoiseAwareState(NamedTuple):
     moments: np.ndarray | None  # Ã, (D, D), or its trace, (1,)
     slope: tuple[np.ndarray, np.ndarray] | None  # H̃ and the θ at which it was asked for
     offset: tuple[float, float] = (0.0, 0.0)  # mean and variance of what is added to logits
+    scales: np.ndarray | None = None
+    bent: LogitRows | None = None
 
 
 class NoiseAwareUpdate:
@@ -352,7 +366,14 @@ class NoiseAwareUpdate:
         self.config = config
         self.R = config.row_bound
         self.size = math.prod(config.shape)
-        self.prior_scale = config.prior_scale * self.R
+        self.learned_scale = config.prior_scale is None and config.shape[0] == 1
+        self.prior_scale = (
+            config.prior_scale or default_prior_scale(self.R, config.shape[0])
+        ) * self.R
+        D = config.shape[1]
+        intercept = bool(config.fit_intercept)
+        blocks = (0,) * (D - intercept) + (1,) * intercept
+        self.hyper = HalfNormalScales(HYPER, blocks)
         self.noise_variance = (config.noise_multiplier * config.clip_norm / self.R) ** 2  # ν²
         self.plan, step = release_plan_of(config), config.slope_step
         self.moments_scale = self._noise_scale(config.exposed)  # in Ã, or in its trace
@@ -363,7 +384,8 @@ class NoiseAwareUpdate:
 
     def init(self) -> NoiseAwareState:
         """Start at the prior's mean."""
-        return NoiseAwareState(np.zeros((1, self.size)), None, (), (), None, None)
+        scales = np.full(self.hyper.n_blocks, 0.7 * HYPER if self.learned_scale else self.prior_scale)
+        return NoiseAwareState(np.zeros((1, self.size)), None, (), (), None, None, scales=scales)
 
     def query(self, state: NoiseAwareState) -> Tensor:
         """θ_t, the posterior mean so far."""
@@ -393,16 +415,30 @@ class NoiseAwareUpdate:
         assert state.rows is not None
         if step == self.config.slope_step:
             slope = unpacked(released / self.R**2, self.size), state.mean
+            if self.config.shape[0] == 1:
+                bent = state.rows if KEEP_GAIN else replace(state.rows, n_rows=self.config.n_rows)
+                return state._replace(
+                    slope=slope, bent=bent, rows=self.corrected1(bent, *slope)
+                )
             rows = replace(state.rows, correction=None, reference=None)
             return state._replace(slope=slope, rows=self.corrected(rows, *slope))
         state = state._replace(
             gradients=(*state.gradients, released.ravel()[None] / self.R),
             queries=(*state.queries, state.mean),
         )
-        rows = self.learned(state)
+        rows = self.learned1(state) if self.config.shape[0] == 1 else self.learned(state)
         state = state._replace(rows=rows)
-        given = self._given(rows, *self.statistic(state, rows))
-        mean, _ = laplace(given, state.mean)
+        if self.config.shape[0] == 1:
+            given = self._released(rows, *self.statistic1(state, rows))
+            precision = self.hyper.of_coordinates(state.scales**-2.0)
+            mean, information, _ = given.newton(state.mean, precision, IN_RUN)
+            if self.learned_scale:
+                spread = np.diag(np.linalg.inv(information[0]))
+                squares = self.hyper.squares(np.sqrt(mean[0] ** 2 + spread))
+                state = state._replace(scales=self.hyper.likeliest(squares))
+        else:
+            given = self._given(rows, *self.statistic(state, rows))
+            mean, _ = laplace(given, state.mean)
         # The logits of huge parameters would lose all digits to rounding, which may differ with the
         # position of a row.
         largest = max(1.0, float(np.linalg.norm(mean)) / MAX_LOGIT)
@@ -443,7 +479,8 @@ class NoiseAwareUpdate:
     def _rows(self, mean: np.ndarray, covariance: np.ndarray) -> NormalRows:
         typical_norm = math.sqrt(min(1.0, float(np.trace(covariance) + mean @ mean)))
         score = self.config.likelihood.score(self.config.clip_norm / self.R / typical_norm)
-        return NormalRows(self.config.n_rows, mean[None], covariance[None], score)
+        kind = LogitRows if self.config.shape[0] == 1 else NormalRows
+        return kind(self.config.n_rows, mean[None], covariance[None], score)
 
     def learned(self, state: NoiseAwareState) -> NormalRows:
         """Beliefs whose slope along the last step is the one that the gradients show.
@@ -470,6 +507,62 @@ class NoiseAwareUpdate:
         update = np.outer(missed, direction)
         correction = excess / squares * (update + update.T - along)
         return self._with_slope(rows, correction[None], here)
+
+    def learned1(self, state: NoiseAwareState) -> LogitRows:
+        """Beliefs times the factor by which gradients show the slope to differ."""
+        rows = state.rows
+        if len(state.gradients) < 2 or state.slope is not None:
+            return rows
+        bare = replace(rows, n_rows=self.config.n_rows)
+        F = bare.expected(np.concatenate(state.queries))
+        g = np.concatenate(state.gradients)
+        expected, found = np.diff(F, axis=0), -np.diff(g, axis=0)
+        age = DECAY ** np.arange(len(expected))[::-1]
+        noise = 2.0 * self.noise_variance
+        # a step that noise has made says more than there is of that very noise
+        age = age * (np.sum(expected**2, axis=1) > LOUD_STEP * noise * self.size)
+        power = age @ np.sum(expected**2, axis=1) / noise
+        shown = age @ np.sum(expected * found, axis=1) / noise
+        factor = float(np.clip((GAIN_PRIOR + shown) / (GAIN_PRIOR + power), 0.1, 10.0))
+        factor = max(1.0, factor / TOLD) if factor > 1.0 else min(1.0, factor * TOLD)
+        rows = replace(rows, n_rows=self.config.n_rows * factor)
+        return self.bent(state, rows)
+
+    def bent(self, state: NoiseAwareState, rows: LogitRows) -> LogitRows:
+        """BFGS update by the last step, where that contradicts by more than noise."""
+        before, here = state.queries[-2], state.queries[-1]
+        step = (here - before)[0]
+        if float(step @ step) == 0.0:
+            return rows
+        expected = (rows.expected(here) - rows.expected(before))[0]
+        missed = (state.gradients[-2] - state.gradients[-1])[0] - expected
+        squares, of_noise = float(missed @ missed), 2.0 * self.noise_variance
+        excess = squares - of_noise * self.size
+        if excess <= SURPRISE * of_noise * math.sqrt(2.0 * self.size):
+            return rows
+        sBs = float(expected @ step)
+        missed = excess / squares * missed
+        my = float(missed @ step)
+        if my <= OVERSHOT * sBs and my >= -UNDERSHOT * sBs:
+            return rows
+        if my < -0.8 * sBs:
+            missed = missed * (0.8 * sBs / -my)
+        y = expected + missed
+        update = np.outer(y, y) / float(y @ step) - np.outer(expected, expected) / sBs
+        middle = 0.5 * (before + here)
+        slope = rows.slope(middle) + update
+        bare = rows.bare
+        T = logit_scores.transform_to(bare.slope(middle), slope, LEAST_SLOPE, MOST_SLOPE)
+        return bare.with_slope(middle, T)
+
+    def corrected1(self, rows: LogitRows, slope: np.ndarray, where: np.ndarray, noise=None) -> LogitRows:
+        where = np.broadcast_to(where, (len(rows), self.size))
+        believed = rows.slope(where)
+        normals = None if noise is None else noise.normal(believed.shape)
+        wanted = logit_scores.shrunk_slope(believed, slope, self.slope_scale, normals)
+        bare = rows.bare
+        T = logit_scores.transform_to(bare.slope(where), wanted, LEAST_SLOPE, MOST_SLOPE)
+        return bare.with_slope(where, T)
 
     def corrected(
         self,
@@ -524,6 +617,71 @@ class NoiseAwareUpdate:
         missed = 1e-4 * self.config.n_rows / self.size
         return Given(rows, statistic, variance + missed, self.prior_scale)
 
+    def statistic1(self, state: NoiseAwareState, rows: LogitRows) -> tuple[np.ndarray, float]:
+        """Statistic of each belief, (B, D), and the variance of its noise.
+
+        Gradients are moved to one place, where the run stands, by the likeliest beliefs.
+        """
+        queries, gradients = np.concatenate(state.queries), np.concatenate(state.gradients)
+        moves = state.rows.expected(queries) - state.rows.expected(state.mean)
+        terms, far = gradients + moves, np.mean(moves**2, axis=1)
+        variances = self.noise_variance + np.multiply.outer(MODEL_ERRORS**2, far)
+        total = np.sum(1.0 / variances, axis=1)
+        weights = 1.0 / variances / total[:, None]
+        squares = np.mean((terms - (weights @ terms)[:, None]) ** 2, axis=2) / variances
+        fit = np.sum(squares + np.log(variances), axis=1) + np.log(total)
+        best = int(np.argmin(fit))
+        mean, freedom = weights[best] @ terms, max(len(terms) - 1, 1)
+        chance = CHANCE * math.sqrt(2.0 / (self.size * freedom))
+        excess = max(1.0, float(squares[best].sum()) / freedom - chance)
+        return mean + rows.expected(state.mean), excess / float(total[best])
+
+    def _released(self, rows: LogitRows, statistic: np.ndarray, variance: float) -> Released:
+        missed = 1e-4 * self.config.n_rows / self.size
+        return Released(rows, statistic, variance + missed)
+
+    def posterior1(self, state: NoiseAwareState, stream: SecureStream) -> GaussianPosterior:
+        few = self.size <= MANY_PARAMETERS
+        n_beliefs = N_CHAINS if few else max(LEAST_BELIEFS, BELIEF_ENTRIES // self.size)
+        if self.size > MOST_INTEGRATED:
+            n_beliefs = 1
+        point = self._released(state.rows, *self.statistic1(state, state.rows))
+        theta, scales = state.mean, state.scales
+        for _ in range(3):
+            precision = self.hyper.of_coordinates(scales**-2.0)
+            theta, information, _ = point.newton(theta, precision, 3)
+            if self.learned_scale:
+                spread = np.diag(np.linalg.inv(information[0]))
+                scales = self.hyper.likeliest(self.hyper.squares(np.sqrt(theta[0] ** 2 + spread)))
+        if self.learned_scale:
+            drawn = logit_scores.scales_by_evidence(
+                point, self.hyper, theta, scales, n_beliefs, stream
+            )
+        else:
+            drawn = np.repeat(scales[None], n_beliefs, axis=0)
+        rows = state.rows
+        if n_beliefs > 1:
+            parts = [self.believed_rows(state.moments, stream) for _ in range(n_beliefs)]
+            rows = replace(
+                state.bent or rows,
+                mean=np.concatenate([r.mean for r in parts]),
+                covariance=np.concatenate([r.covariance for r in parts]),
+            )
+            if state.slope is not None:
+                rows = self.corrected1(rows, *state.slope)
+        given = self._released(rows, *self.statistic1(state, rows))
+        start = np.repeat(theta, n_beliefs, axis=0)
+        found = logit_scores.posterior(
+            given,
+            self.hyper if self.learned_scale else None,
+            start,
+            drawn if self.learned_scale else self.hyper.of_coordinates(drawn**-2.0),
+            stream,
+            few,
+        )
+        self.found = found
+        return self._in_units(found.mean, found.covariance)
+
     def short_rows(self, state: NoiseAwareState) -> float | None:
         """Root mean square norm of the features, where it is clearly far below their bound."""
         assert state.moments is not None
@@ -535,6 +693,8 @@ class NoiseAwareUpdate:
         """Posterior given all releases, in the units of the rows as they are."""
         assert state.rows is not None
         assert state.moments is not None
+        if self.config.shape[0] == 1:
+            return self.posterior1(state, stream)
         start = state.mean
         if self.size > MOST_INTEGRATED or self.config.shape[0] > FEW_OUTPUTS:
             given = self._given(state.rows, *self.statistic(state, state.rows))

@@ -163,7 +163,9 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
             prior_scale=number_or_auto(
                 noise_aware.default_prior_scale(R, likelihood.n_outputs),
                 prior_scale=self.prior_scale,
-            ),
+            )
+            if self.prior_scale != "auto" or likelihood.n_outputs > 1
+            else None,
             curvature=noise_aware.default_curvature(n, D, mu, self.neighboring_relation),
             covariance="diag" if self.covariance == "diag" else "full",
             exposed=facts.exposed,
@@ -247,7 +249,7 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
     def _diagnosed(self, plan: FitPlan, released: GaussianPosterior) -> tuple[str, ...]:
         most, doubts = plan.config.likelihood.largest_target, ()
         if isinstance(plan.config, noise_aware.NoiseAwareConfig):
-            doubts = of_posterior(plan, released, plan.config.prior_scale)
+            doubts = of_posterior(plan, released, plan.config.prior_scale or 3.0 / plan.config.row_bound)
         return doubts + cut_records(
             plan,
             released,
