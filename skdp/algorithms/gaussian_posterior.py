@@ -25,6 +25,8 @@ class GaussianPosterior:
         Root mean square norm of the features, where it is far below its bound.
     n_found : (float, float) or None
         Noisy number of records and the deviation of its noise, where second moments hold it.
+    prior_scales : ndarray of shape (3, blocks) or None
+        Percentiles 5, 50 and 95 of the prior's standard deviation, of each block of features.
     """
 
     mean: np.ndarray
@@ -32,6 +34,7 @@ class GaussianPosterior:
     outside: np.ndarray | None = None
     short_rows: float | None = None
     n_found: tuple[float, float] | None = None
+    prior_scales: np.ndarray | None = None
 
     @property
     def is_diagonal(self) -> bool:

@@ -34,12 +34,14 @@ from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.algorithms.parts.noisy_score import nodes
+from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.engine.loop import Progress
 from skdp.engine.sampling import FullBatch
 from skdp.models.likelihoods import BoundedScores
 
 MOST_PASSES = 200
 LONGEST_STEP = 3.0  # per parameter, in the logit of a row at the norm bound
+SETTLED, OVERRELAXED = 0.01, 1.7  # last change of ln τ, and steps of the EM algorithm
 CLOSE = 1e-4  # last step, in posterior standard deviations
 LEAST_RATE = 0.25  # of the way to the precision that the last pass found
 LEAST_VARIANCE = 1e-12  # of logits, for a division
@@ -59,8 +61,11 @@ class GaussianVIConfig(GaussianRun):
         Whether each row gets a 1 appended.
     data_norm : float
         Norm > 0 to which the features of each row are clipped.
-    prior_scale : float
-        τ > 0 of the prior N(0, τ² I).
+    prior_scale : float or None
+        τ > 0 of the prior N(0, τ² I). None takes the likeliest, under its hyperprior.
+    prior_blocks : tuple of int or None
+        Block 0, 1, ... of each feature: those of one block share a τ, and the intercept has its
+        own. None is one block.
     """
 
     likelihood: BoundedScores
@@ -68,14 +73,16 @@ class GaussianVIConfig(GaussianRun):
     n_features: int
     fit_intercept: bool
     data_norm: float
-    prior_scale: float
+    prior_scale: float | None = None
+    prior_blocks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         integer(1, n_rows=self.n_rows)
         integer(1, n_features=self.n_features)
         in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
-        positive(prior_scale=self.prior_scale)
+        if self.prior_scale is not None:
+            positive(prior_scale=self.prior_scale)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -134,30 +141,43 @@ class GaussianVIConfig(GaussianRun):
         rows = LinearRows.of(self, records, target_bounds=bounds)
         K, D = self.shape
         P = K * D
-        scale = LONGEST_STEP / row_bound(self.data_norm, self.fit_intercept)
+        R = row_bound(self.data_norm, self.fit_intercept)
+        scale = LONGEST_STEP / R
         longest = scale * math.sqrt(P)
-        mean, covariance = np.zeros(P), np.eye(P) * min(self.prior_scale, scale) ** 2
+        given = None if self.prior_scale is None else self.prior_scale * R
+        prior = PriorScales.of(given, self.shape, self.n_features, self.prior_blocks)
+        scales = prior.start / R
+        mean, covariance = np.zeros(P), np.eye(P) * min(scales.min(), scale) ** 2
         found = precision = np.linalg.inv(covariance)
+        of_prior = prior.precision(scales)
         rate, decrement = 1.0, math.inf
         for _ in progress(range(MOST_PASSES)):
             q = GaussianPosterior(mean.reshape(K, D), covariance)
             sums = rows.sum(partial(expected_score, self.likelihood, q), slice(None))
-            gradient, H = sums[:P] - mean / self.prior_scale**2, sums[P:-2].reshape(P, P)
-            found = (H + H.T) / 2 + np.eye(P) / self.prior_scale**2
+            of_prior = prior.precision(scales)
+            gradient, H = sums[:P] - mean * of_prior, sums[P:-2].reshape(P, P)
+            found = (H + H.T) / 2 + np.diag(of_prior)
             precision = precision + rate * (found - precision)
-            covariance = inverse(precision, self.prior_scale**-2)
+            covariance = inverse(precision, of_prior.min())
             step = covariance @ gradient
             short = longest / max(float(np.linalg.norm(step)), 1e-300)
             mean = mean + step * min(1.0, short)
             before, decrement = decrement, float(gradient @ step)
-            if decrement < CLOSE**2 * P:
+            ratio = prior.likeliest(mean * R, np.diag(covariance) * R**2) / R / scales
+            scales, settled = scales * ratio**OVERRELAXED, np.abs(np.log(ratio)).max() < SETTLED
+            if decrement < CLOSE**2 * P and settled:
                 break
             if short >= 1.0 and decrement > before / 2:
                 # Mean and covariance drive each other about: half the step of the latter ends it.
                 rate = max(LEAST_RATE, rate / 2)
-        covariance = inverse(found, self.prior_scale**-2)
+        covariance = inverse(found, of_prior.min())
         n_counts = 1 + (self.likelihood.largest_target < math.inf)
-        return GaussianPosterior(mean.reshape(K, D), covariance, sums[-2:][:n_counts])
+        return GaussianPosterior(
+            mean.reshape(K, D),
+            covariance,
+            sums[-2:][:n_counts],
+            prior_scales=prior.summary(scales[None], self.n_features),
+        )
 
 
 def inverse(precision: np.ndarray, least: float) -> np.ndarray:

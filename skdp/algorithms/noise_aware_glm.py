@@ -9,26 +9,29 @@ With rows scaled to norm ≤ 1, a run releases (a GDP budget of μ is divided ov
 
     Ã   = Σ x_i x_iᵀ + noise                 once: the second moments of the rows
     g̃_t = Σ w_i(θ_t)(y_i − μ(θ_t x_i)) x_i + ν N(0, I)      T times, at the posterior mean θ_t
-    H̃   = Σ w_i(θ_t) μ'(θ_t x_i) x_i x_iᵀ + noise           once, half way, at θ_t
+    H̃   = Σ w_i(θ_t) μ'(θ_t x_i) x_i x_iᵀ + noise           once, at the last quarter
     ñ   = #{i : x_i or y_i was cut to its bound} + noise     once, for a warning alone
 
-The weights w_i bound each term by C and do not look at y_i, so a g̃ has mean zero at the truth
-whatever C is. Noise is taken out of Ã and H̃ by shrinking their eigenvalues, and F(θ), the expected
-score of normal rows with these second moments and that slope (`NormalRows`), turns every g̃_t into
+    Ŝ   = Σ s_i s_iᵀ + noise, s_i the terms of a g̃          once, at the last θ_t, if robust
 
-    s_t = g̃_t + F(θ_t)   with   s_t | θ ~ N(F(θ), V(θ) + ν² I),
+The weights w_i bound each term by C and do not look at y_i, so a g̃ has mean zero at the truth
+whatever C is. F(θ), the expected score of normal rows with the second moments Ã, corrected where
+gradients and H̃ contradict it (`LogitRows`), moves every g̃_t to the place where the run stands,
+
+    s_t = g̃_t + F(θ_t) − F(θ_T),    s_t + F(θ_T) | θ ~ N(F(θ), V(θ) + ν² I),
 
 the noise independent from step to step. Their mean, in which a step counts for less the farther
-F(θ_t) is from where the run stands now, gives the posterior under the prior N(0, τ² I) by Laplace's
-approximation: the next θ_t and, at the end, the start of short Metropolis–Hastings chains, one for
-each of several draws of the second moments and of H, whose pooled mean and covariance are the
-posterior. Beyond 40 parameters Laplace's approximation of each draw is pooled instead.
+F(θ_t) is from F(θ_T), gives the posterior under the prior N(0, τ² I). τ, one for the features and
+one for the intercept, has a half-normal hyperprior and is inferred with θ. Laplace's approximation
+gives the next θ_t and, at the end, the posterior for each of several draws of the second moments
+and of τ, pooled; where it is measured to be off, short chains go on from it.
 
-If F is right, the s_t scatter around their mean s̄ = Σ w_t s_t with variance ν² per coordinate. On
-rows that are far from normal they scatter more, because F(θ_t) is off by another amount at each
-θ_t. With r = Σ w_t ‖s_t − s̄‖² / (P (1 − Σ w_t²) ν²), which chance brings to 1 ± √(2/(P(T' − 1)))
-for T' = 1/Σ w_t² effective steps, the variance of s̄ is taken to be ν² Σ w_t² times r less two of
-these deviations, but at least 1: that of a mean of numbers that scatter so.
+If F is right, the s_t scatter around their mean with variance ν² per coordinate. On rows that are
+far from normal they scatter more, because F(θ_t) is off by another amount at each θ_t. The error of
+F, relative to F(θ_t) − F(θ_T), is the one of five that makes the scatter likeliest, and what is
+left of it beyond chance widens the posterior. With the scatter Ŝ of the scores in the place of V,
+the posterior is that of the root of the expected score, whether the model is true or not: its
+covariance is the sandwich H⁻¹(Ŝ + ν² I)H⁻¹, but for the prior.
 
 With exposures e_i the logits are θ·x_i + ln e_i, and the first release counts the e_i by magnitude:
 F takes ln e to be normal, with the mean and variance that the counts tell, and independent of the
@@ -52,82 +55,42 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from skdp._random import SecureStream, Streams
+from skdp._random import Streams
 from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.parts.prior_scales import HalfNormalScales
-from skdp.algorithms.parts.gaussian_runs import (
-    COUNT_SHARE,
-    FLOAT,
-    GaussianRun,
-    far_below,
-    release_plan_of,
-    run_and_count,
-)
-from skdp.algorithms.parts import logit_scores
-from skdp.algorithms.parts.logit_scores import LogitRows, Released
-from skdp.algorithms.parts.noisy_score import (
-    FEW_OUTPUTS,
-    Given,
-    NormalRows,
-    believed,
-    bounded_correction,
-    chains,
-    floored,
-    laplace,
-    shrunk,
-    wobble,
-)
+from skdp.algorithms.noise_aware_logit import GRAM, TRACE, NoiseAwareLogit
+from skdp.algorithms.parts.gaussian_runs import COUNT_SHARE, FLOAT, GaussianRun, run_and_count
+from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.engine.linear_sums import (
     MAGNITUDES,
     GramSum,
     LinearClippedSum,
     MagnitudeSum,
     OutsideSum,
-    unpacked,
+    ScoreGramSum,
 )
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
 from skdp.models.likelihoods import BoundedScores
 from skdp.relations import sensitivity_factor
 
+_T = TypeVar("_T")
+
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the
 # study behind them.
 STEPS = 20
-IN_RUN = 3
-MODEL_ERRORS = np.array([0.3, 0.6, 1.2, 2.4, 4.8])
-DECAY, GAIN_PRIOR, LOUD_STEP = 0.7, 10.0, 4.0
-TOLD, KEEP_GAIN = 1.4, 0
-UNDERSHOT = 0.5
-LEAST_SLOPE, MOST_SLOPE = 0.05, 30.0
 CURVATURE_SHARE = 0.05  # of the squared GDP budget, on Ã (or its trace) and again on H̃
+SCATTER_SHARE = 0.08  # and on Σ s sᵀ
+SLOPE_AT = 0.75  # of the steps, before H̃ is released
 DROWNED = 0.08  # edge of the spectrum of the noise in Ã over n, beyond which its trace is released
 LEAST_CLIP = 0.25  # C over the bound that the rows put on a gradient anyway
-DOUBT = 0.1  # about eigenvalues of the second moments that drown, relative
-MODEL_ERROR = 0.3  # error of a difference of F, over that difference
-OVERSHOT = 1.0  # of the believed slope, by which the true one must exceed it to be learned
-SURPRISE = 10.0  # standard deviations of noise beyond which gradients contradict the slope
-LOUD = 4.0  # standard deviations of noise beyond which a count is one
-CHANCE = 2.0  # standard deviations of the scatter of gradients that are no contradiction
-SLOPE_AT = 0.75
-HYPER = 4.0
-N_CHAINS = 64
-MANY_PARAMETERS = 40  # beyond which Laplace's approximation takes the place of chains
-MOST_INTEGRATED = 300  # beyond which the second moments are taken to be known
-BELIEF_ENTRIES, LEAST_BELIEFS = 2400, 8  # parameters times draws of the second moments, and draws
-
-MAX_LOGIT = 1e4  # of a row at the norm bound, where a gradient is asked for
 KEPT_ENTRIES = 10**8  # n·d beyond which no copy of the rows is kept between passes
-
-GRAM, TRACE = "gram", "trace"
 
 
 @dataclass(frozen=True)
@@ -150,14 +113,19 @@ class NoiseAwareConfig(GaussianRun):
         T ≥ 1: number of noisy gradients.
     clip_norm : float
         C > 0: bound on the norm of one record's score.
-    prior_scale : float
-        τ > 0 of the prior N(0, τ² I).
+    prior_scale : float or None
+        τ > 0 of the prior N(0, τ² I). None infers it from the releases.
+    prior_blocks : tuple of int or None
+        Block 0, 1, ... of each feature: those of one block share a τ, and the intercept has its
+        own. None is one block.
     curvature : {"gram", "trace"}
         Whether second moments are released in full or their trace alone.
     covariance : {"full", "diag"}
         Of the posterior that is returned.
     exposed : bool
         Whether logits have offsets, whose magnitudes are released first.
+    robust : bool
+        Whether the scatter of the scores is released at the last θ, for one logit alone.
     noise_multiplier, neighboring_relation, secure
         As in `GaussianRun`; the noise multiplier is that of a gradient.
     """
@@ -169,10 +137,12 @@ class NoiseAwareConfig(GaussianRun):
     data_norm: float
     n_steps: int
     clip_norm: float
-    prior_scale: float | None
+    prior_scale: float | None = None
+    prior_blocks: tuple[int, ...] | None = None
     curvature: str = GRAM
     covariance: str = "full"
     exposed: bool = False
+    robust: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -203,32 +173,47 @@ class NoiseAwareConfig(GaussianRun):
         return self.exposed + 1 + max(1, round(SLOPE_AT * self.n_steps))
 
     @property
+    def scatter_step(self) -> int | None:
+        """Position of Σ s sᵀ among the releases, after all gradients; None for none."""
+        return self.sampling.n_steps - 2 if self.robust else None
+
+    @property
+    def prior(self) -> PriorScales:
+        """Of θ times R."""
+        scale = None if self.prior_scale is None else self.prior_scale * self.row_bound
+        return PriorScales.of(scale, self.shape, self.n_features, self.prior_blocks)
+
+    @property
     def units(self) -> tuple[float, ...]:
         """Noise multipliers of the releases over that of a gradient."""
-        curvatures = 1 if self.slope_step is None else 2
-        of_counts = (1 + self.exposed) * COUNT_SHARE
-        of_one_gradient = (1.0 - curvatures * CURVATURE_SHARE - of_counts) / self.n_steps
-        of_curvature = math.sqrt(of_one_gradient / CURVATURE_SHARE)
-        of_count = math.sqrt(of_one_gradient / COUNT_SHARE)
-        units = [of_count] * self.exposed + [of_curvature] + [1.0] * self.n_steps + [of_count]
-        if self.slope_step is not None:
-            units.insert(self.slope_step, of_curvature)
-        return tuple(units)
+        shares = [COUNT_SHARE] * self.exposed + [CURVATURE_SHARE]
+        shares += [CURVATURE_SHARE] * (self.slope_step is not None) + [SCATTER_SHARE] * self.robust
+        of_one_gradient = (1.0 - sum(shares) - COUNT_SHARE) / self.n_steps
+        units = [math.sqrt(of_one_gradient / share) for share in (*shares, COUNT_SHARE)]
+        return self._in_order(units, 1.0)
 
     @property
     def dimensions(self) -> list[int]:
         """Number of coordinates of each release in turn."""
         K, D = self.shape
-        sizes = [1 if self.curvature == TRACE else D * (D + 1) // 2] + [K * D] * self.n_steps
-        sizes = [len(MAGNITUDES)] * self.exposed + sizes + [self.counts.n_counts]
-        if self.slope_step is not None:
-            sizes.insert(self.slope_step, D * (D + 1) // 2)
-        return sizes
+        pairs = D * (D + 1) // 2
+        sizes = [len(MAGNITUDES)] * self.exposed + [1 if self.curvature == TRACE else pairs]
+        sizes += [pairs] * ((self.slope_step is not None) + self.robust) + [self.counts.n_counts]
+        return list(self._in_order(sizes, K * D))
+
+    def _in_order(self, others: list[_T], gradient: _T) -> tuple[_T, ...]:
+        """What belongs to each release in turn: that of gradients goes in between."""
+        values = [gradient] * self.sampling.n_steps
+        places = [*range(self.exposed + 1), self.slope_step, self.scatter_step, len(values) - 1]
+        for place, value in zip((p for p in places if p is not None), others, strict=True):
+            values[place] = value
+        return tuple(values)
 
     @property
     def sampling(self) -> FullBatch:
         """Every record takes part in every release."""
-        return FullBatch(self.exposed + 2 + self.n_steps + (self.slope_step is not None))
+        others = self.exposed + 2 + (self.slope_step is not None) + self.robust
+        return FullBatch(others + self.n_steps)
 
     @property
     def counts(self) -> OutsideSum:
@@ -248,6 +233,8 @@ class NoiseAwareConfig(GaussianRun):
         gradient = LinearClippedSum(score.residual, C, score.largest_residual)
         sums: list[ClippedSum] = [gradient] * self.sampling.n_steps
         sums[0], sums[-1] = MagnitudeSum(of_offset=True), self.counts
+        if self.scatter_step is not None:
+            sums[self.scatter_step] = ScoreGramSum(gradient)
         sums[self.exposed] = GramSum(R**2, trace_only=self.curvature == TRACE)
         if self.slope_step is not None:
 
@@ -284,13 +271,17 @@ class NoiseAwareConfig(GaussianRun):
         kept = records[0].size <= KEPT_ENTRIES
         bounds = target_bounds(self.likelihood, records[1])
         rows = LinearRows.of(self, records, alone=self.secure, kept=kept, target_bounds=bounds)
-        update = NoiseAwareUpdate(self)
+        update = NoiseAwareLogit(self)
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         q = update.posterior(state, streams("inference"))
-        q = replace(q, mean=q.mean - update._unit(state))
+        q = replace(q, mean=q.mean - update.unit(state))
         spread = np.sqrt(np.diag(q.covariance)) if self.covariance == "diag" else q.spread
-        return GaussianPosterior(
-            q.mean, spread, outside, update.short_rows(state), update.n_found(state)
+        return replace(
+            q,
+            spread=spread,
+            outside=outside,
+            short_rows=update.short_rows(state),
+            n_found=update.n_found(state),
         )
 
     @property
@@ -327,406 +318,3 @@ def default_clip_share(n_rows: int, n_columns: int, mu: float) -> float:
 def default_prior_scale(bound: float, n_outputs: int) -> float:
     """Prior standard deviation of the logits of a row at the norm bound: 3, 5 for softmax."""
     return (3.0 if n_outputs == 1 else 5.0) / bound
-
-
-def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
-    """Mean and variance of ln e from noisy counts of e by binary exponent, as if uniform in each.
-
-    Both are 0 where all counts are lost in the noise.
-    """
-    sure = np.where(counts > LOUD * noise, counts, 0.0)
-    if not sure.any():
-        return 0.0, 0.0
-    weights, logs = sure / sure.sum(), math.log(2.0) * (np.array(MAGNITUDES) - 0.5)
-    mean = float(weights @ logs)
-    return mean, float(weights @ (logs - mean) ** 2) + math.log(2.0) ** 2 / 12.0
-
-
-class NoiseAwareState(NamedTuple):
-    """All of it is a function of what has been released."""
-
-    mean: np.ndarray  # θ_t, scaled to rows of norm ≤ 1, (1, KD)
-    rows: NormalRows | None  # what Ã and H̃ say, their noise taken out
-    gradients: tuple[np.ndarray, ...]  # g̃_t
-    queries: tuple[np.ndarray, ...]  # θ_t at which they were asked for
-    moments: np.ndarray | None  # Ã, (D, D), or its trace, (1,)
-    slope: tuple[np.ndarray, np.ndarray] | None  # H̃ and the θ at which it was asked for
-    offset: tuple[float, float] = (0.0, 0.0)  # mean and variance of what is added to logits
-    scales: np.ndarray | None = None
-    bent: LogitRows | None = None
-
-
-class NoiseAwareUpdate:
-    """From releases to posteriors: pure functions of what has been released.
-
-    Everything is in units in which rows have norm ≤ 1: θ times R, scores over R.
-    """
-
-    def __init__(self, config: NoiseAwareConfig) -> None:
-        self.config = config
-        self.R = config.row_bound
-        self.size = math.prod(config.shape)
-        self.learned_scale = config.prior_scale is None and config.shape[0] == 1
-        self.prior_scale = (
-            config.prior_scale or default_prior_scale(self.R, config.shape[0])
-        ) * self.R
-        D = config.shape[1]
-        intercept = bool(config.fit_intercept)
-        blocks = (0,) * (D - intercept) + (1,) * intercept
-        self.hyper = HalfNormalScales(HYPER, blocks)
-        self.noise_variance = (config.noise_multiplier * config.clip_norm / self.R) ** 2  # ν²
-        self.plan, step = release_plan_of(config), config.slope_step
-        self.moments_scale = self._noise_scale(config.exposed)  # in Ã, or in its trace
-        self.slope_scale = 0.0 if step is None else self._noise_scale(step)  # in H̃
-
-    def _noise_scale(self, step: int) -> float:
-        return self.plan.step(self.config.shape, step)[1].scale / self.R**2
-
-    def init(self) -> NoiseAwareState:
-        """Start at the prior's mean."""
-        scales = np.full(self.hyper.n_blocks, 0.7 * HYPER if self.learned_scale else self.prior_scale)
-        return NoiseAwareState(np.zeros((1, self.size)), None, (), (), None, None, scales=scales)
-
-    def query(self, state: NoiseAwareState) -> Tensor:
-        """θ_t, the posterior mean so far."""
-        theta = state.mean.reshape(self.config.shape) / self.R
-        return torch.from_numpy(theta - self._unit(state))
-
-    def _unit(self, state: NoiseAwareState) -> np.ndarray:
-        """Mean offset, (D,), which the intercept takes up: exposures may be in any unit."""
-        unit = np.zeros(self.config.shape[1])
-        if self.config.fit_intercept:
-            unit[-1] = state.offset[0]
-        return unit
-
-    def update(self, state: NoiseAwareState, noisy: Tensor, step: int) -> NoiseAwareState:
-        """Take in one release."""
-        released = noisy.numpy()
-        if self.config.exposed and step == 0:
-            return state._replace(offset=mean_logarithm(released, self.plan.noise_scale(0)))
-        if step == self.config.exposed:
-            moments = released / self.R**2
-            if self.config.curvature == GRAM:
-                moments = unpacked(moments, self.config.shape[1])
-            mean, variance = state.offset
-            offset = (0.0 if self.config.fit_intercept else mean, variance)
-            rows = replace(self.believed_rows(moments), offset=offset)
-            return state._replace(moments=moments, rows=rows)
-        assert state.rows is not None
-        if step == self.config.slope_step:
-            slope = unpacked(released / self.R**2, self.size), state.mean
-            if self.config.shape[0] == 1:
-                bent = state.rows if KEEP_GAIN else replace(state.rows, n_rows=self.config.n_rows)
-                return state._replace(
-                    slope=slope, bent=bent, rows=self.corrected1(bent, *slope)
-                )
-            rows = replace(state.rows, correction=None, reference=None)
-            return state._replace(slope=slope, rows=self.corrected(rows, *slope))
-        state = state._replace(
-            gradients=(*state.gradients, released.ravel()[None] / self.R),
-            queries=(*state.queries, state.mean),
-        )
-        rows = self.learned1(state) if self.config.shape[0] == 1 else self.learned(state)
-        state = state._replace(rows=rows)
-        if self.config.shape[0] == 1:
-            given = self._released(rows, *self.statistic1(state, rows))
-            precision = self.hyper.of_coordinates(state.scales**-2.0)
-            mean, information, _ = given.newton(state.mean, precision, IN_RUN)
-            if self.learned_scale:
-                spread = np.diag(np.linalg.inv(information[0]))
-                squares = self.hyper.squares(np.sqrt(mean[0] ** 2 + spread))
-                state = state._replace(scales=self.hyper.likeliest(squares))
-        else:
-            given = self._given(rows, *self.statistic(state, rows))
-            mean, _ = laplace(given, state.mean)
-        # The logits of huge parameters would lose all digits to rounding, which may differ with the
-        # position of a row.
-        largest = max(1.0, float(np.linalg.norm(mean)) / MAX_LOGIT)
-        return state._replace(mean=mean / largest)
-
-    def believed_rows(self, moments: np.ndarray, noise: SecureStream | None = None) -> NormalRows:
-        """Mean and covariance of the rows: the likeliest, or a draw from what Ã leaves possible."""
-        config, n = self.config, self.config.n_rows
-        D, d = config.shape[1], config.n_features
-        normal = noise.normal if noise else np.zeros
-        mean, covariance = np.zeros(D), np.zeros((D, D))
-        if config.fit_intercept:
-            mean[d] = 1.0 / self.R
-        scale = self.moments_scale / n
-        largest = (1.0 - mean[d:].sum() ** 2) / d  # of the mean eigenvalue
-        smallest = 0.02 * largest
-        if config.curvature == TRACE:
-            average = (float(moments[0]) / n - mean @ mean + scale * float(normal(()))) / d
-            covariance[:d, :d] = np.clip(average, smallest, largest) * np.eye(d)
-            return self._rows(mean, covariance)
-
-        second_moments = moments / n
-        if config.fit_intercept:
-            found, spread = second_moments[d, :d] * self.R, scale * self.R / math.sqrt(2.0)
-            kept = max(0.0, 1.0 - d * spread**2 / max(float(found @ found), 1e-300))
-            mean[:d] = kept * found
-            moved = math.sqrt(kept) * spread * normal(d)
-        else:
-            moved = np.zeros(d)
-        centred = second_moments[:d, :d] - np.outer(mean[:d], mean[:d])
-        average = float(np.trace(centred)) / d + scale / math.sqrt(d) * float(normal(()))
-        average = float(np.clip(average, smallest, largest))
-        block = believed(centred, average, scale, noise, DOUBT)
-        covariance[:d, :d] = floored(block, max(1e-3 * average, smallest / d))
-        mean[:d] += moved
-        return self._rows(mean, covariance)
-
-    def _rows(self, mean: np.ndarray, covariance: np.ndarray) -> NormalRows:
-        typical_norm = math.sqrt(min(1.0, float(np.trace(covariance) + mean @ mean)))
-        score = self.config.likelihood.score(self.config.clip_norm / self.R / typical_norm)
-        kind = LogitRows if self.config.shape[0] == 1 else NormalRows
-        return kind(self.config.n_rows, mean[None], covariance[None], score)
-
-    def learned(self, state: NoiseAwareState) -> NormalRows:
-        """Beliefs whose slope along the last step is the one that the gradients show.
-
-        Two of them differ by the slope times the step, and noise. What the beliefs miss of it, as
-        far as that is not noise, is added by Powell's symmetric update: a believed slope of less
-        than half of the true one makes every step overshoot, and the run would never settle.
-        """
-        rows = state.rows
-        assert rows is not None
-        if len(state.gradients) < 2 or self.config.shape[0] > FEW_OUTPUTS:
-            return rows
-        (before, here), step = state.queries[-2:], state.queries[-1] - state.queries[-2]
-        expected = rows.expected(here) - rows.expected(before)
-        missed = (state.gradients[-2] - state.gradients[-1] - expected)[0]
-        squares, of_noise = float(missed @ missed), 2.0 * self.noise_variance
-        excess = squares - of_noise * self.size
-        if excess <= SURPRISE * of_noise * math.sqrt(2.0 * self.size):
-            return rows
-        if float(missed @ step[0]) <= OVERSHOT * float(expected[0] @ step[0]):
-            return rows
-        direction = step[0] / float(step[0] @ step[0])
-        along = float(missed @ step[0]) * np.outer(direction, direction)
-        update = np.outer(missed, direction)
-        correction = excess / squares * (update + update.T - along)
-        return self._with_slope(rows, correction[None], here)
-
-    def learned1(self, state: NoiseAwareState) -> LogitRows:
-        """Beliefs times the factor by which gradients show the slope to differ."""
-        rows = state.rows
-        if len(state.gradients) < 2 or state.slope is not None:
-            return rows
-        bare = replace(rows, n_rows=self.config.n_rows)
-        F = bare.expected(np.concatenate(state.queries))
-        g = np.concatenate(state.gradients)
-        expected, found = np.diff(F, axis=0), -np.diff(g, axis=0)
-        age = DECAY ** np.arange(len(expected))[::-1]
-        noise = 2.0 * self.noise_variance
-        # a step that noise has made says more than there is of that very noise
-        age = age * (np.sum(expected**2, axis=1) > LOUD_STEP * noise * self.size)
-        power = age @ np.sum(expected**2, axis=1) / noise
-        shown = age @ np.sum(expected * found, axis=1) / noise
-        factor = float(np.clip((GAIN_PRIOR + shown) / (GAIN_PRIOR + power), 0.1, 10.0))
-        factor = max(1.0, factor / TOLD) if factor > 1.0 else min(1.0, factor * TOLD)
-        rows = replace(rows, n_rows=self.config.n_rows * factor)
-        return self.bent(state, rows)
-
-    def bent(self, state: NoiseAwareState, rows: LogitRows) -> LogitRows:
-        """BFGS update by the last step, where that contradicts by more than noise."""
-        before, here = state.queries[-2], state.queries[-1]
-        step = (here - before)[0]
-        if float(step @ step) == 0.0:
-            return rows
-        expected = (rows.expected(here) - rows.expected(before))[0]
-        missed = (state.gradients[-2] - state.gradients[-1])[0] - expected
-        squares, of_noise = float(missed @ missed), 2.0 * self.noise_variance
-        excess = squares - of_noise * self.size
-        if excess <= SURPRISE * of_noise * math.sqrt(2.0 * self.size):
-            return rows
-        sBs = float(expected @ step)
-        missed = excess / squares * missed
-        my = float(missed @ step)
-        if my <= OVERSHOT * sBs and my >= -UNDERSHOT * sBs:
-            return rows
-        if my < -0.8 * sBs:
-            missed = missed * (0.8 * sBs / -my)
-        y = expected + missed
-        update = np.outer(y, y) / float(y @ step) - np.outer(expected, expected) / sBs
-        middle = 0.5 * (before + here)
-        slope = rows.slope(middle) + update
-        bare = rows.bare
-        T = logit_scores.transform_to(bare.slope(middle), slope, LEAST_SLOPE, MOST_SLOPE)
-        return bare.with_slope(middle, T)
-
-    def corrected1(self, rows: LogitRows, slope: np.ndarray, where: np.ndarray, noise=None) -> LogitRows:
-        where = np.broadcast_to(where, (len(rows), self.size))
-        believed = rows.slope(where)
-        normals = None if noise is None else noise.normal(believed.shape)
-        wanted = logit_scores.shrunk_slope(believed, slope, self.slope_scale, normals)
-        bare = rows.bare
-        T = logit_scores.transform_to(bare.slope(where), wanted, LEAST_SLOPE, MOST_SLOPE)
-        return bare.with_slope(where, T)
-
-    def corrected(
-        self,
-        rows: NormalRows,
-        slope: np.ndarray,
-        where: np.ndarray,
-        noise: SecureStream | None = None,
-    ) -> NormalRows:
-        """Beliefs whose slope at one θ is the released one, as far as that is not noise.
-
-        With a stream each belief gets a draw from what that noise leaves possible.
-        """
-        where = np.broadcast_to(where, (len(rows), self.size))
-        missed = []
-        for expected in rows.slope(where):
-            found, vectors, kept = shrunk(slope - expected, self.slope_scale)
-            if noise is not None:
-                found = found + wobble(vectors, self.slope_scale * np.sqrt(kept), noise)
-            missed.append(found)
-        return self._with_slope(rows, np.array(missed), where)
-
-    def _with_slope(self, rows: NormalRows, more: np.ndarray, where: np.ndarray) -> NormalRows:
-        """Beliefs with a correction, on top of what there is, within what rows make possible."""
-        whole = more if rows.correction is None else rows.correction + more
-        believed = rows.slope(where, corrected=False)
-        bounded = [bounded_correction(*pair) for pair in zip(believed, whole, strict=True)]
-        return replace(rows, correction=np.array(bounded), reference=where)
-
-    def statistic(self, state: NoiseAwareState, rows: NormalRows) -> tuple[np.ndarray, float]:
-        """Weighted mean of s_t = g̃_t + F(θ_t), (B, KD), and the variance of its noise.
-
-        Where F is off, the s_t scatter by more than the DP noise ν². The variance of their mean is
-        that of numbers which scatter as they do, as far as that is not chance.
-        """
-        assert state.rows is not None
-        here = state.rows.expected(state.mean)
-        far = [np.sum((state.rows.expected(q) - here) ** 2) / self.size for q in state.queries]
-        weights = 1.0 / (self.noise_variance + MODEL_ERROR**2 * np.array(far))
-        weights /= weights.sum()
-        spread = [np.broadcast_to(query, (len(rows), self.size)) for query in state.queries]
-        terms = [g + rows.expected(q) for g, q in zip(state.gradients, spread, strict=True)]
-        mean = np.einsum("t,tbi->bi", weights, np.array(terms))
-        squares = np.mean((np.array(terms) - mean) ** 2, axis=(1, 2))
-        unweighted = 1.0 - float(np.sum(weights**2))
-        scatter = float(weights @ squares) / max(unweighted, 1e-300) / self.noise_variance
-        chance = CHANCE * math.sqrt(2.0 * (1.0 - unweighted) / (self.size * max(unweighted, 1e-9)))
-        widened = self.noise_variance * max(1.0, scatter - chance)
-        return mean, widened * (1.0 - unweighted)
-
-    def _given(self, rows: NormalRows, statistic: np.ndarray, variance: float) -> Given:
-        """Add to the DP noise a little for what the model of the score misses."""
-        missed = 1e-4 * self.config.n_rows / self.size
-        return Given(rows, statistic, variance + missed, self.prior_scale)
-
-    def statistic1(self, state: NoiseAwareState, rows: LogitRows) -> tuple[np.ndarray, float]:
-        """Statistic of each belief, (B, D), and the variance of its noise.
-
-        Gradients are moved to one place, where the run stands, by the likeliest beliefs.
-        """
-        queries, gradients = np.concatenate(state.queries), np.concatenate(state.gradients)
-        moves = state.rows.expected(queries) - state.rows.expected(state.mean)
-        terms, far = gradients + moves, np.mean(moves**2, axis=1)
-        variances = self.noise_variance + np.multiply.outer(MODEL_ERRORS**2, far)
-        total = np.sum(1.0 / variances, axis=1)
-        weights = 1.0 / variances / total[:, None]
-        squares = np.mean((terms - (weights @ terms)[:, None]) ** 2, axis=2) / variances
-        fit = np.sum(squares + np.log(variances), axis=1) + np.log(total)
-        best = int(np.argmin(fit))
-        mean, freedom = weights[best] @ terms, max(len(terms) - 1, 1)
-        chance = CHANCE * math.sqrt(2.0 / (self.size * freedom))
-        excess = max(1.0, float(squares[best].sum()) / freedom - chance)
-        return mean + rows.expected(state.mean), excess / float(total[best])
-
-    def _released(self, rows: LogitRows, statistic: np.ndarray, variance: float) -> Released:
-        missed = 1e-4 * self.config.n_rows / self.size
-        return Released(rows, statistic, variance + missed)
-
-    def posterior1(self, state: NoiseAwareState, stream: SecureStream) -> GaussianPosterior:
-        few = self.size <= MANY_PARAMETERS
-        n_beliefs = N_CHAINS if few else max(LEAST_BELIEFS, BELIEF_ENTRIES // self.size)
-        if self.size > MOST_INTEGRATED:
-            n_beliefs = 1
-        point = self._released(state.rows, *self.statistic1(state, state.rows))
-        theta, scales = state.mean, state.scales
-        for _ in range(3):
-            precision = self.hyper.of_coordinates(scales**-2.0)
-            theta, information, _ = point.newton(theta, precision, 3)
-            if self.learned_scale:
-                spread = np.diag(np.linalg.inv(information[0]))
-                scales = self.hyper.likeliest(self.hyper.squares(np.sqrt(theta[0] ** 2 + spread)))
-        if self.learned_scale:
-            drawn = logit_scores.scales_by_evidence(
-                point, self.hyper, theta, scales, n_beliefs, stream
-            )
-        else:
-            drawn = np.repeat(scales[None], n_beliefs, axis=0)
-        rows = state.rows
-        if n_beliefs > 1:
-            parts = [self.believed_rows(state.moments, stream) for _ in range(n_beliefs)]
-            rows = replace(
-                state.bent or rows,
-                mean=np.concatenate([r.mean for r in parts]),
-                covariance=np.concatenate([r.covariance for r in parts]),
-            )
-            if state.slope is not None:
-                rows = self.corrected1(rows, *state.slope)
-        given = self._released(rows, *self.statistic1(state, rows))
-        start = np.repeat(theta, n_beliefs, axis=0)
-        found = logit_scores.posterior(
-            given,
-            self.hyper if self.learned_scale else None,
-            start,
-            drawn if self.learned_scale else self.hyper.of_coordinates(drawn**-2.0),
-            stream,
-            few,
-        )
-        self.found = found
-        return self._in_units(found.mean, found.covariance)
-
-    def short_rows(self, state: NoiseAwareState) -> float | None:
-        """Root mean square norm of the features, where it is clearly far below their bound."""
-        assert state.moments is not None
-        size = 1 if self.config.curvature == TRACE else self.config.shape[1]
-        trace = float(np.trace(np.atleast_2d(state.moments)))
-        return far_below(trace, self.moments_scale * math.sqrt(size), self.config)
-
-    def posterior(self, state: NoiseAwareState, stream: SecureStream) -> GaussianPosterior:
-        """Posterior given all releases, in the units of the rows as they are."""
-        assert state.rows is not None
-        assert state.moments is not None
-        if self.config.shape[0] == 1:
-            return self.posterior1(state, stream)
-        start = state.mean
-        if self.size > MOST_INTEGRATED or self.config.shape[0] > FEW_OUTPUTS:
-            given = self._given(state.rows, *self.statistic(state, state.rows))
-            mean, covariance = laplace(given, start)
-            return self._in_units(mean[0], covariance[0])
-        few = self.size <= MANY_PARAMETERS
-        n_beliefs = N_CHAINS if few else max(LEAST_BELIEFS, BELIEF_ENTRIES // self.size)
-        drawn = [self.believed_rows(state.moments, stream) for _ in range(n_beliefs)]
-        rows = replace(
-            state.rows,
-            mean=np.concatenate([r.mean for r in drawn]),
-            covariance=np.concatenate([r.covariance for r in drawn]),
-            correction=None,
-            reference=None,
-        )
-        if state.slope is not None:
-            rows = self.corrected(rows, *state.slope, stream)
-        given = self._given(rows, *self.statistic(state, rows))
-        start = np.broadcast_to(start, (n_beliefs, self.size))
-        if few:
-            draws = chains(given, start, stream)
-            return self._in_units(draws.mean(axis=0), np.cov(draws.T).reshape(2 * (self.size,)))
-        means, covariances = laplace(given, start)
-        between = np.cov(means.T).reshape(2 * (self.size,))
-        return self._in_units(means.mean(axis=0), covariances.mean(axis=0) + between)
-
-    def n_found(self, state: NoiseAwareState) -> tuple[float, float] | None:
-        """Noisy number of records, by the intercept's second moment."""
-        if state.moments is None or not self.config.fit_intercept or state.moments.ndim < 2:
-            return None
-        return float(state.moments[-1, -1]) * self.R**2, self.moments_scale * self.R**2
-
-    def _in_units(self, mean: np.ndarray, covariance: np.ndarray) -> GaussianPosterior:
-        covariance = (covariance + covariance.T) / (2.0 * self.R**2)
-        return GaussianPosterior(mean.reshape(self.config.shape) / self.R, covariance)

@@ -89,6 +89,8 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
     inference: str = NOISE_AWARE
     neighboring_relation: str = "zero_out"
     prior_scale: float | str = "auto"
+    prior_blocks: Any = None
+    robust: bool = False
     covariance: str = "auto"
     gradient: str = "aligned"
     data_norm: float | str = "auto"
@@ -160,18 +162,45 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
             clip_norm=number_or_auto(
                 share * likelihood.residual_scale * R, clip_norm=self.clip_norm
             ),
-            prior_scale=number_or_auto(
-                noise_aware.default_prior_scale(R, likelihood.n_outputs),
-                prior_scale=self.prior_scale,
-            )
-            if self.prior_scale != "auto" or likelihood.n_outputs > 1
-            else None,
+            prior_scale=self._given_prior_scale(R, likelihood.n_outputs),
+            prior_blocks=self._prior_blocks(facts),
             curvature=noise_aware.default_curvature(n, D, mu, self.neighboring_relation),
             covariance="diag" if self.covariance == "diag" else "full",
             exposed=facts.exposed,
+            robust=self._check_robust(likelihood.n_outputs),
             neighboring_relation=self.neighboring_relation,
             secure=bool(self.secure),
         ).calibrated(budget)
+
+    def _given_prior_scale(self, bound: float, n_outputs: int) -> float | None:
+        """τ; None where it is to be inferred."""
+        if n_outputs == 1 and isinstance(self.prior_scale, str) and self.prior_scale == "auto":
+            return None
+        default = noise_aware.default_prior_scale(bound, n_outputs)
+        return number_or_auto(default, prior_scale=self.prior_scale)
+
+    def _prior_blocks(self, facts: PublicFacts) -> tuple[int, ...] | None:
+        """Number of the block of each feature, in the order in which their labels first occur."""
+        if self.prior_blocks is None:
+            return None
+        labels = list(self.prior_blocks)
+        if len(labels) != facts.features:
+            raise expected(
+                f"one label for each of the {facts.features} features",
+                "give features that share a prior scale the same label",
+                prior_blocks=self.prior_blocks,
+            )
+        order = dict.fromkeys(labels)
+        return tuple(list(order).index(label) for label in labels)
+
+    def _check_robust(self, n_outputs: int) -> bool:
+        if flag(robust=self.robust) and n_outputs > 1:
+            raise expected(
+                "False for more than two classes",
+                "robust widths are for one logit; use OneVsRestClassifier for several",
+                robust=True,
+            )
+        return bool(self.robust)
 
     def _dpvi(self, facts: PublicFacts, budget: Budget) -> dp_vi.DPVIConfig:
         private, likelihood = budget.private, self._likelihood_of(facts)
@@ -218,14 +247,15 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         if given != ("auto", "auto"):
             return None
         data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
-        default = dp_vi.default_prior_scale(row_bound(data_norm, self.fit_intercept))
+        bound = row_bound(data_norm, self.fit_intercept)
         return gaussian_vi.GaussianVIConfig(
             likelihood=likelihood,
             n_rows=facts.rows,
             n_features=facts.features,
             fit_intercept=bool(self.fit_intercept),
             data_norm=data_norm,
-            prior_scale=number_or_auto(default, prior_scale=self.prior_scale),
+            prior_scale=self._given_prior_scale(bound, likelihood.n_outputs),
+            prior_blocks=self._prior_blocks(facts),
             neighboring_relation=self.neighboring_relation,
         )
 
@@ -243,13 +273,17 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         self.noise_multiplier_ = config.noise_multiplier
         self.clip_norm_ = config.clip_norm
         self.data_norm_ = config.data_norm
-        self.prior_scale_ = config.prior_scale
+        found = released.prior_scales
+        if config.prior_scale is not None or found is None:
+            found = np.full((3, 1), config.prior_scale)
+        low, median, high = found if found.shape[1] > 1 else found[:, 0]
+        self.prior_scale_, self.prior_scale_interval_ = median, (low, high)
         self.sampling_rate_ = config.sampling.rate
 
     def _diagnosed(self, plan: FitPlan, released: GaussianPosterior) -> tuple[str, ...]:
         most, doubts = plan.config.likelihood.largest_target, ()
         if isinstance(plan.config, noise_aware.NoiseAwareConfig):
-            doubts = of_posterior(plan, released, plan.config.prior_scale or 3.0 / plan.config.row_bound)
+            doubts = of_posterior(plan, released, float(np.max(self.prior_scale_)))
         return doubts + cut_records(
             plan,
             released,

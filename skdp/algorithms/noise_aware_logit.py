@@ -1,0 +1,343 @@
+"""From releases to posteriors, for one logit: pure functions of what has been released.
+
+Everything is in units in which rows have norm ≤ 1: θ times R, scores over R. See
+`skdp.algorithms.noise_aware_glm` for what is released, and docs/derivations.md for the equations.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from skdp._random import SecureStream
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.parts.gaussian_runs import far_below, release_plan_of
+from skdp.algorithms.parts.logit_posterior import Found, Given, pooled, scales_by_evidence
+from skdp.algorithms.parts.logit_rows import LogitRows, transposed, without_noise
+from skdp.algorithms.parts.noisy_score import believed, floored
+from skdp.engine.linear_sums import MAGNITUDES, unpacked
+
+if TYPE_CHECKING:
+    from skdp.algorithms.noise_aware_glm import NoiseAwareConfig
+
+# Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the
+# study behind them.
+DOUBT = 0.1  # about eigenvalues of the second moments that drown, relative
+MODEL_ERRORS = np.array([0.3, 0.6, 1.2, 2.4, 4.8])  # of a difference of F over it, to choose from
+CHANCE = 2.0  # standard deviations of the scatter of gradients that are no contradiction
+LOUD = 4.0  # standard deviations of noise beyond which a count is one
+LOUD_STEP = 4.0  # expected change of a gradient, squared, over its noise, that tells of the slope
+DECAY, USUAL_FACTOR, TOLD = 0.7, 10.0, 1.4  # of older steps; evidence for 1; error that is usual
+MOST_FACTOR = 10.0  # between the slopes of all rows and those of normal ones
+SURPRISE = 10.0  # standard deviations of noise beyond which a gradient contradicts the slope
+OVERSHOT, UNDERSHOT, DAMPED = 1.0, 0.5, 0.8  # by which the slope is missed, over it, to be learned
+STEPS_BETWEEN, STEPS_AT_LAST = 3, 3  # of Newton's method, and rounds of them with τ
+SCATTER_ERROR = 1.0  # of the scores' scatter over that of the model, before it is released
+N_CHAINS = 64
+MANY_PARAMETERS = 40  # beyond which no chains run
+MOST_INTEGRATED = 300  # beyond which the second moments are taken to be known
+BELIEF_ENTRIES, LEAST_BELIEFS = 2400, 8  # parameters times draws of the second moments, and draws
+MAX_LOGIT = 1e4  # of a row at the norm bound, where a gradient is asked for
+
+GRAM, TRACE = "gram", "trace"
+
+
+class NoiseAwareState(NamedTuple):
+    """All of it is a function of what has been released."""
+
+    mean: np.ndarray  # θ_t, scaled to rows of norm ≤ 1, (1, KD)
+    scales: np.ndarray  # τ, (blocks,)
+    rows: LogitRows | None = None  # what Ã, H̃ and the gradients say, their noise taken out
+    gradients: tuple[np.ndarray, ...] = ()  # g̃_t
+    queries: tuple[np.ndarray, ...] = ()  # θ_t at which they were asked for
+    moments: np.ndarray | None = None  # Ã, (D, D), or its trace, (1,)
+    slope: tuple[np.ndarray, np.ndarray, LogitRows] | None = None  # H̃, its θ, what was believed
+    scatter: np.ndarray | None = None  # Σ s sᵀ at the last θ, (D, D)
+    offset: tuple[float, float] = (0.0, 0.0)  # mean and variance of what is added to logits
+
+
+class NoiseAwareUpdate:
+    """What one logit and several have in common.
+
+    Parameters
+    ----------
+    config : NoiseAwareConfig
+        Public facts of the run.
+    """
+
+    def __init__(self, config: NoiseAwareConfig) -> None:
+        self.config = config
+        self.R = config.row_bound
+        self.size = math.prod(config.shape)
+        self.noise_variance = (config.noise_multiplier * config.clip_norm / self.R) ** 2  # ν²
+        self.plan = release_plan_of(config)
+        self.moments_scale = self._noise_scale(config.exposed)  # in Ã, or in its trace
+        self.prior = config.prior
+
+    def _noise_scale(self, step: int) -> float:
+        return self.plan.step(self.config.shape, step)[1].scale / self.R**2
+
+    def init(self) -> NoiseAwareState:
+        """Start at the prior's mean."""
+        return NoiseAwareState(np.zeros((1, self.size)), self.prior.start)
+
+    def query(self, state: NoiseAwareState) -> Tensor:
+        """θ_t, the posterior mean so far."""
+        theta = state.mean.reshape(self.config.shape) / self.R
+        return torch.from_numpy(theta - self.unit(state))
+
+    def unit(self, state: NoiseAwareState) -> np.ndarray:
+        """Mean offset, (D,), which the intercept takes up: exposures may be in any unit."""
+        unit = np.zeros(self.config.shape[1])
+        if self.config.fit_intercept:
+            unit[-1] = state.offset[0]
+        return unit
+
+    def short_rows(self, state: NoiseAwareState) -> float | None:
+        """Root mean square norm of the features, where it is clearly far below their bound."""
+        assert state.moments is not None
+        size = 1 if self.config.curvature == TRACE else self.config.shape[1]
+        trace = float(np.trace(np.atleast_2d(state.moments)))
+        return far_below(trace, self.moments_scale * math.sqrt(size), self.config)
+
+    def n_found(self, state: NoiseAwareState) -> tuple[float, float] | None:
+        """Noisy number of records, by the intercept's second moment."""
+        if state.moments is None or not self.config.fit_intercept or state.moments.ndim < 2:
+            return None
+        return float(state.moments[-1, -1]) * self.R**2, self.moments_scale * self.R**2
+
+    def in_units(
+        self, mean: np.ndarray, covariance: np.ndarray, scales: np.ndarray
+    ) -> GaussianPosterior:
+        """The posterior in the units of the rows as they are, from draws (n, blocks) of τ."""
+        covariance = (covariance + covariance.T) / (2.0 * self.R**2)
+        scales = self.prior.summary(scales, self.config.n_features) / self.R
+        return GaussianPosterior(
+            mean.reshape(self.config.shape) / self.R, covariance, prior_scales=scales
+        )
+
+
+class NoiseAwareLogit(NoiseAwareUpdate):
+    """Inference for one logit."""
+
+    def update(self, state: NoiseAwareState, noisy: Tensor, step: int) -> NoiseAwareState:
+        """Take in one release."""
+        released, config = noisy.numpy(), self.config
+        if config.exposed and step == 0:
+            return state._replace(offset=mean_logarithm(released, self.plan.noise_scale(0)))
+        if step == config.exposed:
+            moments = released / self.R**2
+            if config.curvature == GRAM:
+                moments = unpacked(moments, config.shape[1])
+            mean, variance = state.offset
+            offset = (0.0 if config.fit_intercept else mean, variance)
+            return state._replace(moments=moments, rows=self.beliefs(moments, offset))
+        assert state.rows is not None
+        if step == config.slope_step:
+            slope = unpacked(released / self.R**2, self.size)
+            before = replace(state.rows, n_rows=config.n_rows)
+            rows = self.corrected(before, slope, state.mean)
+            return state._replace(slope=(slope, state.mean, before), rows=rows)
+        if step == config.scatter_step:
+            return state._replace(scatter=unpacked(released / self.R**2, self.size))
+        return self._moved(state, released.ravel()[None] / self.R)
+
+    def _moved(self, state: NoiseAwareState, gradient: np.ndarray) -> NoiseAwareState:
+        """Take in a gradient, and go to the mode and the likeliest τ given all of them."""
+        state = state._replace(
+            gradients=(*state.gradients, gradient), queries=(*state.queries, state.mean)
+        )
+        if state.slope is None:
+            state = state._replace(rows=self.learned(state))
+        assert state.rows is not None
+        given = self.given(state, state.rows)
+        found = given.laplace(state.mean, self.prior.precision(state.scales), STEPS_BETWEEN)
+        scales = self._likeliest(found.mode, found.information)
+        # The logits of huge parameters would lose all digits to rounding, which may differ with the
+        # position of a row.
+        largest = max(1.0, float(np.linalg.norm(found.mode)) / MAX_LOGIT)
+        return state._replace(mean=found.mode / largest, scales=scales)
+
+    def _likeliest(self, mode: np.ndarray, information: np.ndarray) -> np.ndarray:
+        if self.prior.known:
+            return self.prior.start
+        return self.prior.likeliest(mode[0], np.diag(np.linalg.inv(information[0])))
+
+    def beliefs(
+        self,
+        moments: np.ndarray,
+        offset: tuple[float, float] = (0.0, 0.0),
+        noise: SecureStream | None = None,
+    ) -> LogitRows:
+        """Mean and covariance of the rows: the likeliest, or a draw from what Ã leaves possible."""
+        config, n = self.config, self.config.n_rows
+        D, d = config.shape[1], config.n_features
+        normal = noise.normal if noise else np.zeros
+        mean, covariance = np.zeros(D), np.zeros((D, D))
+        if config.fit_intercept:
+            mean[d] = 1.0 / self.R
+        scale = self.moments_scale / n
+        largest = (1.0 - mean[d:].sum() ** 2) / d  # of the mean eigenvalue
+        smallest = 0.02 * largest
+        if config.curvature == TRACE:
+            average = (float(moments[0]) / n - mean @ mean + scale * float(normal(()))) / d
+            covariance[:d, :d] = np.clip(average, smallest, largest) * np.eye(d)
+            return self._rows(mean, covariance, offset)
+
+        second_moments = moments / n
+        moved = np.zeros(d)
+        if config.fit_intercept:
+            found, spread = second_moments[d, :d] * self.R, scale * self.R / math.sqrt(2.0)
+            kept = max(0.0, 1.0 - d * spread**2 / max(float(found @ found), 1e-300))
+            mean[:d] = kept * found
+            moved = math.sqrt(kept) * spread * normal(d)
+        centred = second_moments[:d, :d] - np.outer(mean[:d], mean[:d])
+        average = float(np.trace(centred)) / d + scale / math.sqrt(d) * float(normal(()))
+        average = float(np.clip(average, smallest, largest))
+        block = believed(centred, average, scale, noise, DOUBT)
+        covariance[:d, :d] = floored(block, max(1e-3 * average, smallest / d))
+        mean[:d] += moved
+        return self._rows(mean, covariance, offset)
+
+    def _rows(
+        self, mean: np.ndarray, covariance: np.ndarray, offset: tuple[float, float]
+    ) -> LogitRows:
+        typical_norm = math.sqrt(min(1.0, float(np.trace(covariance) + mean @ mean)))
+        score = self.config.likelihood.score(self.config.clip_norm / self.R / typical_norm)
+        return LogitRows(self.config.n_rows, mean[None], covariance[None], score, offset)
+
+    def learned(self, state: NoiseAwareState) -> LogitRows:
+        """Beliefs whose slope is the one that the gradients show, as far as that is not noise.
+
+        Two gradients differ by the slope times the step between them. Steps that are loud enough
+        tell by which factor all slopes differ from those believed; the last step tells how they
+        differ along it, by a damped update of Broyden, Fletcher, Goldfarb and Shanno.
+        """
+        rows = state.rows
+        assert rows is not None
+        if len(state.gradients) < 2:
+            return rows
+        usual = replace(rows, n_rows=self.config.n_rows)
+        expected = np.diff(usual.expected(np.concatenate(state.queries)), axis=0)
+        found = -np.diff(np.concatenate(state.gradients), axis=0)
+        noise, squares = 2.0 * self.noise_variance, np.sum(expected**2, axis=1)
+        # A step that noise has made says more than there is of that very noise.
+        weights = DECAY ** np.arange(len(squares))[::-1] / noise
+        weights = weights * (squares > LOUD_STEP * noise * self.size)
+        shown = USUAL_FACTOR + float(weights @ np.sum(expected * found, axis=1))
+        factor = shown / (USUAL_FACTOR + float(weights @ squares))
+        factor = max(1.0, factor / TOLD) if factor > 1.0 else min(1.0, factor * TOLD)
+        factor = min(max(factor, 1.0 / MOST_FACTOR), MOST_FACTOR)
+        return self._bent(state, replace(rows, n_rows=self.config.n_rows * factor))
+
+    def _bent(self, state: NoiseAwareState, rows: LogitRows) -> LogitRows:
+        """Beliefs with another slope along the last step, where that contradicts them."""
+        before, here = state.queries[-2:]
+        step = (here - before)[0]
+        expected = (rows.expected(here) - rows.expected(before))[0]
+        missed = (state.gradients[-2] - state.gradients[-1])[0] - expected
+        squares, noise = float(missed @ missed), 2.0 * self.noise_variance
+        excess = squares - noise * self.size
+        believed_rise = float(expected @ step)
+        if excess <= SURPRISE * noise * math.sqrt(2.0 * self.size) or believed_rise <= 0.0:
+            return rows
+        missed = excess / squares * missed
+        rise = float(missed @ step)
+        if -UNDERSHOT * believed_rise <= rise <= OVERSHOT * believed_rise:
+            return rows
+        # A slope that is no longer positive is not learned at once.
+        missed = missed * min(1.0, DAMPED * believed_rise / max(-rise, 1e-300))
+        shown = expected + missed
+        update = np.outer(shown, shown) / float(shown @ step)
+        update -= np.outer(expected, expected) / believed_rise
+        middle = (before + here) / 2.0
+        return rows.with_slope(middle, rows.slope(middle) + update)
+
+    def corrected(self, rows: LogitRows, slope: np.ndarray, where: np.ndarray) -> LogitRows:
+        """Beliefs whose slope at one θ is the released one, as far as that is not noise."""
+        where = np.broadcast_to(where, (len(rows), self.size))
+        assert self.config.slope_step is not None
+        scale = self._noise_scale(self.config.slope_step)
+        return rows.with_slope(where, without_noise(rows.slope(where), slope, scale))
+
+    def given(self, state: NoiseAwareState, rows: LogitRows) -> Given:
+        """What all gradients say, moved to where the run stands by the likeliest beliefs.
+
+        Their mean weighs each by the noise and the error of the model, which grows with the way:
+        by the one of several such errors that makes their scatter likeliest. What scatter is left
+        beyond chance widens the variance of the mean.
+        """
+        assert state.rows is not None
+        here = state.rows.expected(state.mean)
+        moves = state.rows.expected(np.concatenate(state.queries)) - here
+        terms, far = np.concatenate(state.gradients) + moves, np.mean(moves**2, axis=1)
+        variances = self.noise_variance + np.multiply.outer(MODEL_ERRORS**2, far)
+        total = np.sum(1.0 / variances, axis=1)
+        means = 1.0 / variances @ terms / total[:, None]
+        squares = np.mean((terms - means[:, None]) ** 2, axis=2) / variances
+        best = int(np.argmin(np.sum(squares + np.log(variances), axis=1) + np.log(total)))
+        freedom = max(len(terms) - 1, 1)
+        chance = CHANCE * math.sqrt(2.0 / (self.size * freedom))
+        excess = max(1.0, float(squares[best].sum()) / freedom - chance)
+        missed = 1e-4 * self.config.n_rows / self.size  # a little, for what the model misses
+        statistic = means[best] + rows.expected(state.mean)
+        return Given(rows, statistic, excess / float(total[best]) + missed)
+
+    def posterior(self, state: NoiseAwareState, stream: SecureStream) -> GaussianPosterior:
+        """Posterior given all releases, in the units of the rows as they are."""
+        assert state.rows is not None
+        point = self._robust(self.given(state, state.rows), state)
+        theta, scales = state.mean, state.scales
+        for _ in range(STEPS_AT_LAST):
+            found = point.laplace(theta, self.prior.precision(scales), STEPS_BETWEEN)
+            theta, scales = found.mode, self._likeliest(found.mode, found.information)
+        few, size = self.size <= MANY_PARAMETERS, 1
+        if self.size <= MOST_INTEGRATED:
+            size = N_CHAINS if few else max(LEAST_BELIEFS, BELIEF_ENTRIES // self.size)
+        drawn = scales_by_evidence(point, self.prior, theta, scales, size, stream)
+        rows = state.rows if size == 1 else self._drawn_beliefs(state, size, stream)
+        given = self._robust(self.given(state, rows), state)
+        start = np.repeat(theta, size, axis=0)
+        q: Found = pooled(given, self.prior, start, drawn, stream, chains=few)
+        return self.in_units(q.mean, q.covariance, q.scales)
+
+    def _drawn_beliefs(self, state: NoiseAwareState, size: int, stream: SecureStream) -> LogitRows:
+        """Beliefs from what Ã leaves possible, each with what is known of its slopes."""
+        assert state.rows is not None
+        assert state.moments is not None
+        parts = [self.beliefs(state.moments, noise=stream) for _ in range(size)]
+        rows = replace(
+            state.rows if state.slope is None else state.slope[2],
+            mean=np.concatenate([part.mean for part in parts]),
+            covariance=np.concatenate([part.covariance for part in parts]),
+        )
+        return rows if state.slope is None else self.corrected(rows, *state.slope[:2])
+
+    def _robust(self, given: Given, state: NoiseAwareState) -> Given:
+        """Take the scatter of the scores from what was released of it, where it was."""
+        if state.scatter is None or self.config.scatter_step is None:
+            return given
+        model = given.rows.variance(np.broadcast_to(state.mean, given.statistic.shape))
+        scale = self._noise_scale(self.config.scatter_step)
+        found = without_noise(model, state.scatter, scale, SCATTER_ERROR)
+        values, vectors = np.linalg.eigh(found)
+        found = (vectors * np.maximum(values, 0.0)[:, None]) @ transposed(vectors)
+        return replace(given, scatter=found)
+
+
+def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
+    """Mean and variance of ln e from noisy counts of e by binary exponent, as if uniform in each.
+
+    Both are 0 where all counts are lost in the noise.
+    """
+    sure = np.where(counts > LOUD * noise, counts, 0.0)
+    if not sure.any():
+        return 0.0, 0.0
+    weights, logs = sure / sure.sum(), math.log(2.0) * (np.array(MAGNITUDES) - 0.5)
+    mean = float(weights @ logs)
+    return mean, float(weights @ (logs - mean) ** 2) + math.log(2.0) ** 2 / 12.0
