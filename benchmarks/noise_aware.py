@@ -5,6 +5,8 @@
     python benchmarks/noise_aware.py start
     SKDP_DATA=... python benchmarks/noise_aware.py tasks [--tasks ...] [--oracle FILE --peer FILE]
     SKDP_DATA=... python benchmarks/noise_aware.py inference
+    python benchmarks/noise_aware.py separable [--tables ...] [--repetitions 20]
+    python benchmarks/noise_aware.py robust [--repetitions 100]
     python benchmarks/noise_aware.py softmax
     python benchmarks/noise_aware.py time
 
@@ -23,12 +25,12 @@ import warnings
 import numpy as np
 from scipy.special import expit
 from scipy.stats import norm
-from sklearn.datasets import load_digits, load_wine
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
-from skdp import DPVariationalLogisticRegression, PrivacyWarning
+from skdp import DPVariationalLogisticRegression, FitWarning, PrivacyWarning
 from skdp.metrics import expected_calibration_error
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0, math.inf)
@@ -168,6 +170,87 @@ def tasks(arguments):
         print(f"{good} of {cells} cells within .005 of the better of the two files")
 
 
+def halves(name, X, y, data_norm):
+    """A source of train and test rows, of a fixed table."""
+
+    def split(seed):
+        A, B, a, b = train_test_split(X, y, test_size=0.3, random_state=seed, stratify=y)
+        return A, a, B, b, data_norm
+
+    return name, split
+
+
+def clusters(n, d, gap, one_hot):
+    """Two normal classes whose means are 2·gap deviations apart, and one-hot columns beside."""
+
+    def split(seed):
+        rng = np.random.default_rng([seed, n, d])
+        u = np.random.default_rng([n, d]).normal(size=d - one_hot)
+        y = (rng.random(2 * n) < 0.5).astype(int)
+        Z = rng.normal(size=(2 * n, d - one_hot))
+        Z += gap * np.where(y[:, None] == 1, 1, -1) * u / np.linalg.norm(u)
+        Z = np.clip(Z / 4, -1, 1)
+        if one_hot:
+            shares = np.random.default_rng([n, d]).dirichlet(np.ones(one_hot), size=2)
+            code = np.where(y == 1, *(rng.choice(one_hot, 2 * n, p=p) for p in shares))
+            Z = np.column_stack([Z, np.eye(one_hot)[code]])
+        return Z[:n], y[:n], Z[n:], y[n:], math.sqrt(d - one_hot + bool(one_hot))
+
+    return f"clusters n={n} d={d} one-hot {one_hot}", split
+
+
+def separable_tables():
+    """Breast cancer, pairs of digits, wine, and simulations with a Bayes error of .1 to 2 %."""
+    X, y = load_breast_cancer(return_X_y=True)
+    Z = np.clip((X - X.mean(axis=0)) / X.std(axis=0) / 4, -1, 1)
+    yield halves("breast cancer", Z, y, math.sqrt(30))
+    X, y = load_digits(return_X_y=True)
+    for pair in ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (1, 7), (3, 8), (4, 9), (5, 6), (3, 5)):
+        of_pair = np.isin(y, pair)
+        yield halves(f"digits {pair}", X[of_pair] / 16, (y[of_pair] == pair[1]).astype(int), 6.0)
+    X, y = load_wine(return_X_y=True)
+    Z = np.clip((X - X.mean(axis=0)) / X.std(axis=0) / 3, -1, 1)
+    for label in range(3):
+        yield halves(f"wine {label}", Z, (y == label).astype(int), 2.2)
+    for n, d, gap, one_hot in (
+        (500, 4, 2.4, 0),
+        (1000, 10, 2.1, 0),
+        (2000, 30, 2.6, 0),
+        (5000, 20, 2.3, 10),
+        (10_000, 10, 3.0, 0),
+        (10_000, 100, 2.2, 60),
+    ):
+        yield clusters(n, d, gap, one_hot)
+
+
+def separable(arguments):
+    """Held-out log-loss of the default, against the best of four chosen on the test rows."""
+    others = {"dpvi": {"inference": "dpvi"}} | {f"{t}/R": {"prior_scale": t} for t in (3, 10, 30)}
+    good = cells = 0
+    for name, split in separable_tables():
+        if arguments.tables and not any(part in name for part in arguments.tables):
+            continue
+        line = []
+        for epsilon in (0.5, 1.0, 3.0, 10.0):
+            losses = {setting: [] for setting in ("default", *others)}
+            for seed in range(arguments.repetitions):
+                A, a, B, b, data_norm = split(seed)
+                for setting, found in losses.items():
+                    given = dict(others.get(setting, {}))
+                    if "prior_scale" in given:
+                        given["prior_scale"] /= math.sqrt(data_norm**2 + 1)
+                    model = DPVariationalLogisticRegression(epsilon, data_norm=data_norm, **given)
+                    model.set_params(classes=[0, 1], n_samples=len(A)).fit(A, a)
+                    found.append(log_loss(b, model.predict_proba(B), labels=[0, 1]))
+            means = {setting: np.mean(found) for setting, found in losses.items()}
+            loss = means.pop("default")
+            best = min(means, key=means.get)
+            good, cells = good + (loss <= means[best] + 0.01), cells + 1
+            line.append(f"{loss:.3f} ({loss - means[best]:+.3f} to {best})")
+        print(f"{name:<34}" + " | ".join(line), flush=True)
+    print(f"{good} of {cells} cells within .01 of the best of {', '.join(others)}")
+
+
 def inference(arguments):
     """Aligned and vanilla gradients, diagonal and full covariances: held-out log-loss."""
     from _tasks import load
@@ -240,6 +323,7 @@ PARTS = {
     "widths": widths,
     "start": start,
     "tasks": tasks,
+    "separable": separable,
     "inference": inference,
     "softmax": softmax,
     "time": times,
@@ -253,10 +337,12 @@ def main():
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--cells", nargs="*", help="n,d pairs instead of the three")
     parser.add_argument("--tasks", nargs="*")
+    parser.add_argument("--tables", nargs="*", help="parts of the names of separable tables")
     parser.add_argument("--oracle", help="JSON of log-losses that were tuned on the test split")
     parser.add_argument("--peer", help="JSON of a peer's log-losses")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", PrivacyWarning)
+    warnings.simplefilter("ignore", FitWarning)
     PARTS[arguments.part](arguments)
 
 
