@@ -83,6 +83,14 @@ from skdp.algorithms.parts.noisy_score import (
     shrunk,
     wobble,
 )
+from skdp.algorithms.parts.noisy_softmax import (
+    Between,
+    Moments,
+    Posterior,
+    Statistic,
+    SyntheticRows,
+    steps_at_zero,
+)
 from skdp.engine.linear_sums import (
     MAGNITUDES,
     GramSum,
@@ -93,6 +101,7 @@ from skdp.engine.linear_sums import (
 )
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
+from skdp.models.bounded_scores import CategoricalScore
 from skdp.models.likelihoods import BoundedScores
 from skdp.relations import sensitivity_factor
 
@@ -101,6 +110,7 @@ from skdp.relations import sensitivity_factor
 STEPS = 20
 CURVATURE_SHARE = 0.05  # of the squared GDP budget, on Ã (or its trace) and again on H̃
 DROWNED = 0.08  # edge of the spectrum of the noise in Ã over n, beyond which its trace is released
+LOST = 0.25  # noise of the trace over n, beyond which it is released alone for several outputs
 LEAST_CLIP = 0.25  # C over the bound that the rows put on a gradient anyway
 DOUBT = 0.1  # about eigenvalues of the second moments that drown, relative
 MODEL_ERROR = 0.3  # error of a difference of F, over that difference
@@ -112,6 +122,8 @@ N_CHAINS = 64
 MANY_PARAMETERS = 40  # beyond which Laplace's approximation takes the place of chains
 MOST_INTEGRATED = 300  # beyond which the second moments are taken to be known
 BELIEF_ENTRIES, LEAST_BELIEFS = 2400, 8  # parameters times draws of the second moments, and draws
+
+STEPS_BETWEEN, STEPS_AT_LAST = 2, 4  # of Newton's method, for several outputs
 
 MAX_LOGIT = 1e4  # of a row at the norm bound, where a gradient is asked for
 KEPT_ENTRIES = 10**8  # n·d beyond which no copy of the rows is kept between passes
@@ -272,7 +284,7 @@ class NoiseAwareConfig(GaussianRun):
         kept = records[0].size <= KEPT_ENTRIES
         bounds = target_bounds(self.likelihood, records[1])
         rows = LinearRows.of(self, records, alone=self.secure, kept=kept, target_bounds=bounds)
-        update = NoiseAwareUpdate(self)
+        update = NoiseAwareUpdate(self) if self.shape[0] == 1 else NoiseAwareSoftmax(self)
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         q = update.posterior(state, streams("inference"))
         q = replace(q, mean=q.mean - update._unit(state))
@@ -290,15 +302,22 @@ class NoiseAwareConfig(GaussianRun):
 
 
 def default_curvature(
-    n_rows: int, n_columns: int, mu: float, neighboring_relation: str = "zero_out"
+    n_rows: int,
+    n_columns: int,
+    mu: float,
+    neighboring_relation: str = "zero_out",
+    n_outputs: int = 1,
 ) -> str:
     """The second moments in full, unless their noise would dominate them.
 
     The spectrum of the noise ends at √(2D)/(√share μ), that of Σ x xᵀ at n; μ is that of a record
-    that comes or goes.
+    that comes or goes. Several outputs learn the large eigenvalues from their gradients, and need
+    no more than the trace and the mean, with noise of √(D/share)/μ and less.
     """
     unit = GramSum(1.0).moved_by(neighboring_relation) / sensitivity_factor(neighboring_relation)
     edge = unit * math.sqrt(2.0 * n_columns / CURVATURE_SHARE) / mu
+    if n_outputs > 1:
+        return GRAM if edge / math.sqrt(2.0) <= LOST * n_rows else TRACE
     return GRAM if edge <= DROWNED * n_rows else TRACE
 
 
@@ -313,8 +332,8 @@ def default_clip_share(n_rows: int, n_columns: int, mu: float) -> float:
 
 
 def default_prior_scale(bound: float, n_outputs: int) -> float:
-    """Prior standard deviation of the logits of a row at the norm bound: 3, 5 for softmax."""
-    return (3.0 if n_outputs == 1 else 5.0) / bound
+    """Prior standard deviation of the logits of a row at the norm bound: 3, 6 for softmax."""
+    return (3.0 if n_outputs == 1 else 6.0) / bound
 
 
 def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
@@ -340,6 +359,7 @@ class NoiseAwareState(NamedTuple):
     moments: np.ndarray | None  # Ã, (D, D), or its trace, (1,)
     slope: tuple[np.ndarray, np.ndarray] | None  # H̃ and the θ at which it was asked for
     offset: tuple[float, float] = (0.0, 0.0)  # mean and variance of what is added to logits
+    likeliest: Posterior | None = None  # of several outputs
 
 
 class NoiseAwareUpdate:
@@ -570,3 +590,67 @@ class NoiseAwareUpdate:
     def _in_units(self, mean: np.ndarray, covariance: np.ndarray) -> GaussianPosterior:
         covariance = (covariance + covariance.T) / (2.0 * self.R**2)
         return GaussianPosterior(mean.reshape(self.config.shape) / self.R, covariance)
+
+
+class NoiseAwareSoftmax(NoiseAwareUpdate):
+    """The same for several outputs: gradients tell the moments of the rows too."""
+
+    def __init__(self, config: NoiseAwareConfig) -> None:
+        super().__init__(config)
+        self.score = CategoricalScore(config.shape[0], config.clip_norm / self.R)
+        noise, n = math.sqrt(self.noise_variance), config.n_rows
+        self.n_at_zero = steps_at_zero(config.n_steps, noise, config.shape, n, self.score.bound)
+
+    def update(self, state: NoiseAwareState, noisy: Tensor, step: int) -> NoiseAwareState:
+        """Take in one release."""
+        released = noisy.numpy()
+        if step == 0:
+            moments = released / self.R**2
+            if self.config.curvature == GRAM:
+                moments = unpacked(moments, self.config.shape[1])
+            return state._replace(moments=moments)
+        state = state._replace(
+            gradients=(*state.gradients, released.ravel() / self.R),
+            queries=(*state.queries, state.mean[0]),
+        )
+        if len(state.gradients) < self.n_at_zero:
+            return state
+        q = self._solved(state, self._synthetic(state), STEPS_BETWEEN)[1]
+        largest = max(1.0, float(np.linalg.norm(q.mean)) / MAX_LOGIT)
+        return state._replace(mean=q.mean[None] / largest, likeliest=q)
+
+    def _synthetic(
+        self, state: NoiseAwareState, stream: SecureStream | None = None
+    ) -> SyntheticRows:
+        """Rows with the moments that releases and first gradients tell, or with a draw of them."""
+        config = self.config
+        assert state.moments is not None
+        intercept = 1.0 / self.R if config.fit_intercept else 0.0
+        moments = Moments(
+            config.n_rows, config.n_features, intercept, state.moments, self.moments_scale
+        )
+        m, S = moments.believed()
+        weight = SyntheticRows(m, S, config.n_rows, self.score).weight_at_zero()
+        first = state.gradients[: self.n_at_zero]
+        sums = np.mean(first, axis=0).reshape(config.shape) / weight
+        between = Between.of(sums, self.noise_variance / len(first) / weight**2, m, moments)
+        return SyntheticRows(*moments.believed(between, stream), config.n_rows, self.score)
+
+    def _solved(
+        self, state: NoiseAwareState, rows: SyntheticRows, n_steps: int
+    ) -> tuple[Statistic, Posterior]:
+        given = rows.statistic(state.gradients, state.queries, state.mean[0], self.noise_variance)
+        start = state.mean[0] if state.likeliest is None else state.likeliest
+        return given, rows.posterior(given, start, self.prior_scale, n_steps)
+
+    def posterior(self, state: NoiseAwareState, stream: SecureStream) -> GaussianPosterior:
+        """Posterior given all releases, in the units of the rows as they are."""
+        rows = self._synthetic(state)
+        given, q = self._solved(state, rows, STEPS_AT_LAST)
+        state = state._replace(likeliest=q)
+        means = [
+            self._solved(state, self._synthetic(state, stream), STEPS_BETWEEN)[1].mean
+            for _ in range(LEAST_BELIEFS)
+        ]
+        covariance = rows.covariance(given, q, self.prior_scale) + np.cov(np.transpose(means))
+        return self._in_units(q.mean, covariance)

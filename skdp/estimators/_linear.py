@@ -164,7 +164,9 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
                 noise_aware.default_prior_scale(R, likelihood.n_outputs),
                 prior_scale=self.prior_scale,
             ),
-            curvature=noise_aware.default_curvature(n, D, mu, self.neighboring_relation),
+            curvature=noise_aware.default_curvature(
+                n, D, mu, self.neighboring_relation, likelihood.n_outputs
+            ),
             covariance="diag" if self.covariance == "diag" else "full",
             exposed=facts.exposed,
             neighboring_relation=self.neighboring_relation,
