@@ -102,7 +102,7 @@ def steps_at_zero(
     """
     K, D = shape
     ratio = noise * math.sqrt(D) * K / (n_rows * min(1.0, bound))
-    share = min(MOST_SHARE, max(LEAST_SHARE, 1.5 * math.sqrt(ratio)))
+    share = min(MOST_SHARE, max(LEAST_SHARE, 2.0 * ratio))
     return max(1, round(n_steps * share))
 
 
@@ -151,7 +151,7 @@ class Moments:
         total = d * float(np.clip((total + unsure * float(normal(()))) / d, smallest, largest))
         values, vectors, found = np.zeros(d), np.eye(d), np.zeros((d, d))
         if between is not None:
-            values, vectors = between.drawn(WITHIN * max(total, most), stream)
+            values, vectors = between.drawn(WITHIN * float(max(total, most)), stream)
         total = max(total, float(values.sum()) / WITHIN)
         base = raised(values, vectors, total)
         if block is not None:
@@ -433,7 +433,7 @@ class SyntheticRows:
 
 @lru_cache(maxsize=8)
 def points(d: int, n_outputs: int, least: int) -> tuple[np.ndarray, np.ndarray]:
-    """Quasi-random normal rows (M, d), whitened, and pairs of normals for their logits (2, M, K)."""
+    """Quasi-random normal rows (M, d), whitened, and pairs for their logits, (2, M, K)."""
     sobol: Any = qmc.Sobol  # whose seed has another name from one SciPy to the next
     uniform = sobol(d + n_outputs, scramble=True, seed=0).random(max(LEAST_ROWS, least))
     normals = norm.ppf(np.clip(uniform, 1e-12, 1.0 - 1e-12))
