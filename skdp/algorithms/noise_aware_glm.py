@@ -33,6 +33,9 @@ these deviations, but at least 1: that of a mean of numbers that scatter so.
 With exposures e_i the logits are θ·x_i + ln e_i, and the first release counts the e_i by magnitude:
 F takes ln e to be normal, with the mean and variance that the counts tell, and independent of the
 rows; where it is not, slopes and gradients correct F as above.
+With several outputs the first gradients are asked for at θ = 0, where they tell how rows scatter
+between the classes, H is not released and the posterior is found over synthetic rows: see
+`skdp.algorithms.parts.noisy_softmax`.
 Nothing but the releases is touched on the way: all of it is post-processing.
 
 Related: Bernstein & Sheldon (2019) and Kulkarni, Jälkö, Koskela, Kaski & Honkela (2021) take noisy
@@ -72,7 +75,6 @@ from skdp.algorithms.parts.gaussian_runs import (
     run_and_count,
 )
 from skdp.algorithms.parts.noisy_score import (
-    FEW_OUTPUTS,
     Given,
     NormalRows,
     believed,
@@ -474,7 +476,7 @@ class NoiseAwareUpdate:
         """
         rows = state.rows
         assert rows is not None
-        if len(state.gradients) < 2 or self.config.shape[0] > FEW_OUTPUTS:
+        if len(state.gradients) < 2:
             return rows
         (before, here), step = state.queries[-2:], state.queries[-1] - state.queries[-2]
         expected = rows.expected(here) - rows.expected(before)
@@ -556,7 +558,7 @@ class NoiseAwareUpdate:
         assert state.rows is not None
         assert state.moments is not None
         start = state.mean
-        if self.size > MOST_INTEGRATED or self.config.shape[0] > FEW_OUTPUTS:
+        if self.size > MOST_INTEGRATED:
             given = self._given(state.rows, *self.statistic(state, state.rows))
             mean, covariance = laplace(given, start)
             return self._in_units(mean[0], covariance[0])

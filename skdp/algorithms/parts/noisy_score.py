@@ -35,7 +35,6 @@ from skdp.models.bounded_scores import Score
 _NODES = 40
 _QUASI_RANDOM_NODES = 256
 LEAST = 1e-12  # of a slope, in records of norm 1: less is none
-FEW_OUTPUTS = 4  # beyond, slopes are taken to be Kronecker products
 
 
 @dataclass(frozen=True)
@@ -96,15 +95,6 @@ class NormalRows:
         ratio = np.trace(V, axis1=1, axis2=2) / np.maximum(slopes, LEAST)
         return V + ratio[:, None, None] * self.correction
 
-    def factors(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Matrices with slope ≈ n E[Ψ'] ⊗ (S + m mᵀ), for one belief, and variance over slope."""
-        _, _, logits, _, weights = self._integral(theta)
-        slope = np.einsum("q,bqij->ij", weights, self.score.slope(logits))
-        variance = np.einsum("q,bqij->ij", weights, self.score.variance(logits))
-        m = self.mean[0]
-        ratio = float(np.trace(variance) / max(float(np.trace(slope)), LEAST))
-        return self.n_rows * slope, self.covariance[0] + np.outer(m, m), ratio
-
     def _integral(self, theta: np.ndarray):
         K = self.score.n_outputs
         z, weights = nodes(K)
@@ -127,14 +117,13 @@ class NormalRows:
         K, flat = Theta.shape[1], W.reshape(*W.shape[:2], -1)
         zeroth = (weights @ flat).reshape(-1, K, K)
         H = np.einsum("bij,bde->bidje", zeroth, second_moment)
-        if K <= FEW_OUTPUTS:
-            first = ((weights[:, None] * z).T @ flat).reshape(-1, K, K, K)
-            cross = np.einsum("bije,bd->bidje", np.einsum("baij,bae->bije", first, U), m)
-            pairs = weights[:, None, None] * (z[:, :, None] * z[:, None, :] - np.eye(K))
-            second = (pairs.reshape(len(z), -1).T @ flat).reshape(-1, K, K, K, K)
-            half = np.einsum("bacij,bad->bcijd", second, U)
-            H = H + cross + cross.transpose(0, 3, 4, 1, 2)
-            H = H + np.einsum("bcijd,bce->bidje", half, U)
+        first = ((weights[:, None] * z).T @ flat).reshape(-1, K, K, K)
+        cross = np.einsum("bije,bd->bidje", np.einsum("baij,bae->bije", first, U), m)
+        pairs = weights[:, None, None] * (z[:, :, None] * z[:, None, :] - np.eye(K))
+        second = (pairs.reshape(len(z), -1).T @ flat).reshape(-1, K, K, K, K)
+        half = np.einsum("bacij,bad->bcijd", second, U)
+        H = H + cross + cross.transpose(0, 3, 4, 1, 2)
+        H = H + np.einsum("bcijd,bce->bidje", half, U)
         H = self.n_rows * H.reshape(-1, size, size)
         return (H + H.transpose(0, 2, 1)) / 2
 
@@ -273,9 +262,8 @@ def laplace(given: Given, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mode (B, P) and covariance (B, P, P) of θ, by Gauss–Newton steps."""
     # A step past logits of a few units would land where all records are saturated and tell nothing.
     theta, longest = start, min(given.prior_scale, _LONGEST_STEP)
-    information = _Dense if given.rows.score.n_outputs <= FEW_OUTPUTS else _Kronecker
     for _ in range(_NEWTON_STEPS):
-        here = information(given, theta)
+        here = _Dense(given, theta)
         step = here.step(given.statistic - given.rows.expected(theta), theta)
         length = np.linalg.norm(step, axis=1, keepdims=True)
         theta = theta + step * np.minimum(1.0, longest / np.maximum(length, 1e-300))
@@ -329,27 +317,3 @@ class _Dense:
     def covariance(self) -> np.ndarray:
         """Inverse of the information."""
         return np.linalg.inv(self.precision)
-
-
-class _Kronecker:
-    """The same for many outputs, where H is a Kronecker product and V a multiple of it."""
-
-    def __init__(self, given: Given, theta: np.ndarray) -> None:
-        of_outputs, of_rows, ratio = given.rows.factors(theta)
-        (a, self.U), (b, self.V) = np.linalg.eigh(of_outputs), np.linalg.eigh(of_rows)
-        self.h = np.maximum(np.outer(a, b), 0.0)
-        self.q, self.prior = ratio * self.h + given.variance, given.prior_scale
-        self.precision = self.h**2 / self.q + 1.0 / self.prior**2
-
-    def step(self, off: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        """Gauss–Newton step from θ where s is off by so much."""
-        gradient = self.h / self.q * self._rotated(off) - self._rotated(theta) / self.prior**2
-        return (self.U @ (gradient / self.precision) @ self.V.T).reshape(1, -1)
-
-    def _rotated(self, vector: np.ndarray) -> np.ndarray:
-        return self.U.T @ vector.reshape(self.h.shape) @ self.V
-
-    def covariance(self) -> np.ndarray:
-        """Inverse of the information."""
-        basis = np.kron(self.U, self.V)
-        return ((basis / self.precision.ravel()) @ basis.T)[None]
