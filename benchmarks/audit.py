@@ -122,8 +122,8 @@ def releases_of(estimator):
     """
     from sklearn.base import BaseEstimator
 
-    from skdp.algorithms.noise_aware_glm import NoiseAwareUpdate
     from skdp.algorithms.noise_aware_linear import NoiseAwareRegression
+    from skdp.algorithms.noise_aware_logit import NoiseAwareLogit
 
     class Releases(BaseEstimator):
         def __init__(self, estimator):
@@ -131,7 +131,7 @@ def releases_of(estimator):
 
         def fit(self, X, y):
             with (
-                mock.patch.object(NoiseAwareUpdate, "posterior", nothing),
+                mock.patch.object(NoiseAwareLogit, "posterior", nothing),
                 mock.patch.object(NoiseAwareRegression, "posterior", nothing_of_scale),
             ):
                 self.privacy_ = self.estimator.fit(X, y).privacy_

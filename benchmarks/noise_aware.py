@@ -278,7 +278,7 @@ def inference(arguments):
 
 
 def softmax(arguments):
-    """Digits (features over 16) and wine (standardised over 3, cut at ±1): accuracy, log-loss."""
+    """Digits (features over 16) and wine (standardised over 3, cut at ±1), and coverage."""
     digits, wine = load_digits(return_X_y=True), load_wine(return_X_y=True)
     Z = np.clip((wine[0] - wine[0].mean(axis=0)) / wine[0].std(axis=0) / 3, -1, 1)
     for name, (X, y, data_norm) in {
@@ -289,7 +289,7 @@ def softmax(arguments):
             line = []
             for chosen in ("noise_aware", "dpvi"):
                 found = []
-                for A, B, a, b in splits(X, y, 5):
+                for A, B, a, b in splits(X, y, 10):
                     model = DPVariationalLogisticRegression(
                         epsilon, inference=chosen, data_norm=data_norm
                     ).fit(A, a)
@@ -297,6 +297,39 @@ def softmax(arguments):
                 accuracy, loss = np.mean(found, axis=0)
                 line.append(f"{chosen} {accuracy:.3f}/{loss:.3f}")
             print(f"{name:<8}epsilon={epsilon:<5g}" + "   ".join(line), flush=True)
+    for n, d, n_classes in ((1000, 5, 3), (10_000, 10, 10)):
+        repetitions = max(1, arguments.repetitions * 3 // n_classes**2)
+        for epsilon in (0.5, 1.0, 3.0, 10.0):
+            cover, error = softmax_coverage(n, d, n_classes, epsilon, repetitions)
+            shown = "  ".join(f"{100 * c:5.1f}" for c in cover)
+            print(
+                f"n={n:<6}d={d:<3}classes={n_classes:<3}epsilon={epsilon:<5g} {shown}"
+                f"   (± {100 * error[2]:.1f} at 90)",
+                flush=True,
+            )
+
+
+def softmax_coverage(n, d, n_classes, epsilon, repetitions):
+    """Coverage of the coefficients less their mean over classes, θ from the prior."""
+    quantiles, hits = norm.ppf((1 + LEVELS) / 2), []
+    contrasts = np.kron(np.eye(n_classes) - 1 / n_classes, np.eye(d))
+    for seed in range(repetitions):
+        rng = np.random.default_rng(seed)
+        X, _, _ = simulated(n, d, rng)
+        theta = PRIOR_SCALE * rng.normal(size=(n_classes, d))
+        y = np.argmax(X @ theta.T + rng.gumbel(size=(n, n_classes)), axis=1)
+        model = DPVariationalLogisticRegression(
+            epsilon,
+            data_norm=1.0,
+            fit_intercept=False,
+            prior_scale=PRIOR_SCALE,
+            classes=range(n_classes),
+            n_samples=n,
+        ).fit(X, y)
+        off = np.abs(contrasts @ (theta - model.coef_).ravel())
+        deviation = np.sqrt(np.diag(contrasts @ model.covariance_ @ contrasts))
+        hits.append((off[:, None] < quantiles * deviation[:, None]).mean(axis=0))
+    return np.mean(hits, axis=0), np.std(hits, axis=0) / math.sqrt(repetitions)
 
 
 def times(arguments):

@@ -154,7 +154,7 @@ def short_inference(request):
     with ExitStack() as patches:
         if SHORT_INFERENCE & {request.path.parent.name, request.path.name}:
             for name, value in (
-                ("algorithms.parts.noisy_score._CHAIN_STEPS", 10),
+                ("algorithms.parts.logit_posterior.TRAJECTORIES", 4),
                 ("algorithms.noise_aware_linear.N_BELIEFS", 4),
                 ("algorithms.noise_aware_linear.FIXED_POINT_STEPS", 1),
                 ("algorithms.noise_aware_linear.ZOOMS", 2),

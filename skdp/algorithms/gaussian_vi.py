@@ -22,9 +22,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
+from scipy.stats import norm, qmc
 
 from skdp._bounded_sum import CHUNK_ROWS
 from skdp._random import Streams
@@ -33,7 +35,6 @@ from skdp._validate import in_range, integer, positive
 from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
-from skdp.algorithms.parts.noisy_score import nodes
 from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.engine.loop import Progress
 from skdp.engine.sampling import FullBatch
@@ -42,6 +43,7 @@ from skdp.models.likelihoods import BoundedScores
 MOST_PASSES = 200
 LONGEST_STEP = 3.0  # per parameter, in the logit of a row at the norm bound
 SETTLED, OVERRELAXED = 0.01, 1.7  # last change of ln τ, and steps of the EM algorithm
+_NODES, _QUASI_RANDOM_NODES = 40, 256
 CLOSE = 1e-4  # last step, in posterior standard deviations
 LEAST_RATE = 0.25  # of the way to the precision that the last pass found
 LEAST_VARIANCE = 1e-12  # of logits, for a division
@@ -212,3 +214,16 @@ def expected_score(
                 H[k, :, other] = H[other, :, k] = chunk.rows.T @ (w[:, None] * chunk.rows)
         total[K * D :] += H.ravel()
     return np.concatenate([total, batch.outside.sum(axis=0)])
+
+
+@lru_cache(maxsize=8)
+def nodes(n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of integrals over N(0, I): Gauss–Hermite, or whitened Sobol points."""
+    if n_outputs == 1:
+        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+        return nodes[:, None], weights / weights.sum()
+    sobol: Any = qmc.Sobol  # whose seed has another name from one SciPy to the next
+    half = norm.ppf(sobol(n_outputs, scramble=True, seed=0).random(_QUASI_RANDOM_NODES // 2))
+    z = np.concatenate([half, -half])
+    z = z @ np.linalg.inv(np.linalg.cholesky(z.T @ z / len(z))).T
+    return z, np.full(len(z), 1.0 / len(z))

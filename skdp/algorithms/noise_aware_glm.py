@@ -64,8 +64,10 @@ from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.noise_aware_logit import GRAM, TRACE, NoiseAwareLogit
+from skdp.algorithms.noise_aware_logit import NoiseAwareLogit
+from skdp.algorithms.noise_aware_softmax import NoiseAwareSoftmax
 from skdp.algorithms.parts.gaussian_runs import COUNT_SHARE, FLOAT, GaussianRun, run_and_count
+from skdp.algorithms.parts.noise_aware_run import GRAM, TRACE
 from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.engine.linear_sums import (
     MAGNITUDES,
@@ -88,6 +90,7 @@ STEPS = 20
 CURVATURE_SHARE = 0.05  # of the squared GDP budget, on Ã (or its trace) and again on H̃
 SCATTER_SHARE = 0.08  # and on Σ s sᵀ
 SLOPE_AT = 0.75  # of the steps, before H̃ is released
+LOST = 0.25  # noise of the trace over n, beyond which it is released alone for several outputs
 DROWNED = 0.08  # edge of the spectrum of the noise in Ã over n, beyond which its trace is released
 LEAST_CLIP = 0.25  # C over the bound that the rows put on a gradient anyway
 KEPT_ENTRIES = 10**8  # n·d beyond which no copy of the rows is kept between passes
@@ -271,7 +274,7 @@ class NoiseAwareConfig(GaussianRun):
         kept = records[0].size <= KEPT_ENTRIES
         bounds = target_bounds(self.likelihood, records[1])
         rows = LinearRows.of(self, records, alone=self.secure, kept=kept, target_bounds=bounds)
-        update = NoiseAwareLogit(self)
+        update = (NoiseAwareLogit if self.shape[0] == 1 else NoiseAwareSoftmax)(self)
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         q = update.posterior(state, streams("inference"))
         q = replace(q, mean=q.mean - update.unit(state))
@@ -293,15 +296,22 @@ class NoiseAwareConfig(GaussianRun):
 
 
 def default_curvature(
-    n_rows: int, n_columns: int, mu: float, neighboring_relation: str = "zero_out"
+    n_rows: int,
+    n_columns: int,
+    mu: float,
+    neighboring_relation: str = "zero_out",
+    n_outputs: int = 1,
 ) -> str:
     """The second moments in full, unless their noise would dominate them.
 
     The spectrum of the noise ends at √(2D)/(√share μ), that of Σ x xᵀ at n; μ is that of a record
-    that comes or goes.
+    that comes or goes. Several outputs learn the large eigenvalues from their gradients, and need
+    no more than the trace and the mean, with noise of √(D/share)/μ and less.
     """
     unit = GramSum(1.0).moved_by(neighboring_relation) / sensitivity_factor(neighboring_relation)
     edge = unit * math.sqrt(2.0 * n_columns / CURVATURE_SHARE) / mu
+    if n_outputs > 1:
+        return GRAM if edge / math.sqrt(2.0) <= LOST * n_rows else TRACE
     return GRAM if edge <= DROWNED * n_rows else TRACE
 
 
@@ -316,5 +326,5 @@ def default_clip_share(n_rows: int, n_columns: int, mu: float) -> float:
 
 
 def default_prior_scale(bound: float, n_outputs: int) -> float:
-    """Prior standard deviation of the logits of a row at the norm bound: 3, 5 for softmax."""
-    return (3.0 if n_outputs == 1 else 5.0) / bound
+    """Prior standard deviation of the logits of a row at the norm bound: 3, 6 for softmax."""
+    return (3.0 if n_outputs == 1 else 6.0) / bound

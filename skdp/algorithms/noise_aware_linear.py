@@ -63,7 +63,7 @@ from skdp.algorithms.parts.gaussian_runs import (
     release_plan_of,
     run_and_count,
 )
-from skdp.algorithms.parts.noisy_score import believed, floored
+from skdp.algorithms.parts.noisy_moments import believed, floored
 from skdp.engine.linear_sums import (
     MAGNITUDES,
     GramSum,

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from skdp._random import SecureStream
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.parts.gaussian_runs import far_below, release_plan_of
 from skdp.algorithms.parts.logit_posterior import Found, Given, pooled, scales_by_evidence
 from skdp.algorithms.parts.logit_rows import LogitRows, transposed, without_noise
-from skdp.algorithms.parts.noisy_score import believed, floored
+from skdp.algorithms.parts.noise_aware_run import (
+    GRAM,
+    MAX_LOGIT,
+    TRACE,
+    NoiseAwareState,
+    NoiseAwareUpdate,
+)
+from skdp.algorithms.parts.noisy_moments import believed, floored
 from skdp.engine.linear_sums import MAGNITUDES, unpacked
-
-if TYPE_CHECKING:
-    from skdp.algorithms.noise_aware_glm import NoiseAwareConfig
 
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the
 # study behind them.
@@ -39,87 +40,10 @@ OVERSHOT, UNDERSHOT, DAMPED = 1.0, 0.5, 0.8  # by which the slope is missed, ove
 STEPS_BETWEEN, STEPS_AT_LAST = 3, 3  # of Newton's method, and rounds of them with τ
 SCATTER_ERROR = 1.0  # of the scores' scatter over that of the model, before it is released
 N_CHAINS = 64
-MANY_PARAMETERS = 40  # beyond which no chains run
+MANY_PARAMETERS = 40  # beyond which fewer draws of the second moments are made
+MOST_CHAINED = 200  # parameters beyond which no chains run
 MOST_INTEGRATED = 300  # beyond which the second moments are taken to be known
 BELIEF_ENTRIES, LEAST_BELIEFS = 2400, 8  # parameters times draws of the second moments, and draws
-MAX_LOGIT = 1e4  # of a row at the norm bound, where a gradient is asked for
-
-GRAM, TRACE = "gram", "trace"
-
-
-class NoiseAwareState(NamedTuple):
-    """All of it is a function of what has been released."""
-
-    mean: np.ndarray  # θ_t, scaled to rows of norm ≤ 1, (1, KD)
-    scales: np.ndarray  # τ, (blocks,)
-    rows: LogitRows | None = None  # what Ã, H̃ and the gradients say, their noise taken out
-    gradients: tuple[np.ndarray, ...] = ()  # g̃_t
-    queries: tuple[np.ndarray, ...] = ()  # θ_t at which they were asked for
-    moments: np.ndarray | None = None  # Ã, (D, D), or its trace, (1,)
-    slope: tuple[np.ndarray, np.ndarray, LogitRows] | None = None  # H̃, its θ, what was believed
-    scatter: np.ndarray | None = None  # Σ s sᵀ at the last θ, (D, D)
-    offset: tuple[float, float] = (0.0, 0.0)  # mean and variance of what is added to logits
-
-
-class NoiseAwareUpdate:
-    """What one logit and several have in common.
-
-    Parameters
-    ----------
-    config : NoiseAwareConfig
-        Public facts of the run.
-    """
-
-    def __init__(self, config: NoiseAwareConfig) -> None:
-        self.config = config
-        self.R = config.row_bound
-        self.size = math.prod(config.shape)
-        self.noise_variance = (config.noise_multiplier * config.clip_norm / self.R) ** 2  # ν²
-        self.plan = release_plan_of(config)
-        self.moments_scale = self._noise_scale(config.exposed)  # in Ã, or in its trace
-        self.prior = config.prior
-
-    def _noise_scale(self, step: int) -> float:
-        return self.plan.step(self.config.shape, step)[1].scale / self.R**2
-
-    def init(self) -> NoiseAwareState:
-        """Start at the prior's mean."""
-        return NoiseAwareState(np.zeros((1, self.size)), self.prior.start)
-
-    def query(self, state: NoiseAwareState) -> Tensor:
-        """θ_t, the posterior mean so far."""
-        theta = state.mean.reshape(self.config.shape) / self.R
-        return torch.from_numpy(theta - self.unit(state))
-
-    def unit(self, state: NoiseAwareState) -> np.ndarray:
-        """Mean offset, (D,), which the intercept takes up: exposures may be in any unit."""
-        unit = np.zeros(self.config.shape[1])
-        if self.config.fit_intercept:
-            unit[-1] = state.offset[0]
-        return unit
-
-    def short_rows(self, state: NoiseAwareState) -> float | None:
-        """Root mean square norm of the features, where it is clearly far below their bound."""
-        assert state.moments is not None
-        size = 1 if self.config.curvature == TRACE else self.config.shape[1]
-        trace = float(np.trace(np.atleast_2d(state.moments)))
-        return far_below(trace, self.moments_scale * math.sqrt(size), self.config)
-
-    def n_found(self, state: NoiseAwareState) -> tuple[float, float] | None:
-        """Noisy number of records, by the intercept's second moment."""
-        if state.moments is None or not self.config.fit_intercept or state.moments.ndim < 2:
-            return None
-        return float(state.moments[-1, -1]) * self.R**2, self.moments_scale * self.R**2
-
-    def in_units(
-        self, mean: np.ndarray, covariance: np.ndarray, scales: np.ndarray
-    ) -> GaussianPosterior:
-        """The posterior in the units of the rows as they are, from draws (n, blocks) of τ."""
-        covariance = (covariance + covariance.T) / (2.0 * self.R**2)
-        scales = self.prior.summary(scales, self.config.n_features) / self.R
-        return GaussianPosterior(
-            mean.reshape(self.config.shape) / self.R, covariance, prior_scales=scales
-        )
 
 
 class NoiseAwareLogit(NoiseAwareUpdate):
@@ -262,7 +186,7 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         """Beliefs whose slope at one θ is the released one, as far as that is not noise."""
         where = np.broadcast_to(where, (len(rows), self.size))
         assert self.config.slope_step is not None
-        scale = self._noise_scale(self.config.slope_step)
+        scale = self.noise_scale(self.config.slope_step)
         return rows.with_slope(where, without_noise(rows.slope(where), slope, scale))
 
     def given(self, state: NoiseAwareState, rows: LogitRows) -> Given:
@@ -303,7 +227,7 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         rows = state.rows if size == 1 else self._drawn_beliefs(state, size, stream)
         given = self._robust(self.given(state, rows), state)
         start = np.repeat(theta, size, axis=0)
-        q: Found = pooled(given, self.prior, start, drawn, stream, chains=few)
+        q: Found = pooled(given, self.prior, start, drawn, stream, chains=self.size <= MOST_CHAINED)
         return self.in_units(q.mean, q.covariance, q.scales)
 
     def _drawn_beliefs(self, state: NoiseAwareState, size: int, stream: SecureStream) -> LogitRows:
@@ -323,7 +247,7 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         if state.scatter is None or self.config.scatter_step is None:
             return given
         model = given.rows.variance(np.broadcast_to(state.mean, given.statistic.shape))
-        scale = self._noise_scale(self.config.scatter_step)
+        scale = self.noise_scale(self.config.scatter_step)
         found = without_noise(model, state.scatter, scale, SCATTER_ERROR)
         values, vectors = np.linalg.eigh(found)
         found = (vectors * np.maximum(values, 0.0)[:, None]) @ transposed(vectors)

@@ -164,7 +164,9 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
             ),
             prior_scale=self._given_prior_scale(R, likelihood.n_outputs),
             prior_blocks=self._prior_blocks(facts),
-            curvature=noise_aware.default_curvature(n, D, mu, self.neighboring_relation),
+            curvature=noise_aware.default_curvature(
+                n, D, mu, self.neighboring_relation, likelihood.n_outputs
+            ),
             covariance="diag" if self.covariance == "diag" else "full",
             exposed=facts.exposed,
             robust=self._check_robust(likelihood.n_outputs),

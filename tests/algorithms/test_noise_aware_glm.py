@@ -15,7 +15,9 @@ from scipy.stats import norm
 from skdp._random import Streams
 from skdp._rows import LinearRows
 from skdp.algorithms import noise_aware_glm as noise_aware
-from skdp.algorithms.parts.noisy_score import wobble
+from skdp.algorithms import noise_aware_logit
+from skdp.algorithms.noise_aware_logit import NoiseAwareLogit
+from skdp.algorithms.parts.noisy_moments import wobble
 from skdp.engine.linear_sums import LinearClippedSum, packed
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.privacy.noise_calibration import calibrate_schedule
@@ -57,7 +59,7 @@ class TestWrongBeliefs:
     def test_a_run_settles_whatever_the_true_slope_is(self, likelihood, times):
         X, _, _ = simulated(5000, 4, seed=1)
         config = config_of(5000, 4, sigma=0.5, clip_norm=1.0, likelihood=likelihood)
-        update = noise_aware.NoiseAwareUpdate(config)
+        update = NoiseAwareLogit(config)
         state = update.update(update.init(), gram_of(X), 0)
         truth = np.array([[1.0, -0.8, 0.5, 0.2]])
         model = state.rows
@@ -76,14 +78,15 @@ class TestWrongBeliefs:
     def test_slopes_that_fit_are_left_alone(self):
         X, _, _ = simulated(5000, 4, seed=1)
         config = config_of(5000, 4, sigma=2.0, clip_norm=1.0)
-        update = noise_aware.NoiseAwareUpdate(config)
+        update = NoiseAwareLogit(config)
         state = update.update(update.init(), gram_of(X), 0)
         model, noise = state.rows, np.random.default_rng(0)
         for step in range(1, config.slope_step):
             g = model.expected(np.ones((1, 4))) - model.expected(state.mean)
             g = g + math.sqrt(update.noise_variance) * noise.normal(size=(1, 4))
             state = update.update(state, torch.from_numpy(g), step)
-            assert state.rows.correction is None
+            assert state.rows.transform is None
+            assert state.rows.n_rows == pytest.approx(5000, rel=0.3)
 
 
 class TestContradictions:
@@ -92,20 +95,20 @@ class TestContradictions:
     def variance(self, scatter, seed):
         """Variance of the statistic, and that of the DP noise in it."""
         X, _, _ = simulated(5000, 4, seed=1)
-        update = noise_aware.NoiseAwareUpdate(config_of(5000, 4, sigma=20.0, clip_norm=1.0))
+        update = NoiseAwareLogit(config_of(5000, 4, sigma=20.0, clip_norm=1.0))
         state, rng = update.update(update.init(), gram_of(X), 0), np.random.default_rng(seed)
         nu = math.sqrt(update.noise_variance)
         for step in range(1, update.config.slope_step):
             g = state.rows.expected(np.ones((1, 4))) - state.rows.expected(state.mean)
             g = g + scatter * nu * rng.normal(size=(1, 4))
             state = update.update(state, torch.from_numpy(g), step)
-        _, variance = update.statistic(state, state.rows)
+        variance = update.given(state, state.rows).variance
         return variance, update.noise_variance / len(state.gradients)
 
     def test_they_widen_the_posterior(self):
         for seed in range(5):
             found, of_noise = self.variance(3.0, seed)
-            assert 3.0 * of_noise < found < 100.0 * of_noise
+            assert 3.0 * of_noise < found < 150.0 * of_noise
 
     def test_noise_alone_does_not(self):
         for seed in range(20):
@@ -120,7 +123,7 @@ def test_many_parameters_are_unsure_of_the_second_moments():
     y = np.random.default_rng(1).random((n, 1)) < expit(2 * X @ theta)[:, None]
     config = config_of(n, d, sigma=8.0, clip_norm=1.0)
     integrated = config.run((X, y.astype(float)), Streams(b"key"))
-    with mock.patch.object(noise_aware, "MOST_INTEGRATED", 10):
+    with mock.patch.object(noise_aware_logit, "MOST_INTEGRATED", 10):
         known = config.run((X, y.astype(float)), Streams(b"key"))
     wider = np.sqrt(np.diag(integrated.covariance) / np.diag(known.covariance))
     assert np.median(wider) > 1.05

@@ -64,7 +64,7 @@ def public_state(estimator):
     return pickle.dumps(state), repr(estimator), repr(estimator.privacy_)
 
 
-@mock.patch("skdp.algorithms.parts.noisy_score._CHAIN_STEPS", 10)  # what follows the releases
+@mock.patch("skdp.algorithms.parts.logit_posterior.TRAJECTORIES", 4)  # what follows the releases
 @mock.patch("skdp.algorithms.noise_aware_linear.N_BELIEFS", 4)
 @bundled("plan", PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):

@@ -704,11 +704,19 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         ),
         Mutant(
             "the posterior forgets the DP noise",
-            "algorithms/parts/noisy_score.py",
+            "algorithms/parts/noisy_moments.py",
             "Given.noise",
             "self.variance",
             "1e-6 * self.variance",
             "tests/algorithms/test_noise_aware_glm.py",
+        ),
+        Mutant(
+            "the posterior of several classes forgets the DP noise",
+            "algorithms/parts/noisy_softmax.py",
+            "SyntheticRows.statistic",
+            "noise_variance * max(1.0, scatter) * one",
+            "1e-4 * noise_variance * max(1.0, scatter) * one",
+            "tests/algorithms/test_noisy_softmax.py",
         ),
         Mutant(
             "temperature scaling states its own cost alone",

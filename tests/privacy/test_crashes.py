@@ -25,8 +25,8 @@ POINTS = [
     "skdp.engine.linear_sums.LinearClippedSum.__call__",
     "skdp._random.SecureStream.normal",
     "skdp.engine.loop.gaussian",
-    "skdp.algorithms.noise_aware_glm.NoiseAwareUpdate.update",
-    "skdp.algorithms.noise_aware_glm.NoiseAwareUpdate.posterior",
+    "skdp.algorithms.noise_aware_logit.NoiseAwareLogit.update",
+    "skdp.algorithms.noise_aware_logit.NoiseAwareLogit.posterior",
     f"{LINEAR}.VariationalLinearModel._keep",
 ]
 

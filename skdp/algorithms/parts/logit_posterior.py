@@ -34,7 +34,7 @@ EVIDENCE = np.linspace(-1.6, 1.6, 13)  # of ln τ, around the likeliest
 _FINE = np.linspace(EVIDENCE[0], EVIDENCE[-1], 400)
 N_WEIGHED = 4  # draws for each belief, by which Laplace's approximation is measured
 ENOUGH = 0.5  # effective size of these, over their number
-TRAJECTORIES, DISCARDED = 14, 2
+TRAJECTORIES, DISCARDED = 8, 2
 TRAJECTORY, LEAP = 1.6, 1.1  # length, in deviations, and that of a leap in one dimension
 
 
