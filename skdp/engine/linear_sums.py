@@ -10,6 +10,9 @@ entries beside the diagonal times √2. The vector of w x xᵀ then has the norm
 Gaussian noise of scale s on it is the Gaussian orthogonal ensemble on A: scale s on the diagonal,
 s/√2 beside it.
 
+*Outer products of scores.* The middle of a sandwich: how much the records' scores scatter, whatever
+the model says that they do.
+
 *Residuals.* What a linear regression releases of its targets, and of their magnitudes.
 
 *Counts.* How many records were cut to their bounds.
@@ -20,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -220,6 +224,104 @@ def _triangle(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rows, columns, np.where(rows == columns, 1.0, BESIDE)
 
 
+class Scores(Protocol):
+    """A bounded sum whose terms can be had one by one."""
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on the Euclidean norm of one record's term."""
+        ...
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the sum at parameters of a shape."""
+        ...
+
+    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms (m, size); every bit of one must depend on its own record alone."""
+        ...
+
+
+@dataclass(frozen=True)
+class ScoreGramSum(BoundedSum):
+    """Sum over records of s_i s_iᵀ, for the terms s_i (all entries as one vector) of another sum.
+
+    Parameters
+    ----------
+    scores : Scores
+        The other sum, with ‖s_i‖ ≤ C. `LinearClippedSum` and `ResidualScores` are such.
+    """
+
+    scores: Scores
+    apart = POSITIVE  # ⟨s sᵀ, t tᵀ⟩ = (s·t)² ≥ 0
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on the norm of one record's term: ‖s sᵀ‖ = ‖s‖² ≤ C²."""
+        return self.scores.record_bound**2
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One number for each of the P(P + 1)/2 pairs of entries of a score."""
+        size = self._size(theta_shape)
+        return (size * (size + 1) // 2,)
+
+    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+        """Return the sum, `packed`, for scores at θ."""
+        size = self._size(tuple(theta.shape))
+        total = np.zeros((size, size))
+        with np.errstate(all="ignore"):
+            for chunk in batch.chunks(CHUNK_ROWS):
+                s = self.scores.records(theta, chunk)
+                total += s.T @ s
+        return torch.from_numpy(packed(total))
+
+    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms of the sum, `packed`, each a function of its own record alone."""
+        s = self.scores.records(theta, chunk)
+        return packed_squares(s, np.ones(len(s)))
+
+    def _size(self, theta_shape: tuple[int, ...]) -> int:
+        return math.prod(self.scores.shape(theta_shape))
+
+
+@dataclass(frozen=True)
+class ResidualScores(BoundedSum):
+    """Sum over records of ψ(r) u alone: the first D entries of a `ResidualSum`.
+
+    Parameters
+    ----------
+    row_bound, bounded
+        As in `ResidualSum`.
+    """
+
+    row_bound: float
+    bounded: bool = True
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on the norm of one record's term: |ψ| and ‖u‖ are at most 1."""
+        return 1.0 if self.bounded else math.inf
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One number for each column."""
+        return (theta_shape[-1] - 1,)
+
+    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms (m, D) for (θ, c), each a function of its own record alone."""
+        psi, shrink = _residual_scores(theta, chunk, self.row_bound, self.bounded)
+        return (np.nan_to_num(psi, nan=0.0) * shrink)[:, None] * chunk.rows
+
+
+def _residual_scores(
+    theta: Tensor, chunk: LinearBatch, row_bound: float, bounded: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return ψ(r), NaN where there is no residual, and what rows are scaled by, (m,) each."""
+    weights, clip = theta.numpy()[0, :-1], float(theta[0, -1])
+    r = chunk.targets[:, 0] - row_products(chunk.rows, weights[:, None])[:, 0]
+    if not bounded:
+        return r, np.full(len(r), 1.0 / row_bound)
+    return np.clip(r / clip, -1.0, 1.0), 1.0 / np.maximum(chunk.norms, row_bound)
+
+
 @dataclass(frozen=True)
 class ResidualSum(BoundedSum):
     """Sum over records of (ψ(r) u, a(ψ(r)² − ½), b(‖u‖² − ½)) with u = x/R.
@@ -292,11 +394,8 @@ class ResidualSum(BoundedSum):
 
     def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
         """Return the terms of the bounded sum, each a function of its own record alone."""
-        weights, clip = theta.numpy()[0, :-1], float(theta[0, -1])
         rows, norms = chunk.rows, chunk.norms
-        r = chunk.targets[:, 0] - row_products(rows, weights[:, None])[:, 0]
-        psi = np.clip(r / clip, -1.0, 1.0)
-        shrink = 1.0 / np.maximum(norms, self.row_bound)
+        psi, shrink = _residual_scores(theta, chunk, self.row_bound, bounded=True)
         of_scale = self.scale_weight * np.nan_to_num(psi**2 - 0.5, nan=0.0)
         of_trace = self.trace_weight * ((shrink * norms) ** 2 - 0.5)
         terms = (np.nan_to_num(psi, nan=0.0) * shrink)[:, None] * rows

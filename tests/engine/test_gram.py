@@ -1,4 +1,4 @@
-"""The released second moments: an isometric vector, bounded record by record."""
+"""The released second moments of rows and of scores: isometric, bounded record by record."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from skdp._rows import LinearRows
-from skdp.engine.linear_sums import GramSum, packed, unpacked
+from skdp.engine.linear_sums import (
+    GramSum,
+    LinearClippedSum,
+    ResidualScores,
+    ResidualSum,
+    ScoreGramSum,
+    packed,
+    unpacked,
+)
+from skdp.models.likelihoods import Bernoulli, Categorical
 
 THETA = torch.tensor([[0.5, -1.0, 2.0]], dtype=torch.float64)
 
@@ -84,3 +93,113 @@ def test_a_weight_below_zero_counts_as_none():
         clipped_sum = GramSum(0.7, lambda z, r: -z[:, 0] - 1e3, trace_only=trace_only)
         assert not total(clipped_sum, X).any()
         assert not clipped_sum.records(THETA, rows_of(X).take(slice(None))).any()
+
+
+# --- scores -------------------------------------------------------------------------------------
+
+
+def bounded_score(likelihood, clip):
+    found = likelihood.score(clip / np.sqrt(2))
+    return LinearClippedSum(found.residual, clip, found.largest_residual)
+
+
+HUGE = np.array([0.0, 1.0, -1.0, -1e300, 1e154, 5e-324, 0.3, np.nan, np.inf])
+CLIP_OF_RESIDUALS = 0.4
+AT = torch.cat([THETA, torch.full((1, 1), CLIP_OF_RESIDUALS, dtype=torch.float64)], dim=1)
+CLASSES = torch.from_numpy(np.random.default_rng(5).normal(size=(3, 3)))
+SCORES = {  # where they are asked for, and how targets come of numbers in [0, 1)
+    "one logit": (bounded_score(Bernoulli(), 0.7), THETA, lambda t: (t < 0.5)[:, None] * 1.0),
+    "plain": (LinearClippedSum(Bernoulli().residual, 0.4), THETA, lambda t: t[:, None] * 1e3),
+    "softmax": (
+        bounded_score(Categorical(3), 0.7),
+        CLASSES,
+        lambda t: np.eye(3)[(3 * t).astype(int)],
+    ),
+    "residuals": (ResidualScores(np.sqrt(2.0)), AT, lambda t: np.tan(4.0 * t)[:, None]),
+    "any target": (
+        ResidualScores(0.5),
+        AT,
+        lambda t: HUGE[(len(HUGE) * t).astype(int)][:, None],
+    ),
+}
+
+
+def scored(case, features, numbers, alone=False):
+    scores, at, targets_of = SCORES[case]
+    rows = LinearRows(
+        np.asarray(features, dtype=float),
+        targets_of(np.asarray(numbers, dtype=float)),
+        data_norm=1.0,
+        fit_intercept=True,
+        alone=alone,
+    )
+    return ScoreGramSum(scores), at, rows.take(slice(None))
+
+
+@pytest.mark.parametrize("case", SCORES)
+def test_outer_products_of_scores_are_the_slow_sum(case):
+    rng = np.random.default_rng(1)
+    gram, at, batch = scored(case, rng.normal(size=(40, 2)), rng.random(40))
+    with np.errstate(all="ignore"):
+        s = gram.scores.records(at, batch)
+        slow = np.zeros((s.shape[1], s.shape[1]))
+        for one in s:
+            slow += np.outer(one, one)
+        assert np.abs(slow).max() > 0.1
+        np.testing.assert_allclose(unpacked(gram(at, batch).numpy(), s.shape[1]), slow, atol=1e-12)
+        records = gram.records(at, batch)
+    np.testing.assert_allclose(records.sum(axis=0), packed(slow), atol=1e-12)
+    norms = np.linalg.norm(s, axis=1)
+    np.testing.assert_allclose(np.linalg.norm(records, axis=1), norms**2, rtol=1e-12)
+    assert gram.shape(tuple(at.shape)) == (records.shape[1],)
+
+
+def test_scores_of_residuals_are_those_that_are_summed():
+    rng = np.random.default_rng(2)
+    gram, at, batch = scored("residuals", rng.normal(size=(40, 2)), rng.random(40))
+    alone = ResidualSum(np.sqrt(2.0), 0.5, 0.5).records(at, batch)[:, :-2]
+    np.testing.assert_array_equal(gram.scores.records(at, batch), alone)
+    r = batch.targets - batch.logits(THETA.numpy().T)
+    found = ResidualScores(np.sqrt(2.0), bounded=False).records(at, batch)
+    np.testing.assert_allclose(found, r * batch.rows / np.sqrt(2.0), rtol=1e-12)
+    assert ScoreGramSum(ResidualScores(1.0, bounded=False)).record_bound == np.inf
+
+
+@pytest.mark.parametrize("case", SCORES)
+def test_of_many_hostile_records_none_exceeds_the_square_of_the_bound(case):
+    rng = np.random.default_rng(3)
+    n = 100_000
+    features = np.exp(rng.uniform(-700, 700, (n, 2))) * rng.choice([-1.0, 1.0], (n, 2))
+    features[::3] = rng.choice(HUGE, (len(features[::3]), 2))
+    features[1::3] = rng.normal(size=(len(features[1::3]), 2))
+    gram, at, batch = scored(case, features, rng.random(n))
+    bound = gram.scores.record_bound**2
+    with np.errstate(all="ignore"):
+        norms = np.linalg.norm(gram.records(at, batch), axis=1)
+    assert 0.9 * bound < norms.max() <= bound * (1 + 1e-12)
+    assert gram.norm_bound >= bound
+    assert np.isfinite(gram(at, batch).numpy()).all()
+
+
+@pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize("case", SCORES)
+@given(
+    arrays(float, (2, 2), elements=st.sampled_from([float(v) for v in HUGE])),
+    st.tuples(st.floats(0, 0.999), st.floats(0, 0.999)),
+)
+def test_neighbours_move_the_products_of_scores_by_no_more_than_is_declared(
+    case, relation, pair, numbers
+):
+    rng = np.random.default_rng(4)
+    rest, of_rest = rng.normal(size=(20, 2)), rng.random(20)
+
+    def released(*which):
+        features = np.vstack([rest, *(pair[i] for i in which)])
+        gram, at, batch = scored(case, features, [*of_rest, *(numbers[i] for i in which)])
+        return gram(at, batch).numpy()
+
+    gram = ScoreGramSum(SCORES[case][0])
+    other = released(1) if relation == "replace_one" else released()
+    assert np.linalg.norm(released(0) - other) <= gram.sensitivity(relation)
+    apart = np.sqrt(2.0) if relation == "replace_one" else 1.0
+    assert gram.sensitivity(relation) == pytest.approx(apart * gram.norm_bound)

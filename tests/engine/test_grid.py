@@ -15,7 +15,14 @@ from skdp._rows import LinearRows, row_products, row_sums
 from skdp.algorithms.dp_vi import VanillaClippedSum
 from skdp.engine import grid
 from skdp.engine.grid import GridSum, lattice_bits, lattice_bound
-from skdp.engine.linear_sums import GramSum, LinearClippedSum, ResidualSum, packed
+from skdp.engine.linear_sums import (
+    GramSum,
+    LinearClippedSum,
+    ResidualScores,
+    ResidualSum,
+    ScoreGramSum,
+    packed,
+)
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.relations import sensitivity_factor
 
@@ -57,6 +64,9 @@ SUMS = {
     "trace": (GramSum(2.0, trace_only=True), theta(1, D), BINARY),
     "slope": (slope(Bernoulli()), theta(1, D), BINARY),
     "Poisson slope": (slope(Poisson(20.0)), theta(1, D), BINARY),
+    "products": (ScoreGramSum(score(Bernoulli(), 0.7)), theta(1, D), BINARY),
+    "softmax products": (ScoreGramSum(score(Categorical(3), 0.7)), theta(3, D), CLASSES),
+    "residual products": (ScoreGramSum(ResidualScores(1.2)), theta(1, D + 1).abs(), NUMBERS),
     "residuals": (ResidualSum(np.sqrt(2.0), 0.5, 0.5), theta(1, D + 1).abs(), NUMBERS),
 }
 

@@ -17,7 +17,13 @@ from skdp.algorithms.dp_vi_model import (
     ModelClippedSum,
 )
 from skdp.engine.grid import GridSum, lattice_bound
-from skdp.engine.linear_sums import GramSum, LinearClippedSum, ResidualSum
+from skdp.engine.linear_sums import (
+    GramSum,
+    LinearClippedSum,
+    ResidualScores,
+    ResidualSum,
+    ScoreGramSum,
+)
 from skdp.engine.loop import ReleasePlan
 from skdp.engine.sampling import sampling
 from skdp.models.likelihoods import Bernoulli
@@ -30,6 +36,13 @@ LINEAR = {
     "score": (LinearClippedSum(Bernoulli().residual, 0.3), ZERO, (UP, 0.0), (UP, 1.0)),
     "moments": (GramSum(0.7), ZERO, (UP, 0.0), (ACROSS, 0.0)),
     "trace": (GramSum(0.7, trace_only=True), ZERO, (UP, 0.0), (NONE, 0.0)),
+    "products": (
+        ScoreGramSum(LinearClippedSum(Bernoulli().residual, 0.3)), ZERO, (UP, 0.0), (ACROSS, 1.0),
+    ),
+    "residual products": (
+        ScoreGramSum(ResidualScores(1.0)),
+        torch.tensor([[0.0, 0.0, 0.1]], dtype=torch.float64), (UP, 1.0), (ACROSS, -1.0),
+    ),
     "residual": (
         ResidualSum(1.0, 0.5, 0.5), torch.tensor([[0.0, 0.0, 0.1]], dtype=torch.float64),
         (UP, 1.0), (UP, -1.0),

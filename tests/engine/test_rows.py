@@ -11,7 +11,7 @@ from skdp._bounded_sum import CHUNK_ROWS, MAX_PARTS
 from skdp._random import Streams
 from skdp._rows import JoinedRows, LinearRows, PlainRows
 from skdp.engine.grid import GridSum
-from skdp.engine.linear_sums import GramSum, LinearClippedSum
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum
 from skdp.engine.loop import ReleasePlan, run
 from skdp.engine.modules.network_sum import NetworkRecords
 from skdp.engine.sampling import sampling
@@ -22,6 +22,7 @@ THETA = torch.tensor([[0.5, -1.0, 2.0, 0.25]], dtype=torch.float64)
 SUMS = {
     "gradients": LinearClippedSum(Bernoulli().residual, 0.5),
     "outer products": GramSum(0.7),
+    "products of scores": ScoreGramSum(LinearClippedSum(Bernoulli().residual, 0.5)),
 }
 SELECTIONS = {
     "all": slice(None),
