@@ -29,7 +29,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skdp._fitting import PrivateEstimator, Records
 from skdp._input import R2Mixin, check_features_and_targets
 from skdp._plan import FitPlan, PublicFacts
-from skdp._rows import row_bound
 from skdp._validate import flag, integer, integer_or_auto, number_or_auto, one_of
 from skdp.algorithms import noise_aware_linear as algorithm
 from skdp.estimators._arviz import ArvizMixin
@@ -205,9 +204,7 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         flag(fit_intercept=self.fit_intercept)
         check_secure(self.secure, budget)
         data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
-        bound = row_bound(data_norm, self.fit_intercept)
-        # 0 stands for "auto" here and below: without privacy the prior is learned.
-        default = algorithm.default_prior_scale(bound) if budget.private else 0.0
+        # 0 stands for "auto" here and below.
         n_steps = integer_or_auto(algorithm.STEPS, max_iter=self.max_iter)
         # Residuals are clipped on the scale on which targets are.
         _, unit = unit_of_targets(self.target_bounds)
@@ -219,7 +216,7 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
             data_norm=data_norm,
             n_steps=n_steps if budget.private else 1,
             clip_norm=clip_norm or None,
-            prior_scale=number_or_auto(default, prior_scale=self.prior_scale) or None,
+            prior_scale=number_or_auto(0.0, prior_scale=self.prior_scale) or None,
             bounded_targets=self.target_bounds is not None,
             noise_aware=self.inference == "noise_aware",
             neighboring_relation=self.neighboring_relation,
@@ -238,7 +235,7 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         self.n_iter_ = config.n_steps
         self.noise_multiplier_ = config.noise_multiplier
         self.data_norm_ = config.data_norm
-        self.prior_scale_ = released.prior_scale or config.prior_scale
+        self.prior_scale_ = released.prior_scale
 
     def _diagnosed(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> tuple[str, ...]:
         messages = cut_records(
@@ -248,7 +245,7 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
             "bounds that hold nearly all of them",
         )
         if plan.config.private and plan.config.noise_aware:
-            prior_scale = plan.config.prior_scale * released.unit
+            prior_scale = released.prior_scale * released.unit
             messages += of_posterior(plan, released, prior_scale)
         if released.unit_found:
             return messages
