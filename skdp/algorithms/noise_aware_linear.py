@@ -18,16 +18,17 @@ whatever c is; so nothing is biased by a small one. A record moves (g̃, h̃, k�
 Where nothing is known of the unit of the targets, a first release counts them by magnitude, and
 everything is in units of the power of two below which nearly all of them are.
 
-All releases are data with a known likelihood. If residuals at θ_t are N(0, v_t), then by Stein's
-identity, with κ_t = P(|r| ≤ c_t) and A = Σ x_i x_iᵀ,
-
-    E g̃_t = (κ_t/c_t) A (θ − θ_t),   Cov(g̃_t, g̃_s) = Q_ts A + 1{t=s} ν² I,   Q = σ² h hᵀ + q qᵀ,
-
-h_t = κ_t/c_t and q_t² = E ψ_t² − h_t² v_t, and E h̃_t = n a (E ψ_t² − ½), v_t = σ² + E(θ − θ_t)ᵀ
-(A/n)(θ − θ_t). Given A, σ and v, θ is normal with independent coordinates along A's eigenvectors:
-closed forms throughout, a grid over σ and a fixed point for v. Pooled over several draws of the A
-that Ã leaves possible, this is the posterior. It returns to the prior where releases say nothing,
+All releases are data with a known likelihood (`parts.residual_releases`). Given A, σ and τ, θ is
+normal with independent coordinates along A's eigenvectors: closed forms throughout, a grid over ln
+σ and ln τ and a fixed point for v. Pooled over several draws of the A that Ã leaves possible
+(`parts.row_moments`), this is the posterior. It returns to the prior where releases say nothing,
 and to the ordinary posterior where ε is large.
+
+The scale τ of the prior is half-normal with scale 2/R where no number is given, and is inferred
+with θ: that is a function of released values, and costs no privacy.
+
+With ``robust`` one more release, Σ s sᵀ for the scores s = ψ(r) x at the last θ_t, tells how much
+scores scatter whatever the model says, and the covariance of θ given A is the sandwich with it.
 
 Related: Bernstein & Sheldon (2019) take one noisy release of second moments, clipped at fixed
 bounds, and marginalise the true ones; here only Σ x xᵀ is released that way.
@@ -68,6 +69,7 @@ from skdp.algorithms.parts.residual_releases import (
     Mixed,
     ResidualModel,
     State,
+    moments,
     with_prior,
 )
 from skdp.algorithms.parts.row_moments import Beliefs, RowMoments
@@ -76,7 +78,9 @@ from skdp.engine.linear_sums import (
     GramSum,
     MagnitudeSum,
     OutsideSum,
+    ResidualScores,
     ResidualSum,
+    ScoreGramSum,
     unpacked,
 )
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
@@ -86,6 +90,9 @@ from skdp.engine.sampling import FullBatch
 # like those of benchmarks/linear_regression.py.
 STEPS = 12
 GRAM_SHARE = 0.2  # of the squared GDP budget, on Ã
+ROBUST_SHARE = 0.08  # and on the outer products of scores, where they are asked for
+ROBUST_CLIP = 3.0  # least clip over the residual scale then: slopes hardly depend on the residuals
+TRACE_DOUBT = 0.5  # about the trace of Σ s sᵀ that the model expects
 UNIT_SHARE = 0.1  # and on the counts of targets by magnitude, where they are needed
 LOUD = 4.0  # standard deviations of noise beyond which a count is one
 BEYOND = 0.05  # of the targets, at most, are larger than the unit
@@ -101,7 +108,6 @@ FIXED_POINT_STEPS, ZOOMS = 4, 3  # at the end
 FIXED_POINT_STEPS_ON_THE_WAY, ZOOMS_ON_THE_WAY = 2, 2
 WIDER = 3.0  # the next grid over the last one
 ROUNDED = 1e-11  # of the largest eigenvalue, from which on one is 0
-PRIOR_FACTORS = 2.0 ** np.arange(0.0, 21.0)  # of τ over its default, to choose from
 
 
 @dataclass(frozen=True)
@@ -121,12 +127,14 @@ class NoiseAwareRegressionConfig(GaussianRun):
     clip_norm : float or None
         Clip c > 0 of residuals in every step; None follows their scale.
     prior_scale : float or None
-        τ > 0 of the prior N(0, τ² I). None takes the likeliest, from exact moments alone: for runs
-        without privacy.
+        τ > 0 of the prior N(0, τ² I). None infers it, under a half-normal prior.
     bounded_targets : bool
         Whether targets are cut to [-1, 1]. If not, their unit is released first.
     noise_aware : bool
         False reports the spread as if the releases were exact.
+    robust : bool
+        Whether how much the scores scatter is released too, at the last θ and clip, and tells the
+        spread.
     noise_multiplier, neighboring_relation, secure
         As in `GaussianRun`; the noise multiplier is that of a residual sum, and 0 is the ordinary
         posterior.
@@ -141,6 +149,7 @@ class NoiseAwareRegressionConfig(GaussianRun):
     prior_scale: float | None
     bounded_targets: bool = True
     noise_aware: bool = True
+    robust: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -171,23 +180,28 @@ class NoiseAwareRegressionConfig(GaussianRun):
     @property
     def units(self) -> tuple[float, ...]:
         """Noise multipliers of the releases over that of a residual sum."""
-        shares = [GRAM_SHARE] if self.bounded_targets else [UNIT_SHARE, GRAM_SHARE]
-        of_residual = (1.0 - sum(shares) - COUNT_SHARE) / self.n_steps
-        *of_others, of_counts = (math.sqrt(of_residual / s) for s in (*shares, COUNT_SHARE))
-        return (*of_others, *[1.0] * self.n_steps, of_counts)
+        before = [GRAM_SHARE] if self.bounded_targets else [UNIT_SHARE, GRAM_SHARE]
+        after = [ROBUST_SHARE, COUNT_SHARE] if self.robust else [COUNT_SHARE]
+        of_residual = (1.0 - sum(before) - sum(after)) / self.n_steps
+
+        def unit(share: float) -> float:
+            return math.sqrt(of_residual / share)
+
+        return (*map(unit, before), *[1.0] * self.n_steps, *map(unit, after))
 
     @property
     def dimensions(self) -> list[int]:
         """Number of coordinates of each release in turn."""
         D = self.n_columns
         of_unit = [] if self.bounded_targets else [len(MAGNITUDES)]
-        counts = [self.counts.n_counts]
-        return of_unit + [D * (D + 1) // 2] + [D + 2] * self.n_steps + counts
+        pairs = [D * (D + 1) // 2]
+        of_scores = pairs if self.robust else []
+        return of_unit + pairs + [D + 2] * self.n_steps + of_scores + [self.counts.n_counts]
 
     @property
     def sampling(self) -> FullBatch:
         """Every record takes part in every release."""
-        return FullBatch(self.n_steps + 2 + (not self.bounded_targets))
+        return FullBatch(self.n_steps + 2 + (not self.bounded_targets) + bool(self.robust))
 
     @property
     def counts(self) -> OutsideSum:
@@ -198,7 +212,10 @@ class NoiseAwareRegressionConfig(GaussianRun):
         """What the engine executes: built from the very fields of `event`."""
         residual = ResidualSum(self.row_bound, SCALE_WEIGHT, TRACE_WEIGHT, bounded=self.private)
         sums: list[ClippedSum] = [] if self.bounded_targets else [MagnitudeSum()]
-        sums += [GramSum(self.row_bound**2), *[residual] * self.n_steps, self.counts]
+        sums += [GramSum(self.row_bound**2), *[residual] * self.n_steps]
+        if self.robust:
+            sums.append(ScoreGramSum(ResidualScores(self.row_bound, bounded=self.private)))
+        sums.append(self.counts)
         return ReleasePlan(
             self.sampling, sums, self.noise_multipliers, self.neighboring_relation, self.secure
         )
@@ -264,12 +281,15 @@ class RegressionPosterior(GaussianPosterior):
         Posterior median of τ.
     prior_interval : (float, float)
         Its 5 % and 95 % quantiles.
+    clip : float
+        Of residuals, where the run ended.
     """
 
     unit: float = 1.0
     unit_found: bool = True
     prior_scale: float = 1.0
     prior_interval: tuple[float, float] = (1.0, 1.0)
+    clip: float = math.inf
 
 
 class Grid(NamedTuple):
@@ -323,6 +343,8 @@ class NoiseAwareRegression:
             return state._replace(unit=unit, clip=clip, unit_found=found is not None)
         if state.gram is None:
             return state._replace(gram=unpacked(noisy.numpy() / self.R**2, self.D))
+        if len(state.sums) == self.config.n_steps:
+            return state._replace(products=unpacked(noisy.numpy(), self.D))
         excess = state.excess[-1] if len(state.excess) else self._prior_excess(state)
         state = state._replace(
             sums=np.vstack([state.sums, noisy.numpy()]),
@@ -331,7 +353,8 @@ class NoiseAwareRegression:
             excess=np.append(state.excess, excess),
         )
         if not self.config.private:
-            return state
+            mean = self.ordinary_posterior(state).mean[0, :-1] * self.R / state.unit
+            return state._replace(mean=mean) if self.config.robust else state
         point = self.beliefs(state)
         grid = self.inferred(point, point, state, final=False)
         weights, given = grid.weights[0], grid.given
@@ -342,6 +365,8 @@ class NoiseAwareRegression:
         missed = np.einsum("kj,kjd->d", weights, missed)
         v = float(of_scales @ np.exp(2 * grid.log_scales) + missed @ point.values[0] / self.n)
         best = self.model.best_clip(float(point.values.mean()))
+        if self.config.robust:
+            best = max(best, ROBUST_CLIP)
         return state._replace(
             mean=point.vectors[0] @ mean,
             clip=self._given_clip(state.unit) or best * math.sqrt(v),
@@ -425,18 +450,42 @@ class NoiseAwareRegression:
     def posterior(self, state: State, stream: SecureStream) -> RegressionPosterior:
         """Normal of (θ, ln σ) given all releases, in the units of the rows as they are."""
         drawn = self.beliefs(state, stream, max(4, min(N_BELIEFS, 2000 // self.D)))
-        point = self.beliefs(state)
-        grid = self.inferred(point, drawn, state)
-        weights, given = grid.weights, grid.given
-        means = np.einsum(
-            "bij,bkj->bki", drawn.vectors, given.mean.reshape(len(drawn.values), -1, self.D)
+        grid = self.inferred(self.beliefs(state), drawn, state)
+        weights, given, U = grid.weights, grid.given, drawn.vectors
+        means = (given.mean.reshape(len(U), -1, self.D) @ U.transpose(0, 2, 1)).reshape(
+            given.mean.shape
         )
-        variances = np.einsum("bkj,bkjd->bd", weights, given.variance)
-        within = np.einsum("bij,bj,blj->il", drawn.vectors, variances, drawn.vectors, optimize=True)
+        if state.products is None:
+            variances = np.einsum("bkj,bkjd->bd", len(U) * weights, given.variance)
+            spreads = (U * variances[:, None]) @ U.transpose(0, 2, 1)
+        else:
+            spreads = self._robust(grid, drawn, state, stream)
         log_scales = np.broadcast_to(grid.log_scales[:, None, None], (*weights.shape, 1))
-        points = np.concatenate([means.reshape(*weights.shape, self.D), log_scales], axis=3)
-        q = self._in_units(*_pooled(points.reshape(-1, self.D + 1), weights.ravel(), within), state)
+        points = np.concatenate([means, log_scales], axis=3)
+        points, flat = points.reshape(-1, self.D + 1), weights.ravel()
+        mean, covariance = _pooled(points, flat, spreads.mean(axis=0))
+        q = self._in_units(mean, covariance, state)
         return self._with_widths(q, grid.log_widths, weights.sum(axis=(0, 1)))
+
+    def _robust(
+        self, grid: Grid, beliefs: Beliefs, state: State, stream: SecureStream
+    ) -> np.ndarray:
+        """Sandwich covariances given A, σ and τ, the latter at their means: (B, D, D)."""
+        assert state.products is not None
+        of_scales, of_widths = grid.weights.sum(axis=(0, 2)), grid.weights.sum(axis=(0, 1))
+        scale = of_scales @ grid.log_scales
+        excess = of_scales @ grid.excess
+        second = moments(np.array([state.clip]), math.exp(2 * scale) + excess[-1])[1][0]
+        expected = float(second * beliefs.values.sum(axis=1).mean()) / self.n
+        found = RowMoments(
+            state.products / self.n,
+            self.plan.noise_scale(self.plan.sampling.n_steps - 2) / self.n,
+            0.0,
+            (expected, TRACE_DOUBT * expected),
+        )
+        scores = found.beliefs(self.n, stream, len(beliefs.values))
+        prior = math.exp(-2 * float(of_widths @ grid.log_widths))
+        return self.model.sandwich(beliefs, scores, state, scale, excess, second, prior)
 
     def _with_widths(
         self, q: RegressionPosterior, log_widths: np.ndarray, weights: np.ndarray
@@ -464,14 +513,27 @@ class NoiseAwareRegression:
         known = a > ROUNDED * a[-1]
         a, b = np.where(known, a, 0.0), np.where(known, b, 0.0)
         squares = float(state.sums[0, self.D]) / state.unit**2
-        factors = PRIOR_FACTORS if self.config.prior_scale is None else PRIOR_FACTORS[:1]
-        found = [self._conjugate(a, b, squares, f**2 * self.prior_variance) for f in factors]
-        best = int(np.argmax([log_evidence for *_, log_evidence in found]))
-        mean, precision, log_scales, weights, _ = found[best]
-        within = (U * (weights @ (1 / precision))) @ U.T
+        middle, width = WIDEST[2:]
+        for _ in range(2):
+            log_widths, log_prior = self._widths(middle, width)
+            found = [self._conjugate(a, b, squares, math.exp(2 * t)) for t in log_widths]
+            evidence = np.array([one[-1] for one in found]) + log_prior
+            chances = np.exp(evidence - evidence.max())
+            chances /= chances.sum()
+            if len(found) > 1:
+                middle, width = _closer(log_widths, chances, width)
+        weights = np.concatenate([c * one[3] for c, one in zip(chances, found, strict=True)])
+        mean = np.concatenate([one[0] for one in found])
+        log_scales = np.concatenate([one[2] for one in found])
+        within = (U * (weights @ (1.0 / np.concatenate([one[1] for one in found])))) @ U.T
+        if state.products is not None:
+            s2, prior = math.exp(2 * (weights @ log_scales)), math.exp(-2 * (chances @ log_widths))
+            bread = (U / (a / s2 + prior)) @ U.T
+            products = state.products / (s2 * state.unit) ** 2
+            within = bread @ (products + prior * np.eye(self.D)) @ bread
         points = np.column_stack([mean @ U.T, log_scales])
         q = self._in_units(*_pooled(points, weights, within), state)
-        return replace(q, prior_scale=factors[best] * math.sqrt(self.prior_variance) / self.R)
+        return self._with_widths(q, log_widths, chances)
 
     def _conjugate(
         self, a: np.ndarray, b: np.ndarray, squares: float, prior_variance: float
@@ -517,7 +579,10 @@ class NoiseAwareRegression:
         mean, covariance = mean / units, covariance / np.outer(units, units)
         mean[-1] += math.log(state.unit)
         found = state.unit_found
-        return RegressionPosterior(mean[None], covariance, unit=state.unit, unit_found=found)
+        clip = state.unit * state.clip if self.config.private else math.inf
+        return RegressionPosterior(
+            mean[None], covariance, unit=state.unit, unit_found=found, clip=clip
+        )
 
 
 def unit_of(counts: np.ndarray, noise: float) -> float | None:

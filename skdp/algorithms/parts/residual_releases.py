@@ -163,6 +163,41 @@ class ResidualModel:
         fit = squares + np.sum(np.log(variance) + y**2 / variance - y**2, axis=(2, 3))
         return Information(np.sum(a * p * slopes, axis=2), np.sum(slopes * y, axis=2), -0.5 * fit)
 
+    def sandwich(
+        self,
+        beliefs: Beliefs,
+        scores: Beliefs,
+        state: State,
+        log_scale: float,
+        excess: np.ndarray,
+        second: float,
+        prior: float,
+    ) -> np.ndarray:
+        """Covariance of θ given A, σ and τ, (B, D, D), with scores that scatter as was released.
+
+        The mean of θ is P⁻¹ Σ_t C_t (g̃_t + h_t A θ_t) along A's eigenvectors, with what the
+        releases and the prior 1/τ² say in P. Here Cov(g̃_t, g̃_s) is Q_ts V/E ψ² and not Q_ts A, for beliefs
+        about V = Σ s sᵀ, so that the covariance of θ is P⁻¹(J + I/τ²)P⁻¹, which is P⁻¹ where
+        V = E ψ² A.
+        """
+        h, q, N = self.factors(
+            float(beliefs.values.mean()), state, np.array([log_scale]), excess[None]
+        )
+        root, sigma = 1.0 / np.sqrt(N), math.exp(log_scale)
+        spectrum, W = _rank_two(sigma * h * root, q * root)
+        a = beliefs.values[:, None]
+        slopes = a * (W[0] @ (h * root)[0])[:, None] / (spectrum[0][:, None] * a + 1.0)
+        C = (W[0] * root).T @ slopes  # (B, T, D)
+        of_h, of_q = sigma * (h @ C), q @ C
+        P = prior + np.sum(C * a * h[0][:, None], axis=1)
+        rotated = beliefs.vectors.transpose(0, 2, 1) @ scores.vectors
+        V = (rotated * scores.values[:, None]) @ rotated.transpose(0, 2, 1) / second
+        J = V * (of_h.transpose(0, 2, 1) * of_h + of_q.transpose(0, 2, 1) * of_q)
+        d = np.arange(J.shape[-1])
+        J[:, d, d] += np.sum(C**2 * N[:, None], axis=1) + prior
+        U = beliefs.vectors / P[:, None]
+        return U @ J @ U.transpose(0, 2, 1)
+
     def scale_evidence(
         self,
         state: State,
