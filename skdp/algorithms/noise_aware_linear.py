@@ -99,7 +99,7 @@ BEYOND = 0.05  # of the targets, at most, are larger than the unit
 SCALE_WEIGHT = 0.5  # a: 3 % more noise on g̃, and σ known better than θ
 TRACE_WEIGHT = 0.5  # b: another 3 %, and tr A known better than anything
 NOISE_SCALE, NOISE_SPREAD = 0.2, 1.0  # σ₀ and ω, for targets in [-1, 1]
-HYPER_SCALE = 2.0  # a, over 1/R
+HYPER_SCALE = 2.0  # of τ, over 1/R, for targets in [-1, 1]
 QUANTILES = (0.05, 0.5, 0.95)
 # Centres and half widths of the first grids over ln σ and ln τ.
 WIDEST = (math.log(NOISE_SCALE), 4.0 * NOISE_SPREAD, math.log(HYPER_SCALE) - 1.6, 2.8)
@@ -290,6 +290,16 @@ class RegressionPosterior(GaussianPosterior):
     prior_scale: float = 1.0
     prior_interval: tuple[float, float] = (1.0, 1.0)
     clip: float = math.inf
+
+
+class Conjugate(NamedTuple):
+    """Posterior given τ from exact moments, along A's eigenvectors, on a grid of ln σ."""
+
+    mean: np.ndarray  # (K, D)
+    precision: np.ndarray  # (K, D)
+    log_scales: np.ndarray  # (K,)
+    weights: np.ndarray  # (K,)
+    log_evidence: float
 
 
 class Grid(NamedTuple):
@@ -513,19 +523,11 @@ class NoiseAwareRegression:
         known = a > ROUNDED * a[-1]
         a, b = np.where(known, a, 0.0), np.where(known, b, 0.0)
         squares = float(state.sums[0, self.D]) / state.unit**2
-        middle, width = WIDEST[2:]
-        for _ in range(2):
-            log_widths, log_prior = self._widths(middle, width)
-            found = [self._conjugate(a, b, squares, math.exp(2 * t)) for t in log_widths]
-            evidence = np.array([one[-1] for one in found]) + log_prior
-            chances = np.exp(evidence - evidence.max())
-            chances /= chances.sum()
-            if len(found) > 1:
-                middle, width = _closer(log_widths, chances, width)
-        weights = np.concatenate([c * one[3] for c, one in zip(chances, found, strict=True)])
-        mean = np.concatenate([one[0] for one in found])
-        log_scales = np.concatenate([one[2] for one in found])
-        within = (U * (weights @ (1.0 / np.concatenate([one[1] for one in found])))) @ U.T
+        log_widths, found, chances = self._over_widths(a, b, squares)
+        weights = np.concatenate([c * one.weights for c, one in zip(chances, found, strict=True)])
+        mean = np.concatenate([one.mean for one in found])
+        log_scales = np.concatenate([one.log_scales for one in found])
+        within = (U * (weights @ (1.0 / np.concatenate([one.precision for one in found])))) @ U.T
         if state.products is not None:
             s2, prior = math.exp(2 * (weights @ log_scales)), math.exp(-2 * (chances @ log_widths))
             bread = (U / (a / s2 + prior)) @ U.T
@@ -535,9 +537,24 @@ class NoiseAwareRegression:
         q = self._in_units(*_pooled(points, weights, within), state)
         return self._with_widths(q, log_widths, chances)
 
+    def _over_widths(
+        self, a: np.ndarray, b: np.ndarray, squares: float
+    ) -> tuple[np.ndarray, list[Conjugate], np.ndarray]:
+        """Grid over ln τ that closes in, what `_conjugate` finds there, and the weights (J,)."""
+        log_widths, log_prior = self._widths(*WIDEST[2:])
+        while True:
+            found = [self._conjugate(a, b, squares, math.exp(2 * t)) for t in log_widths]
+            evidence = np.array([one.log_evidence for one in found]) + log_prior
+            chances = np.exp(evidence - evidence.max())
+            chances /= chances.sum()
+            if len(found) == 1 or log_widths[-1] - log_widths[0] < 2 * WIDEST[3] - 1e-9:
+                return log_widths, found, chances
+            closer = _closer(log_widths, chances, 0.99 * WIDEST[3])
+            log_widths, log_prior = self._widths(*closer)
+
     def _conjugate(
         self, a: np.ndarray, b: np.ndarray, squares: float, prior_variance: float
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
+    ) -> Conjugate:
         """Means and precisions along eigenvectors at a grid of ln σ, its weights, the evidence."""
         centre, spread = math.log(NOISE_SCALE), 12.0 * NOISE_SPREAD
 
@@ -564,7 +581,7 @@ class NoiseAwareRegression:
         mean, precision, log_weights = given(log_scales)
         total = float(np.logaddexp.reduce(log_weights))
         evidence = total + math.log(log_scales[1] - log_scales[0])
-        return mean, precision, log_scales, np.exp(log_weights - total), evidence
+        return Conjugate(mean, precision, log_scales, np.exp(log_weights - total), evidence)
 
     def n_found(self, state: State) -> tuple[float, float] | None:
         """Noisy number of records, by the intercept's second moment."""

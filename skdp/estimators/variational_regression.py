@@ -163,8 +163,9 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
     Notes
     -----
     Intervals presume normal residuals of one scale and a mean that is linear, except with
-    ``robust=True``. Where columns are strongly correlated and much of their second moments drowns in
-    noise, intervals depend on a prior of these moments: see the page "Derivations". Rows beyond ``data_norm_`` are clipped in prediction too, so that
+    ``robust=True``. Where columns are strongly correlated and much of their second moments drowns
+    in noise, intervals depend on a prior of these moments: see docs/derivations.md. Rows beyond
+    ``data_norm_`` are clipped in prediction too, so that
     ``X @ coef_ + intercept_`` is `predict` for rows within it only.
 
     References

@@ -464,6 +464,22 @@ apart = 2**0.5
             "tests/engine/test_gram.py",
         ),
         Mutant(
+            "robust widths of a regression are not paid for",
+            "algorithms/noise_aware_linear.py",
+            "NoiseAwareRegressionConfig.units",
+            "(1.0 - sum(before) - sum(after)) / self.n_steps",
+            "(1.0 - sum(before) - COUNT_SHARE) / self.n_steps",
+            "tests/algorithms/test_noise_aware_linear.py",
+        ),
+        Mutant(
+            "robust widths of a regression use scores that are not bounded",
+            "algorithms/noise_aware_linear.py",
+            "NoiseAwareRegressionConfig.release_plan",
+            "ResidualScores(self.row_bound, bounded=self.private)",
+            "ResidualScores(self.row_bound, bounded=False)",
+            "tests/algorithms/test_noise_aware_linear.py",
+        ),
+        Mutant(
             "residual sums have the sharper bound where it does not hold",
             "engine/linear_sums.py",
             "ResidualSum.apart",

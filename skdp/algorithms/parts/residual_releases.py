@@ -176,9 +176,9 @@ class ResidualModel:
         """Covariance of θ given A, σ and τ, (B, D, D), with scores that scatter as was released.
 
         The mean of θ is P⁻¹ Σ_t C_t (g̃_t + h_t A θ_t) along A's eigenvectors, with what the
-        releases and the prior 1/τ² say in P. Here Cov(g̃_t, g̃_s) is Q_ts V/E ψ² and not Q_ts A, for beliefs
-        about V = Σ s sᵀ, so that the covariance of θ is P⁻¹(J + I/τ²)P⁻¹, which is P⁻¹ where
-        V = E ψ² A.
+        releases and the prior 1/τ² say in P. Here Cov(g̃_t, g̃_s) is Q_ts V/E ψ² and not Q_ts A, for
+        beliefs about V = Σ s sᵀ, so that the covariance of θ is P⁻¹(J + I/τ²)P⁻¹, which is P⁻¹
+        where V = E ψ² A.
         """
         h, q, N = self.factors(
             float(beliefs.values.mean()), state, np.array([log_scale]), excess[None]
