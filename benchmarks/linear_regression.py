@@ -13,7 +13,7 @@ with 5 %, or small (a tenth of the bound). ``--prior-scale auto`` draws τ from 
 of the estimator, and data sets again whose targets leave the bounds.
 
 `misspecified` prints how often 90 % intervals, robust and not, hold the pseudo-true parameter, the
-root of E ψ(y − θ·x) x = 0 at the clip that the fit ended with, found in 600 000 other rows, and mean
+root of E ψ(y − θ·x) x = 0 at the clip that the fit ended with, found in 600 000 rows, and mean
 widths over that of the sandwich without privacy: errors whose scale depends on the first column,
 an interaction that is left out, 2 % of targets that are .9 whatever the row.
 
@@ -149,9 +149,7 @@ def coverage(arguments):
         "fit_intercept": False,
         "prior_scale": arguments.prior_scale,
     }
-    print(
-        f"n={n} d={d} rows={arguments.rows} correlation={arguments.correlation:g} steps={arguments.steps}"
-    )
+    print(f"n={n} d={d} {arguments.rows} rows, correlation={arguments.correlation:g}")
     print("            noise-aware                      plain                   width /  rms error")
     print("  eps    50    80    90    95        50    80    90    95        non-private")
     for epsilon in arguments.epsilons:
