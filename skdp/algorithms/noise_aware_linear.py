@@ -18,16 +18,17 @@ whatever c is; so nothing is biased by a small one. A record moves (g̃, h̃, k�
 Where nothing is known of the unit of the targets, a first release counts them by magnitude, and
 everything is in units of the power of two below which nearly all of them are.
 
-All releases are data with a known likelihood. If residuals at θ_t are N(0, v_t), then by Stein's
-identity, with κ_t = P(|r| ≤ c_t) and A = Σ x_i x_iᵀ,
-
-    E g̃_t = (κ_t/c_t) A (θ − θ_t),   Cov(g̃_t, g̃_s) = Q_ts A + 1{t=s} ν² I,   Q = σ² h hᵀ + q qᵀ,
-
-h_t = κ_t/c_t and q_t² = E ψ_t² − h_t² v_t, and E h̃_t = n a (E ψ_t² − ½), v_t = σ² + E(θ − θ_t)ᵀ
-(A/n)(θ − θ_t). Given A, σ and v, θ is normal with independent coordinates along A's eigenvectors:
-closed forms throughout, a grid over σ and a fixed point for v. Pooled over several draws of the A
-that Ã leaves possible, this is the posterior. It returns to the prior where releases say nothing,
+All releases are data with a known likelihood (`parts.residual_releases`). Given A, σ and τ, θ is
+normal with independent coordinates along A's eigenvectors: closed forms throughout, a grid over ln
+σ and ln τ and a fixed point for v. Pooled over several draws of the A that Ã leaves possible
+(`parts.row_moments`), this is the posterior. It returns to the prior where releases say nothing,
 and to the ordinary posterior where ε is large.
+
+The scale τ of the prior is half-normal with scale 2/R where no number is given, and is inferred
+with θ: that is a function of released values, and costs no privacy.
+
+With ``robust`` one more release, Σ s sᵀ for the scores s = ψ(r) x at the last θ_t, tells how much
+scores scatter whatever the model says, and the covariance of θ given A is the sandwich with it.
 
 Related: Bernstein & Sheldon (2019) take one noisy release of second moments, clipped at fixed
 bounds, and marginalise the true ones; here only Σ x xᵀ is released that way.
@@ -48,7 +49,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import logsumexp
 from torch import Tensor
 
 from skdp._random import SecureStream, Streams
@@ -63,13 +64,23 @@ from skdp.algorithms.parts.gaussian_runs import (
     release_plan_of,
     run_and_count,
 )
-from skdp.algorithms.parts.noisy_moments import believed, floored
+from skdp.algorithms.parts.residual_releases import (
+    Given,
+    Mixed,
+    ResidualModel,
+    State,
+    moments,
+    with_prior,
+)
+from skdp.algorithms.parts.row_moments import Beliefs, RowMoments
 from skdp.engine.linear_sums import (
     MAGNITUDES,
     GramSum,
     MagnitudeSum,
     OutsideSum,
+    ResidualScores,
     ResidualSum,
+    ScoreGramSum,
     unpacked,
 )
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
@@ -79,20 +90,24 @@ from skdp.engine.sampling import FullBatch
 # like those of benchmarks/linear_regression.py.
 STEPS = 12
 GRAM_SHARE = 0.2  # of the squared GDP budget, on Ã
+ROBUST_SHARE = 0.08  # and on the outer products of scores, where they are asked for
+ROBUST_CLIP = 3.0  # least clip over the residual scale then: slopes hardly depend on the residuals
+TRACE_DOUBT = 0.5  # about the trace of Σ s sᵀ that the model expects
 UNIT_SHARE = 0.1  # and on the counts of targets by magnitude, where they are needed
 LOUD = 4.0  # standard deviations of noise beyond which a count is one
 BEYOND = 0.05  # of the targets, at most, are larger than the unit
-DOUBT = 0.1  # about eigenvalues of Ã that drowned, over their mean
 SCALE_WEIGHT = 0.5  # a: 3 % more noise on g̃, and σ known better than θ
 TRACE_WEIGHT = 0.5  # b: another 3 %, and tr A known better than anything
 NOISE_SCALE, NOISE_SPREAD = 0.2, 1.0  # σ₀ and ω, for targets in [-1, 1]
-CLIPS = np.array([1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0])  # c over the residual scale, to choose from
-MODEL_ERROR = 0.15  # relative error of a scale √v_t, for rows that are not normal, far from θ
-UNSHARED = 0.2  # of what ψ makes of the data's noise, not in common to two clips
-N_BELIEFS, N_SCALES = 64, 25
-FIXED_POINT_STEPS, ZOOMS = 4, 4
+HYPER_SCALE = 2.0  # of τ, over 1/R, for targets in [-1, 1]
+QUANTILES = (0.05, 0.5, 0.95)
+# Centres and half widths of the first grids over ln σ and ln τ.
+WIDEST = (math.log(NOISE_SCALE), 4.0 * NOISE_SPREAD, math.log(HYPER_SCALE) - 1.6, 2.8)
+N_BELIEFS, N_SCALES, N_WIDTHS = 64, 25, 13
+FIXED_POINT_STEPS, ZOOMS = 4, 3  # at the end
+FIXED_POINT_STEPS_ON_THE_WAY, ZOOMS_ON_THE_WAY = 2, 2
+WIDER = 3.0  # the next grid over the last one
 ROUNDED = 1e-11  # of the largest eigenvalue, from which on one is 0
-PRIOR_FACTORS = 2.0 ** np.arange(0.0, 21.0)  # of τ over its default, to choose from
 
 
 @dataclass(frozen=True)
@@ -112,12 +127,14 @@ class NoiseAwareRegressionConfig(GaussianRun):
     clip_norm : float or None
         Clip c > 0 of residuals in every step; None follows their scale.
     prior_scale : float or None
-        τ > 0 of the prior N(0, τ² I). None takes the likeliest, from exact moments alone: for runs
-        without privacy.
+        τ > 0 of the prior N(0, τ² I). None infers it, under a half-normal prior.
     bounded_targets : bool
         Whether targets are cut to [-1, 1]. If not, their unit is released first.
     noise_aware : bool
         False reports the spread as if the releases were exact.
+    robust : bool
+        Whether how much the scores scatter is released too, at the last θ and clip, and tells the
+        spread.
     noise_multiplier, neighboring_relation, secure
         As in `GaussianRun`; the noise multiplier is that of a residual sum, and 0 is the ordinary
         posterior.
@@ -132,6 +149,7 @@ class NoiseAwareRegressionConfig(GaussianRun):
     prior_scale: float | None
     bounded_targets: bool = True
     noise_aware: bool = True
+    robust: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -162,23 +180,28 @@ class NoiseAwareRegressionConfig(GaussianRun):
     @property
     def units(self) -> tuple[float, ...]:
         """Noise multipliers of the releases over that of a residual sum."""
-        shares = [GRAM_SHARE] if self.bounded_targets else [UNIT_SHARE, GRAM_SHARE]
-        of_residual = (1.0 - sum(shares) - COUNT_SHARE) / self.n_steps
-        *of_others, of_counts = (math.sqrt(of_residual / s) for s in (*shares, COUNT_SHARE))
-        return (*of_others, *[1.0] * self.n_steps, of_counts)
+        before = [GRAM_SHARE] if self.bounded_targets else [UNIT_SHARE, GRAM_SHARE]
+        after = [ROBUST_SHARE, COUNT_SHARE] if self.robust else [COUNT_SHARE]
+        of_residual = (1.0 - sum(before) - sum(after)) / self.n_steps
+
+        def unit(share: float) -> float:
+            return math.sqrt(of_residual / share)
+
+        return (*map(unit, before), *[1.0] * self.n_steps, *map(unit, after))
 
     @property
     def dimensions(self) -> list[int]:
         """Number of coordinates of each release in turn."""
         D = self.n_columns
         of_unit = [] if self.bounded_targets else [len(MAGNITUDES)]
-        counts = [self.counts.n_counts]
-        return of_unit + [D * (D + 1) // 2] + [D + 2] * self.n_steps + counts
+        pairs = [D * (D + 1) // 2]
+        of_scores = pairs if self.robust else []
+        return of_unit + pairs + [D + 2] * self.n_steps + of_scores + [self.counts.n_counts]
 
     @property
     def sampling(self) -> FullBatch:
         """Every record takes part in every release."""
-        return FullBatch(self.n_steps + 2 + (not self.bounded_targets))
+        return FullBatch(self.n_steps + 2 + (not self.bounded_targets) + bool(self.robust))
 
     @property
     def counts(self) -> OutsideSum:
@@ -189,7 +212,10 @@ class NoiseAwareRegressionConfig(GaussianRun):
         """What the engine executes: built from the very fields of `event`."""
         residual = ResidualSum(self.row_bound, SCALE_WEIGHT, TRACE_WEIGHT, bounded=self.private)
         sums: list[ClippedSum] = [] if self.bounded_targets else [MagnitudeSum()]
-        sums += [GramSum(self.row_bound**2), *[residual] * self.n_steps, self.counts]
+        sums += [GramSum(self.row_bound**2), *[residual] * self.n_steps]
+        if self.robust:
+            sums.append(ScoreGramSum(ResidualScores(self.row_bound, bounded=self.private)))
+        sums.append(self.counts)
         return ReleasePlan(
             self.sampling, sums, self.noise_multipliers, self.neighboring_relation, self.secure
         )
@@ -241,27 +267,6 @@ def default_prior_scale(bound: float) -> float:
     return 1.0 / bound
 
 
-class Beliefs(NamedTuple):
-    """Several possible A = Σ x xᵀ, by their eigenvalues (B, D) and eigenvectors (B, D, D)."""
-
-    values: np.ndarray
-    vectors: np.ndarray
-
-
-class State(NamedTuple):
-    """All of it is a function of what has been released. Rows have norm ≤ 1 here."""
-
-    mean: np.ndarray  # θ_t, (D,)
-    clip: float  # c_t
-    excess: np.ndarray  # v_t − σ² of the steps so far, (t,)
-    gram: np.ndarray | None = None  # Ã, (D, D)
-    sums: np.ndarray = np.empty((0, 0))  # (g̃_t, h̃_t, k̃_t), (t, D + 2)
-    queries: np.ndarray = np.empty((0, 0))  # θ_t, (t, D)
-    clips: np.ndarray = np.empty(0)  # c_t, (t,)
-    unit: float = 1.0  # of the targets
-    unit_found: bool = True
-
-
 @dataclass(frozen=True)
 class RegressionPosterior(GaussianPosterior):
     """Normal of (θ, ln σ), with the unit of the targets that the run worked in.
@@ -272,21 +277,40 @@ class RegressionPosterior(GaussianPosterior):
         Scale of the targets.
     unit_found : bool
         False where the counts of targets by magnitude are lost in their noise.
-    prior_scale : float or None
-        τ, where it was learned.
+    prior_scale : float
+        Posterior median of τ.
+    prior_interval : (float, float)
+        Its 5 % and 95 % quantiles.
+    clip : float
+        Of residuals, where the run ended.
     """
 
     unit: float = 1.0
     unit_found: bool = True
-    prior_scale: float | None = None
+    prior_scale: float = 1.0
+    prior_interval: tuple[float, float] = (1.0, 1.0)
+    clip: float = math.inf
 
 
-class GivenScale(NamedTuple):
-    """What is known of θ given σ, along the eigenvectors of A."""
+class Conjugate(NamedTuple):
+    """Posterior given τ from exact moments, along A's eigenvectors, on a grid of ln σ."""
 
-    mean: np.ndarray  # (B, K, D)
-    variance: np.ndarray  # (B, K, D)
-    log_evidence: np.ndarray  # (B, K)
+    mean: np.ndarray  # (K, D)
+    precision: np.ndarray  # (K, D)
+    log_scales: np.ndarray  # (K,)
+    weights: np.ndarray  # (K,)
+    log_evidence: float
+
+
+class Grid(NamedTuple):
+    """Where ln σ and ln τ are looked for, and what is found there."""
+
+    log_scales: np.ndarray  # (K,)
+    log_widths: np.ndarray  # (J,), of the prior of θ
+    excess: np.ndarray  # (K, T)
+    given: Given
+    weights: np.ndarray  # (B, K, J), summing to 1
+    around: tuple[float, float, float, float]  # where to look next time
 
 
 class NoiseAwareRegression:
@@ -298,17 +322,20 @@ class NoiseAwareRegression:
     def __init__(self, config: NoiseAwareRegressionConfig) -> None:
         self.config, self.n, self.D = config, config.n_rows, config.n_columns
         self.R = config.row_bound
-        self.prior_variance = ((config.prior_scale or default_prior_scale(self.R)) * self.R) ** 2
+        self.hyper_scale = HYPER_SCALE  # times 1/R, in units of which θ is
+        self.prior_variance = (config.prior_scale or default_prior_scale(self.R)) ** 2 * self.R**2
         self.plan = release_plan_of(config)
         first = int(not config.bounded_targets)
         self.noise = self.plan.noise_scale(first + 1)  # ν
         self.gram_noise = self.plan.noise_scale(first) / self.R**2
+        self.model = ResidualModel(self.n, self.noise, SCALE_WEIGHT)
 
     def init(self) -> State:
         """Start at the prior's mean, with the clip that targets in [-1, 1] need there."""
         empty = np.empty((0, self.D))
         sums = np.empty((0, self.D + 2))
-        return State(np.zeros(self.D), self.config.clip_norm or 1.0, np.empty(0), None, sums, empty)
+        clip = self.config.clip_norm or 1.0
+        return State(np.zeros(self.D), clip, np.empty(0), WIDEST, None, sums, empty)
 
     def query(self, state: State) -> Tensor:
         """(θ_t, c_t), or θ alone for the second moments."""
@@ -326,6 +353,8 @@ class NoiseAwareRegression:
             return state._replace(unit=unit, clip=clip, unit_found=found is not None)
         if state.gram is None:
             return state._replace(gram=unpacked(noisy.numpy() / self.R**2, self.D))
+        if len(state.sums) == self.config.n_steps:
+            return state._replace(products=unpacked(noisy.numpy(), self.D))
         excess = state.excess[-1] if len(state.excess) else self._prior_excess(state)
         state = state._replace(
             sums=np.vstack([state.sums, noisy.numpy()]),
@@ -334,18 +363,25 @@ class NoiseAwareRegression:
             excess=np.append(state.excess, excess),
         )
         if not self.config.private:
-            return state
+            mean = self.ordinary_posterior(state).mean[0, :-1] * self.R / state.unit
+            return state._replace(mean=mean) if self.config.robust else state
         point = self.beliefs(state)
-        log_scales, excess, given, weights = self.inferred(point, point, state)
-        mean = weights[0] @ given.mean[0]
+        grid = self.inferred(point, point, state, final=False)
+        weights, given = grid.weights[0], grid.given
+        of_scales = weights.sum(axis=1)
+        mean = np.einsum("kj,kjd->d", weights, given.mean[0])
         # The scale of the residuals at the next θ_t: of the noise, and what θ_t misses.
         missed = given.variance[0] + (given.mean[0] - mean) ** 2
-        v = float(weights[0] @ (np.exp(2 * log_scales) + missed @ point.values[0] / self.n))
+        missed = np.einsum("kj,kjd->d", weights, missed)
+        v = float(of_scales @ np.exp(2 * grid.log_scales) + missed @ point.values[0] / self.n)
+        best = self.model.best_clip(float(point.values.mean()))
+        if self.config.robust:
+            best = max(best, ROBUST_CLIP)
         return state._replace(
             mean=point.vectors[0] @ mean,
-            clip=self._given_clip(state.unit)
-            or self.best_clip(float(point.values.mean())) * math.sqrt(v),
-            excess=weights[0] @ excess,
+            clip=self._given_clip(state.unit) or best * math.sqrt(v),
+            excess=of_scales @ grid.excess,
+            around=grid.around,
         )
 
     def _given_clip(self, unit: float) -> float | None:
@@ -354,183 +390,119 @@ class NoiseAwareRegression:
     def _prior_excess(self, state: State) -> float:
         return self.prior_variance * float(self.beliefs(state).values.sum()) / self.n
 
-    def best_clip(self, curvature: float) -> float:
-        """Clip, over the residual scale, that tells most about one direction of θ."""
-        slope, second, *_ = _moments(CLIPS, 1.0)
-        information = (slope / CLIPS) ** 2 / (curvature * second + self.noise**2)
-        return float(CLIPS[information.argmax()])
-
     def beliefs(self, state: State, stream: SecureStream | None = None, size: int = 1) -> Beliefs:
         """A: the likeliest, or draws from what Ã leaves possible."""
         assert state.gram is not None
-        matrices = [
-            self._second_moments(state.gram / self.n, state.sums[:, -1], stream)
-            for _ in range(size)
-        ]
-        values, vectors = np.linalg.eigh(np.array(matrices))
-        return Beliefs(self.n * values, vectors)
-
-    def _second_moments(
-        self, found: np.ndarray, traces: np.ndarray, stream: SecureStream | None
-    ) -> np.ndarray:
-        """Take the noise out of Ã/n by shrinking, and put what is unknown back in.
-
-        Eigenvalues that drown in the noise are believed to have the mean that the trace leaves
-        them, give or take `DOUBT`. The intercept's square, 1/R², is known.
-        """
-
-        def normal(*shape: int) -> np.ndarray:
-            return stream.normal(shape) if stream else np.zeros(shape)
-
-        d, scale = self.config.n_features, self.gram_noise / self.n
+        traces = state.sums[:, -1]
+        trace = (0.0, math.inf)
+        if len(traces):
+            unit = self.n * TRACE_WEIGHT
+            trace = (float(traces.mean()) / unit + 0.5, self.noise / (unit * len(traces) ** 0.5))
         of_one = 1.0 / self.R**2 if self.config.fit_intercept else 0.0
-        whole = np.zeros((self.D, self.D))
-        if self.config.fit_intercept:
-            column, spread = found[d, :d], scale / math.sqrt(2.0)
-            kept = max(0.0, 1.0 - d * spread**2 / max(float(column @ column), 1e-300))
-            whole[d, :d] = whole[:d, d] = kept * column + math.sqrt(kept) * spread * normal(d)
-            whole[d, d] = of_one
-        block = found[:d, :d]
-        chance = float(stream.generator.random()) if stream else 0.5
-        average = self._average(float(np.trace(block)), traces, of_one, chance)
-        whole[:d, :d] = believed(block, average, scale, stream, DOUBT)
-        return floored(whole, 0.02 * average)
-
-    def _average(self, of_gram: float, traces: np.ndarray, of_one: float, chance: float) -> float:
-        """Mean eigenvalue of the features: a quantile of a normal between public bounds."""
-        d, found = self.config.n_features, of_gram
-        sd = self.gram_noise * math.sqrt(d) / self.n
-        if len(traces) and sd > 0.0:
-            other = float(traces.mean()) / (self.n * TRACE_WEIGHT) + 0.5 - of_one
-            sd_of_other = self.noise / (self.n * TRACE_WEIGHT * math.sqrt(len(traces)))
-            share = sd**2 / (sd**2 + sd_of_other**2)
-            found, sd = found + share * (other - found), sd * math.sqrt(1.0 - share)
-        largest = 1.0 - of_one
-        smallest = 0.02 * largest
-        if sd > 0.0:
-            low, high = ndtr((smallest - found) / sd), ndtr((largest - found) / sd)
-            found += sd * float(ndtri(low + chance * (high - low)))
-        return float(np.clip(found, smallest, largest)) / d
+        moments = RowMoments(state.gram / self.n, self.gram_noise / self.n, of_one, trace)
+        return moments.beliefs(self.n, stream, size)
 
     def inferred(
-        self, point: Beliefs, beliefs: Beliefs, state: State
-    ) -> tuple[np.ndarray, np.ndarray, GivenScale, np.ndarray]:
-        """Grid over ln σ (K,), excess (K, T), θ given both, and weights (B, K) of the grid.
-
-        The grid closes in on where the weight is.
-        """
-        centre, spread = math.log(NOISE_SCALE), 4.0 * NOISE_SPREAD
-        for zoom in range(ZOOMS):
+        self, point: Beliefs, beliefs: Beliefs, state: State, *, final: bool = True
+    ) -> Grid:
+        """Find θ, σ and τ on a grid that closes in on where the weight is, in ln σ and in ln τ."""
+        centre, spread, middle, width = state.around
+        zooms = ZOOMS if final else ZOOMS_ON_THE_WAY
+        steps = FIXED_POINT_STEPS if final else FIXED_POINT_STEPS_ON_THE_WAY
+        for zoom in range(zooms):
             log_scales = centre + spread * np.linspace(-1.0, 1.0, N_SCALES)
-            excess, given = self.fixed_point(point, state, log_scales)
-            if zoom == ZOOMS - 1:
-                given = self.given_scale(beliefs, state, log_scales, excess)
-            prior = -0.5 * ((log_scales - math.log(NOISE_SCALE)) / NOISE_SPREAD) ** 2
-            log_weights = given.log_evidence + prior
-            log_weights = log_weights + self.scale_evidence(point, state, log_scales, excess, given)
-            weights = np.exp(log_weights - logsumexp(log_weights, axis=1, keepdims=True))
-            weights /= len(weights)
-            if zoom < ZOOMS - 1:
-                centre = float(weights[0] @ log_scales)
-                sd = math.sqrt(float(weights[0] @ (log_scales - centre) ** 2))
-                spread = min(spread, max(5.0 * sd, 1.5 * (log_scales[1] - log_scales[0])))
-        return log_scales, excess, given, weights
+            log_widths, log_prior = self._widths(middle, width)
+            excess, mixed = self.fixed_point(point, state, log_scales, log_widths, log_prior, steps)
+            used = beliefs if zoom == zooms - 1 else point
+            information = self.model.information(used, state, log_scales, excess)
+            given = with_prior(information, np.exp(2 * log_widths))
+            of_scale = self.model.scale_evidence(
+                state, log_scales, excess, self.model.excess(point, state, mixed)[1], mixed.followed
+            )
+            of_scale -= 0.5 * ((log_scales - math.log(NOISE_SCALE)) / NOISE_SPREAD) ** 2
+            log_weights = given.log_evidence + of_scale[:, None] + log_prior
+            log_weights -= log_weights.max(axis=(1, 2), keepdims=True)
+            weights = np.exp(log_weights)
+            weights /= len(weights) * weights.sum(axis=(1, 2), keepdims=True)
+            centre, spread = _closer(log_scales, weights.sum(axis=(0, 2)), spread)
+            if len(log_widths) > 1:
+                middle, width = _closer(log_widths, weights.sum(axis=(0, 1)), width)
+        spread, width = min(WIDER * spread, WIDEST[1]), min(WIDER * width, WIDEST[3])
+        around = (centre, spread, middle, width)
+        return Grid(log_scales, log_widths, excess, given, weights, around)
+
+    def _widths(self, middle: float, width: float) -> tuple[np.ndarray, np.ndarray]:
+        """Grid over ln τ, and the log prior density there."""
+        if self.config.prior_scale is not None:
+            return np.array([math.log(self.config.prior_scale * self.R)]), np.zeros(1)
+        grid = middle + width * np.linspace(-1.0, 1.0, N_WIDTHS)
+        return grid, log_hyperprior(grid, self.hyper_scale)
 
     def fixed_point(
-        self, point: Beliefs, state: State, log_scales: np.ndarray
-    ) -> tuple[np.ndarray, GivenScale]:
-        """v_t − σ², which depends on θ, and θ, which depends on v_t."""
-        excess = np.broadcast_to(state.excess, (len(log_scales), len(state.clips)))
-        for _ in range(FIXED_POINT_STEPS):
-            given = self.given_scale(point, state, log_scales, excess)
-            excess = self._excess(point, state, given)[0]
-        return excess, self.given_scale(point, state, log_scales, excess)
-
-    def _excess(
-        self, point: Beliefs, state: State, given: GivenScale
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of (θ − θ_t)ᵀ(A/n)(θ − θ_t), (K, T)."""
-        a = point.values[0] / self.n
-        squares = (given.mean[0][:, None] - state.queries @ point.vectors[0]) ** 2
-        variances = given.variance[0][:, None]
-        return (squares + variances) @ a, (2 * variances**2 + 4 * variances * squares) @ a**2
-
-    def given_scale(
-        self, beliefs: Beliefs, state: State, log_scales: np.ndarray, excess: np.ndarray
-    ) -> GivenScale:
-        """θ given σ and v, in closed form, and what the g̃_t say about σ.
-
-        With N the DP noise, N^-½ Q N^-½ = W Λ Wᵀ turns the T releases into independent ones; along
-        an eigenvector of A with value a their variances are aΛ + 1.
-        """
-        clips, a = state.clips, beliefs.values[:, None, None]
-        s2 = np.exp(2 * log_scales)[:, None]
-        v = s2 + excess
-        slope, second, _, of_inside = _moments(clips, v)
-        h = slope / clips
-        q = np.sqrt(np.maximum(second - h**2 * v, 0.0))
-        typical = float(beliefs.values.mean())
-        far = (self.n * excess) * typical / self.D  # mean square of A(θ − θ_t), one coordinate
-        shared = s2 / v  # of what is random in ψ: at θ_t far from θ rows are, not residuals
-        alone = typical * q**2 * (1.0 - (1.0 - UNSHARED) * shared**2)
-        unsure = slope - of_inside * clips**2 / v  # ∂κ/∂ln √v, up to its sign
-        N = self.noise**2 + (MODEL_ERROR * unsure / clips) ** 2 * far + alone
-        q = q * shared
-        N = np.broadcast_to(N[len(N) // 2], N.shape)  # what the model lacks must not speak of σ
-        h, q = h / np.sqrt(N), q / np.sqrt(N)
-        Q = s2[:, :, None] * h[:, :, None] * h[:, None] + q[:, :, None] * q[:, None]
-        spectrum, W = np.linalg.eigh(Q)
-        W = W.transpose(0, 2, 1)[None]
-        g = (W * N[:, None] ** -0.5) @ (state.sums[:, : self.D] @ beliefs.vectors)[:, None]
-        there = (W * h[:, None]) @ (state.queries @ beliefs.vectors)[:, None]
-        p = W @ h[:, :, None]
-        variance = np.maximum(spectrum, 0.0)[None, :, :, None] * a + 1.0
-        y = g + a * there
-        precision = 1.0 / self.prior_variance + np.sum((a * p) ** 2 / variance, axis=2)
-        linear = np.sum(a * p * y / variance, axis=2)
-        fit = np.sum(np.log(variance) + y**2 / variance, axis=(2, 3))
-        fit = fit + self.D * np.log(N).sum(axis=1)
-        gain = np.sum(linear**2 / precision - np.log(precision * self.prior_variance), axis=2)
-        return GivenScale(linear / precision, 1.0 / precision, 0.5 * (gain - fit))
-
-    def scale_evidence(
         self,
         point: Beliefs,
         state: State,
         log_scales: np.ndarray,
-        excess: np.ndarray,
-        given: GivenScale,
-    ) -> np.ndarray:
-        """Log-likelihood (K,) of the h̃_t, whose data noise and whose v_t they share."""
-        _, unsure = self._excess(point, state, given)
-        s2 = np.exp(2 * log_scales)[:, None]
-        # θ has followed the residuals, n − D degrees of freedom are left of them.
-        followed = np.sum(1.0 - given.variance[0] / self.prior_variance, axis=1)[:, None]
-        v = s2 + np.maximum(excess - 2 * s2 * followed / self.n, -0.8 * s2)
-        _, second, fourth, slope = _moments(state.clips, v)
-        off = state.sums[:, self.D] - self.n * SCALE_WEIGHT * (second - 0.5)
-        data = SCALE_WEIGHT * np.sqrt(self.n * np.maximum(fourth - second**2, 0.0))
-        model = SCALE_WEIGHT * self.n * slope * np.sqrt(unsure) / v
-        shared = data * s2 / v  # Corr(r_t², r_s²) of two residuals of one record
-        far = MODEL_ERROR * SCALE_WEIGHT * self.n * slope * np.maximum(excess, 0.0) / v
-        alone = self.noise**2 + far**2 + data**2 - (1.0 - UNSHARED) * shared**2
-        cov = np.diag(alone[len(alone) // 2])
-        cov = cov + shared[:, :, None] * shared[:, None]
-        cov = cov + model[:, :, None] * model[:, None]
-        fit = np.einsum("kt,kt->k", off, np.linalg.solve(cov, off[:, :, None])[:, :, 0])
-        return -0.5 * (fit + np.linalg.slogdet(cov)[1])
+        log_widths: np.ndarray,
+        log_prior: np.ndarray,
+        steps: int,
+    ) -> tuple[np.ndarray, Mixed]:
+        """v_t − σ², which depends on θ, and θ, which depends on v_t."""
+        excess = np.broadcast_to(state.excess, (len(log_scales), len(state.clips)))
+        variances = np.exp(2 * log_widths)
+        for step in range(steps + 1):
+            information = self.model.information(point, state, log_scales, excess)
+            mixed = Mixed.over(with_prior(information, variances), information, log_prior)
+            if step < steps:
+                excess = self.model.excess(point, state, mixed)[0]
+        return excess, mixed
 
     def posterior(self, state: State, stream: SecureStream) -> RegressionPosterior:
         """Normal of (θ, ln σ) given all releases, in the units of the rows as they are."""
         drawn = self.beliefs(state, stream, max(4, min(N_BELIEFS, 2000 // self.D)))
-        log_scales, _, given, weights = self.inferred(self.beliefs(state), drawn, state)
-        means = np.einsum("bij,bkj->bki", drawn.vectors, given.mean)
-        variances = np.einsum("bk,bkj->bj", weights, given.variance)
-        within = np.einsum("bij,bj,blj->il", drawn.vectors, variances, drawn.vectors, optimize=True)
-        points = np.concatenate(
-            [means, np.broadcast_to(log_scales[:, None], (*weights.shape, 1))], axis=2
-        ).reshape(-1, self.D + 1)
-        return self._in_units(*_pooled(points, weights.ravel(), within), state)
+        grid = self.inferred(self.beliefs(state), drawn, state)
+        weights, given, U = grid.weights, grid.given, drawn.vectors
+        means = (given.mean.reshape(len(U), -1, self.D) @ U.transpose(0, 2, 1)).reshape(
+            given.mean.shape
+        )
+        if state.products is None:
+            variances = np.einsum("bkj,bkjd->bd", len(U) * weights, given.variance)
+            spreads = (U * variances[:, None]) @ U.transpose(0, 2, 1)
+        else:
+            spreads = self._robust(grid, drawn, state, stream)
+        log_scales = np.broadcast_to(grid.log_scales[:, None, None], (*weights.shape, 1))
+        points = np.concatenate([means, log_scales], axis=3)
+        points, flat = points.reshape(-1, self.D + 1), weights.ravel()
+        mean, covariance = _pooled(points, flat, spreads.mean(axis=0))
+        q = self._in_units(mean, covariance, state)
+        return self._with_widths(q, grid.log_widths, weights.sum(axis=(0, 1)))
+
+    def _robust(
+        self, grid: Grid, beliefs: Beliefs, state: State, stream: SecureStream
+    ) -> np.ndarray:
+        """Sandwich covariances given A, σ and τ, the latter at their means: (B, D, D)."""
+        assert state.products is not None
+        of_scales, of_widths = grid.weights.sum(axis=(0, 2)), grid.weights.sum(axis=(0, 1))
+        scale = of_scales @ grid.log_scales
+        excess = of_scales @ grid.excess
+        second = moments(np.array([state.clip]), math.exp(2 * scale) + excess[-1])[1][0]
+        expected = float(second * beliefs.values.sum(axis=1).mean()) / self.n
+        found = RowMoments(
+            state.products / self.n,
+            self.plan.noise_scale(self.plan.sampling.n_steps - 2) / self.n,
+            0.0,
+            (expected, TRACE_DOUBT * expected),
+        )
+        scores = found.beliefs(self.n, stream, len(beliefs.values))
+        prior = math.exp(-2 * float(of_widths @ grid.log_widths))
+        return self.model.sandwich(beliefs, scores, state, scale, excess, second, prior)
+
+    def _with_widths(
+        self, q: RegressionPosterior, log_widths: np.ndarray, weights: np.ndarray
+    ) -> RegressionPosterior:
+        """Say what is known of τ."""
+        low, median, high = np.exp(_quantiles(log_widths, weights, QUANTILES)) / self.R
+        return replace(q, prior_scale=median, prior_interval=(low, high))
 
     def plain_posterior(self, state: State, q: RegressionPosterior) -> RegressionPosterior:
         """The same means with the spread they would have, had the releases been exact."""
@@ -551,18 +523,38 @@ class NoiseAwareRegression:
         known = a > ROUNDED * a[-1]
         a, b = np.where(known, a, 0.0), np.where(known, b, 0.0)
         squares = float(state.sums[0, self.D]) / state.unit**2
-        factors = PRIOR_FACTORS if self.config.prior_scale is None else PRIOR_FACTORS[:1]
-        found = [self._conjugate(a, b, squares, f**2 * self.prior_variance) for f in factors]
-        best = int(np.argmax([log_evidence for *_, log_evidence in found]))
-        mean, precision, log_scales, weights, _ = found[best]
-        within = (U * (weights @ (1 / precision))) @ U.T
+        log_widths, found, chances = self._over_widths(a, b, squares)
+        weights = np.concatenate([c * one.weights for c, one in zip(chances, found, strict=True)])
+        mean = np.concatenate([one.mean for one in found])
+        log_scales = np.concatenate([one.log_scales for one in found])
+        within = (U * (weights @ (1.0 / np.concatenate([one.precision for one in found])))) @ U.T
+        if state.products is not None:
+            s2, prior = math.exp(2 * (weights @ log_scales)), math.exp(-2 * (chances @ log_widths))
+            bread = (U / (a / s2 + prior)) @ U.T
+            products = state.products / (s2 * state.unit) ** 2
+            within = bread @ (products + prior * np.eye(self.D)) @ bread
         points = np.column_stack([mean @ U.T, log_scales])
         q = self._in_units(*_pooled(points, weights, within), state)
-        return replace(q, prior_scale=factors[best] * math.sqrt(self.prior_variance) / self.R)
+        return self._with_widths(q, log_widths, chances)
+
+    def _over_widths(
+        self, a: np.ndarray, b: np.ndarray, squares: float
+    ) -> tuple[np.ndarray, list[Conjugate], np.ndarray]:
+        """Grid over ln τ that closes in, what `_conjugate` finds there, and the weights (J,)."""
+        log_widths, log_prior = self._widths(*WIDEST[2:])
+        while True:
+            found = [self._conjugate(a, b, squares, math.exp(2 * t)) for t in log_widths]
+            evidence = np.array([one.log_evidence for one in found]) + log_prior
+            chances = np.exp(evidence - evidence.max())
+            chances /= chances.sum()
+            if len(found) == 1 or log_widths[-1] - log_widths[0] < 2 * WIDEST[3] - 1e-9:
+                return log_widths, found, chances
+            closer = _closer(log_widths, chances, 0.99 * WIDEST[3])
+            log_widths, log_prior = self._widths(*closer)
 
     def _conjugate(
         self, a: np.ndarray, b: np.ndarray, squares: float, prior_variance: float
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
+    ) -> Conjugate:
         """Means and precisions along eigenvectors at a grid of ln σ, its weights, the evidence."""
         centre, spread = math.log(NOISE_SCALE), 12.0 * NOISE_SPREAD
 
@@ -589,7 +581,7 @@ class NoiseAwareRegression:
         mean, precision, log_weights = given(log_scales)
         total = float(np.logaddexp.reduce(log_weights))
         evidence = total + math.log(log_scales[1] - log_scales[0])
-        return mean, precision, log_scales, np.exp(log_weights - total), evidence
+        return Conjugate(mean, precision, log_scales, np.exp(log_weights - total), evidence)
 
     def n_found(self, state: State) -> tuple[float, float] | None:
         """Noisy number of records, by the intercept's second moment."""
@@ -604,7 +596,10 @@ class NoiseAwareRegression:
         mean, covariance = mean / units, covariance / np.outer(units, units)
         mean[-1] += math.log(state.unit)
         found = state.unit_found
-        return RegressionPosterior(mean[None], covariance, unit=state.unit, unit_found=found)
+        clip = state.unit * state.clip if self.config.private else math.inf
+        return RegressionPosterior(
+            mean[None], covariance, unit=state.unit, unit_found=found, clip=clip
+        )
 
 
 def unit_of(counts: np.ndarray, noise: float) -> float | None:
@@ -623,14 +618,22 @@ def unit_of(counts: np.ndarray, noise: float) -> float | None:
     return 2.0 ** MAGNITUDES[int(np.flatnonzero(at_least > BEYOND * at_least[0])[-1])]
 
 
-def _moments(clips: np.ndarray, v: np.ndarray | float) -> tuple[np.ndarray, ...]:
-    """κ, E ψ², E ψ⁴ and ∂E ψ²/∂ln v for residuals N(0, v)."""
-    t = np.clip(clips / np.sqrt(v), 1e-3, 1e3)
-    density = 2 * t * np.exp(-0.5 * t**2) / math.sqrt(2 * math.pi)
-    inside = 2 * ndtr(t) - 1
-    second = (inside - density) / t**2  # E[ψ²; |r| ≤ c]
-    fourth = (3 * (inside - density) - t**2 * density) / t**4
-    return inside, second + 1 - inside, fourth + 1 - inside, second
+def log_hyperprior(log_widths: np.ndarray, scale: float) -> np.ndarray:
+    """Log density of ln τ for a half-normal τ, up to a constant."""
+    return log_widths - 0.5 * np.exp(2 * log_widths) / scale**2
+
+
+def _closer(grid: np.ndarray, weights: np.ndarray, spread: float) -> tuple[float, float]:
+    """Centre and half width of the next grid, from weights on this one."""
+    centre = float(weights @ grid)
+    sd = math.sqrt(float(weights @ (grid - centre) ** 2))
+    return centre, min(spread, max(5.0 * sd, 1.5 * (grid[1] - grid[0])))
+
+
+def _quantiles(grid: np.ndarray, weights: np.ndarray, at: tuple[float, ...]) -> np.ndarray:
+    """Quantiles of a distribution that has weights at the points of a grid."""
+    middle = np.cumsum(weights) - 0.5 * weights
+    return np.interp(at, middle, grid)
 
 
 def _pooled(

@@ -29,7 +29,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skdp._fitting import PrivateEstimator, Records
 from skdp._input import R2Mixin, check_features_and_targets
 from skdp._plan import FitPlan, PublicFacts
-from skdp._rows import row_bound
 from skdp._validate import flag, integer, integer_or_auto, number_or_auto, one_of
 from skdp.algorithms import noise_aware_linear as algorithm
 from skdp.estimators._arviz import ArvizMixin
@@ -78,8 +77,9 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         fit warns where the counts are lost in their noise, and then takes targets as they are.
     prior_scale : float or "auto", default="auto"
         Standard deviation τ > 0 of the prior of every coefficient and intercept, on the scale on
-        which targets lie in [-1, 1]. ``"auto"`` is 1/R with R = √(data_norm² + 1), or data_norm
-        without intercept; without privacy it is the likeliest of 1/R, 2/R, 4/R, … (evidence).
+        which targets lie in [-1, 1]. ``"auto"`` infers it from the same releases, at no privacy
+        cost, under a half-normal prior of scale 2/R with R = √(data_norm² + 1), or data_norm
+        without intercept.
     data_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
         prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
@@ -101,6 +101,12 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
         noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,
         and as accurate. See docs/privacy.md, section 8.
+    robust : bool, default=False
+        Release also how much the records' scores scatter (8 % of the squared GDP budget), and
+        report the sandwich covariance: intervals then are of the parameter at which clipped
+        residuals are uncorrelated with the features, E ψ(y − θ·x) x = 0 with ψ cut at
+        ``clip_norm_``, whether or not errors are normal, alike for all rows, or the mean is linear.
+        Residuals are clipped at three times their scale or more, so that intervals are wider.
     n_samples : int or None, default=None
         Public number of rows. None reads it from X and says so in the report. Where it is public,
         below half and above three times that of X are refused.
@@ -129,8 +135,15 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
     noise_multiplier_ : float
         Standard deviation of the noise in one of them, over the bound on one record; under
         replace_one, over half of what replacing a record moves.
-    data_norm_, prior_scale_ : float
-        The values used.
+    clip_norm_ : float
+        Residual, in the unit of y, to which residuals were clipped where the run ended; infinite
+        without privacy.
+    data_norm_ : float
+        The value used.
+    prior_scale_ : float
+        The prior's standard deviation τ: as given, or its posterior median.
+    prior_scale_interval_ : (float, float)
+        Its 5 % and 95 % posterior quantiles; twice the number where it was given.
     target_scale_ : float
         Scale of the targets: half the width of their bounds, or what was released of it.
     privacy_ : PrivacyReport
@@ -149,10 +162,10 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
 
     Notes
     -----
-    Intervals presume normal residuals, and second moments of the rows as their noisy version
-    tells. Where much of it drowns in noise *and* features are strongly correlated, intervals are
-    too narrow: with 1000 rows, 10 features of correlation 0.7 and ε = 0.3, those of 95 % hold the
-    truth in 80 % of cases. Rows beyond ``data_norm_`` are clipped in prediction too, so that
+    Intervals presume normal residuals of one scale and a mean that is linear, except with
+    ``robust=True``. Where columns are strongly correlated and much of their second moments drowns
+    in noise, intervals depend on a prior of these moments: see docs/derivations.md. Rows beyond
+    ``data_norm_`` are clipped in prediction too, so that
     ``X @ coef_ + intercept_`` is `predict` for rows within it only.
 
     References
@@ -187,6 +200,7 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
     noise_multiplier: float | None = None
     accountant: str = "auto"
     secure: bool = False
+    robust: bool = False
     n_samples: int | None = None
     random_state: Any = None
     verbose: int = 0
@@ -203,11 +217,10 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
     ) -> algorithm.NoiseAwareRegressionConfig:
         one_of(("noise_aware", "dpvi"), inference=self.inference)
         flag(fit_intercept=self.fit_intercept)
+        flag(robust=self.robust)
         check_secure(self.secure, budget)
         data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
-        bound = row_bound(data_norm, self.fit_intercept)
-        # 0 stands for "auto" here and below: without privacy the prior is learned.
-        default = algorithm.default_prior_scale(bound) if budget.private else 0.0
+        # 0 stands for "auto" here and below.
         n_steps = integer_or_auto(algorithm.STEPS, max_iter=self.max_iter)
         # Residuals are clipped on the scale on which targets are.
         _, unit = unit_of_targets(self.target_bounds)
@@ -219,9 +232,10 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
             data_norm=data_norm,
             n_steps=n_steps if budget.private else 1,
             clip_norm=clip_norm or None,
-            prior_scale=number_or_auto(default, prior_scale=self.prior_scale) or None,
+            prior_scale=number_or_auto(0.0, prior_scale=self.prior_scale) or None,
             bounded_targets=self.target_bounds is not None,
             noise_aware=self.inference == "noise_aware",
+            robust=bool(self.robust),
             neighboring_relation=self.neighboring_relation,
             secure=bool(self.secure),
         ).calibrated(budget)
@@ -238,7 +252,9 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         self.n_iter_ = config.n_steps
         self.noise_multiplier_ = config.noise_multiplier
         self.data_norm_ = config.data_norm
-        self.prior_scale_ = released.prior_scale or config.prior_scale
+        self.clip_norm_ = self._half_width * released.clip
+        self.prior_scale_ = released.prior_scale
+        self.prior_scale_interval_ = released.prior_interval
 
     def _diagnosed(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> tuple[str, ...]:
         messages = cut_records(
@@ -248,7 +264,7 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
             "bounds that hold nearly all of them",
         )
         if plan.config.private and plan.config.noise_aware:
-            prior_scale = plan.config.prior_scale * released.unit
+            prior_scale = released.prior_scale * released.unit
             messages += of_posterior(plan, released, prior_scale)
         if released.unit_found:
             return messages

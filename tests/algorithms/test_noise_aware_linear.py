@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from bundles import bundled
+from reference import noise_aware_linear as slow
 from reference.adassp import adassp
 
 from skdp._bounded_sum import ROUNDING
@@ -13,7 +14,8 @@ from skdp._random import Streams
 from skdp._rows import LinearRows
 from skdp.algorithms import noise_aware_linear as nar
 from skdp.algorithms.parts.gaussian_runs import run_and_count
-from skdp.engine.linear_sums import MAGNITUDES, GramSum, MagnitudeSum
+from skdp.algorithms.parts.residual_releases import moments
+from skdp.engine.linear_sums import MAGNITUDES, GramSum, MagnitudeSum, ScoreGramSum
 from skdp.relations import RELATIONS
 
 EXTREME = [0.0, 1.0, -1.0, 0.3, 1e154, -1e300, 5e-324]
@@ -123,11 +125,11 @@ class TestMoments:
         density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
         for clip, v in ((0.5, 1.0), (2.0, 0.7), (0.1, 0.3)):
             psi = np.clip(math.sqrt(v) * z / clip, -1, 1)
-            inside, second, fourth, slope = nar._moments(np.array([clip]), v)
+            inside, second, fourth, slope = moments(np.array([clip]), v)
             assert inside[0] == pytest.approx(density @ (np.abs(psi) < 1), abs=2e-4)
             assert second[0] == pytest.approx(density @ psi**2, rel=1e-6)
             assert fourth[0] == pytest.approx(density @ psi**4, rel=1e-6)
-            more = nar._moments(np.array([clip]), v * 1.0001)[1] - second
+            more = moments(np.array([clip]), v * 1.0001)[1] - second
             assert slope[0] == pytest.approx(more[0] / 1e-4, rel=1e-3)
 
 
@@ -264,3 +266,127 @@ class TestUnit:
 def rows_of_targets(y):
     y = np.asarray(y, dtype=float)[:, None]
     return LinearRows(np.ones((len(y), 1)), y, data_norm=1.0, fit_intercept=False)
+
+
+class TestPrior:
+    def test_without_privacy_it_is_the_slow_posterior_over_all_scales(self):
+        rng = np.random.default_rng(3)
+        X = rng.uniform(-0.8, 0.8, (60, 2))
+        y = X @ [0.5, -0.3] + 0.3 * rng.standard_normal(60)
+        q = config(
+            n_rows=60, n_features=2, fit_intercept=False, prior_scale=None, noise_multiplier=0.0
+        ).run((X, y[:, None]), Streams(b"g"))
+        grids = np.exp(np.linspace(-2.0, 0.0, 60)), np.exp(np.linspace(-4.0, 1.7, 120))
+        mean, covariance, median = slow.exact(X, y, nar.HYPER_SCALE / 1.5, *grids)
+        sd = np.sqrt(np.diag(covariance))
+        assert np.abs((q.mean[0, :-1] - mean) / sd).max() < 0.02
+        np.testing.assert_allclose(q.covariance[:-1, :-1], covariance, rtol=0.03, atol=1e-6)
+        assert q.prior_scale == pytest.approx(median, rel=0.1)
+        assert q.prior_interval[0] < q.prior_scale < q.prior_interval[1]
+
+    def test_a_given_scale_stays(self):
+        X, y = simulated()
+        for sigma in (0.0, 2.0):
+            q = config(prior_scale=0.25, noise_multiplier=sigma).run((X, y), Streams(b"h"))
+            assert q.prior_scale == pytest.approx(0.25)
+            assert q.prior_interval == pytest.approx((0.25, 0.25))
+
+    def test_a_learned_scale_follows_the_coefficients(self):
+        rng = np.random.default_rng(4)
+        X = rng.uniform(-1, 1, (3000, 8)) / math.sqrt(8)
+        found = []
+        for tau in (0.03, 0.6):
+            y = X @ (tau * rng.standard_normal(8)) + 0.1 * rng.standard_normal(3000)
+            q = config(
+                n_rows=3000, n_features=8, data_norm=1.0, prior_scale=None, noise_multiplier=1.0
+            ).run((X, y[:, None]), Streams(b"i"))
+            found.append(q.prior_scale)
+            assert q.prior_interval[0] / 1.5 < tau < q.prior_interval[1] * 1.5
+        assert found[1] > 3 * found[0]
+
+    @pytest.mark.slow
+    def test_at_epsilon_one_it_is_what_a_slow_chain_finds_in_the_same_releases(self):
+        rng = np.random.default_rng(5)
+        X = rng.uniform(-0.7, 0.7, (2000, 2))
+        y = X @ [0.4, -0.2] + 0.15 * rng.standard_normal(2000)
+        facts = config(
+            n_rows=2000, n_features=2, fit_intercept=False, data_norm=1.0, prior_scale=None,
+            noise_multiplier=13.0,
+        )  # fmt: skip
+        algorithm = nar.NoiseAwareRegression(facts)
+        rows = LinearRows(X, y[:, None], data_norm=1.0, fit_intercept=False)
+        state, _ = run_and_count(algorithm.plan, rows, algorithm, Streams(b"j"), iter)
+        q = algorithm.posterior(state, Streams(b"j")("inference"))
+        released = {
+            "n": 2000,
+            "noise": algorithm.noise,
+            "weights": (nar.SCALE_WEIGHT, nar.TRACE_WEIGHT),
+            "gram": state.gram,
+            "gram_noise": algorithm.gram_noise,
+            "sums": state.sums,
+            "queries": state.queries,
+            "clips": state.clips,
+        }
+        sd = np.sqrt(np.diag(q.covariance))
+        spread = algorithm.gram_noise * np.array([0.8, 0.6, 0.8])
+        scales = 0.5 * np.concatenate([sd[:2], spread, sd[2:], [0.6]])
+        A = algorithm.beliefs(state)
+        A = (A.vectors[0] * A.values[0]) @ A.vectors[0].T
+        start = [*q.mean[0, :2], *A[np.triu_indices(2)], q.mean[0, 2], math.log(q.prior_scale)]
+        draws = slow.chain(released, nar.HYPER_SCALE, start, scales, 40_000, rng)
+        assert np.abs((q.mean[0, :2] - draws[:, :2].mean(axis=0)) / sd[:2]).max() < 0.3
+        np.testing.assert_allclose(sd[:2], draws[:, :2].std(axis=0), rtol=0.2)
+        assert abs(math.log(q.prior_scale) - np.median(draws[:, 2])) < 0.3
+
+
+class TestRobust:
+    def test_one_more_release_is_planned_and_paid_from_the_others(self):
+        plain, robust = config(), config(robust=True)
+        assert robust.sampling.n_steps == plain.sampling.n_steps + 1
+        assert isinstance(robust.release_plan().clipped_sum_of(13), ScoreGramSum)
+        for facts in (plain, robust):
+            assert len(facts.units) == len(facts.dimensions) == facts.sampling.n_steps
+        squares = [sum(unit**-2 for unit in facts.units) / facts.units[0] ** -2
+                   for facts in (plain, robust)]  # fmt: skip
+        assert squares[0] == pytest.approx(squares[1]) == pytest.approx(1 / nar.GRAM_SHARE)
+
+    def test_without_privacy_it_is_the_sandwich(self):
+        rng = np.random.default_rng(6)
+        X = rng.uniform(-0.8, 0.8, (4000, 2))
+        y = X @ [0.3, -0.2] + 0.4 * np.abs(X[:, 0]) * rng.standard_normal(4000)
+        q = config(
+            n_rows=4000, n_features=2, fit_intercept=False, noise_multiplier=0.0, robust=True,
+            n_steps=1, prior_scale=2.0,
+        ).run((X, y[:, None]), Streams(b"k"))  # fmt: skip
+        H = np.linalg.inv(X.T @ X)
+        r = y - X @ (H @ X.T @ y)
+        sandwich = H @ ((X * r[:, None] ** 2).T @ X) @ H
+        np.testing.assert_allclose(np.diag(q.covariance)[:2], np.diag(sandwich), rtol=0.02)
+
+    def test_widths_follow_the_scatter_and_not_the_model(self):
+        rng = np.random.default_rng(7)
+        X = rng.uniform(-0.8, 0.8, (20_000, 2))
+        y = X @ [0.3, -0.2] + 0.3 * np.abs(X[:, 0]) * rng.standard_normal(20_000)
+        facts = {
+            "n_rows": 20_000, "n_features": 2, "fit_intercept": False, "noise_multiplier": 1.0,
+        }  # fmt: skip
+        plain, robust = (
+            config(robust=chosen, **facts).run((X, y[:, None]), Streams(b"l"))
+            for chosen in (False, True)
+        )
+        H = np.linalg.inv(X.T @ X)
+        r = y - X @ (H @ X.T @ y)
+        sandwich = np.sqrt(np.diag(H @ ((X * r[:, None] ** 2).T @ X) @ H))
+        found = np.sqrt(np.diag(robust.covariance))[:2] / sandwich
+        of_model = np.sqrt(np.diag(plain.covariance))[:2] / sandwich
+        assert 0.85 < found.min() < found.max() < 1.2
+        assert of_model[0] < 0.85
+
+    def test_under_the_model_it_is_the_posterior_of_the_model(self):
+        X, y = simulated(n=5000)
+        q, robust = (
+            config(n_rows=5000, noise_multiplier=0.3, robust=chosen).run((X, y), Streams(b"m"))
+            for chosen in (False, True)
+        )
+        ratio = np.sqrt(np.diag(robust.covariance) / np.diag(q.covariance))[:-1]
+        assert 0.85 < ratio.min() < ratio.max() < 1.25
