@@ -68,6 +68,8 @@ class GaussianVIConfig(GaussianRun):
     prior_blocks : tuple of int or None
         Block 0, 1, ... of each feature: those of one block share a τ, and the intercept has its
         own. None is one block.
+    robust : bool
+        Whether the covariance is the sandwich H⁻¹(Σ s sᵀ + I/τ²)H⁻¹, with scores s at the mean.
     """
 
     likelihood: BoundedScores
@@ -77,6 +79,7 @@ class GaussianVIConfig(GaussianRun):
     data_norm: float
     prior_scale: float | None = None
     prior_blocks: tuple[int, ...] | None = None
+    robust: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -173,6 +176,9 @@ class GaussianVIConfig(GaussianRun):
                 # Mean and covariance drive each other about: half the step of the latter ends it.
                 rate = max(LEAST_RATE, rate / 2)
         covariance = inverse(found, of_prior.min())
+        if self.robust:
+            scatter = rows.sum(partial(scatter_of_scores, self.likelihood, mean), slice(None))
+            covariance = covariance @ (scatter + np.diag(of_prior)) @ covariance
         n_counts = 1 + (self.likelihood.largest_target < math.inf)
         return GaussianPosterior(
             mean.reshape(K, D),
@@ -189,6 +195,19 @@ def inverse(precision: np.ndarray, least: float) -> np.ndarray:
     """
     values, vectors = np.linalg.eigh(precision)
     return (vectors / np.maximum(values, least)) @ vectors.T
+
+
+def scatter_of_scores(
+    likelihood: BoundedScores, mean: np.ndarray, batch: LinearBatch
+) -> np.ndarray:
+    """Σ s sᵀ of the scores s of rows at θ, (P, P)."""
+    total = np.zeros((len(mean), len(mean)))
+    for chunk in batch.chunks(CHUNK_ROWS):
+        K = likelihood.n_outputs
+        r = likelihood.residual(chunk.rows @ mean.reshape(K, -1).T, chunk.targets)
+        s = (r[:, :, None] * chunk.rows[:, None]).reshape(len(r), -1)
+        total += s.T @ s
+    return total
 
 
 def expected_score(

@@ -112,6 +112,9 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         "batch_size": "auto", "sampling_rate": None, "learning_rate": "auto", "gradient": "aligned",
     }  # fmt: skip
 
+    # And what DPVI has no use for.
+    _NOISE_AWARE: ClassVar[dict[str, Any]] = {"prior_blocks": None, "robust": False}
+
     def _likelihood_of(self, facts: PublicFacts) -> BoundedScores:
         """Likelihood of the model."""
         raise NotImplementedError
@@ -122,20 +125,19 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         one_of(GRADIENTS, gradient=self.gradient)
         flag(fit_intercept=self.fit_intercept)
         check_secure(self.secure, budget)
-        if self.inference == NOISE_AWARE:
-            self._check_unused()
+        self._check_unused()
         if self.inference == NOISE_AWARE and budget.private:
             return self._noise_aware(facts, budget)
         return self._optimum(facts) or self._dpvi(facts, budget)
 
     def _check_unused(self) -> None:
         """Refuse settings of the other inference, which this one would ignore."""
-        for name, default in self._OF_DPVI.items():
+        of_dpvi = self.inference == NOISE_AWARE
+        for name, default in (self._OF_DPVI if of_dpvi else self._NOISE_AWARE).items():
             value = getattr(self, name)
             if type(value) is not type(default) or value != default:
-                remedy = (
-                    "the noise-aware inference has no such setting: use inference='dpvi' for it"
-                )
+                this, other = (NOISE_AWARE, DPVI) if of_dpvi else (DPVI, NOISE_AWARE)
+                remedy = f"inference={this!r} has no such setting: use inference={other!r} for it"
                 raise expected(repr(default), remedy, **{name: value})
 
     def _noise_aware(self, facts: PublicFacts, budget: Budget) -> noise_aware.NoiseAwareConfig:
@@ -185,23 +187,24 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         """Number of the block of each feature, in the order in which their labels first occur."""
         if self.prior_blocks is None:
             return None
-        labels = list(self.prior_blocks)
-        if len(labels) != facts.features:
+        if facts.outputs > 1 or not isinstance(self.prior_scale, str):
+            remedy = "blocks are for a prior scale that is inferred, of two classes or of counts"
+            raise expected("None", remedy, prior_blocks=self.prior_blocks)
+        labels = np.asarray(self.prior_blocks)
+        if labels.shape != (facts.features,):
             raise expected(
                 f"one label for each of the {facts.features} features",
                 "give features that share a prior scale the same label",
                 prior_blocks=self.prior_blocks,
             )
-        order = dict.fromkeys(labels)
-        return tuple(list(order).index(label) for label in labels)
+        _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
+        return tuple(np.argsort(np.argsort(first))[codes].tolist())
 
     def _check_robust(self, n_outputs: int) -> bool:
+        """Whether widths are robust, for one logit alone."""
         if flag(robust=self.robust) and n_outputs > 1:
-            raise expected(
-                "False for more than two classes",
-                "robust widths are for one logit; use OneVsRestClassifier for several",
-                robust=True,
-            )
+            remedy = "robust widths are for two classes, or for counts"
+            raise expected("False for more than two classes", remedy, robust=True)
         return bool(self.robust)
 
     def _dpvi(self, facts: PublicFacts, budget: Budget) -> dp_vi.DPVIConfig:
@@ -258,6 +261,7 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
             data_norm=data_norm,
             prior_scale=self._given_prior_scale(bound, likelihood.n_outputs),
             prior_blocks=self._prior_blocks(facts),
+            robust=self._check_robust(likelihood.n_outputs),
             neighboring_relation=self.neighboring_relation,
         )
 
