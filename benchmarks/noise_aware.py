@@ -344,15 +344,19 @@ def robust_cell(kind, n, d, epsilon, repetitions):
         X, p = misspecified(kind, n, theta, rng)
         y = (rng.random(n) < p).astype(int)
         large = misspecified(kind, 100_000, theta, rng)
-        for robust in (False, True):
-            model = DPVariationalLogisticRegression(
-                epsilon, data_norm=1.0, classes=[0, 1], n_samples=n, robust=robust
+        models = [
+            DPVariationalLogisticRegression(
+                epsilon, data_norm=1.0, classes=[0, 1], n_samples=n, robust=chosen
             ).fit(X[:, :d], y)
-            found = pseudo_true(*large, model.clip_norm_, theta)
+            for chosen in (False, True)
+        ]
+        found = pseudo_true(*large, models[0].clip_norm_, theta)  # one clip for both
+        reference = sandwich(*large, found, n)
+        for model in models:
             deviation = np.sqrt(np.diag(model.covariance_))
             off = np.abs(np.append(model.coef_.ravel(), model.intercept_) - found)
             hits.append(off < norm.ppf(0.95) * deviation)
-            widths.append(deviation / sandwich(*large, found, n))
+            widths.append(deviation / reference)
     shape = (repetitions, 2, d + 1)
     return [np.reshape(part, shape).swapaxes(0, 1) for part in (hits, widths)]
 
@@ -363,8 +367,9 @@ def robust(arguments):
     if arguments.cells:
         chosen = [tuple(map(int, cell.split(","))) for cell in arguments.cells]
         cells = {cell: cells.get(cell, (0.3, 1.0, 3.0)) for cell in chosen}
-    for (n, d), epsilons in cells.items():
-        for kind in WRONG:
+    for (n, d), usual in cells.items():
+        epsilons = arguments.epsilons or usual
+        for kind in arguments.kinds or WRONG:
             for epsilon in epsilons:
                 hits, widths = robust_cell(kind, n, d, epsilon, arguments.repetitions)
                 line = f"n={n:<6}d={d:<3}{kind:<16}epsilon={epsilon:<5g}"
@@ -470,6 +475,8 @@ def main():
     parser.add_argument("--cells", nargs="*", help="n,d pairs instead of the three")
     parser.add_argument("--tasks", nargs="*")
     parser.add_argument("--tables", nargs="*", help="parts of the names of separable tables")
+    parser.add_argument("--kinds", nargs="*", choices=WRONG, help="how models are wrong")
+    parser.add_argument("--epsilons", nargs="*", type=float, help="of robust, instead of the usual")
     parser.add_argument("--oracle", help="JSON of log-losses that were tuned on the test split")
     parser.add_argument("--peer", help="JSON of a peer's log-losses")
     arguments = parser.parse_args()
