@@ -26,6 +26,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.stats import norm, qmc
 
 from skdp._bounded_sum import CHUNK_ROWS
@@ -36,6 +37,7 @@ from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.algorithms.parts.prior_scales import PriorScales
+from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, unpacked
 from skdp.engine.loop import Progress
 from skdp.engine.sampling import FullBatch
 from skdp.models.likelihoods import BoundedScores
@@ -68,6 +70,8 @@ class GaussianVIConfig(GaussianRun):
     prior_blocks : tuple of int or None
         Block 0, 1, ... of each feature: those of one block share a τ, and the intercept has its
         own. None is one block.
+    robust : bool
+        Whether the covariance is the sandwich, for one logit alone.
     """
 
     likelihood: BoundedScores
@@ -77,6 +81,7 @@ class GaussianVIConfig(GaussianRun):
     data_norm: float
     prior_scale: float | None = None
     prior_blocks: tuple[int, ...] | None = None
+    robust: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -172,6 +177,8 @@ class GaussianVIConfig(GaussianRun):
             if short >= 1.0 and decrement > before / 2:
                 # Mean and covariance drive each other about: half the step of the latter ends it.
                 rate = max(LEAST_RATE, rate / 2)
+        if self.robust:
+            found = self._robust(rows, mean, found - np.diag(of_prior)) + np.diag(of_prior)
         covariance = inverse(found, of_prior.min())
         n_counts = 1 + (self.likelihood.largest_target < math.inf)
         return GaussianPosterior(
@@ -180,6 +187,13 @@ class GaussianVIConfig(GaussianRun):
             sums[-2:][:n_counts],
             prior_scales=prior.summary(scales[None], self.n_features),
         )
+
+    def _robust(self, rows: LinearRows, mean: np.ndarray, H: np.ndarray) -> np.ndarray:
+        """H V⁻¹ H, the inverse of the sandwich, with V the scatter of the scores at the mean."""
+        scores = ScoreGramSum(LinearClippedSum(self.likelihood.residual, math.inf))
+        theta = torch.from_numpy(mean[None])
+        V = unpacked(rows.sum(lambda batch: scores(theta, batch).numpy(), slice(None)), len(mean))
+        return H @ np.linalg.pinv(V, hermitian=True) @ H
 
 
 def inverse(precision: np.ndarray, least: float) -> np.ndarray:

@@ -111,6 +111,8 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
     _OF_DPVI: ClassVar[dict[str, Any]] = {
         "batch_size": "auto", "sampling_rate": None, "learning_rate": "auto", "gradient": "aligned",
     }  # fmt: skip
+    # And the other way round.
+    _OF_NOISE_AWARE: ClassVar[dict[str, Any]] = {"prior_blocks": None, "robust": False}
 
     def _likelihood_of(self, facts: PublicFacts) -> BoundedScores:
         """Likelihood of the model."""
@@ -122,20 +124,21 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         one_of(GRADIENTS, gradient=self.gradient)
         flag(fit_intercept=self.fit_intercept)
         check_secure(self.secure, budget)
+        flag(robust=self.robust)
         if self.inference == NOISE_AWARE:
-            self._check_unused()
+            self._check_unused(
+                self._OF_DPVI,
+                "the noise-aware inference has no such setting: use inference='dpvi' for it",
+            )
         if self.inference == NOISE_AWARE and budget.private:
             return self._noise_aware(facts, budget)
         return self._optimum(facts) or self._dpvi(facts, budget)
 
-    def _check_unused(self) -> None:
+    def _check_unused(self, settings: dict[str, Any], remedy: str) -> None:
         """Refuse settings of the other inference, which this one would ignore."""
-        for name, default in self._OF_DPVI.items():
+        for name, default in settings.items():
             value = getattr(self, name)
             if type(value) is not type(default) or value != default:
-                remedy = (
-                    "the noise-aware inference has no such setting: use inference='dpvi' for it"
-                )
                 raise expected(repr(default), remedy, **{name: value})
 
     def _noise_aware(self, facts: PublicFacts, budget: Budget) -> noise_aware.NoiseAwareConfig:
@@ -185,18 +188,24 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         """Number of the block of each feature, in the order in which their labels first occur."""
         if self.prior_blocks is None:
             return None
-        labels = list(self.prior_blocks)
-        if len(labels) != facts.features:
+        labels = np.asarray(self.prior_blocks)
+        if labels.shape != (facts.features,):
             raise expected(
                 f"one label for each of the {facts.features} features",
                 "give features that share a prior scale the same label",
                 prior_blocks=self.prior_blocks,
             )
-        order = dict.fromkeys(labels)
-        return tuple(list(order).index(label) for label in labels)
+        if self._likelihood_of(facts).n_outputs > 1 or self.prior_scale != "auto":
+            raise expected(
+                "None for more than two classes or with a given prior_scale",
+                "blocks are for scales that are inferred: use prior_scale='auto'",
+                prior_blocks=self.prior_blocks,
+            )
+        order = dict.fromkeys(labels.tolist())
+        return tuple(list(order).index(label) for label in labels.tolist())
 
     def _check_robust(self, n_outputs: int) -> bool:
-        if flag(robust=self.robust) and n_outputs > 1:
+        if self.robust and n_outputs > 1:
             raise expected(
                 "False for more than two classes",
                 "robust widths are for one logit; use OneVsRestClassifier for several",
@@ -205,6 +214,11 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         return bool(self.robust)
 
     def _dpvi(self, facts: PublicFacts, budget: Budget) -> dp_vi.DPVIConfig:
+        self._check_unused(
+            self._OF_NOISE_AWARE,
+            "stochastic steps have no such setting: use inference='noise_aware', and without "
+            "privacy leave covariance, clip_norm and max_iter at 'auto'",
+        )
         private, likelihood = budget.private, self._likelihood_of(facts)
         n, D = facts.rows, self._n_columns(facts)
         data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
@@ -258,6 +272,7 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
             data_norm=data_norm,
             prior_scale=self._given_prior_scale(bound, likelihood.n_outputs),
             prior_blocks=self._prior_blocks(facts),
+            robust=self._check_robust(likelihood.n_outputs),
             neighboring_relation=self.neighboring_relation,
         )
 

@@ -71,9 +71,18 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
     prior_scale : float or "auto", default="auto"
-        Standard deviation > 0 of the prior of every coefficient and intercept. ``"auto"`` is 3/R:
-        log-rates of ±3 for a row at the norm bound R = √(data_norm² + 1), or data_norm without
-        intercept. 5/R with ``"dpvi"`` or without privacy.
+        Standard deviation > 0 of the prior of every coefficient and intercept. ``"auto"`` infers it
+        from the same releases, one for the features and one for the intercept, under a half-normal
+        hyperprior of scale 4/R: log-rates of ±4 for a row at the norm bound R = √(data_norm² + 1),
+        or data_norm without intercept. It is 5/R with ``"dpvi"``.
+    prior_blocks : array-like of shape (n_features,) or None, default=None
+        A label per feature: features with the same label share a prior scale, which is inferred.
+        With ``prior_scale="auto"`` and the noise-aware inference. None is one block.
+    robust : bool, default=False
+        Release also how much the records' scores scatter (8 % of the squared GDP budget), and
+        report the sandwich covariance: intervals then are of the parameter at which the expected
+        score is 0, whether or not counts vary as a Poisson model says. With the noise-aware
+        inference.
     covariance : {"auto", "full", "diag"}, default="auto"
         Of the posterior. ``"diag"`` is mean-field. ``"auto"`` is full when noise-aware, and
         diagonal with ``"dpvi"`` or where a fit without privacy has more than 1000 parameters.
@@ -140,8 +149,13 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
         Number of noisy gradients, or of passes at most.
     noise_multiplier_ : float
         Standard deviation of a gradient's noise over the bound on one record.
-    clip_norm_, data_norm_, prior_scale_, sampling_rate_ : float
+    clip_norm_, data_norm_, sampling_rate_ : float
         The values used.
+    prior_scale_ : float or ndarray of shape (n_blocks,)
+        The prior scale, or its posterior median where it was inferred, of each block in the order
+        in which labels first occur.
+    prior_scale_interval_ : tuple of two float or ndarray
+        Percentiles 5 and 95 of its posterior; twice the value where it was given.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     diagnostics_ : tuple of str

@@ -386,6 +386,37 @@ class TestRobust:
             model.fit(X, np.arange(60) % 3)
         assert not tape
 
+    @bundled(
+        "settings",
+        [
+            {"robust": True, "inference": "dpvi"},
+            {"robust": True, "epsilon": math.inf, "covariance": "diag"},
+            {"prior_blocks": [0, 1], "inference": "dpvi"},
+            {"prior_blocks": [0, 1], "prior_scale": 1.0},
+            {"prior_blocks": [0, 1], "classes": [0, 1, 2]},
+            {"prior_blocks": 5},
+            {"robust": 1},
+        ],
+    )
+    def test_settings_that_a_fit_would_ignore_are_refused(self, settings):
+        X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+        model = DPVariationalLogisticRegression(**{"classes": [0, 1], **settings}, n_samples=60)
+        words = f"Expected {next(iter(settings))}="
+        with _release_hook.record() as tape, pytest.raises(ValueError, match=words):
+            model.fit(X, np.arange(60) % 2)
+        assert not tape
+
+    def test_without_privacy_it_is_the_sandwich_of_all_scores(self):
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-1, 1, (5000, 2))
+        y = rng.poisson(rng.gamma(0.5, 2.0, 5000) * np.exp(X[:, 0]))
+        model = DPVariationalPoissonRegression(math.inf, robust=True, n_samples=5000).fit(X, y)
+        rows = np.column_stack([X, np.ones(5000)])
+        rate = np.exp(rows @ np.append(model.coef_, model.intercept_))
+        H = np.linalg.inv((rows.T * rate) @ rows)
+        expected = H @ ((rows.T * (y - rate) ** 2) @ rows) @ H
+        np.testing.assert_allclose(np.diag(model.covariance_), np.diag(expected), rtol=0.03)
+
     @pytest.mark.parametrize(
         "kind", [DPVariationalLogisticRegression, DPVariationalPoissonRegression]
     )
