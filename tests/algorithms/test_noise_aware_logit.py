@@ -308,7 +308,7 @@ class TestPriorBlocks:
         assert not tape
 
     def test_names_of_blocks_do_not_matter(self):
-        facts = PublicFacts("DPVariationalLogisticRegression", n_features=6)
+        facts = PublicFacts("DPVariationalLogisticRegression", n_features=6, n_outputs=2)
         models = [
             DPVariationalLogisticRegression(1.0, prior_blocks=labels)
             for labels in (list("xxyyzz"), [5, 5, 2, 2, 9, 9])
