@@ -26,6 +26,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.stats import norm, qmc
 
 from skdp._bounded_sum import CHUNK_ROWS
@@ -36,6 +37,7 @@ from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.algorithms.parts.prior_scales import PriorScales
+from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, unpacked
 from skdp.engine.loop import Progress
 from skdp.engine.sampling import FullBatch
 from skdp.models.likelihoods import BoundedScores
@@ -69,7 +71,7 @@ class GaussianVIConfig(GaussianRun):
         Block 0, 1, ... of each feature: those of one block share a τ, and the intercept has its
         own. None is one block.
     robust : bool
-        Whether the covariance is the sandwich H⁻¹(Σ s sᵀ + I/τ²)H⁻¹, with scores s at the mean.
+        Whether the covariance is the sandwich, for one logit alone.
     """
 
     likelihood: BoundedScores
@@ -175,10 +177,9 @@ class GaussianVIConfig(GaussianRun):
             if short >= 1.0 and decrement > before / 2:
                 # Mean and covariance drive each other about: half the step of the latter ends it.
                 rate = max(LEAST_RATE, rate / 2)
-        covariance = inverse(found, of_prior.min())
         if self.robust:
-            scatter = rows.sum(partial(scatter_of_scores, self.likelihood, mean), slice(None))
-            covariance = covariance @ (scatter + np.diag(of_prior)) @ covariance
+            found = self._robust(rows, mean, found - np.diag(of_prior)) + np.diag(of_prior)
+        covariance = inverse(found, of_prior.min())
         n_counts = 1 + (self.likelihood.largest_target < math.inf)
         return GaussianPosterior(
             mean.reshape(K, D),
@@ -186,6 +187,13 @@ class GaussianVIConfig(GaussianRun):
             sums[-2:][:n_counts],
             prior_scales=prior.summary(scales[None], self.n_features),
         )
+
+    def _robust(self, rows: LinearRows, mean: np.ndarray, H: np.ndarray) -> np.ndarray:
+        """H V⁻¹ H, the inverse of the sandwich, with V the scatter of the scores at the mean."""
+        scores = ScoreGramSum(LinearClippedSum(self.likelihood.residual, math.inf))
+        theta = torch.from_numpy(mean[None])
+        V = unpacked(rows.sum(lambda batch: scores(theta, batch).numpy(), slice(None)), len(mean))
+        return H @ np.linalg.pinv(V, hermitian=True) @ H
 
 
 def inverse(precision: np.ndarray, least: float) -> np.ndarray:
@@ -195,19 +203,6 @@ def inverse(precision: np.ndarray, least: float) -> np.ndarray:
     """
     values, vectors = np.linalg.eigh(precision)
     return (vectors / np.maximum(values, least)) @ vectors.T
-
-
-def scatter_of_scores(
-    likelihood: BoundedScores, mean: np.ndarray, batch: LinearBatch
-) -> np.ndarray:
-    """Σ s sᵀ of the scores s of rows at θ, (P, P)."""
-    total = np.zeros((len(mean), len(mean)))
-    for chunk in batch.chunks(CHUNK_ROWS):
-        K = likelihood.n_outputs
-        r = likelihood.residual(chunk.rows @ mean.reshape(K, -1).T, chunk.targets)
-        s = (r[:, :, None] * chunk.rows[:, None]).reshape(len(r), -1)
-        total += s.T @ s
-    return total
 
 
 def expected_score(

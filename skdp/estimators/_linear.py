@@ -111,9 +111,8 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
     _OF_DPVI: ClassVar[dict[str, Any]] = {
         "batch_size": "auto", "sampling_rate": None, "learning_rate": "auto", "gradient": "aligned",
     }  # fmt: skip
-
-    # And what DPVI has no use for.
-    _NOISE_AWARE: ClassVar[dict[str, Any]] = {"prior_blocks": None, "robust": False}
+    # And the other way round.
+    _OF_NOISE_AWARE: ClassVar[dict[str, Any]] = {"prior_blocks": None, "robust": False}
 
     def _likelihood_of(self, facts: PublicFacts) -> BoundedScores:
         """Likelihood of the model."""
@@ -125,19 +124,21 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         one_of(GRADIENTS, gradient=self.gradient)
         flag(fit_intercept=self.fit_intercept)
         check_secure(self.secure, budget)
-        self._check_unused()
+        flag(robust=self.robust)
+        if self.inference == NOISE_AWARE:
+            self._check_unused(
+                self._OF_DPVI,
+                "the noise-aware inference has no such setting: use inference='dpvi' for it",
+            )
         if self.inference == NOISE_AWARE and budget.private:
             return self._noise_aware(facts, budget)
         return self._optimum(facts) or self._dpvi(facts, budget)
 
-    def _check_unused(self) -> None:
+    def _check_unused(self, settings: dict[str, Any], remedy: str) -> None:
         """Refuse settings of the other inference, which this one would ignore."""
-        of_dpvi = self.inference == NOISE_AWARE
-        for name, default in (self._OF_DPVI if of_dpvi else self._NOISE_AWARE).items():
+        for name, default in settings.items():
             value = getattr(self, name)
             if type(value) is not type(default) or value != default:
-                this, other = (NOISE_AWARE, DPVI) if of_dpvi else (DPVI, NOISE_AWARE)
-                remedy = f"inference={this!r} has no such setting: use inference={other!r} for it"
                 raise expected(repr(default), remedy, **{name: value})
 
     def _noise_aware(self, facts: PublicFacts, budget: Budget) -> noise_aware.NoiseAwareConfig:
@@ -187,9 +188,6 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         """Number of the block of each feature, in the order in which their labels first occur."""
         if self.prior_blocks is None:
             return None
-        if facts.outputs > 1 or not isinstance(self.prior_scale, str):
-            remedy = "blocks are for a prior scale that is inferred, of two classes or of counts"
-            raise expected("None", remedy, prior_blocks=self.prior_blocks)
         labels = np.asarray(self.prior_blocks)
         if labels.shape != (facts.features,):
             raise expected(
@@ -197,17 +195,30 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
                 "give features that share a prior scale the same label",
                 prior_blocks=self.prior_blocks,
             )
-        _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
-        return tuple(np.argsort(np.argsort(first))[codes].tolist())
+        if self._likelihood_of(facts).n_outputs > 1 or self.prior_scale != "auto":
+            raise expected(
+                "None for more than two classes or with a given prior_scale",
+                "blocks are for scales that are inferred: use prior_scale='auto'",
+                prior_blocks=self.prior_blocks,
+            )
+        order = dict.fromkeys(labels.tolist())
+        return tuple(list(order).index(label) for label in labels.tolist())
 
     def _check_robust(self, n_outputs: int) -> bool:
-        """Whether widths are robust, for one logit alone."""
-        if flag(robust=self.robust) and n_outputs > 1:
-            remedy = "robust widths are for two classes, or for counts"
-            raise expected("False for more than two classes", remedy, robust=True)
+        if self.robust and n_outputs > 1:
+            raise expected(
+                "False for more than two classes",
+                "robust widths are for one logit; use OneVsRestClassifier for several",
+                robust=True,
+            )
         return bool(self.robust)
 
     def _dpvi(self, facts: PublicFacts, budget: Budget) -> dp_vi.DPVIConfig:
+        self._check_unused(
+            self._OF_NOISE_AWARE,
+            "stochastic steps have no such setting: use inference='noise_aware', and without "
+            "privacy leave covariance, clip_norm and max_iter at 'auto'",
+        )
         private, likelihood = budget.private, self._likelihood_of(facts)
         n, D = facts.rows, self._n_columns(facts)
         data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)

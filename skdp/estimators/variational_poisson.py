@@ -44,7 +44,7 @@ class Exposed(NamedTuple):
 class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
     """Bayesian Poisson regression by differentially private variational inference.
 
-    Counts y with y ~ Poisson(exp(x·θ)) under a Gaussian prior N(0, τ² I), whose posterior
+    Counts y with y ~ Poisson(exp(x·θ)) under a Gaussian prior N(0, prior_scale² I), whose posterior
     is approximated by a Gaussian. By default that posterior is *noise-aware*: the posterior given
     what was released, wide where ε is small. Each row may have an exposure e, such as a time or an
     area: y ~ Poisson(e exp(x·θ)).
@@ -71,17 +71,18 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
     prior_scale : float or "auto", default="auto"
-        Standard deviation τ > 0 of the prior of every coefficient and intercept. ``"auto"`` infers
-        τ with them from the same releases, at no privacy cost: one for the features and one for
-        the intercept, under a half-normal prior of scale 4/R with R = √(data_norm² + 1), or
-        data_norm without intercept. 5/R with ``"dpvi"``.
+        Standard deviation > 0 of the prior of every coefficient and intercept. ``"auto"`` infers it
+        from the same releases, one for the features and one for the intercept, under a half-normal
+        hyperprior of scale 4/R: log-rates of ±4 for a row at the norm bound R = √(data_norm² + 1),
+        or data_norm without intercept. It is 5/R with ``"dpvi"``.
     prior_blocks : array-like of shape (n_features,) or None, default=None
-        Labels of the features, a public fact: those with the same label share a τ, where it is
-        inferred. None is one block.
+        A label per feature: features with the same label share a prior scale, which is inferred.
+        With ``prior_scale="auto"`` and the noise-aware inference. None is one block.
     robust : bool, default=False
         Release also how much the records' scores scatter (8 % of the squared GDP budget), and
-        report the sandwich covariance: intervals then are of the parameter at which the weighted
-        scores have mean zero, whether the model is true or not. Of one logit: two classes, or counts.
+        report the sandwich covariance: intervals then are of the parameter at which the expected
+        score is 0, whether or not counts vary as a Poisson model says. With the noise-aware
+        inference.
     covariance : {"auto", "full", "diag"}, default="auto"
         Of the posterior. ``"diag"`` is mean-field. ``"auto"`` is full when noise-aware, and
         diagonal with ``"dpvi"`` or where a fit without privacy has more than 1000 parameters.
@@ -151,9 +152,10 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
     clip_norm_, data_norm_, sampling_rate_ : float
         The values used.
     prior_scale_ : float or ndarray of shape (n_blocks,)
-        The prior's standard deviation τ of the features: as given, or its posterior median.
-    prior_scale_interval_ : tuple of two such
-        Its 5 % and 95 % posterior quantiles; twice the value where that was given.
+        The prior scale, or its posterior median where it was inferred, of each block in the order
+        in which labels first occur.
+    prior_scale_interval_ : tuple of two float or ndarray
+        Percentiles 5 and 95 of its posterior; twice the value where it was given.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     diagnostics_ : tuple of str

@@ -55,6 +55,7 @@ _CHAIN = {
 _POISSON = {"sampling_rate": 0.5}
 _DPVI = {"inference": "dpvi"}
 _SECURE = {"secure": True}
+_ROBUST = {"robust": True}
 _NETWORKS = {
     "": {},
     "float32": {"module": _single},
@@ -76,6 +77,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
         {
             "": {},
             "secure": _SECURE,
+            "robust": _ROBUST,
             "dpvi": _DPVI,
             "dpvi, Poisson": _DPVI | _POISSON,
             "dpvi, secure": _DPVI | _SECURE,
@@ -87,11 +89,16 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
     ),
     DPVariationalLinearRegression: (
         _STEPS,
-        {"": {}, "secure": _SECURE, "dpvi": _DPVI | {"target_bounds": (-200, 200)}},
+        {
+            "": {},
+            "secure": _SECURE,
+            "robust": _ROBUST,
+            "dpvi": _DPVI | {"target_bounds": (-200, 200)},
+        },
     ),
     DPVariationalPoissonRegression: (
         _STEPS,
-        {"": {}, "secure": _SECURE, "dpvi, Poisson": _DPVI | _POISSON},
+        {"": {}, "secure": _SECURE, "robust": _ROBUST, "dpvi, Poisson": _DPVI | _POISSON},
     ),
     DPVariationalModel: (
         _STEPS,

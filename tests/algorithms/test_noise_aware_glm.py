@@ -12,16 +12,17 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import norm
 
+from skdp import DPVariationalLogisticRegression, DPVariationalPoissonRegression, _release_hook
 from skdp._random import Streams
 from skdp._rows import LinearRows
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms import noise_aware_logit
 from skdp.algorithms.noise_aware_logit import NoiseAwareLogit
 from skdp.algorithms.parts.noisy_moments import wobble
-from skdp.engine.linear_sums import LinearClippedSum, packed
+from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, packed
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.privacy.noise_calibration import calibrate_schedule
-from skdp.relations import RELATIONS
+from skdp.relations import RELATIONS, sensitivity_factor
 
 
 def simulated(n, d, seed, prior_scale=3.0):
@@ -237,18 +238,18 @@ class TestReleases:
 
     @bundled("relation", RELATIONS)
     @bundled("likelihood", [Bernoulli(), Categorical(3), Poisson(8.0)])
-    @bundled("curvature", ["gram", "trace"])
+    @bundled(("curvature", "robust"), [("gram", False), ("trace", False), ("gram", True)])
     def test_no_record_moves_a_release_by_more_than_it_declares(
-        self, relation, likelihood, curvature
+        self, relation, likelihood, curvature, robust
     ):
         rng = np.random.default_rng(0)
         K = likelihood.n_outputs
         config = config_of(
             30, 2, likelihood=likelihood, curvature=curvature, neighboring_relation=relation,
-            fit_intercept=True, clip_norm=0.4,
+            fit_intercept=True, clip_norm=0.4, robust=robust,
         )  # fmt: skip
         plan = config.release_plan()
-        steps = {0, 1, *([config.slope_step] if config.slope_step else [])}
+        steps = {0, 1, *(step for step in (config.slope_step, config.scatter_step) if step)}
         targets = {1: [0.0, 1.0], 3: np.eye(3)}[K] if K == 3 or likelihood == Bernoulli() else None
         targets = [0.0, 8.0] if targets is None else targets
         X, y = (
@@ -288,6 +289,30 @@ class TestReleases:
         gradients = [s for i, s in enumerate(squares[:-1]) if i not in (0, config.slope_step)]
         assert sum(gradients) == pytest.approx(0.88 * total)
 
+    def test_the_scatter_is_one_more_release_and_paid_from_the_others(self):
+        plain, config = config_of(1000, 3), config_of(1000, 3, robust=True)
+        assert (plain.scatter_step, config.scatter_step) == (None, 22)
+        scatter = config.release_plan().clipped_sum_of(22)
+        assert isinstance(scatter, ScoreGramSum)
+        assert scatter.record_bound == config.clip_norm**2
+        assert config.dimensions == [6, *[3] * 15, 6, *[3] * 5, 6, *config.dimensions[-1:]]
+        squares = [sigma**-2 for sigma in config.noise_multipliers]
+        assert len(squares) == len(config.dimensions) == config.sampling.n_steps == 24
+        total = sum(squares)
+        assert squares[22] == pytest.approx(0.08 * total)
+        assert squares[config.slope_step] == squares[0] == pytest.approx(0.05 * total)
+        others = [s for i, s in enumerate(squares[:-1]) if i not in (0, config.slope_step, 22)]
+        assert sum(others) == pytest.approx(0.8 * total)
+
+    @bundled("secure", [False, True])
+    def test_the_noise_of_the_scatter_follows_its_sensitivity(self, secure):
+        for relation, sensitivity in (("zero_out", 0.25), ("replace_one", 0.25 * math.sqrt(2))):
+            config = config_of(1000, 3, robust=True, neighboring_relation=relation, secure=secure)
+            call = config.release_plan().step((1, 3), 22)[1]
+            assert call.sensitivity == pytest.approx(sensitivity, rel=1e-3)
+            multiplier = call.scale / call.sensitivity * sensitivity_factor(relation)
+            assert multiplier == pytest.approx(config.noise_multipliers[22], rel=1e-6)
+
     def test_defaults_follow_public_facts_alone(self):
         assert noise_aware.default_curvature(10_000, 10, mu=1.0) == "gram"
         assert noise_aware.default_curvature(100, 50, mu=0.1) == "trace"
@@ -301,3 +326,108 @@ class TestReleases:
         monkeypatch.setattr(noise_aware, "KEPT_ENTRIES", 10)
         passing = config_of(20_000, 3).run((X, y), Streams(b"same"))
         np.testing.assert_array_equal(kept.mean, passing.mean)
+
+
+class TestRobust:
+    """Widths from the released scatter of the scores."""
+
+    def fits(self, X, p, sigma, clip_norm=1.0, prior_scale=3.0):
+        n, d = X.shape
+        y = (np.random.default_rng(1).random(n) < p).astype(float)[:, None]
+        qs = [
+            config_of(
+                n, d, sigma=sigma, clip_norm=clip_norm, robust=robust, prior_scale=prior_scale
+            ).run((X, y), Streams(b"robust"))
+            for robust in (False, True)
+        ]
+        return y[:, 0], [np.sqrt(np.diag(q.covariance)) for q in qs], qs[1].mean[0]
+
+    def test_without_noise_it_is_the_sandwich(self):
+        X, _, theta = simulated(20_000, 3, seed=0)
+        X[:400] = theta / np.linalg.norm(theta)  # where no label is likely but 1; and it is not
+        p = expit(X @ theta)
+        p[:400] = 0.0
+        y, (_, robust), _ = self.fits(X, p, 1e-4)
+
+        def negative(theta):
+            z = X @ theta
+            return np.sum(np.logaddexp(0, z) - y * z)
+
+        q = expit(X @ minimize(negative, theta).x)
+        H = np.linalg.inv((X.T * (q * (1 - q))) @ X)
+        expected = np.sqrt(np.diag(H @ ((X.T * (y - q) ** 2) @ X) @ H))
+        np.testing.assert_allclose(robust, expected, rtol=0.1)
+
+    def test_widths_follow_the_scatter_and_not_the_model(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(20_000, 3)) / 3
+        X *= np.minimum(1.0, 1.0 / np.linalg.norm(X, axis=1))[:, None]
+        rate = np.exp(X @ [1.0, -0.5, 0.3])
+        y = np.minimum(rng.poisson(rate * rng.gamma(0.5, 2.0, 20_000)), 20.0)[:, None]
+        facts = {"likelihood": Poisson(20.0), "sigma": 2.0, "clip_norm": 10.0, "prior_scale": 1.0}
+        plain, robust = (
+            config_of(20_000, 3, robust=chosen, **facts).run((X, y), Streams(b"counts"))
+            for chosen in (False, True)
+        )
+        ratio = np.sqrt(np.diag(robust.covariance) / np.diag(plain.covariance))
+        # The variance of a count is μ + 2μ², by its gamma: about three times that of the model.
+        assert 1.35 < ratio.min() < ratio.max() < 2.2
+
+    def test_under_the_model_it_is_the_posterior_of_the_model(self):
+        X, _, theta = simulated(10_000, 3, seed=2)
+        _, (plain, robust), _ = self.fits(X, expit(X @ theta), 2.0)
+        np.testing.assert_allclose(robust, plain, rtol=0.15)
+
+    def test_several_classes_are_refused_before_anything_is_released(self):
+        X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+        words = r"robust=True.*more than two classes.*OneVsRest"
+        model = DPVariationalLogisticRegression(1.0, robust=True, classes=[0, 1, 2], n_samples=60)
+        with _release_hook.record() as tape, pytest.raises(ValueError, match=words):
+            model.fit(X, np.arange(60) % 3)
+        assert not tape
+
+    @bundled(
+        "settings",
+        [
+            {"robust": True, "inference": "dpvi"},
+            {"robust": True, "epsilon": math.inf, "covariance": "diag"},
+            {"prior_blocks": [0, 1], "inference": "dpvi"},
+            {"prior_blocks": [0, 1], "prior_scale": 1.0},
+            {"prior_blocks": [0, 1], "classes": [0, 1, 2]},
+            {"prior_blocks": 5},
+            {"robust": 1},
+        ],
+    )
+    def test_settings_that_a_fit_would_ignore_are_refused(self, settings):
+        X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+        model = DPVariationalLogisticRegression(**{"classes": [0, 1], **settings}, n_samples=60)
+        words = f"Expected {next(iter(settings))}="
+        with _release_hook.record() as tape, pytest.raises(ValueError, match=words):
+            model.fit(X, np.arange(60) % 2)
+        assert not tape
+
+    def test_without_privacy_it_is_the_sandwich_of_all_scores(self):
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-1, 1, (5000, 2))
+        y = rng.poisson(rng.gamma(0.5, 2.0, 5000) * np.exp(X[:, 0]))
+        model = DPVariationalPoissonRegression(math.inf, robust=True, n_samples=5000).fit(X, y)
+        rows = np.column_stack([X, np.ones(5000)])
+        rate = np.exp(rows @ np.append(model.coef_, model.intercept_))
+        H = np.linalg.inv((rows.T * rate) @ rows)
+        expected = H @ ((rows.T * (y - rate) ** 2) @ rows) @ H
+        np.testing.assert_allclose(np.diag(model.covariance_), np.diag(expected), rtol=0.03)
+
+    @pytest.mark.parametrize(
+        "kind", [DPVariationalLogisticRegression, DPVariationalPoissonRegression]
+    )
+    def test_secure_noise_gives_about_the_same(self, kind):
+        X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
+        y = np.random.default_rng(1).random(2000) < expit(3 * X[:, 0])
+        fits = [
+            kind(30.0, robust=True, secure=secure, n_samples=2000).fit(X, y)
+            for secure in (False, True)
+        ]
+        plain, secure = (np.sqrt(np.diag(fit.covariance_)) for fit in fits)
+        np.testing.assert_allclose(secure, plain, rtol=0.2)
+        # The data are the same, and less noise than they scatter by is in either fit.
+        assert np.abs((fits[0].coef_ - fits[1].coef_) / plain[:2]).max() < 3.0

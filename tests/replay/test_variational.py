@@ -21,6 +21,10 @@ PLANS = [
     {"max_iter": 1, "epsilon": 200.0, "fit_intercept": False},
     {"max_iter": 4, "neighboring_relation": "replace_one", "clip_norm": 0.1},
     {"max_iter": 3, "neighboring_relation": "add_or_remove_one", "epsilon": 200.0},
+    {"max_iter": 4, "epsilon": 200.0, "robust": True},
+    {"max_iter": 2, "robust": True, "neighboring_relation": "replace_one", "clip_norm": 0.1},
+    {"max_iter": 3, "epsilon": 200.0, "prior_blocks": ["a", "b", "a"]},
+    {"max_iter": 2, "prior_scale": 0.5, "robust": True},
     {"max_iter": 3, "classes": [0, 1, 2], "epsilon": 200.0},
     {"max_iter": 2, "classes": range(6)},
     {"inference": "dpvi", "max_iter": 5, "sampling_rate": 0.2},
@@ -47,7 +51,9 @@ def public_state(estimator):
     return pickle.dumps(state), repr(estimator), repr(estimator.privacy_)
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize(
+    "plan", [*PLANS, {"max_iter": 3, "epsilon": 200.0, "robust": True, "secure": True}]
+)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
     # The draws η are no function of the data; both runs get the same.
     with fixed_streams():
