@@ -101,7 +101,6 @@ def noise_of(name):
     states = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     np.random.seed(seed)  # noqa: NPY002
     torch.manual_seed(seed)
-    torch.rand(1)  # before its first number the generator shows another state than after `set`
     os.urandom = urandom
     try:
         yield

@@ -211,15 +211,15 @@ def parameters(name):
 
 # Siblings, and the parameters that mean something else to each.
 OF_A_REGRESSION = {
-    "clip_norm", "inference", "max_iter", "n_samples", "noise_multiplier", "prior_scale", "secure",
-    "verbose",
+    "clip_norm", "inference", "max_iter", "n_samples", "noise_multiplier", "prior_scale", "robust",
+    "secure", "verbose",
 }  # fmt: skip
 OF_A_CHAIN = {"accountant", "epsilon", "learning_rate"}
 SIBLINGS = [
     (
         "DPVariationalLogisticRegression",
         "DPVariationalPoissonRegression",
-        {"clip_norm", "prior_scale"},
+        {"clip_norm", "prior_scale", "prior_blocks", "robust"},
     ),
     ("DPVariationalLogisticRegression", "DPVariationalLinearRegression", OF_A_REGRESSION),
     ("DPSGDClassifier", "DPSGDRegressor", set()),
