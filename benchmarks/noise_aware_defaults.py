@@ -19,20 +19,35 @@ from noise_aware import study
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
-from skdp import DPVariationalLogisticRegression, PrivacyWarning
-from skdp.algorithms import noise_aware_glm as noise_aware
+from skdp import DPVariationalLogisticRegression, FitWarning, PrivacyWarning
+from skdp.algorithms import noise_aware_glm, noise_aware_logit
+from skdp.algorithms.parts import logit_posterior, logit_rows, prior_scales
 
 EPSILONS = (0.1, 0.5, 1.0, 3.0, 10.0)
+MODULES = (noise_aware_glm, noise_aware_logit, logit_posterior, logit_rows, prior_scales)
 STUDY = {
     "default": [None],
     "STEPS": [10, 40],
     "CURVATURE_SHARE": [0.02, 0.1],
-    "DROWNED": [0.02, 0.4],
+    "DROWNED": [0.4, 1.5],
     "LEAST_CLIP": [0.1, 0.5, 1.0],
     "DOUBT": [0.02, 0.5],
-    "MODEL_ERROR": [0.1, 1.0],
-    "prior_scale": [2.0, 5.0],
+    "TOLD": [1.0, 2.0, 1e3],
+    "OVERSHOT": [1.0, 1e9],
+    "MOST_ERROR": [0.1, 2.0],
+    "MOST_CHAINED": [40],
+    "TRAJECTORIES": [14],
+    "HYPERPRIOR_SCALE": [2.5, 6.0, 8.0],
+    "prior_scale": [3.0, 10.0],
 }
+
+
+def set_to(constant, value):
+    """Patch the constant in the module that has it; nothing for what is a parameter."""
+    for module in MODULES:
+        if constant in vars(module):
+            return mock.patch.object(module, constant, value)
+    return nullcontext()
 
 
 def held_out_log_loss(X, y, epsilon, splits, prior_scale):
@@ -41,7 +56,9 @@ def held_out_log_loss(X, y, epsilon, splits, prior_scale):
     for seed in range(splits):
         A, B, a, b = train_test_split(X[:, 1:] * R, y, test_size=0.3, random_state=seed, stratify=y)
         model = DPVariationalLogisticRegression(
-            epsilon, data_norm=math.sqrt(R**2 - 1), prior_scale=prior_scale / R
+            epsilon,
+            data_norm=math.sqrt(R**2 - 1),
+            prior_scale="auto" if prior_scale is None else prior_scale / R,
         ).fit(A, a)
         losses.append(log_loss(b, model.predict_proba(B)))
     return np.mean(losses)
@@ -55,14 +72,13 @@ def main():
     parser.add_argument("--repetitions", type=int, default=40)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", PrivacyWarning)
+    warnings.simplefilter("ignore", FitWarning)
     data = {task: load(task) for task in arguments.tasks}
     print(f"log-loss at epsilon = {' / '.join(map(str, EPSILONS))}, {arguments.splits} splits")
     for constant, values in STUDY.items():
         for value in values:
-            prior_scale = value if constant == "prior_scale" else 3.0
-            moved = constant in vars(noise_aware)
-            changed = mock.patch.object(noise_aware, constant, value) if moved else nullcontext()
-            with changed:
+            prior_scale = value if constant == "prior_scale" else None
+            with set_to(constant, value):
                 for task, (X, y) in data.items():
                     losses = [
                         held_out_log_loss(X, y, e, arguments.splits, prior_scale) for e in EPSILONS
