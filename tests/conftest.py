@@ -142,7 +142,7 @@ SHORT_INFERENCE = {
     "replay",
     "test_robust_posteriors.py",
 }
-POINTS = likelihoods._normal_points
+POINTS = likelihoods.normal_points
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -158,7 +158,7 @@ def short_inference(request):
                 ("algorithms.noise_aware_linear.N_BELIEFS", 4),
                 ("algorithms.noise_aware_linear.FIXED_POINT_STEPS", 1),
                 ("algorithms.noise_aware_linear.ZOOMS", 2),
-                ("models.likelihoods._normal_points", lambda size: POINTS(size)[::16]),
+                ("models.likelihoods.normal_points", lambda *size: POINTS(*size)[::16]),
             ):
                 patches.enter_context(mock.patch(f"skdp.{name}", value))
         yield

@@ -23,11 +23,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import norm, qmc
 
 from skdp._bounded_sum import CHUNK_ROWS
 from skdp._random import Streams
@@ -40,12 +38,12 @@ from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, unpacked
 from skdp.engine.loop import Progress
 from skdp.engine.sampling import FullBatch
-from skdp.models.likelihoods import BoundedScores
+from skdp.models.likelihoods import BoundedScores, normal_points
 
 MOST_PASSES = 200
 LONGEST_STEP = 3.0  # per parameter, in the logit of a row at the norm bound
 SETTLED, OVERRELAXED = 0.01, 1.7  # last change of ln τ, and steps of the EM algorithm
-_NODES, _QUASI_RANDOM_NODES = 40, 256
+_NODES, _N_PAIRS = 40, 128  # of integrals over one logit, and over several
 CLOSE = 1e-4  # last step, in posterior standard deviations
 LEAST_RATE = 0.25  # of the way to the precision that the last pass found
 LEAST_VARIANCE = 1e-12  # of logits, for a division
@@ -156,7 +154,6 @@ class GaussianVIConfig(GaussianRun):
         scales = prior.start / R
         mean, covariance = np.zeros(P), np.eye(P) * min(scales.min(), scale) ** 2
         found = precision = np.linalg.inv(covariance)
-        of_prior = prior.precision(scales)
         rate, decrement = 1.0, math.inf
         for _ in progress(range(MOST_PASSES)):
             q = GaussianPosterior(mean.reshape(K, D), covariance)
@@ -236,8 +233,5 @@ def nodes(n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
     if n_outputs == 1:
         nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
         return nodes[:, None], weights / weights.sum()
-    sobol: Any = qmc.Sobol  # whose seed has another name from one SciPy to the next
-    half = norm.ppf(sobol(n_outputs, scramble=True, seed=0).random(_QUASI_RANDOM_NODES // 2))
-    z = np.concatenate([half, -half])
-    z = z @ np.linalg.inv(np.linalg.cholesky(z.T @ z / len(z))).T
+    z = normal_points(n_outputs, _N_PAIRS)
     return z, np.full(len(z), 1.0 / len(z))

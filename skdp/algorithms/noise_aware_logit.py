@@ -28,7 +28,7 @@ from skdp.engine.linear_sums import MAGNITUDES, unpacked
 
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the
 # study behind them.
-DOUBT = 0.1  # about eigenvalues of the second moments that drown, relative
+DOUBT = 0.1  # relative uncertainty of eigenvalues of the second moments below the noise level
 MODEL_ERRORS = np.array([0.3, 0.6, 1.2, 2.4, 4.8])  # of a difference of F over it, to choose from
 CHANCE = 2.0  # standard deviations of the scatter of gradients that are no contradiction
 LOUD = 4.0  # standard deviations of noise beyond which a count is one

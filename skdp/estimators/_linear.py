@@ -111,7 +111,7 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
     _OF_DPVI: ClassVar[dict[str, Any]] = {
         "batch_size": "auto", "sampling_rate": None, "learning_rate": "auto", "gradient": "aligned",
     }  # fmt: skip
-    # And the other way round.
+    # What DPVI has no use for, with the defaults.
     _OF_NOISE_AWARE: ClassVar[dict[str, Any]] = {"prior_blocks": None, "robust": False}
 
     def _likelihood_of(self, facts: PublicFacts) -> BoundedScores:

@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skdp._fitting import PrivateEstimator, Records
 from skdp._input import R2Mixin, check_features_and_targets
 from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import flag, integer, integer_or_auto, number_or_auto, one_of
+from skdp._validate import expected, flag, integer, integer_or_auto, number_or_auto, one_of
 from skdp.algorithms import noise_aware_linear as algorithm
 from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._doubts import of_posterior
@@ -106,7 +106,8 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         report the sandwich covariance: intervals then are of the parameter at which clipped
         residuals are uncorrelated with the features, E ψ(y − θ·x) x = 0 with ψ cut at
         ``clip_norm_``, whether or not errors are normal, alike for all rows, or the mean is linear.
-        Residuals are clipped at three times their scale or more, so that intervals are wider.
+        Residuals are clipped at three times their scale or more, so that intervals are wider. Of
+        the noise-aware posterior alone.
     n_samples : int or None, default=None
         Public number of rows. None reads it from X and says so in the report. Where it is public,
         below half and above three times that of X are refused.
@@ -163,10 +164,10 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
     Notes
     -----
     Intervals presume normal residuals of one scale and a mean that is linear, except with
-    ``robust=True``. Where columns are strongly correlated and much of their second moments drowns
-    in noise, intervals depend on a prior of these moments: see docs/derivations.md. Rows beyond
-    ``data_norm_`` are clipped in prediction too, so that
-    ``X @ coef_ + intercept_`` is `predict` for rows within it only.
+    ``robust=True``. Where columns are strongly correlated and many of their second moments are
+    below the noise level, intervals depend on a prior of these moments: see docs/derivations.md.
+    Rows beyond ``data_norm_`` are clipped in prediction too, so that ``X @ coef_ + intercept_`` is
+    `predict` for rows within it only.
 
     References
     ----------
@@ -217,7 +218,9 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
     ) -> algorithm.NoiseAwareRegressionConfig:
         one_of(("noise_aware", "dpvi"), inference=self.inference)
         flag(fit_intercept=self.fit_intercept)
-        flag(robust=self.robust)
+        if flag(robust=self.robust) and self.inference == "dpvi":
+            remedy = "robust widths are of the noise-aware posterior: use inference='noise_aware'"
+            raise expected("False with inference='dpvi'", remedy, robust=True)
         check_secure(self.secure, budget)
         data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
         # 0 stands for "auto" here and below.

@@ -250,7 +250,7 @@ class Categorical:
         """
         values, vectors = np.linalg.eigh(covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-        total, points = np.zeros_like(mean), _normal_points(self.n_outputs)
+        total, points = np.zeros_like(mean), normal_points(self.n_outputs, _N_PAIRS)
         for point in points:
             total += self.probabilities(mean + root @ point)
         return total / len(points)
@@ -407,14 +407,15 @@ def classification_likelihood(n_classes: int) -> Likelihood:
 
 
 @lru_cache(maxsize=8)
-def _normal_points(size: int) -> np.ndarray:
-    """Quasi-random points of N(0, I), as many as their negatives, whose covariance is exact."""
+def normal_points(size: int, n_pairs: int) -> np.ndarray:
+    """Quasi-random points of N(0, I) and their negatives, (2 n_pairs, size); covariance exact."""
     sobol: Any = qmc.Sobol  # whose seed has another name from one SciPy to the next
-    half = norm.ppf(sobol(size, scramble=True, seed=0).random(256))
+    half = norm.ppf(sobol(size, scramble=True, seed=0).random(n_pairs))
     points = np.concatenate([half, -half])
     return points @ np.linalg.inv(np.linalg.cholesky(points.T @ points / len(points))).T
 
 
+_N_PAIRS = 256
 _SHORT, _CANCELLED = 1e-2, 1e-7  # shortest chord, and the relative error of its curvature
 
 _nodes, _weights = np.polynomial.hermite_e.hermegauss(32)

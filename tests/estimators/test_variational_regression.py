@@ -244,3 +244,10 @@ class TestUnitOfTargets:
     def test_bounds_are_a_scale(self):
         model = DPVariationalLinearRegression(n_samples=600, target_bounds=(-2, 6))
         assert model.fit(self.X, self.X[:, 0]).target_scale_ == 4.0
+
+
+def test_robust_widths_are_refused_where_the_fit_would_pay_for_them_and_ignore_them():
+    X, y = np.eye(3), np.zeros(3)
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=r"robust=True.*noise_aware"):
+        DPVariationalLinearRegression(inference="dpvi", robust=True).fit(X, y)
+    assert ledger.entries == ()

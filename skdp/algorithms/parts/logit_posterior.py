@@ -29,7 +29,7 @@ from skdp.algorithms.parts.logit_rows import LogitRows, dot, times, transposed
 from skdp.algorithms.parts.prior_scales import PriorScales, log_density
 
 LONGEST_STEP = 3.0  # in the logit of a record of norm 1: beyond, records are saturated
-SHORT_STEP = 1e-3  # and what is none
+SHORT_STEP = 1e-3  # at which iterations stop
 EVIDENCE = np.linspace(-1.6, 1.6, 13)  # of ln τ, around the likeliest
 _FINE = np.linspace(EVIDENCE[0], EVIDENCE[-1], 400)
 N_WEIGHED = 4  # draws for each belief, by which Laplace's approximation is measured
@@ -202,6 +202,8 @@ def _chained(
     def density_and_force(
         theta: np.ndarray, precision: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
+        """Log density, and its gradient in these coordinates."""
+
         def weigh(F: np.ndarray) -> np.ndarray:
             return times(found.weight, given.statistic - F)
 

@@ -35,7 +35,7 @@ _weights = np.exp(-0.5 * _t**2)
 _weights /= _weights.sum()
 _HERMITE = _weights[:, None] * np.stack([np.ones_like(_t), _t, _t**2 - 1.0], axis=1)
 _JITTER = 1e-9  # of the variance of logits, which is 0 where θ is
-LEAST = 1e-12  # of an eigenvalue, in records of norm 1: less is none
+LEAST = 1e-12  # eigenvalue, in records of norm 1, below which it is rounding
 
 # About slopes, relative to those of normal rows.
 USUAL_ERROR = 0.3  # at which entries tell most of the size of errors

@@ -40,7 +40,7 @@ def believed(
 ) -> np.ndarray:
     """Take noise out of second moments, and put what is unknown back in where a stream is given.
 
-    Eigenvalues that drown in the noise are believed to have the mean that the trace leaves them,
+    Eigenvalues below the noise level are believed to have the mean that the trace leaves them,
     give or take a share ``doubt``.
 
     Parameters
@@ -54,11 +54,11 @@ def believed(
     stream : SecureStream or None
         Of a draw from what is possible; None gives the likeliest.
     doubt : float
-        Where the spectrum of the least that is unknown ends, over the drowned eigenvalues.
+        Relative uncertainty of the eigenvalues below the noise level.
     """
     d = len(block)
     eigenvalues, bulk = np.linalg.eigvalsh(block), average
-    for _ in range(3):  # the mean of those that drown depends on which do
+    for _ in range(3):  # the mean of those below the noise depends on which are
         _, vectors, shares = shrunk(block - bulk * np.eye(d), scale)
         drowned = max(1.0, float(np.sum(1.0 - shares)))
         bulk = max((d * average - float(shares @ eigenvalues)) / drowned, 0.1 * average)

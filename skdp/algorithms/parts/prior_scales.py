@@ -26,7 +26,7 @@ INTERVAL = (5.0, 50.0, 95.0)  # percentiles that fits report
 
 
 def log_density(log_scales: np.ndarray, scale: float) -> np.ndarray:
-    """Ln p(ln τ) up to a constant, for the half-normal of scale a.
+    """Log density of ln τ up to a constant, for the half-normal of scale a.
 
     Parameters
     ----------
@@ -111,8 +111,8 @@ class PriorScales:
 
     def summary(self, scales: np.ndarray, n_features: int) -> np.ndarray:
         """Percentiles (3, blocks of features) of τ (n, blocks), without that of the intercept."""
-        known = len(self.blocks) > n_features and not self.known
-        return np.percentile(scales[:, : scales.shape[1] - known], INTERVAL, axis=0)
+        of_intercept = len(self.blocks) > n_features and not self.known
+        return np.percentile(scales[:, : scales.shape[1] - of_intercept], INTERVAL, axis=0)
 
     def drawn(self, theta: np.ndarray, uniform: np.ndarray) -> np.ndarray:
         """Draw τ_b given θ, (..., blocks), by two uniform numbers each, (2, ..., blocks)."""

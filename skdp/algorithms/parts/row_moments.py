@@ -2,7 +2,7 @@
 
 Rows have norm ≤ 1 here and Ã/n = A/n + noise, where the noise is of the Gaussian orthogonal
 ensemble with scale s. Along the eigenvectors of Ã/n, eigenvalues that stand out of the noise are
-known but for the noise. Those that drown in it are *not* known to be alike: where columns are
+known but for the noise. Those below the noise level are *not* known to be alike: where columns are
 correlated they are of very different sizes, and a direction whose true eigenvalue is a tenth of the
 believed one has intervals that are ten times too narrow. So A is drawn from its posterior, under
 Wishart priors of few to many degrees of freedom ν given the trace, for which all traces are alike:
@@ -93,13 +93,13 @@ class RowMoments:
     ) -> np.ndarray:
         """Second moments of the features, (B, d, d), of mean eigenvalues (B,).
 
-        Eigenvalues within the spectrum ±s√(2d) of the noise about their common mean drown; those
-        beyond are kept in the share that is best in Frobenius norm (Gavish & Donoho, *Optimal
-        shrinkage of singular values*, 2017).
+        Eigenvalues within the spectrum ±s√(2d) of the noise about their common mean are
+        unknown; those beyond are kept in the share that is best in Frobenius norm (Gavish &
+        Donoho, *Optimal shrinkage of singular values*, 2017).
         """
         found, vectors = np.linalg.eigh(block)
         d, bulk = len(found), average
-        for _ in range(3):  # the mean of those that drown depends on which do
+        for _ in range(3):  # the mean of those below the noise depends on which are
             off = found - bulk[:, None]
             shares = 1.0 - 2.0 * d * self.scale**2 / np.maximum(off**2, 1e-300)
             shares = np.sqrt(np.maximum(shares, 0.0))
