@@ -38,6 +38,7 @@ MOST_FACTOR = 10.0  # between the slopes of all rows and those of normal ones
 SURPRISE = 10.0  # standard deviations of noise beyond which a gradient contradicts the slope
 OVERSHOT, UNDERSHOT, DAMPED = 3.0, 0.9, 0.95  # by which the slope is missed, over it, to be learned
 STEPS_BETWEEN, STEPS_AT_LAST = 3, 3  # of Newton's method, and rounds of them with τ
+FIRST_AT_ZERO, LOUD_AT_ZERO = (1, 4, 6), 0.1  # gradients at 0: with Ã, its trace, trace and noise
 SCATTER_ERROR = 1.0  # of the scores' scatter over that of the model, before it is released
 N_CHAINS = 64
 MANY_PARAMETERS = 40  # beyond which fewer draws of the second moments are made
@@ -76,6 +77,11 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         state = state._replace(
             gradients=(*state.gradients, gradient), queries=(*state.queries, state.mean)
         )
+        if len(state.gradients) < self.n_at_zero:
+            return state
+        assert state.rows is not None
+        if len(state.gradients) == self.n_at_zero:
+            state = state._replace(rows=self._apart(state, state.rows))
         if state.slope is None:
             state = state._replace(rows=self.learned(state))
         assert state.rows is not None
@@ -134,6 +140,38 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         typical_norm = math.sqrt(min(1.0, float(np.trace(covariance) + mean @ mean)))
         score = self.config.likelihood.score(self.config.clip_norm / self.R / typical_norm)
         return LogitRows(self.config.n_rows, mean[None], covariance[None], score, offset)
+
+    @property
+    def n_at_zero(self) -> int:
+        """How many gradients are asked for at 0: more of them where little else is known of rows.
+
+        The noise of one is held against n/2, the longest sum of scores that there can be.
+        """
+        if self.config.curvature == GRAM:
+            return FIRST_AT_ZERO[0]
+        noise = 2.0 * math.sqrt(self.noise_variance * self.size) / self.config.n_rows
+        most = max(1, self.config.n_steps // 3)
+        return min(FIRST_AT_ZERO[1 + (noise >= LOUD_AT_ZERO)], most)
+
+    def _apart(self, state: NoiseAwareState, rows: LogitRows) -> LogitRows:
+        """Beliefs whose rows scatter along the mean score at 0 as far as the classes are apart.
+
+        Of two classes, about equally frequent, the mean score there is w/4 of the way between
+        their means, where rows have weight w: so much do rows vary along it at least.
+        """
+        if self.config.likelihood.largest_target < math.inf:
+            return rows  # counts are no classes
+        d, first = self.config.n_features, state.gradients[: self.n_at_zero]
+        found = np.mean(first, axis=0)[0, :d]
+        square = max(float(found @ found), 1e-300)
+        kept = max(0.0, 1.0 - self.noise_variance * d / len(first) / square)
+        weight = 4.0 * float(rows.score.slope(np.zeros((1, 1)))[0, 0, 0])
+        half = 2.0 * kept * math.sqrt(square) / (self.config.n_rows * weight)
+        u, covariance = found / math.sqrt(square), rows.covariance.copy()
+        block = covariance[:, :d, :d]
+        lacking = np.maximum(half**2 - np.einsum("i,bij,j->b", u, block, u), 0.0)
+        block += lacking[:, None, None] * np.outer(u, u)
+        return replace(rows, covariance=covariance)
 
     def learned(self, state: NoiseAwareState) -> LogitRows:
         """Beliefs whose slope is the one that the gradients show, as far as that is not noise.
@@ -240,6 +278,7 @@ class NoiseAwareLogit(NoiseAwareUpdate):
             mean=np.concatenate([part.mean for part in parts]),
             covariance=np.concatenate([part.covariance for part in parts]),
         )
+        rows = self._apart(state, rows)
         return rows if state.slope is None else self.corrected(rows, *state.slope[:2])
 
     def _robust(self, given: Given, state: NoiseAwareState) -> Given:
