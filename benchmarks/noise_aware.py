@@ -1,6 +1,7 @@
 """The noise-aware posterior of `DPVariationalLogisticRegression`: coverage, utility, cost.
 
     python benchmarks/noise_aware.py coverage [--repetitions 200]
+    python benchmarks/noise_aware.py learned [--scales hyperprior 1 3 10] [--rows ...]
     python benchmarks/noise_aware.py widths
     python benchmarks/noise_aware.py start
     SKDP_DATA=... python benchmarks/noise_aware.py tasks [--tasks ...] [--oracle FILE --peer FILE]
@@ -9,6 +10,12 @@
     python benchmarks/noise_aware.py robust [--repetitions 100]
     python benchmarks/noise_aware.py softmax
     python benchmarks/noise_aware.py time
+
+``learned`` leaves the scale of the prior to the fit: τ is drawn from the hyperprior, or fixed, and
+θ ~ N(0, τ² I). Beside the coordinates, intervals are looked at of a contrast θ₀ − θ₁, of the
+probability at a new row, and the ranks of θ₀ in its posterior, in ten bins. Rows are normal,
+correlated as AR(1), log-normal, or one-hot at 5 %. Widths are over those without privacy of the
+same data sets; ``sd/τ`` is the posterior's over the prior's.
 
 ``coverage`` draws θ ~ N(0, 9 I) and rows of norm ≤ 1, and counts how often central intervals of
 each coordinate hold it. ``start`` does so from several initial scales. ``tasks`` is the protocol of
@@ -30,13 +37,14 @@ import warnings
 
 import numpy as np
 from scipy.special import expit
-from scipy.stats import norm
+from scipy.stats import chisquare, norm
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from skdp import DPVariationalLogisticRegression, FitWarning, PrivacyWarning
+from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
 from skdp.metrics import expected_calibration_error
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0, math.inf)
@@ -106,6 +114,77 @@ def coverage(arguments):
         cells = [tuple(map(int, cell.split(","))) for cell in arguments.cells]
     settings = {"noise-aware": {}, "plain": {"inference": "dpvi"}}
     table(cells, arguments.repetitions, EPSILONS, settings)
+
+
+ROWS = {
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    "AR .7": lambda rng, shape: autoregressive(rng, shape, 0.7),
+    "AR .95": lambda rng, shape: autoregressive(rng, shape, 0.95),
+    "log-normal": lambda rng, shape: np.expm1(rng.normal(size=shape)) / 2,
+    "one-hot": lambda rng, shape: 2.0 * (rng.random(shape) < 0.05),
+}
+
+
+def autoregressive(rng, shape, correlation):
+    """Rows whose columns j, k have correlation^|j − k|."""
+    powers = correlation ** np.abs(np.subtract.outer(range(shape[1]), range(shape[1])))
+    return rng.normal(size=shape) @ np.linalg.cholesky(powers).T
+
+
+def learned_cell(kind, scale, n, d, epsilon, repetitions):
+    """Hits of coordinates, contrast and probability, ranks, and deviations with those of ε = ∞."""
+    quantiles = norm.ppf((1 + LEVELS) / 2)
+    hits, ranks, deviations = [], [], []
+    for seed in range(repetitions):
+        rng = np.random.default_rng([seed, n, d, 21])
+        rows = ROWS[kind](rng, (n + 1, d)) / math.sqrt(d)
+        rows *= np.minimum(1.0, 1.0 / np.maximum(np.linalg.norm(rows, axis=1), 1e-9))[:, None]
+        tau = abs(rng.normal()) * HYPERPRIOR_SCALE if scale == "hyperprior" else float(scale)
+        theta = tau * rng.normal(size=d)
+        X, new = rows[:n], rows[n]
+        y = (rng.random(n) < expit(X @ theta)).astype(int)
+        model, exact = (
+            DPVariationalLogisticRegression(
+                each, data_norm=1.0, fit_intercept=False, classes=[0, 1], n_samples=n
+            ).fit(X, y)
+            for each in (epsilon, math.inf)
+        )
+        S = model.covariance_
+        asked = np.vstack([np.eye(d), np.eye(d)[0] - np.eye(d)[1], new])
+        off = asked @ (theta - model.coef_.ravel())
+        spread = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", asked, S, asked), 1e-300))
+        hits.append(np.abs(off / spread)[:, None] < quantiles)
+        ranks.append(norm.cdf(off[0] / spread[0]))
+        widths = [np.sqrt(np.diag(each.covariance_)).mean() for each in (model, exact)]
+        deviations.append([*widths, tau])
+    return np.array(hits), np.array(ranks), np.array(deviations)
+
+
+def learned(arguments):
+    """Coverage, ranks and widths where the fit infers the scale of the prior."""
+    cells = [(1000, 5), (10_000, 10), (10_000, 30)]
+    if arguments.cells:
+        cells = [tuple(map(int, cell.split(","))) for cell in arguments.cells]
+    print("coverage of 50/80/90/95 % intervals of coordinates, and 90 % ones of contrast and of")
+    print("probability; χ² of ranks in 10 bins; sd over that at ε = ∞, and over τ")
+    for scale in arguments.scales:
+        for kind in arguments.rows:
+            for n, d in cells:
+                for epsilon in arguments.epsilons or EPSILONS:
+                    hits, ranks, sd = learned_cell(
+                        kind, scale, n, d, epsilon, arguments.repetitions
+                    )
+                    shown = "  ".join(f"{100 * c:5.1f}" for c in hits[:, :d].mean(axis=(0, 1)))
+                    error = 100 * hits[:, :d, 2].mean(axis=1).std() / math.sqrt(len(hits))
+                    counts = np.histogram(ranks, 10, (0, 1))[0]
+                    p = chisquare(counts).pvalue
+                    print(
+                        f"{kind} τ {scale} n={n} d={d} epsilon={epsilon:g}  {shown} (± {error:.1f})"
+                        f"  {100 * hits[:, d, 2].mean():.0f} {100 * hits[:, d + 1, 2].mean():.0f}"
+                        f"  ranks p={p:.3f}  width {np.mean(sd[:, 0]) / np.mean(sd[:, 1]):.2f}"
+                        f"  sd/τ {np.mean(sd[:, 0] / sd[:, 2]):.2f}",
+                        flush=True,
+                    )
 
 
 def widths(arguments):
@@ -456,6 +535,7 @@ def times(arguments):
 
 PARTS = {
     "coverage": coverage,
+    "learned": learned,
     "widths": widths,
     "start": start,
     "tasks": tasks,
@@ -476,7 +556,9 @@ def main():
     parser.add_argument("--tasks", nargs="*")
     parser.add_argument("--tables", nargs="*", help="parts of the names of separable tables")
     parser.add_argument("--kinds", nargs="*", choices=WRONG, help="how models are wrong")
-    parser.add_argument("--epsilons", nargs="*", type=float, help="of robust, instead of the usual")
+    parser.add_argument("--epsilons", nargs="*", type=float, help="instead of the usual")
+    parser.add_argument("--scales", nargs="*", default=["hyperprior"], help="of the prior")
+    parser.add_argument("--rows", nargs="*", default=["normal"], choices=ROWS)
     parser.add_argument("--oracle", help="JSON of log-losses that were tuned on the test split")
     parser.add_argument("--peer", help="JSON of a peer's log-losses")
     arguments = parser.parse_args()
