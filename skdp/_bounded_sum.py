@@ -41,10 +41,13 @@ class BoundedSum:
         What the error of the computed sum adds to a bound, relative, on two neighbours together.
     apart : float
         How far apart the terms of two records can be, in units of C: at most 2, at least 1.
+    together : float
+        The same of sums of several terms, scaled down to a norm: of two persons.
     """
 
     rounding = ROUNDING
     apart = OPPOSITE
+    together = OPPOSITE
 
     @property
     def record_bound(self) -> float:

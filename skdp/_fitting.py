@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -18,6 +19,7 @@ from sklearn.utils import check_random_state
 from skdp._bounded_rows import norm_lost, row_norm
 from skdp._bounded_sum import MAX_ROWS
 from skdp._input import LABELS, without_data
+from skdp._persons import PersonUnit, rows_of_persons
 from skdp._plan import Config, FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
 from skdp._types import Seed
@@ -28,7 +30,7 @@ from skdp.privacy.accounting import ACCOUNTANTS
 from skdp.privacy.budget import Budget
 from skdp.privacy.ledger import charge
 from skdp.privacy.report import PrivacyReport
-from skdp.relations import check_relation
+from skdp.relations import GROUP, ROW, UNITS, Relation, check_relation
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks  # type: ignore
@@ -347,7 +349,8 @@ def check_budget(
 
     With ``pure``, δ may be 0. What is no seed is refused here too: later it would be charged for.
     """
-    relation = check_relation(estimator.neighboring_relation)
+    check_relation(estimator.neighboring_relation)
+    relation = estimator._relation
     check_seed(estimator.random_state)
     epsilon, delta, given = estimator.epsilon, estimator.delta, getattr(estimator, instead, None)
     if not is_real(delta) or not (0 < delta < 1 or (pure and delta == 0)):
@@ -376,12 +379,16 @@ def check_budget(
 class Records(NamedTuple):
     """The private rows of a fit, checked, with their targets where there are any.
 
+    Where persons are the records, the rows of each lie together.
+
     Parameters
     ----------
     X : ndarray of shape (n, n_features)
         Rows.
     targets : ndarray of shape (n, ...)
         Targets in the form that a run reads; of any shape for a run that reads none.
+    starts : ndarray of shape (n_persons + 1,) or None, default=None
+        Where each person's rows begin, and where all end; None where a row is a record.
 
     Examples
     --------
@@ -393,8 +400,15 @@ class Records(NamedTuple):
 
     X: np.ndarray
     targets: np.ndarray
+    starts: np.ndarray | None = None
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """All that there is."""
+        return tuple(array for array in self if array is not None)
 
 
+_OF_GROUPS = "it is for unit='group', which protects a person with all of its rows"
 _PLAIN = frozenset([int, float, str, bool, type(None)])
 _MOST_PLANS = 256
 _plans: dict[tuple, FitPlan] = {}
@@ -417,7 +431,43 @@ def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
     return tuple(parts)
 
 
-class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class ProtectedUnit:
+    """Whose presence a private estimator protects, as parameters that all of them have.
+
+    Parameters
+    ----------
+    unit : {"row", "group"}, default="row"
+        Whose presence is protected: a row's, or that of a person with all of its rows together.
+        With ``"group"``, `fit` takes ``groups``: one label a row.
+    n_groups : int or None, default=None
+        Public number of persons; needed with ``unit="group"`` where a fit depends on it.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups`` where both are
+        declared, else 5.
+    group_clip : float or "auto", default="auto"
+        What the scores of a person are clipped to together, over the bound on those of one row.
+        ``"auto"`` is √rows_per_group.
+    max_rows_per_group : int or None, default=None
+        Rows of a person that take part, at most; which ones does not depend on the data.
+
+    Examples
+    --------
+    >>> from skdp import DPStandardScaler
+    >>> scaler = DPStandardScaler(unit="group", rows_per_group=3, epsilon=float("inf"))
+    >>> scaler.fit([[1.0], [0.5], [-1.0]], groups=["ann", "bo", "ann"]).n_features_in_
+    1
+    """
+
+    _: KW_ONLY
+    unit: str = ROW
+    n_groups: int | None = None
+    rows_per_group: float | None = None
+    group_clip: float | str = "auto"
+    max_rows_per_group: int | None = None
+
+
+class PrivateEstimator(ProtectedUnit, CallbackSupportMixin, BaseEstimator):
     """A private estimator or transformer: plans from public facts, spends, then runs.
 
     A subclass says three things: `_read` checks the input and names the public facts, `_configure`
@@ -488,7 +538,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         )
 
     @with_callbacks
-    def fit(self, X, y=None) -> Self:
+    def fit(self, X, y=None, groups=None) -> Self:
         """Fit, privately.
 
         Parameters
@@ -497,6 +547,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             Numbers; dense, and finite unless the class takes NaN.
         y : array-like of shape (n_samples,) or None, default=None
             Class labels or targets; a transformer ignores them.
+        groups : array-like of shape (n_samples,) or None, default=None
+            With ``unit="group"``: the person whose row it is, as any label.
 
         Returns
         -------
@@ -511,13 +563,15 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
         with attempt(self):
+            self._check_groups(groups)
             records, facts = self._read(X, y)
             check_n_rows(records.X, self._max_rows)
+            records = self._by_person(records, groups)
             plan = self._plan(facts)
             run = self._prepared(plan, records)
             steps = progress(self, plan.n_steps)
             self.privacy_ = charged(self, plan)
-            released = run(records, streams(self, *records), steps)
+            released = run(records, streams(self, *records.arrays), steps)
             self._keep(plan, released)
             self.diagnostics_ = self._norm_diagnosed(facts) + self._diagnosed(plan, released)
         # Outside: as errors, by a filter, they must not throw away a fit that has been paid for.
@@ -552,8 +606,9 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         return 1
 
     def _declared_n_samples(self) -> int | None:
-        """Return the number of rows that was declared."""
-        return getattr(self, "n_samples", None)
+        """Return the number of rows that was declared, of persons by how many they have."""
+        declared, persons = getattr(self, "n_samples", None), self._persons()
+        return declared if persons is None or persons.n_rows is None else persons.n_rows
 
     def _assumptions(self) -> tuple[str, ...]:
         """What ε is conditional on besides public facts."""
@@ -569,6 +624,59 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
     # --- what is the same for all ---------------------------------------------------------------
 
+    @property
+    def _relation(self) -> Relation:
+        """Who is a neighbour: a row, or a person."""
+        return check_relation(self.neighboring_relation).of_unit(one_of(UNITS, unit=self.unit))
+
+    def _persons(self) -> PersonUnit | None:
+        """Public facts about persons, where these are the records."""
+        if one_of(UNITS, unit=self.unit) == ROW:
+            for name in ("n_groups", "rows_per_group", "max_rows_per_group"):
+                if getattr(self, name) is not None:
+                    raise expected(
+                        "None with unit='row'", _OF_GROUPS, **{name: getattr(self, name)}
+                    )
+            if not isinstance(self.group_clip, str) or self.group_clip != "auto":
+                raise expected("'auto' with unit='row'", _OF_GROUPS, group_clip=self.group_clip)
+            return None
+        n_groups = self.n_groups
+        if n_groups is None and hasattr(self, "n_samples"):
+            remedy = "persons cannot be counted privately: declare about how many there are"
+            raise expected("a public number of persons", remedy, n_groups=None)
+        if n_groups is not None:
+            n_groups = integer(1, n_groups=n_groups)
+        return PersonUnit.of(
+            n_groups,
+            self.rows_per_group,
+            self.group_clip,
+            self.max_rows_per_group,
+            getattr(self, "n_samples", None),
+        )
+
+    def _check_groups(self, groups: Any) -> None:
+        """Refuse labels of persons that nobody would look at, and their absence."""
+        if one_of(UNITS, unit=self.unit) == ROW:
+            if groups is not None:
+                raise expected("None with unit='row'", _OF_GROUPS, groups=groups)
+        elif groups is None:
+            raise expected(
+                "one label a row with unit='group'",
+                "pipelines and searches pass them on by metadata routing alone: "
+                "sklearn.set_config(enable_metadata_routing=True), and then "
+                "set_fit_request(groups=True) on this estimator",
+                groups=None,
+            )
+
+    def _by_person(self, records: Records, groups: Any) -> Records:
+        """Bring the rows of each person together."""
+        persons = self._persons()
+        if persons is None:
+            return records
+        key = initial_seed(self).to_bytes(4, "little")
+        rows, starts = rows_of_persons(groups, len(records.X), persons.most_rows, key)
+        return records._replace(X=records.X[rows], targets=records.targets[rows], starts=starts)
+
     def _norm_diagnosed(self, facts: PublicFacts) -> tuple[str, ...]:
         """Say if ``data_norm="auto"`` stands in for a norm that was declared and lost."""
         if not facts.norm_lost or not isinstance(getattr(self, "data_norm", None), str):
@@ -583,17 +691,20 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def _facts(self, *, declared: tuple[str, ...] = (), **known: Any) -> PublicFacts:
         """Public facts; those that no parameter declares count as read from the data."""
         inferred = []
+        declared += ("n_samples",) * (self.unit == GROUP)
         for fact in ("classes", "n_samples"):
             if getattr(self, fact, "") is None and fact not in declared:
                 inferred.append(fact)
-        return PublicFacts(label=type(self).__name__, inferred=tuple(inferred), **known)
+        return PublicFacts(
+            label=type(self).__name__, inferred=tuple(inferred), persons=self._persons(), **known
+        )
 
     def _facts_of(self, X: np.ndarray, n_outputs: int = 1, **more: Any) -> PublicFacts:
         """Public facts about rows that have been checked."""
-        is_public, n_samples = check_relation(self.neighboring_relation).n_is_public, None
+        is_public, n_samples = self._relation.n_is_public, None
         if hasattr(self, "n_samples"):  # else the plan does not depend on the number of rows
             n_samples = public_n_rows(self._declared_n_samples(), len(X), is_public=is_public)
-        if n := len(X) if is_public else n_samples:
+        if n := len(X) if is_public else self.n_groups or n_samples:
             warn_of_delta(self, n)
         return self._facts(
             n_samples=n_samples,

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
+from skdp._persons import PersonUnit
 from skdp._random import Streams
 from skdp.privacy.report import PrivacyReport
 
@@ -64,6 +65,8 @@ class PublicFacts:
         Whether the fit was given exposures.
     inferred : tuple of str
         Facts that were read from the data and are taken to be public.
+    persons : PersonUnit or None
+        About persons, where these are the records.
 
     Examples
     --------
@@ -80,6 +83,7 @@ class PublicFacts:
     norm_lost: bool = False
     exposed: bool = False
     inferred: tuple[str, ...] = ()
+    persons: PersonUnit | None = None
 
     @property
     def rows(self) -> int:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from skdp._bounded_sum import CHUNK_ROWS, MAX_PARTS
+from skdp._persons import sizes_between
 from skdp.relations import ZERO_OUT, check_relation
 
 Selection = slice | np.ndarray  # all rows, or the numbers of some
@@ -85,6 +86,18 @@ class JoinedRows:
             start = stop
 
 
+class PlainBatch(NamedTuple):
+    """Rows (m, d) as they are, and where each person's begin where these are the records."""
+
+    rows: np.ndarray
+    starts: np.ndarray | None = None
+
+    def chunks(self, size: int) -> Iterator[PlainBatch]:
+        """Yield views of at most so many rows, but persons as a whole."""
+        for chunk, starts in chunks_of(len(self.rows), self.starts, size):
+            yield PlainBatch(self.rows[chunk], starts)
+
+
 @dataclass(frozen=True, eq=False)
 class PlainRows:
     """Rows of an array as they are, which may be a memory map.
@@ -93,16 +106,22 @@ class PlainRows:
     ----------
     X : ndarray of shape (n, d)
         The rows.
+    starts : ndarray of shape (n_persons + 1,) or None, default=None
+        As in `LinearRows`.
     """
 
     X: np.ndarray
+    starts: np.ndarray | None = None
 
     def __len__(self) -> int:
-        return len(self.X)
+        return len(self.X) if self.starts is None else len(self.starts) - 1
 
-    def sum(self, term: Callable[[np.ndarray], Any], selection: Selection) -> Any:
-        """Sum over the selected rows."""
-        return term(copied(self.X, selection))
+    def sum(self, term: Callable[[PlainBatch], Any], selection: Selection) -> Any:
+        """Sum over the selected records; a slice is all of them."""
+        if isinstance(selection, slice):
+            return term(PlainBatch(self.X, self.starts))
+        rows, starts = selected_rows(selection, self.starts)
+        return term(PlainBatch(copied(self.X, rows), starts))
 
 
 class LinearBatch(NamedTuple):
@@ -110,7 +129,8 @@ class LinearBatch(NamedTuple):
 
     ``outside`` (m, 2) says of which rows the features, and of which the targets, were beyond their
     bounds and were cut. With ``shifting`` a neighbour's batch may hold the same rows at other
-    places.
+    places. ``starts`` (n_persons + 1,) says where each person's rows begin, and where all end; None
+    where a row is a record.
     """
 
     rows: np.ndarray
@@ -118,18 +138,23 @@ class LinearBatch(NamedTuple):
     targets: np.ndarray
     outside: np.ndarray
     shifting: bool = False
+    starts: np.ndarray | None = None
 
     def chunks(self, size: int) -> Iterator[LinearBatch]:
-        """Yield views of at most so many rows."""
-        for start in range(0, len(self.rows), size):
-            chunk = slice(start, start + size)
+        """Yield views of at most so many rows, but persons as a whole."""
+        for chunk, starts in chunks_of(len(self.rows), self.starts, size):
             yield LinearBatch(
                 self.rows[chunk],
                 self.norms[chunk],
                 self.targets[chunk],
                 self.outside[chunk],
                 self.shifting,
+                starts,
             )
+
+    def of_rows(self, values: np.ndarray) -> np.ndarray:
+        """Repeat a value for each person, (n_persons,), for each of its rows."""
+        return values if self.starts is None else np.repeat(values, np.diff(self.starts))
 
     def logits(self, weights: np.ndarray) -> np.ndarray:
         """Rows times weights (D, K); the same bits for a row wherever a neighbour's batch has it.
@@ -186,6 +211,9 @@ class LinearRows:
         that fill the memory.
     target_bounds : pair of float or of ndarray of shape (K,), default=(-inf, inf)
         Targets are cut to these.
+    starts : ndarray of shape (n_persons + 1,) or None, default=None
+        Where the rows of each person begin, which lie together, and where all end: records are
+        persons then. None is a record a row.
     """
 
     def __init__(
@@ -199,7 +227,9 @@ class LinearRows:
         neighboring_relation: str = ZERO_OUT,
         kept: bool = True,
         target_bounds: Bounds = (-np.inf, np.inf),
+        starts: np.ndarray | None = None,
     ) -> None:
+        self._starts = starts
         self._X, self._targets, self._alone, self._kept = X, targets, alone, kept
         self._target_bounds = target_bounds
         self._shifting = not check_relation(neighboring_relation).n_is_public
@@ -210,49 +240,77 @@ class LinearRows:
     def of(
         cls,
         config: LinearConfig,
-        records: tuple[np.ndarray, np.ndarray],
+        records: tuple[np.ndarray, ...],
         *,
         alone: bool = False,
         kept: bool = True,
         target_bounds: Bounds = (-np.inf, np.inf),
     ) -> LinearRows:
         """Wrap the private rows and targets of a run."""
+        X, targets, *_ = records
         return cls(
-            *records,
+            X,
+            targets,
             data_norm=config.data_norm,
             fit_intercept=config.fit_intercept,
             alone=alone,
             neighboring_relation=config.neighboring_relation,
             kept=kept,
             target_bounds=target_bounds,
+            starts=getattr(records, "starts", None),
         )
 
     def __len__(self) -> int:
-        return len(self._X)
+        return len(self._X) if self._starts is None else len(self._starts) - 1
 
     def sum(self, term: Callable[[LinearBatch], Any], selection: Selection) -> Any:
-        """Sum over the selected rows."""
+        """Sum over the selected records."""
         if self._kept or not isinstance(selection, slice):
             return term(self.take(selection))
-        starts = range(0, max(1, len(self)), CHUNK_ROWS)
-        return reduce(add, (term(self._copy(slice(s, s + CHUNK_ROWS))) for s in starts))
+        chunks = list(chunks_of(len(self._X), self._starts, CHUNK_ROWS))
+        chunks = chunks or [(slice(0, 0), self._starts)]
+        return reduce(add, (term(self._copy(rows, starts)) for rows, starts in chunks))
 
     def take(self, selection: Selection) -> LinearBatch:
-        """Copy and clip the selected rows; a full batch only once."""
+        """Copy and clip the selected records; a full batch, which a slice is, only once."""
         if not isinstance(selection, slice):
-            return self._copy(selection)
+            return self._copy(*selected_rows(selection, self._starts))
         if self._full is None:
-            self._full = self._copy(selection)
+            self._full = self._copy(slice(None), self._starts)
         return self._full
 
-    def _copy(self, selection: Selection) -> LinearBatch:
+    def _copy(self, selection: Selection, starts: np.ndarray | None) -> LinearBatch:
         X, targets = copied(self._X, selection), copied(self._targets, selection)
         rows, longer = _clipped(X, self._data_norm, self._fit_intercept, self._alone)
         low, high = self._target_bounds
         beyond = (targets < low - ON_BOUND * abs(low)) | (targets > high + ON_BOUND * abs(high))
         outside = np.stack([longer, np.logical_or.reduce(beyond, axis=1)], axis=1)
         norms = _norms(rows, self._alone)
-        return LinearBatch(rows, norms, np.clip(targets, low, high), outside, self._shifting)
+        cut = np.clip(targets, low, high)
+        return LinearBatch(rows, norms, cut, outside, self._shifting, starts)
+
+
+def chunks_of(
+    n_rows: int, starts: np.ndarray | None, size: int
+) -> Iterator[tuple[slice, np.ndarray | None]]:
+    """Cut rows into chunks of at most so many, or of whole persons; yield them, and new starts."""
+    if starts is None:
+        for start in range(0, n_rows, size):
+            yield slice(start, start + size), None
+        return
+    for first, last in sizes_between(starts, size):
+        yield slice(starts[first], starts[last]), starts[first : last + 1] - starts[first]
+
+
+def selected_rows(
+    persons: np.ndarray, starts: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Numbers of the rows of selected persons, and where each one's begin among them."""
+    if starts is None:
+        return persons, None
+    sizes = np.diff(starts)[persons]
+    new = np.concatenate([[0], np.cumsum(sizes)])
+    return np.arange(new[-1]) + np.repeat(starts[persons] - new[:-1], sizes), new
 
 
 def copied(array: np.ndarray, selection: Selection) -> np.ndarray:

@@ -102,9 +102,9 @@ def integer_or_auto(default: int, low: int = 1, **kw: Any) -> int:
     return integer(low, "or 'auto'", **kw)
 
 
-def flag(**kw: Any) -> bool:
+def flag(remedy: str = "", **kw: Any) -> bool:
     """Check for True or False, numpy's included."""
     ((_, value),) = kw.items()
     if not (isinstance(value, bool) or type(value).__name__ == "bool"):
-        raise expected("True or False", **kw)
+        raise expected("True or False", remedy, **kw)
     return bool(value)

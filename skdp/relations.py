@@ -12,11 +12,17 @@ relation              neighbours differ in                           n          
 ``replace_one``       one record replaced by any other               public       2 C
 ===================== ============================================== ============ ==============
 
+With ``_group`` behind it, as in ``zero_out_group``, the same is said of all rows that one person
+has together: the person is replaced by one without rows, added or removed, or replaced by another,
+with as many rows as that one likes. The number of rows is private then, under each of them.
+
 A `Relation` is a string, and answers the questions that code has about it.
 
 >>> from skdp.relations import check_relation
 >>> check_relation("replace_one").factor
 2.0
+>>> check_relation("zero_out").of_unit("group").unit
+'group'
 
 References
 ----------
@@ -30,33 +36,53 @@ from enum import StrEnum
 
 from skdp._validate import expected, one_of
 
+ROW, GROUP = UNITS = ("row", "group")
+_OF_GROUPS = "_group"
+
 
 class Relation(StrEnum):
-    """A row of the table above, shown as the string that it is."""
+    """A row of the table above, of rows or of persons, shown as the string that it is."""
 
     ZERO_OUT = "zero_out"
     ADD_OR_REMOVE_ONE = "add_or_remove_one"
     REPLACE_ONE = "replace_one"
+    ZERO_OUT_GROUP = "zero_out_group"
+    ADD_OR_REMOVE_ONE_GROUP = "add_or_remove_one_group"
+    REPLACE_ONE_GROUP = "replace_one_group"
+
+    @property
+    def unit(self) -> str:
+        """What is one record: a ``"row"``, or the rows of a person, a ``"group"``."""
+        return GROUP if self.value.endswith(_OF_GROUPS) else ROW
+
+    @property
+    def of_rows(self) -> Relation:
+        """The same of rows."""
+        return Relation(self.value.removesuffix(_OF_GROUPS))
+
+    def of_unit(self, unit: str) -> Relation:
+        """The same of rows or of persons."""
+        return Relation(self.of_rows.value + _OF_GROUPS * (unit == GROUP))
 
     @property
     def n_is_public(self) -> bool:
-        """Whether neighbours have equally many records."""
-        return self is not Relation.ADD_OR_REMOVE_ONE
+        """Whether neighbours have equally many rows."""
+        return self in (Relation.ZERO_OUT, Relation.REPLACE_ONE)
 
     @property
     def null_record(self) -> bool:
         """Whether nothing, or what adds 0 to every sum, stands in for the record that differs."""
-        return self is not Relation.REPLACE_ONE
+        return self.of_rows is not Relation.REPLACE_ONE
 
     @property
     def factor(self) -> float:
         """How many times the bound on one record a sum over records can move."""
-        return 2.0 if self is Relation.REPLACE_ONE else 1.0
+        return 1.0 if self.null_record else 2.0
 
     __repr__ = str.__repr__
 
 
-RELATIONS = ZERO_OUT, ADD_OR_REMOVE_ONE, REPLACE_ONE = tuple(Relation)
+RELATIONS = ZERO_OUT, ADD_OR_REMOVE_ONE, REPLACE_ONE = tuple(Relation)[:3]
 
 
 def check_relation(neighboring_relation: str) -> Relation:

@@ -41,7 +41,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
+from skdp._bounded_sum import CHUNK_ROWS
 from skdp._random import Streams
 from skdp._rows import (
     Bounds,
@@ -61,7 +61,7 @@ from skdp.algorithms.parts.gaussian_families import (
     orthogonal_normals,
 )
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of, run_and_count
-from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, Residual
+from skdp.engine.linear_sums import LinearClippedSum, LinearSum, OutsideSum, Residual
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam
@@ -184,7 +184,7 @@ class DPVIConfig(GaussianRun):
     @property
     def noise_scale(self) -> float:
         """Standard deviation of the noise in the gradient estimate g̃/q."""
-        return self.noise_multiplier * self.clip_norm / self.sampling_rate
+        return self.noise_multiplier * self.of_person * self.clip_norm / self.sampling_rate
 
     @property
     def dimensions(self) -> list[int]:
@@ -202,11 +202,12 @@ class DPVIConfig(GaussianRun):
             noise_multiplier=self.noise_multiplier,
             neighboring_relation=self.neighboring_relation,
             secure=self.secure,
+            persons=self.persons,
         )
 
     def run(
         self,
-        records: tuple[np.ndarray, np.ndarray],
+        records: tuple[np.ndarray, ...],
         streams: Streams,
         progress: Progress = iter,
     ) -> GaussianPosterior:
@@ -306,7 +307,7 @@ def default_learning_rate(
 
 
 @dataclass(frozen=True)
-class VanillaClippedSum(BoundedSum):
+class VanillaClippedSum(LinearSum):
     """Sum over records of (g_i, g_i∘w), each pair clipped to a norm; g_i = r_i x_iᵀ.
 
     With w = η∘s that is the gradient of log p(y_i|x_i, m + s∘η) in m and in log s. The norm is

@@ -423,7 +423,7 @@ class ModelConfig(GaussianRun):
         progress : callable, default=iter
             Wraps the iteration over releases.
         """
-        X, targets = records
+        X, targets, *_ = records
         rows = NetworkRecords(bounded(X, self.data_norm), targets, torch.empty(0).double())
         etas = orthogonal_normals(self.n_parameters, self.n_releases + 1, streams("eta"))
         algorithm = ModelUpdate(self, etas)

@@ -122,7 +122,7 @@ class GaussianVIConfig(GaussianRun):
 
     def run(
         self,
-        records: tuple[np.ndarray, np.ndarray],
+        records: tuple[np.ndarray, ...],
         streams: Streams,
         progress: Progress = iter,
     ) -> GaussianPosterior:
@@ -188,6 +188,8 @@ class GaussianVIConfig(GaussianRun):
     def _robust(self, rows: LinearRows, mean: np.ndarray, H: np.ndarray) -> np.ndarray:
         """H V⁻¹ H, the inverse of the sandwich, with V the scatter of the scores at the mean."""
         scores = ScoreGramSum(LinearClippedSum(self.likelihood.residual, math.inf))
+        if self.persons is not None:
+            scores = scores.of_persons(self.persons)
         theta = torch.from_numpy(mean[None])
         V = unpacked(rows.sum(lambda batch: scores(theta, batch).numpy(), slice(None)), len(mean))
         return H @ np.linalg.pinv(V, hermitian=True) @ H

@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
+from skdp._persons import PersonUnit
 from skdp._random import Streams
-from skdp._rows import PlainRows
+from skdp._rows import PlainBatch, PlainRows
 from skdp.algorithms.parts.gaussian_runs import FLOAT, OneSum
 from skdp.engine.loop import Progress
+from skdp.engine.persons import PersonSum
 
 COUNT = 0.5  # weight of a value's presence in a row's share
 LEAST_COUNT = 4.0  # in standard deviations of its noise
@@ -57,19 +59,26 @@ class MomentSum(BoundedSum):
         """Three numbers for each feature."""
         return (3 * len(self.lower),)
 
-    def __call__(self, theta: Tensor, batch: np.ndarray) -> Tensor:
+    def of_persons(self, unit: PersonUnit) -> PersonSum:
+        """The same over persons, whose rows are alike: clipped to k̄ times the bound."""
+        return PersonSum(self, unit.rows_per_group * self.record_bound)
+
+    def __call__(self, theta: Tensor, batch: PlainBatch) -> Tensor:
         """Return the sum over rows."""
+        total = np.zeros(3 * len(self.lower))
+        for chunk in batch.chunks(CHUNK_ROWS):
+            total += self.records(theta, chunk).sum(axis=0)
+        return torch.from_numpy(total)
+
+    def records(self, theta: Tensor, chunk: PlainBatch) -> np.ndarray:
+        """Return the terms (m, 3d), each a function of its own row alone."""
         lower, upper = np.array(self.lower), np.array(self.upper)
         half, middle = upper / 2 - lower / 2, upper / 2 + lower / 2
-        total = np.zeros((3, len(lower)))
-        for start in range(0, len(batch), CHUNK_ROWS):
-            # Clipped before, so that nothing overflows; and after, for rounding to exceed nothing.
-            values = np.clip(batch[start : start + CHUNK_ROWS], lower, upper)
-            z = np.clip((values - middle) / half, -1.0, 1.0)
-            present = np.logical_not(np.isnan(z))
-            z = np.where(present, z, 0.0)
-            total += np.stack([z, present * (z * z - 0.5), COUNT * present]).sum(axis=1)
-        return torch.from_numpy(total.ravel())
+        # Clipped before, so that nothing overflows; and after, for rounding to exceed nothing.
+        z = np.clip((np.clip(chunk.rows, lower, upper) - middle) / half, -1.0, 1.0)
+        present = np.logical_not(np.isnan(z))
+        z = np.where(present, z, 0.0)
+        return np.hstack([z, present * (z * z - 0.5), COUNT * present])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +120,8 @@ class MomentsConfig(OneSum):
         progress : callable
             Wraps the iteration over the release.
         """
-        released, scale = self.released(PlainRows(records[0]), streams, progress)
+        starts = getattr(records, "starts", None)
+        released, scale = self.released(PlainRows(records[0], starts), streams, progress)
         mean, variance = mean_and_variance(released.reshape(3, -1), scale)
         lower, upper = np.array(self.lower), np.array(self.upper)
         half = upper / 2 - lower / 2

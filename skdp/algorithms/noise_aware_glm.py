@@ -246,12 +246,17 @@ class NoiseAwareConfig(GaussianRun):
 
             sums[self.slope_step] = GramSum(self.slope_bound, weight)
         return ReleasePlan(
-            self.sampling, sums, self.noise_multipliers, self.neighboring_relation, self.secure
+            self.sampling,
+            sums,
+            self.noise_multipliers,
+            self.neighboring_relation,
+            self.secure,
+            self.persons,
         )
 
     def run(
         self,
-        records: tuple[np.ndarray, np.ndarray],
+        records: tuple[np.ndarray, ...],
         streams: Streams,
         progress: Progress = iter,
     ) -> GaussianPosterior:

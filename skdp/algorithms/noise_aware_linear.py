@@ -217,7 +217,12 @@ class NoiseAwareRegressionConfig(GaussianRun):
             sums.append(ScoreGramSum(ResidualScores(self.row_bound, bounded=self.private)))
         sums.append(self.counts)
         return ReleasePlan(
-            self.sampling, sums, self.noise_multipliers, self.neighboring_relation, self.secure
+            self.sampling,
+            sums,
+            self.noise_multipliers,
+            self.neighboring_relation,
+            self.secure,
+            self.persons,
         )
 
     @property
@@ -227,7 +232,7 @@ class NoiseAwareRegressionConfig(GaussianRun):
 
     def run(
         self,
-        records: tuple[np.ndarray, np.ndarray],
+        records: tuple[np.ndarray, ...],
         streams: Streams,
         progress: Progress = iter,
     ) -> RegressionPosterior:

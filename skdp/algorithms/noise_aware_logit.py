@@ -283,11 +283,14 @@ class NoiseAwareLogit(NoiseAwareUpdate):
 
     def _robust(self, given: Given, state: NoiseAwareState) -> Given:
         """Take the scatter of the scores from what was released of it, where it was."""
-        if state.scatter is None or self.config.scatter_step is None:
+        config = self.config
+        if state.scatter is None or config.scatter_step is None:
             return given
         model = given.rows.variance(np.broadcast_to(state.mean, given.statistic.shape))
-        scale = self.noise_scale(self.config.scatter_step)
-        found = without_noise(model, state.scatter, scale, SCATTER_ERROR)
+        scale = self.noise_scale(config.scatter_step)
+        # k̄ rows of a person scatter up to k̄ times as much as the model says of so many.
+        error = SCATTER_ERROR if config.persons is None else config.persons.rows_per_group
+        found = without_noise(model, state.scatter, scale, error)
         values, vectors = np.linalg.eigh(found)
         found = (vectors * np.maximum(values, 0.0)[:, None]) @ transposed(vectors)
         return replace(given, scatter=found)

@@ -58,7 +58,7 @@ class SecondMomentsConfig(OneSum):
 
     def run(
         self,
-        records: tuple[np.ndarray, np.ndarray],
+        records: tuple[np.ndarray, ...],
         streams: Streams,
         progress: Progress = iter,
     ) -> Directions:
@@ -73,7 +73,14 @@ class SecondMomentsConfig(OneSum):
         progress : callable
             Wraps the iteration over the release.
         """
-        rows = LinearRows(*records, data_norm=self.data_norm, fit_intercept=False, kept=False)
+        rows = LinearRows(
+            *records[:2],
+            data_norm=self.data_norm,
+            fit_intercept=False,
+            neighboring_relation=self.neighboring_relation,
+            kept=False,
+            starts=getattr(records, "starts", None),
+        )
         released, _ = self.released(rows, streams, progress)
         matrix = unpacked(released / self.data_norm**2, self.n_features)
         values, vectors = np.linalg.eigh(matrix)

@@ -137,7 +137,7 @@ class TemperatureConfig(GaussianRun):
         streams : Streams
             Random streams of the fit.
         """
-        log_p, codes = records
+        log_p, codes, *_ = records
         model = NetworkModel(Temperature(), TARGETS[self.target].loss, "vmap")
         trained = self.descent.run((bounded(log_p), codes), streams, model=model)
         if trained.interrupted:

@@ -16,29 +16,48 @@ the model says that they do.
 *Residuals.* What a linear regression releases of its targets, and of their magnitudes.
 
 *Counts.* How many records were cut to their bounds.
+
+*Persons.* ``of_persons`` makes of a sum over rows one over persons (`skdp.engine.persons`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
+from skdp._persons import PersonUnit
 from skdp._rows import LinearBatch, row_products, row_sums
 from skdp._validate import positive
+from skdp.engine.persons import PersonSum, Terms, by_person, shrunk
 
 Residual = Callable[[np.ndarray, np.ndarray], np.ndarray]
 MAGNITUDES = range(-100, 101)  # binary exponents that are told apart
 
 
+class LinearSum(BoundedSum):
+    """A sum over records of a linear model, of which there is one over persons too."""
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the sum at parameters of a shape."""
+        raise NotImplementedError
+
+    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms (m, size), each a function of its own record alone."""
+        raise NotImplementedError
+
+    def of_persons(self, unit: PersonUnit) -> BoundedSum:
+        """The same over persons: their terms add up, and are clipped to k̄ times the bound."""
+        return PersonSum(self, unit.rows_per_group * self.record_bound)
+
+
 @dataclass(frozen=True)
-class LinearClippedSum(BoundedSum):
+class LinearClippedSum(LinearSum):
     """Sum over records of the log-likelihood's gradient in θ, each clipped to a norm.
 
     Parameters
@@ -88,6 +107,10 @@ class LinearClippedSum(BoundedSum):
         r, rows = self._clipped(row_products(chunk.rows, theta.numpy().T), chunk)
         return (r[:, :, None] * rows[:, None, :]).reshape(len(r), theta.numel())
 
+    def of_persons(self, unit: PersonUnit) -> BoundedSum:
+        """The same over persons, whose scores nearly cancel: clipped to c times the bound."""
+        return PersonSum(self, unit.clip * self.record_bound)
+
     def _clipped(self, logits: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return r (m, K) and rows (m, D) whose outer products are the terms of the sum."""
         rows = chunk.rows
@@ -118,7 +141,7 @@ BESIDE = math.sqrt(2.0)  # weight of an entry beside the diagonal, which stands 
 
 
 @dataclass(frozen=True)
-class GramSum(BoundedSum):
+class GramSum(LinearSum):
     """Sum over records of w_i x_i x_iᵀ, each of Frobenius norm at most a bound.
 
     Parameters
@@ -130,19 +153,27 @@ class GramSum(BoundedSum):
         row; None is w = 1.
     trace_only : bool, default=False
         Sum w_i‖x_i‖² alone, one number.
+    of_person : float or None, default=None
+        Bound on what the rows of a person have together: their w_i are scaled down where
+        Σ w_i‖x_i‖² exceeds it, which the norm of Σ w_i x_i x_iᵀ does not.
     """
 
     bound: float
     weight: Weight | None = None
     trace_only: bool = False
+    of_person: float | None = None
 
     def __post_init__(self) -> None:
         positive(bound=self.bound)
 
     @property
     def record_bound(self) -> float:
-        """Bound on the norm of one record's term: B."""
-        return self.bound
+        """Bound on the norm of one record's term: B, or that of a person."""
+        return self.bound if self.of_person is None else self.of_person
+
+    def of_persons(self, unit: PersonUnit) -> GramSum:
+        """The same over persons, of k̄ rows or so."""
+        return replace(self, of_person=unit.rows_per_group * self.bound)
 
     @property
     def apart(self) -> float:
@@ -164,7 +195,7 @@ class GramSum(BoundedSum):
                 logits = (
                     chunk.logits(weights) + _offsets(chunk, len(theta)) if self.weight else rows
                 )
-                w = self._weights(logits, norms)
+                w = self._weights(logits, chunk)
                 total += w @ norms**2 if self.trace_only else rows.T @ (w[:, None] * rows)
         return torch.from_numpy(total if self.trace_only else packed(total))
 
@@ -174,16 +205,22 @@ class GramSum(BoundedSum):
         logits = rows
         if self.weight:
             logits = row_products(rows, theta.numpy().T) + _offsets(chunk, len(theta))
-        w = self._weights(logits, norms)
-        return (w * norms**2)[:, None] if self.trace_only else packed_squares(rows, w)
+        w = self._weights(logits, chunk)
+        terms = (w * norms**2)[:, None] if self.trace_only else packed_squares(rows, w)
+        return by_person(terms, chunk)
 
-    def _weights(self, logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
+    def _weights(self, logits: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the weights (m,), cut; without a function of the logits nobody looks at them."""
+        norms = chunk.norms
         w = np.ones(len(norms))
         if self.weight is not None:
             # Negative ones would make terms opposite.
             w = np.maximum(np.nan_to_num(self.weight(logits, norms), nan=0.0, posinf=0.0), 0.0)
-        return np.minimum(w, self.bound / np.maximum(norms**2, 1e-300))
+        w = np.minimum(w, self.bound / np.maximum(norms**2, 1e-300))
+        if self.of_person is None:
+            return w
+        together = by_person((w * norms**2)[:, None], chunk)[:, 0]
+        return w * chunk.of_rows(shrunk(self.of_person, together))
 
 
 def _offsets(chunk: LinearBatch, n_outputs: int) -> np.ndarray:
@@ -224,25 +261,8 @@ def _triangle(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rows, columns, np.where(rows == columns, 1.0, BESIDE)
 
 
-class Scores(Protocol):
-    """A bounded sum whose terms can be had one by one."""
-
-    @property
-    def record_bound(self) -> float:
-        """Bound on the Euclidean norm of one record's term."""
-        ...
-
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the sum at parameters of a shape."""
-        ...
-
-    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
-        """Return the terms (m, size); every bit of one must depend on its own record alone."""
-        ...
-
-
 @dataclass(frozen=True)
-class ScoreGramSum(BoundedSum):
+class ScoreGramSum(LinearSum):
     """Sum over records of s_i s_iᵀ, for the terms s_i (all entries as one vector) of another sum.
 
     Parameters
@@ -251,7 +271,7 @@ class ScoreGramSum(BoundedSum):
         The other sum, with ‖s_i‖ ≤ C. `LinearClippedSum` and `ResidualScores` are such.
     """
 
-    scores: Scores
+    scores: Terms
     apart = POSITIVE  # ⟨s sᵀ, t tᵀ⟩ = (s·t)² ≥ 0
 
     @property
@@ -279,12 +299,16 @@ class ScoreGramSum(BoundedSum):
         s = self.scores.records(theta, chunk)
         return packed_squares(s, np.ones(len(s)))
 
+    def of_persons(self, unit: PersonUnit) -> ScoreGramSum:
+        """The same of persons' scores."""
+        return ScoreGramSum(self.scores.of_persons(unit))
+
     def _size(self, theta_shape: tuple[int, ...]) -> int:
         return math.prod(self.scores.shape(theta_shape))
 
 
 @dataclass(frozen=True)
-class ResidualScores(BoundedSum):
+class ResidualScores(LinearSum):
     """Sum over records of ψ(r) u alone: the first D entries of a `ResidualSum`.
 
     Parameters
@@ -300,6 +324,10 @@ class ResidualScores(BoundedSum):
     def record_bound(self) -> float:
         """Bound on the norm of one record's term: |ψ| and ‖u‖ are at most 1."""
         return 1.0 if self.bounded else math.inf
+
+    def of_persons(self, unit: PersonUnit) -> BoundedSum:
+        """The same over persons, whose scores nearly cancel: clipped to c times the bound."""
+        return PersonSum(self, unit.clip * self.record_bound)
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """One number for each column."""
@@ -323,7 +351,7 @@ def _residual_scores(
 
 
 @dataclass(frozen=True)
-class ResidualSum(BoundedSum):
+class ResidualSum(LinearSum):
     """Sum over records of (ψ(r) u, a(ψ(r)² − ½), b(‖u‖² − ½)) with u = x/R.
 
     It is bounded whatever the clip and the target are.
@@ -368,6 +396,13 @@ class ResidualSum(BoundedSum):
         small = max(self.scale_weight, self.trace_weight) <= math.sqrt(0.5)
         return OPPOSITE / self.record_bound if small and self.bounded else OPPOSITE
 
+    def of_persons(self, unit: PersonUnit) -> BoundedSum:
+        """The same over persons: of k̄ rows what does not cancel adds up, and ψu to c or so."""
+        if not self.bounded:
+            return PersonSum(self, math.inf)
+        a, b = (unit.rows_per_group * w / 2 for w in (self.scale_weight, self.trace_weight))
+        return PersonSum(self, math.hypot(unit.clip, a, b))
+
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """One number for each column, one for the residuals' scale and one for the rows'."""
         return (theta_shape[-1] + 1,)
@@ -403,7 +438,7 @@ class ResidualSum(BoundedSum):
 
 
 @dataclass(frozen=True)
-class MagnitudeSum(BoundedSum):
+class MagnitudeSum(LinearSum):
     """Number of records by the binary exponent of their target; a target of 0 has none.
 
     Parameters
@@ -413,7 +448,7 @@ class MagnitudeSum(BoundedSum):
     """
 
     of_offset: bool = False
-    apart = POSITIVE  # one-hot rows
+    apart = together = POSITIVE  # one-hot rows
 
     @property
     def record_bound(self) -> float:
@@ -442,7 +477,7 @@ class MagnitudeSum(BoundedSum):
 
 
 @dataclass(frozen=True)
-class OutsideSum(BoundedSum):
+class OutsideSum(LinearSum):
     """Number of records whose features, and number of those whose targets, were cut to a bound.
 
     Parameters
@@ -453,6 +488,7 @@ class OutsideSum(BoundedSum):
 
     targets: bool
     apart = NUMBERS  # corners of a square, or of an interval
+    together = POSITIVE
 
     @property
     def n_counts(self) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
+from skdp._persons import PersonUnit
 from skdp._random import SecureStream, Streams
 from skdp._release_hook import MechanismCall, grid_width
 from skdp._rows import Rows
@@ -65,6 +66,8 @@ class ReleasePlan:
     secure : bool, default=False
         Round each record to a grid, sum integers and add discrete Gaussian noise: nothing is left
         to the rounding of sums and noise. Every sum must be a `skdp.engine.grid.RecordSum`.
+    persons : PersonUnit or None, default=None
+        Records are persons with several rows: each sum is taken ``of_persons``.
     """
 
     sampling: Sampling
@@ -72,6 +75,7 @@ class ReleasePlan:
     noise_multiplier: float | Sequence[float]
     neighboring_relation: str
     secure: bool = False
+    persons: PersonUnit | None = None
     _steps: dict[tuple, tuple] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -107,6 +111,8 @@ class ReleasePlan:
         clipped_sum: Any = self.clipped_sum
         if isinstance(clipped_sum, Sequence):
             clipped_sum = clipped_sum[step]
+        if self.persons is not None:
+            clipped_sum = clipped_sum.of_persons(self.persons)
         if self.secure:
             return GridSum(clipped_sum, self._sigma(step), self.neighboring_relation)
         return clipped_sum

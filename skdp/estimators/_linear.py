@@ -90,7 +90,7 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
     neighboring_relation: str = "zero_out"
     prior_scale: float | str = "auto"
     prior_blocks: Any = None
-    robust: bool = False
+    robust: bool | str = "auto"
     covariance: str = "auto"
     gradient: str = "aligned"
     data_norm: float | str = "auto"
@@ -112,7 +112,7 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         "batch_size": "auto", "sampling_rate": None, "learning_rate": "auto", "gradient": "aligned",
     }  # fmt: skip
     # What DPVI has no use for, with the defaults.
-    _OF_NOISE_AWARE: ClassVar[dict[str, Any]] = {"prior_blocks": None, "robust": False}
+    _OF_NOISE_AWARE: ClassVar[dict[str, Any]] = {"prior_blocks": None, "robust": "auto"}
 
     def _likelihood_of(self, facts: PublicFacts) -> BoundedScores:
         """Likelihood of the model."""
@@ -124,7 +124,6 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         one_of(GRADIENTS, gradient=self.gradient)
         flag(fit_intercept=self.fit_intercept)
         check_secure(self.secure, budget)
-        flag(robust=self.robust)
         if self.inference == NOISE_AWARE:
             self._check_unused(
                 self._OF_DPVI,
@@ -167,14 +166,13 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
             ),
             prior_scale=self._given_prior_scale(R, likelihood.n_outputs),
             prior_blocks=self._prior_blocks(facts),
-            curvature=noise_aware.default_curvature(
-                n, D, mu, self.neighboring_relation, likelihood.n_outputs
-            ),
+            curvature=noise_aware.default_curvature(n, D, mu, self._relation, likelihood.n_outputs),
             covariance="diag" if self.covariance == "diag" else "full",
             exposed=facts.exposed,
-            robust=self._check_robust(likelihood.n_outputs),
-            neighboring_relation=self.neighboring_relation,
+            robust=self._check_robust(facts),
+            neighboring_relation=self._relation,
             secure=bool(self.secure),
+            persons=facts.persons,
         ).calibrated(budget)
 
     def _given_prior_scale(self, bound: float, n_outputs: int) -> float | None:
@@ -204,8 +202,11 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
         order = dict.fromkeys(labels.tolist())
         return tuple(list(order).index(label) for label in labels.tolist())
 
-    def _check_robust(self, n_outputs: int) -> bool:
-        if self.robust and n_outputs > 1:
+    def _check_robust(self, facts: PublicFacts) -> bool:
+        one = self._likelihood_of(facts).n_outputs == 1
+        if isinstance(self.robust, str) and self.robust == "auto":
+            return one and facts.persons is not None
+        if flag("or 'auto'", robust=self.robust) and not one:
             raise expected(
                 "False for more than two classes",
                 "robust widths are for one logit; use OneVsRestClassifier for several",
@@ -246,8 +247,9 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
             given_learning_rate=number_or_auto(0.0, learning_rate=self.learning_rate) or None,
             covariance=covariance,
             gradient=self.gradient,
-            neighboring_relation=self.neighboring_relation,
+            neighboring_relation=self._relation,
             secure=bool(self.secure),
+            persons=facts.persons,
         ).calibrated(budget)
 
     def _optimum(self, facts: PublicFacts) -> gaussian_vi.GaussianVIConfig | None:
@@ -272,8 +274,9 @@ class VariationalLinearModel(GaussianDraws, PrivateEstimator):
             data_norm=data_norm,
             prior_scale=self._given_prior_scale(bound, likelihood.n_outputs),
             prior_blocks=self._prior_blocks(facts),
-            robust=self._check_robust(likelihood.n_outputs),
-            neighboring_relation=self.neighboring_relation,
+            robust=self._check_robust(facts),
+            neighboring_relation=self._relation,
+            persons=facts.persons,
         )
 
     def _n_columns(self, facts: PublicFacts) -> int:

@@ -118,11 +118,11 @@ class NetworkEstimator(PrivateEstimator):
         with _fitting.attempt(self):
             goes_on = (one_epoch or self.warm_start) and hasattr(self, "module_")
             before, n_before = (self.privacy_, self.n_iter_) if goes_on else (None, 0)
-            if before and before.neighboring_relation != self.neighboring_relation:
+            if before and before.neighboring_relation != self._relation:
                 raise expected(
                     f"{before.neighboring_relation!r} as in the fit that this one goes on from",
                     "statements about different neighbours do not add up",
-                    neighboring_relation=self.neighboring_relation,
+                    neighboring_relation=self._relation,
                 )
             records, facts = self._read(X, y, goes_on=goes_on, classes=classes)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
@@ -138,7 +138,7 @@ class NetworkEstimator(PrivateEstimator):
             steps = _fitting.progress(self, plan.n_steps)
             self.privacy_ = _fitting.charged(self, plan, before)
             self.public_scores_ = []
-            streams = _fitting.streams(self, *records, *networks.weights(self.module_))
+            streams = _fitting.streams(self, *records.arrays, *networks.weights(self.module_))
             released = plan.config.run(records, streams, steps, model=model, watch=watch)
             self._keep(plan, released)
             self.n_iter_ += n_before
@@ -179,7 +179,7 @@ class NetworkEstimator(PrivateEstimator):
             clip_norm=number_or_auto(1.0 if private else math.inf, clip_norm=self.clip_norm),
             clipping=self.clipping,
             physical_batch_size=self.physical_batch_size,
-            neighboring_relation=self.neighboring_relation,
+            neighboring_relation=self._relation,
             layer_sizes=sizes,
         )
 

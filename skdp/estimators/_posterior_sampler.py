@@ -152,7 +152,7 @@ class PosteriorSampler(ArvizMixin, PrivateEstimator):
                 n_features=facts.features,
                 fit_intercept=bool(self.fit_intercept),
                 data_norm=data_norm,
-                neighboring_relation=self.neighboring_relation,
+                neighboring_relation=self._relation,
             ),
             row_bound(data_norm, self.fit_intercept),
             likelihood.n_outputs * (facts.features + bool(self.fit_intercept)),

@@ -319,7 +319,7 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
             data_norm=self.data_norm,
             n_clip_steps=n_clip,
             n_check_steps=n_check,
-            neighboring_relation=self.neighboring_relation,
+            neighboring_relation=self._relation,
         ).calibrated(budget)
 
     def _n_histograms(self, n_releases: int, private: bool, noise_aware: bool) -> tuple[int, int]:

@@ -196,7 +196,7 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
     def _likelihood_of(self, facts: PublicFacts) -> Poisson:
         return Poisson(in_range(1e-6, 1e6, closed="both", largest_count=self.largest_count))
 
-    def fit(self, X, y=None, exposure=None) -> Self:
+    def fit(self, X, y=None, exposure=None, groups=None) -> Self:
         """Fit, privately.
 
         Parameters
@@ -209,6 +209,8 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
             Finite numbers > 0 to which the rates are in proportion, such as times or areas; None
             is 1 for each row. As private as y. A noise-aware fit releases noisy counts of their
             magnitudes first, which take 2 % of the squared GDP budget.
+        groups : array-like of shape (n_samples,) or None, default=None
+            With ``unit="group"``: the person whose row it is, as any label.
 
         Returns
         -------
@@ -222,7 +224,7 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
         BudgetExceededError
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
-        return super().fit(X, y if exposure is None else Exposed(y, exposure))
+        return super().fit(X, y if exposure is None else Exposed(y, exposure), groups)
 
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         exposure = None

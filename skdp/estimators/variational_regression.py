@@ -239,7 +239,7 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
             bounded_targets=self.target_bounds is not None,
             noise_aware=self.inference == "noise_aware",
             robust=bool(self.robust),
-            neighboring_relation=self.neighboring_relation,
+            neighboring_relation=self._relation,
             secure=bool(self.secure),
         ).calibrated(budget)
 

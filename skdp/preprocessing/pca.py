@@ -141,7 +141,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
             n_features=facts.features,
             n_components=n_components,
             data_norm=number_or_auto(facts.auto_norm, data_norm=self.data_norm),
-            neighboring_relation=self.neighboring_relation,
+            neighboring_relation=self._relation,
+            persons=facts.persons,
         ).calibrated(budget)
 
     def _keep(self, plan: FitPlan, released: Directions) -> None:

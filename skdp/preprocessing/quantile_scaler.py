@@ -59,7 +59,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
         Who is a neighbour.
     quantile_range : (float, float), default=(5, 95)
         Percentiles, 0 ≤ low < high ≤ 100. Quantiles further inside are found with fewer rows.
-    unit : float, default=1e-6
+    resolution : float, default=1e-6
         Magnitude > 0, public, below which values are told apart by their difference, and above
         which by their ratio.
     quantile_epsilon : float or None, default=None
@@ -94,11 +94,11 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
     Notes
     -----
     *Release.* Each feature has two quantiles drawn by `QuantileMechanism`, on the axis
-    t = asinh(x/unit), which is monotone: it takes quantiles to quantiles. On it ±1e9 lie at ±35.2,
-    so that 2³⁰ grid points are 7e-8 apart: of x beyond ``unit`` in proportion, so values of 1e-3
-    and of 1e8 are resolved alike. The mechanism's error grows with the logarithm of the axis over
-    the stretch where the data lies, and on a linear axis this logarithm is 21 for values about 1;
-    here it is about 4. A smaller unit lengthens the axis by the logarithm only.
+    t = asinh(x/u), u the ``resolution``, which is monotone: it takes quantiles to quantiles. On it
+    ±1e9 lie at ±35.2, so that 2³⁰ grid points are 7e-8 apart: of x beyond u in proportion, so
+    values of 1e-3 and of 1e8 are resolved alike. The mechanism's error grows with the logarithm of
+    the axis over the stretch where the data lies, and on a linear axis this logarithm is 21 for
+    values about 1; here it is about 4. A smaller u lengthens the axis by the logarithm only.
 
     *Sensitivity.* A missing value is a null record of its feature. A row that comes, goes, is
     zeroed out or replaced, with whatever is missing in it, changes at most one value of each
@@ -146,7 +146,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
     delta: float = 1e-5
     neighboring_relation: str = "zero_out"
     quantile_range: tuple[float, float] = (5, 95)
-    unit: float = 1e-6
+    resolution: float = 1e-6
     quantile_epsilon: float | None = None
     random_state: Any = None
 
@@ -165,8 +165,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
             lower=lower,
             upper=upper,
             shares=(float(pair[0]) / 100, float(pair[1]) / 100),
-            unit=in_range(1e-100, 1e100, unit=self.unit),
-            neighboring_relation=self.neighboring_relation,
+            unit=in_range(1e-100, 1e100, resolution=self.resolution),
+            neighboring_relation=self._relation,
         ).calibrated(budget)
 
     def _keep(self, plan: FitPlan, released: tuple[np.ndarray, np.ndarray]) -> None:

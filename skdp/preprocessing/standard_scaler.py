@@ -159,7 +159,8 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
             n_features=facts.features,
             lower=lower,
             upper=upper,
-            neighboring_relation=self.neighboring_relation,
+            neighboring_relation=self._relation,
+            persons=facts.persons,
         ).calibrated(budget)
 
     def _output_norm(self, n_features: int) -> float:

@@ -102,7 +102,7 @@ def test_plain_rows_and_records_of_networks_are_rows_too(data):
     X, y = data
 
     def count(batch):
-        return torch.tensor(len(batch))
+        return torch.tensor(len(getattr(batch, "rows", batch)))
 
     for kind in (PlainRows, lambda part: NetworkRecords(part, y[: len(part)], torch.empty(0))):
         parts = JoinedRows([kind(X[:10]), kind(X[10:])])

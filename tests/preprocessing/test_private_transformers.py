@@ -163,7 +163,7 @@ BAD = [
 BAD += [bad(DPStandardScaler, output_norm=v) for v in (0, -1, "big", None, float("inf"), 1e200)]
 BAD += [bad(DPPCA, data_norm=v) for v in (0, -1, "big", None, float("inf"), 1e200)]
 BAD += [bad(DPPCA, n_components=v) for v in (0, 4, 1.0, None)]
-BAD += [bad(DPQuantileScaler, unit=v) for v in (0, -1, "auto", None, float("nan"), 1e200)]
+BAD += [bad(DPQuantileScaler, resolution=v) for v in (0, -1, "auto", None, float("nan"), 1e200)]
 BAD += [bad(DPStandardScaler, delta=0), bad(DPPCA, delta=0), bad(DPQuantileScaler, epsilon=1e-9)]
 
 

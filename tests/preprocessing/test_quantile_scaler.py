@@ -166,7 +166,7 @@ class TestDegenerate:
         fits = []
         for numbers in ([6e8, 7e8], [7e8, 6e8]):
             with _release_hook.replay(numbers):
-                fits.append(DPQuantileScaler(unit=1.0).fit([[0.0]]))
+                fits.append(DPQuantileScaler(resolution=1.0).fit([[0.0]]))
         right, wrong = fits
         assert right.lower_ < right.upper_
         assert (wrong.lower_, wrong.upper_) == (right.lower_, right.upper_)
@@ -178,7 +178,7 @@ class TestDegenerate:
 
     def test_a_declared_range_that_rounding_closes_is_named(self):
         with pytest.raises(ValueError, match="Expected lower="):
-            DPQuantileScaler(1e9, np.nextafter(1e9, 2e9), unit=1e-99).fit([[1e9]])
+            DPQuantileScaler(1e9, np.nextafter(1e9, 2e9), resolution=1e-99).fit([[1e9]])
 
 
 @given(

@@ -8,6 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skdp import _release_hook
 from skdp._bounded_sum import MAX_ROWS, ROUNDING
+from skdp._rows import PlainBatch
 from skdp.algorithms.moments import MomentSum, mean_and_variance
 from skdp.preprocessing import DPStandardScaler
 from skdp.relations import RELATIONS
@@ -29,7 +30,7 @@ SUM = MomentSum(tuple(LOWER), tuple(UPPER))
 
 def moments(X, lower=LOWER, upper=UPPER):
     """The private value of a fit."""
-    return MomentSum(tuple(lower), tuple(upper))(torch.zeros(1, len(lower)), X).numpy()
+    return MomentSum(tuple(lower), tuple(upper))(torch.zeros(1, len(lower)), PlainBatch(X)).numpy()
 
 
 def share(row):

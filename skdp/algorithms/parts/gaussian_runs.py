@@ -13,6 +13,7 @@ import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
+from skdp._persons import PersonUnit
 from skdp._random import Streams
 from skdp._rows import Rows
 from skdp._validate import in_range
@@ -41,11 +42,14 @@ class GaussianRun:
         Who is a neighbour.
     secure : bool
         Integer sums and discrete Gaussian noise.
+    persons : PersonUnit or None
+        Public facts about persons, where these are the records; None where rows are.
     """
 
     noise_multiplier: float = 0.0
     neighboring_relation: str = ZERO_OUT
     secure: bool = False
+    persons: PersonUnit | None = None
 
     def __post_init__(self) -> None:
         in_range(0.0, math.inf, noise_multiplier=self.noise_multiplier, closed="left")
@@ -55,6 +59,11 @@ class GaussianRun:
     def sampling(self) -> Sampling:
         """Which records take part in each step."""
         raise NotImplementedError
+
+    @property
+    def of_person(self) -> float:
+        """Bound on a record's scores over that of a row: c where records are persons, else 1."""
+        return 1.0 if self.persons is None else self.persons.clip
 
     @property
     def units(self) -> tuple[float, ...]:
@@ -145,8 +154,13 @@ class OneSum(GaussianRun):
 
     def release_plan(self) -> ReleasePlan:
         """What the engine executes."""
-        relation = self.neighboring_relation
-        return ReleasePlan(self.sampling, self.clipped_sum, self.noise_multiplier, relation)
+        return ReleasePlan(
+            self.sampling,
+            self.clipped_sum,
+            self.noise_multiplier,
+            self.neighboring_relation,
+            persons=self.persons,
+        )
 
     def released(
         self, rows: Rows, streams: Streams, progress: Progress

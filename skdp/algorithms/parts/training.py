@@ -401,7 +401,7 @@ class NetworkRun:
         plan = self.release_plan(model)
         late = LateSums(self, plan)
         steps = run(
-            plan, model.records(*records), state, algorithm.query, late.told(algorithm), streams
+            plan, model.records(*records[:2]), state, algorithm.query, late.told(algorithm), streams
         )
         with _masks(streams("dropout")):
             try:

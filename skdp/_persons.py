@@ -1,0 +1,166 @@
+"""The rows of persons: what is public about them, and how they are brought together.
+
+>>> import numpy as np
+>>> from skdp._persons import rows_of_persons
+>>> rows, starts = rows_of_persons(np.array(["b", "a", "b"]), n_rows=3)
+>>> rows, starts
+(array([1, 0, 2]), array([0, 1, 3]))
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdp._types import ArrayLike
+from skdp._validate import in_range, integer, number_or_auto
+
+ROWS_PER_GROUP = 5.0  # where nobody declares how many rows a person has
+
+
+@dataclass(frozen=True)
+class PersonUnit:
+    """Public facts about persons, who have several rows each.
+
+    Attributes
+    ----------
+    n_groups : int or None
+        Public number of persons; None where nothing depends on it.
+    rows_per_group : float
+        k̄ ≥ 1: declared mean number of rows of a person.
+    clip : float
+        c > 0: a person's sum of terms that cancel is clipped to c times the bound on one row's. √k̄
+        takes little: scores nearly cancel where the model holds.
+    most_rows : int or None
+        Rows of a person that take part, at most; None for all.
+    """
+
+    n_groups: int | None
+    rows_per_group: float
+    clip: float
+    most_rows: int | None = None
+
+    @classmethod
+    def of(
+        cls, n_groups: int | None, rows_per_group: Any, clip: Any, most_rows: Any, n_samples: Any
+    ) -> PersonUnit:
+        """Check what was declared, and fill in the defaults."""
+        if most_rows is not None:
+            most_rows = integer(1, "or None", max_rows_per_group=most_rows)
+        if rows_per_group is None:
+            rows_per_group = ROWS_PER_GROUP
+            if n_groups is not None and n_samples is not None:
+                rows_per_group = max(1.0, integer(1, n_samples=n_samples) / n_groups)
+            rows_per_group = min(rows_per_group, most_rows or rows_per_group)
+        mean = in_range(1.0, 1e9, "or None", closed="both", rows_per_group=rows_per_group)
+        return cls(n_groups, mean, number_or_auto(mean**0.5, group_clip=clip), most_rows)
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, about: a function of what was declared."""
+        return None if self.n_groups is None else max(1, round(self.n_groups * self.rows_per_group))
+
+
+def rows_of_persons(
+    groups: ArrayLike, n_rows: int, most_rows: int | None = None, key: bytes = b""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bring together the rows of each person.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_rows,)
+        A label a row: numbers, text, or other hashable objects.
+    n_rows : int
+        Rows of X.
+    most_rows : int or None, default=None
+        Rows of a person that are kept, at most; a subset that depends on the person's own label and
+        number of rows, and on the key, but on nobody else.
+    key : bytes, default=b""
+        Of the hash that chooses it.
+
+    Returns
+    -------
+    tuple of ndarray, (n_kept,) and (n_persons + 1,)
+        Numbers of the rows, those of a person together and in their order, and where each person's
+        begin; the last one is where all end.
+
+    Raises
+    ------
+    ValueError
+        If there is not one label a row, or one is missing; no label is quoted.
+    """
+    labels, codes = _coded(groups, n_rows)
+    order = np.argsort(codes, kind="stable")
+    sizes = np.bincount(codes, minlength=len(labels))
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    if most_rows is not None and (sizes > most_rows).any():
+        keep = np.ones(n_rows, dtype=bool)
+        for person in np.flatnonzero(sizes > most_rows):
+            own = slice(starts[person], starts[person + 1])
+            keep[own] = _subset(labels[person], int(sizes[person]), most_rows, key)
+        order, sizes = order[keep], np.minimum(sizes, most_rows)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+    return order, starts
+
+
+def _coded(groups: ArrayLike, n_rows: int) -> tuple[list[Hashable] | np.ndarray, np.ndarray]:
+    """Distinct labels, and the number among them of each row's."""
+    try:
+        array = np.asarray(groups)
+        if array.dtype.kind == "O" or array.ndim != 1:
+            labels = list(groups)  # type: ignore[arg-type]
+            return _numbered(labels, n_rows)
+        missing = bool(array.dtype.kind in "fcmM" and (np.isnan(array)).any())
+        if len(array) == n_rows and not missing:
+            return np.unique(array, return_inverse=True)
+    except (TypeError, ValueError):
+        array, missing = np.empty(0), False
+    raise _wrong(n_rows, missing)
+
+
+def _numbered(labels: list[Any], n_rows: int) -> tuple[list[Hashable], np.ndarray]:
+    missing = any(_is_missing(label) for label in labels)
+    if len(labels) != n_rows or missing:
+        raise _wrong(n_rows, missing)
+    numbers: dict[Hashable, int] = {}
+    codes = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
+    return list(numbers), codes
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or label is np.ma.masked or bool(label != label)  # NaN, NaT
+    except TypeError:  # pandas.NA is neither true nor false
+        return True
+
+
+def _wrong(n_rows: int, missing: bool) -> ValueError:
+    found = "some are missing" if missing else "these are others"
+    return ValueError(
+        f"Expected groups to hold one hashable label a row, {n_rows} of them, but {found}. Drop "
+        "rows whose person is unknown, or give each of them a label of its own."
+    )
+
+
+def _subset(label: Hashable, size: int, most: int, key: bytes) -> np.ndarray:
+    """Mask of a random subset of a person's rows; the key and the person decide."""
+    text = f"{type(label).__name__} {label!r}".encode()
+    digest = hashlib.blake2b(text, key=key[:64], digest_size=16).digest()
+    chosen = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+    mask = np.zeros(size, dtype=bool)
+    mask[chosen.permutation(size)[:most]] = True
+    return mask
+
+
+def sizes_between(starts: np.ndarray, most: int) -> Iterable[tuple[int, int]]:
+    """Yield runs (first, last) of persons that have at most so many rows together, or one alone."""
+    first, n = 0, len(starts) - 1
+    while first < n:
+        last = int(np.searchsorted(starts, starts[first] + most, side="right")) - 1
+        last = max(first + 1, min(last, n))
+        yield first, last
+        first = last

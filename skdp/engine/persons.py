@@ -1,0 +1,123 @@
+"""Sums over persons with several rows each, of whom each contributes one clipped sum.
+
+A person contributes clip_C(Σ s_i) over its rows, so that all of them together move the sum by no
+more than one row does otherwise. Nothing else changes: noise, events and accounting are those of
+a record. Scores s_i have mean zero where the model holds, so that k of them add up to √k and not to
+k, and a bound C of √k times that of a row cuts little; counts and squares add up to k.
+
+Every bit of what a person contributes is a function of that person's rows: they are added up one
+after the other, whoever stands before them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from torch import Tensor
+
+from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
+from skdp._persons import PersonUnit
+from skdp._rows import ON_BOUND, row_sums
+from skdp._validate import positive
+
+
+class Persons(Protocol):
+    """A batch of rows that says whose they are."""
+
+    @property
+    def starts(self) -> np.ndarray | None:
+        """Where the rows of each person begin, and where all end; None where a row is a record."""
+        ...
+
+
+def by_person(terms: np.ndarray, batch: Persons) -> np.ndarray:
+    """Sum terms (m, size) over each person's rows, one after the other; of rows, as they are."""
+    starts, m = batch.starts, len(terms)
+    if starts is None:
+        return terms
+    ones, places = np.ones(m), np.arange(m, dtype=np.int32)
+    return csr_matrix((ones, places, starts.astype(np.int32)), shape=(len(starts) - 1, m)) @ terms
+
+
+class Terms(Protocol):
+    """A bounded sum whose terms can be had one by one."""
+
+    together: float
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on the Euclidean norm of one record's term."""
+        ...
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the sum at parameters of a shape."""
+        ...
+
+    def records(self, theta: Tensor, chunk: Any) -> np.ndarray:
+        """Return the terms (m, size); every bit of one must depend on its own record alone."""
+        ...
+
+    def of_persons(self, unit: PersonUnit) -> Any:
+        """The sum over persons."""
+        ...
+
+
+@dataclass(frozen=True)
+class PersonSum(BoundedSum):
+    """Sum over persons of the sum of their rows' terms, each clipped to a norm.
+
+    Parameters
+    ----------
+    inner : Terms
+        The terms of rows.
+    bound : float
+        Norm > 0 to which a person's sum is scaled down where it exceeds that.
+    """
+
+    inner: Terms
+    bound: float
+
+    def __post_init__(self) -> None:
+        positive(bound=self.bound, allow_inf=True)
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on the norm of one person's term."""
+        return self.bound
+
+    @property
+    def apart(self) -> float:
+        """What the inner sum says of several terms together."""
+        return self.inner.together
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the inner sum."""
+        return self.inner.shape(theta_shape)
+
+    def __call__(self, theta: Tensor, batch: Any) -> Tensor:
+        """Return the sum over persons."""
+        shape = self.shape(tuple(theta.shape))
+        total = np.zeros(math.prod(shape))
+        with np.errstate(all="ignore"):
+            for chunk in batch.chunks(CHUNK_ROWS):
+                total += self.records(theta, chunk).sum(axis=0)
+        return torch.from_numpy(total.reshape(shape))
+
+    def records(self, theta: Tensor, chunk: Any) -> np.ndarray:
+        """Return the terms (n_persons, size), each a function of its own person alone."""
+        terms = by_person(self.inner.records(theta, chunk), chunk)
+        if self.bound == math.inf:
+            return terms
+        norms = np.sqrt(row_sums(terms * terms))
+        terms *= shrunk(self.bound, norms)[:, None]
+        return terms
+
+
+def shrunk(bound: float, found: np.ndarray) -> np.ndarray:
+    """Factors that bring what is above a bound down to it; what is on it by rounding stays."""
+    return np.where(found > bound * (1 + ON_BOUND), bound / np.maximum(found, bound), 1.0)
