@@ -380,6 +380,11 @@ def row_products(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.stack([row_sums(rows * column) for column in weights.T], axis=1)
 
 
+def row_norms(rows: np.ndarray) -> np.ndarray:
+    """Euclidean norms (m,), each the same bits wherever its row stands."""
+    return _norms(rows)
+
+
 def _norms(rows: np.ndarray, alone: bool = False) -> np.ndarray:
     if alone:
         return np.sqrt(row_sums(rows * rows))

@@ -204,13 +204,20 @@ class NoiseAwareRegressionConfig(GaussianRun):
         return FullBatch(self.n_steps + 2 + (not self.bounded_targets) + bool(self.robust))
 
     @property
+    def weights(self) -> tuple[float, float]:
+        """a and b; what does not cancel adds up to k̄ in a person's sum, and not to c."""
+        persons = self.persons
+        share = 1.0 if persons is None else persons.clip / persons.rows_per_group
+        return share * SCALE_WEIGHT, share * TRACE_WEIGHT
+
+    @property
     def counts(self) -> OutsideSum:
         """Records that are cut to their bounds: the last release."""
         return OutsideSum(targets=self.bounded_targets)
 
     def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
-        residual = ResidualSum(self.row_bound, SCALE_WEIGHT, TRACE_WEIGHT, bounded=self.private)
+        residual = ResidualSum(self.row_bound, *self.weights, bounded=self.private)
         sums: list[ClippedSum] = [] if self.bounded_targets else [MagnitudeSum()]
         sums += [GramSum(self.row_bound**2), *[residual] * self.n_steps]
         if self.robust:
@@ -333,7 +340,7 @@ class NoiseAwareRegression:
         first = int(not config.bounded_targets)
         self.noise = self.plan.noise_scale(first + 1)  # ν
         self.gram_noise = self.plan.noise_scale(first) / self.R**2
-        self.model = ResidualModel(self.n, self.noise, SCALE_WEIGHT)
+        self.model = ResidualModel(self.n, self.noise, config.weights[0])
 
     def init(self) -> State:
         """Start at the prior's mean, with the clip that targets in [-1, 1] need there."""
@@ -401,7 +408,7 @@ class NoiseAwareRegression:
         traces = state.sums[:, -1]
         trace = (0.0, math.inf)
         if len(traces):
-            unit = self.n * TRACE_WEIGHT
+            unit = self.n * self.config.weights[1]
             trace = (float(traces.mean()) / unit + 0.5, self.noise / (unit * len(traces) ** 0.5))
         of_one = 1.0 / self.R**2 if self.config.fit_intercept else 0.0
         moments = RowMoments(state.gram / self.n, self.gram_noise / self.n, of_one, trace)
@@ -492,11 +499,14 @@ class NoiseAwareRegression:
         excess = of_scales @ grid.excess
         second = moments(np.array([state.clip]), math.exp(2 * scale) + excess[-1])[1][0]
         expected = float(second * beliefs.values.sum(axis=1).mean()) / self.n
+        # k̄ rows of a person scatter up to k̄ times as much as the model says of so many.
+        persons = self.config.persons
+        doubt = TRACE_DOUBT if persons is None else persons.rows_per_group
         found = RowMoments(
             state.products / self.n,
             self.plan.noise_scale(self.plan.sampling.n_steps - 2) / self.n,
             0.0,
-            (expected, TRACE_DOUBT * expected),
+            (expected, doubt * expected),
         )
         scores = found.beliefs(self.n, stream, len(beliefs.values))
         prior = math.exp(-2 * float(of_widths @ grid.log_widths))

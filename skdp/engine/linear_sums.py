@@ -51,6 +51,10 @@ class LinearSum(BoundedSum):
         """Return the terms (m, size), each a function of its own record alone."""
         raise NotImplementedError
 
+    def persons(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        """Return the sums (n_persons, size) of each person's terms, a function of these alone."""
+        return by_person(self.records(theta, chunk), chunk)
+
     def of_persons(self, unit: PersonUnit) -> BoundedSum:
         """The same over persons: their terms add up, and are clipped to k̄ times the bound."""
         return PersonSum(self, unit.rows_per_group * self.record_bound)
@@ -106,6 +110,11 @@ class LinearClippedSum(LinearSum):
         """Return the terms of the sum, (m, KD), each a function of its own record alone."""
         r, rows = self._clipped(row_products(chunk.rows, theta.numpy().T), chunk)
         return (r[:, :, None] * rows[:, None, :]).reshape(len(r), theta.numel())
+
+    def persons(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        """Return the sums (n_persons, KD) of each person's terms, without an array of the terms."""
+        r, rows = self._clipped(chunk.logits(theta.numpy().T), chunk)
+        return np.hstack([by_person(rows, chunk, column) for column in r.T])
 
     def of_persons(self, unit: PersonUnit) -> BoundedSum:
         """The same over persons, whose scores nearly cancel: clipped to c times the bound."""
@@ -399,7 +408,7 @@ class ResidualSum(LinearSum):
     def of_persons(self, unit: PersonUnit) -> BoundedSum:
         """The same over persons: of k̄ rows what does not cancel adds up, and ψu to c or so."""
         if not self.bounded:
-            return PersonSum(self, math.inf)
+            return self
         a, b = (unit.rows_per_group * w / 2 for w in (self.scale_weight, self.trace_weight))
         return PersonSum(self, math.hypot(unit.clip, a, b))
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
 from skdp._persons import PersonUnit
-from skdp._rows import ON_BOUND, row_sums
+from skdp._rows import ON_BOUND, row_norms
 from skdp._validate import positive
 
 
@@ -35,13 +35,19 @@ class Persons(Protocol):
         ...
 
 
-def by_person(terms: np.ndarray, batch: Persons) -> np.ndarray:
-    """Sum terms (m, size) over each person's rows, one after the other; of rows, as they are."""
+def by_person(
+    terms: np.ndarray, batch: Persons, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """Sum terms (m, size), times weights (m,), over each person's rows, one after the other.
+
+    Where a row is a record, there is nothing to add up.
+    """
     starts, m = batch.starts, len(terms)
     if starts is None:
-        return terms
-    ones, places = np.ones(m), np.arange(m, dtype=np.int32)
-    return csr_matrix((ones, places, starts.astype(np.int32)), shape=(len(starts) - 1, m)) @ terms
+        return terms if weights is None else weights[:, None] * terms
+    weights = np.ones(m) if weights is None else weights
+    places, shape = np.arange(m, dtype=np.int32), (len(starts) - 1, m)
+    return csr_matrix((weights, places, starts.astype(np.int32)), shape=shape) @ terms
 
 
 class Terms(Protocol):
@@ -60,6 +66,10 @@ class Terms(Protocol):
 
     def records(self, theta: Tensor, chunk: Any) -> np.ndarray:
         """Return the terms (m, size); every bit of one must depend on its own record alone."""
+        ...
+
+    def persons(self, theta: Tensor, chunk: Any) -> np.ndarray:
+        """Return the sums (n_persons, size) of each person's terms, a new array."""
         ...
 
     def of_persons(self, unit: PersonUnit) -> Any:
@@ -110,11 +120,9 @@ class PersonSum(BoundedSum):
 
     def records(self, theta: Tensor, chunk: Any) -> np.ndarray:
         """Return the terms (n_persons, size), each a function of its own person alone."""
-        terms = by_person(self.inner.records(theta, chunk), chunk)
-        if self.bound == math.inf:
-            return terms
-        norms = np.sqrt(row_sums(terms * terms))
-        terms *= shrunk(self.bound, norms)[:, None]
+        terms = self.inner.persons(theta, chunk)
+        if self.bound < math.inf:
+            terms *= shrunk(self.bound, row_norms(terms))[:, None]
         return terms
 
 

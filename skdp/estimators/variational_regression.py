@@ -201,7 +201,7 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
     noise_multiplier: float | None = None
     accountant: str = "auto"
     secure: bool = False
-    robust: bool = False
+    robust: bool | str = "auto"
     n_samples: int | None = None
     random_state: Any = None
     verbose: int = 0
@@ -218,7 +218,11 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
     ) -> algorithm.NoiseAwareRegressionConfig:
         one_of(("noise_aware", "dpvi"), inference=self.inference)
         flag(fit_intercept=self.fit_intercept)
-        if flag(robust=self.robust) and self.inference == "dpvi":
+        noise_aware = self.inference == "noise_aware"
+        robust = noise_aware and facts.persons is not None
+        if not isinstance(self.robust, str) or self.robust != "auto":
+            robust = flag("or 'auto'", robust=self.robust)
+        if robust and not noise_aware:
             remedy = "robust widths are of the noise-aware posterior: use inference='noise_aware'"
             raise expected("False with inference='dpvi'", remedy, robust=True)
         check_secure(self.secure, budget)
@@ -237,10 +241,11 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
             clip_norm=clip_norm or None,
             prior_scale=number_or_auto(0.0, prior_scale=self.prior_scale) or None,
             bounded_targets=self.target_bounds is not None,
-            noise_aware=self.inference == "noise_aware",
-            robust=bool(self.robust),
+            noise_aware=noise_aware,
+            robust=robust,
             neighboring_relation=self._relation,
             secure=bool(self.secure),
+            persons=facts.persons,
         ).calibrated(budget)
 
     def _keep(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> None:
