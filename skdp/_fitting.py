@@ -414,6 +414,16 @@ _MOST_PLANS = 256
 _plans: dict[tuple, FitPlan] = {}
 
 
+def _with_persons(sampling: str, persons: PersonUnit | None) -> str:
+    """Say how the rows of a person are bounded."""
+    if persons is None:
+        return sampling
+    most = "all of its rows"
+    if persons.most_rows is not None:
+        most = f"at most {persons.most_rows} of its rows"
+    return f"{sampling}, each person as one record of {most}: {persons.bound_in_words}"
+
+
 def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
     """Everything that a plan depends on, types included; None where an object could change.
 
@@ -738,7 +748,7 @@ class PrivateEstimator(ProtectedUnit, CallbackSupportMixin, BaseEstimator):
         report = PrivacyReport.of(
             config.event(),
             delta=budget.delta,
-            sampling=str(config.sampling),
+            sampling=_with_persons(str(config.sampling), facts.persons),
             neighboring_relation=budget.neighboring_relation,
             accountant=budget.accountant,
             inferred_public_facts=facts.inferred,

@@ -60,6 +60,14 @@ class PersonUnit:
         return cls(n_groups, mean, number_or_auto(mean**0.5, group_clip=clip), most_rows)
 
     @property
+    def bound_in_words(self) -> str:
+        """What a person may contribute."""
+        return (
+            f"scores clipped together to {self.clip:.3g} times the bound of a row, "
+            f"counts and squares to {self.rows_per_group:.3g} times"
+        )
+
+    @property
     def n_rows(self) -> int | None:
         """Number of rows, about: a function of what was declared."""
         return None if self.n_groups is None else max(1, round(self.n_groups * self.rows_per_group))

@@ -38,6 +38,10 @@ from skdp._validate import expected, one_of
 
 ROW, GROUP = UNITS = ("row", "group")
 _OF_GROUPS = "_group"
+_IN_WORDS = {
+    ROW: "row: one row of X, with its target",
+    GROUP: "group: a person with all rows that have the same label in groups, however many",
+}
 
 
 class Relation(StrEnum):
@@ -63,6 +67,11 @@ class Relation(StrEnum):
     def of_unit(self, unit: str) -> Relation:
         """The same of rows or of persons."""
         return Relation(self.of_rows.value + _OF_GROUPS * (unit == GROUP))
+
+    @property
+    def in_words(self) -> str:
+        """What is protected, for people."""
+        return _IN_WORDS[self.unit]
 
     @property
     def n_is_public(self) -> bool:
@@ -94,9 +103,10 @@ def check_relation(neighboring_relation: str) -> Relation:
         raise
 
 
-def other_relation(what: str, neighboring_relation: str | list[str]) -> ValueError:
-    """Return the error of statements that are not about the same neighbours."""
-    remedy = "statements about different neighbours do not add up"
+def other_relation(what: str, neighboring_relation: str | list[str], of: str = "") -> ValueError:
+    """Return the error of statements, that ``of`` a step say, about other neighbours or units."""
+    remedy = "statements about different neighbours, or different units, do not add up"
+    what += f" for {of}" * bool(of)
     return expected(what, remedy, neighboring_relation=neighboring_relation)
 
 

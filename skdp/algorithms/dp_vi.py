@@ -61,8 +61,9 @@ from skdp.algorithms.parts.gaussian_families import (
     orthogonal_normals,
 )
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of, run_and_count
-from skdp.engine.linear_sums import LinearClippedSum, LinearSum, OutsideSum, Residual
+from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, Residual
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
+from skdp.engine.persons import RowSum
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import Moments, NoiseCorrectedAdam
 from skdp.models.likelihoods import BoundedScores
@@ -307,7 +308,7 @@ def default_learning_rate(
 
 
 @dataclass(frozen=True)
-class VanillaClippedSum(LinearSum):
+class VanillaClippedSum(RowSum):
     """Sum over records of (g_i, g_i∘w), each pair clipped to a norm; g_i = r_i x_iᵀ.
 
     With w = η∘s that is the gradient of log p(y_i|x_i, m + s∘η) in m and in log s. The norm is
@@ -323,6 +324,7 @@ class VanillaClippedSum(LinearSum):
 
     residual: Residual
     clip_norm: float
+    cancelling = True
 
     @property
     def record_bound(self) -> float:

@@ -16,13 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
-from skdp._persons import PersonUnit
+from skdp._bounded_sum import CHUNK_ROWS
 from skdp._random import Streams
 from skdp._rows import PlainBatch, PlainRows
 from skdp.algorithms.parts.gaussian_runs import FLOAT, OneSum
 from skdp.engine.loop import Progress
-from skdp.engine.persons import PersonSum
+from skdp.engine.persons import RowSum
 
 COUNT = 0.5  # weight of a value's presence in a row's share
 LEAST_COUNT = 4.0  # in standard deviations of its noise
@@ -37,7 +36,7 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MomentSum(BoundedSum):
+class MomentSum(RowSum):
     """Sum over rows of (m z, m (z² - ½), m/2), z the values on [-1, 1] and m = 0 for a missing one.
 
     Parameters
@@ -58,10 +57,6 @@ class MomentSum(BoundedSum):
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Three numbers for each feature."""
         return (3 * len(self.lower),)
-
-    def of_persons(self, unit: PersonUnit) -> PersonSum:
-        """The same over persons, whose rows are alike: clipped to k̄ times the bound."""
-        return PersonSum(self, unit.rows_per_group * self.record_bound)
 
     def __call__(self, theta: Tensor, batch: PlainBatch) -> Tensor:
         """Return the sum over rows."""

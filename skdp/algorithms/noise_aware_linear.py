@@ -205,7 +205,7 @@ class NoiseAwareRegressionConfig(GaussianRun):
 
     @property
     def weights(self) -> tuple[float, float]:
-        """a and b; what does not cancel adds up to k̄ in a person's sum, and not to c."""
+        """Weights a and b; what does not cancel adds up to k̄ in a person's sum, and not to c."""
         persons = self.persons
         share = 1.0 if persons is None else persons.clip / persons.rows_per_group
         return share * SCALE_WEIGHT, share * TRACE_WEIGHT

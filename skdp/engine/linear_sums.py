@@ -34,34 +34,14 @@ from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSu
 from skdp._persons import PersonUnit
 from skdp._rows import LinearBatch, row_products, row_sums
 from skdp._validate import positive
-from skdp.engine.persons import PersonSum, Terms, by_person, shrunk
+from skdp.engine.persons import PersonSum, RowSum, Terms, by_person, shrunk
 
 Residual = Callable[[np.ndarray, np.ndarray], np.ndarray]
 MAGNITUDES = range(-100, 101)  # binary exponents that are told apart
 
 
-class LinearSum(BoundedSum):
-    """A sum over records of a linear model, of which there is one over persons too."""
-
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the sum at parameters of a shape."""
-        raise NotImplementedError
-
-    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
-        """Return the terms (m, size), each a function of its own record alone."""
-        raise NotImplementedError
-
-    def persons(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
-        """Return the sums (n_persons, size) of each person's terms, a function of these alone."""
-        return by_person(self.records(theta, chunk), chunk)
-
-    def of_persons(self, unit: PersonUnit) -> BoundedSum:
-        """The same over persons: their terms add up, and are clipped to k̄ times the bound."""
-        return PersonSum(self, unit.rows_per_group * self.record_bound)
-
-
 @dataclass(frozen=True)
-class LinearClippedSum(LinearSum):
+class LinearClippedSum(RowSum):
     """Sum over records of the log-likelihood's gradient in θ, each clipped to a norm.
 
     Parameters
@@ -83,6 +63,7 @@ class LinearClippedSum(LinearSum):
     residual: Residual
     clip_norm: float
     largest_residual: Callable[[np.ndarray], np.ndarray] | None = None
+    cancelling = True
 
     def __post_init__(self) -> None:
         positive(clip_norm=self.clip_norm, allow_inf=True)
@@ -116,10 +97,6 @@ class LinearClippedSum(LinearSum):
         r, rows = self._clipped(chunk.logits(theta.numpy().T), chunk)
         return np.hstack([by_person(rows, chunk, column) for column in r.T])
 
-    def of_persons(self, unit: PersonUnit) -> BoundedSum:
-        """The same over persons, whose scores nearly cancel: clipped to c times the bound."""
-        return PersonSum(self, unit.clip * self.record_bound)
-
     def _clipped(self, logits: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return r (m, K) and rows (m, D) whose outer products are the terms of the sum."""
         rows = chunk.rows
@@ -150,7 +127,7 @@ BESIDE = math.sqrt(2.0)  # weight of an entry beside the diagonal, which stands 
 
 
 @dataclass(frozen=True)
-class GramSum(LinearSum):
+class GramSum(RowSum):
     """Sum over records of w_i x_i x_iᵀ, each of Frobenius norm at most a bound.
 
     Parameters
@@ -271,7 +248,7 @@ def _triangle(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class ScoreGramSum(LinearSum):
+class ScoreGramSum(RowSum):
     """Sum over records of s_i s_iᵀ, for the terms s_i (all entries as one vector) of another sum.
 
     Parameters
@@ -317,7 +294,7 @@ class ScoreGramSum(LinearSum):
 
 
 @dataclass(frozen=True)
-class ResidualScores(LinearSum):
+class ResidualScores(RowSum):
     """Sum over records of ψ(r) u alone: the first D entries of a `ResidualSum`.
 
     Parameters
@@ -328,15 +305,12 @@ class ResidualScores(LinearSum):
 
     row_bound: float
     bounded: bool = True
+    cancelling = True
 
     @property
     def record_bound(self) -> float:
         """Bound on the norm of one record's term: |ψ| and ‖u‖ are at most 1."""
         return 1.0 if self.bounded else math.inf
-
-    def of_persons(self, unit: PersonUnit) -> BoundedSum:
-        """The same over persons, whose scores nearly cancel: clipped to c times the bound."""
-        return PersonSum(self, unit.clip * self.record_bound)
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """One number for each column."""
@@ -360,7 +334,7 @@ def _residual_scores(
 
 
 @dataclass(frozen=True)
-class ResidualSum(LinearSum):
+class ResidualSum(RowSum):
     """Sum over records of (ψ(r) u, a(ψ(r)² − ½), b(‖u‖² − ½)) with u = x/R.
 
     It is bounded whatever the clip and the target are.
@@ -447,7 +421,7 @@ class ResidualSum(LinearSum):
 
 
 @dataclass(frozen=True)
-class MagnitudeSum(LinearSum):
+class MagnitudeSum(RowSum):
     """Number of records by the binary exponent of their target; a target of 0 has none.
 
     Parameters
@@ -486,7 +460,7 @@ class MagnitudeSum(LinearSum):
 
 
 @dataclass(frozen=True)
-class OutsideSum(LinearSum):
+class OutsideSum(RowSum):
     """Number of records whose features, and number of those whose targets, were cut to a bound.
 
     Parameters

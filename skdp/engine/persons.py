@@ -35,9 +35,7 @@ class Persons(Protocol):
         ...
 
 
-def by_person(
-    terms: np.ndarray, batch: Persons, weights: np.ndarray | None = None
-) -> np.ndarray:
+def by_person(terms: np.ndarray, batch: Persons, weights: np.ndarray | None = None) -> np.ndarray:
     """Sum terms (m, size), times weights (m,), over each person's rows, one after the other.
 
     Where a row is a record, there is nothing to add up.
@@ -129,3 +127,32 @@ class PersonSum(BoundedSum):
 def shrunk(bound: float, found: np.ndarray) -> np.ndarray:
     """Factors that bring what is above a bound down to it; what is on it by rounding stays."""
     return np.where(found > bound * (1 + ON_BOUND), bound / np.maximum(found, bound), 1.0)
+
+
+class RowSum(BoundedSum):
+    """A sum over rows, of which there is one over persons too.
+
+    Attributes
+    ----------
+    cancelling : bool
+        Whether terms are scores, of mean zero where the model holds: k of them add up to √k.
+    """
+
+    cancelling = False
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the sum at parameters of a shape."""
+        raise NotImplementedError
+
+    def records(self, theta: Tensor, chunk: Any) -> np.ndarray:
+        """Return the terms (m, size), each a function of its own record alone."""
+        raise NotImplementedError
+
+    def persons(self, theta: Tensor, chunk: Any) -> np.ndarray:
+        """Return the sums (n_persons, size) of each person's terms, a function of these alone."""
+        return by_person(self.records(theta, chunk), chunk)
+
+    def of_persons(self, unit: PersonUnit) -> Any:
+        """The same over persons: clipped to k̄ times the bound, to c times where terms cancel."""
+        times = unit.clip if self.cancelling else unit.rows_per_group
+        return PersonSum(self, times * self.record_bound)

@@ -55,6 +55,8 @@ class PrivacyLedgerCallback:
         δ in (0, 1) of the ceiling; needed with ``epsilon``.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
         The relation every fit must be stated in.
+    unit : {"row", "group"}, default="row"
+        What every fit must protect.
     path : str or path-like or None, default=None
         A file that keeps the records, see `PrivacyLedger`.
 
@@ -81,10 +83,11 @@ class PrivacyLedgerCallback:
         delta: float | None = None,
         *,
         neighboring_relation: str = "zero_out",
+        unit: str = "row",
         path: str | os.PathLike[str] | None = None,
     ) -> None:
         self._ledger = PrivacyLedger(
-            epsilon, delta, neighboring_relation=neighboring_relation, path=path
+            epsilon, delta, neighboring_relation=neighboring_relation, unit=unit, path=path
         )
         self._depth = 0
 

@@ -41,12 +41,12 @@ from typing import IO
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from skdp._types import Estimator, Json, Params
-from skdp._validate import expected, in_range, positive
+from skdp._validate import expected, in_range, one_of, positive
 from skdp.privacy import _process_tree
 from skdp.privacy._ledger_file import LedgerFile, fcntl
 from skdp.privacy.accounting import epsilon_of_event
 from skdp.privacy.events import event_from_dict, event_to_dict, terms_of
-from skdp.relations import ZERO_OUT, check_relation
+from skdp.relations import ROW, UNITS, ZERO_OUT, check_relation
 
 
 class BudgetExceededError(RuntimeError):
@@ -91,6 +91,8 @@ class PrivacyLedger:
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
         The relation every entry must be stated in: statements about different neighbours do not
         add up.
+    unit : {"row", "group"}, default="row"
+        What every entry must protect: rows, or persons with all of their rows.
     path : str or path-like or None, default=None
         A file that keeps the entries, one JSON line each, for later sessions and for processes
         that are not below this one; entries it already holds count. None keeps them for as long as
@@ -122,13 +124,17 @@ class PrivacyLedger:
         delta: float | None = None,
         *,
         neighboring_relation: str = "zero_out",
+        unit: str = ROW,
         path: str | os.PathLike[str] | None = None,
     ) -> None:
         if epsilon is not None and delta is None:
             raise expected("given with epsilon", "an epsilon alone is no ceiling", delta=delta)
         self.epsilon = math.inf if epsilon is None else positive(epsilon=epsilon)
         self.delta = None if delta is None else in_range(0.0, 1.0, delta=delta)
-        self.neighboring_relation = check_relation(neighboring_relation)
+        relation = check_relation(neighboring_relation)
+        if one_of(UNITS, unit=unit) != ROW:
+            relation = relation.of_unit(unit)
+        self.neighboring_relation = relation
         self._entries: list[LedgerEntry] = []
         self._file = None if path is None else LedgerFile(path)
         self._announcement: IO[str] | None = None
@@ -234,7 +240,7 @@ class PrivacyLedger:
                 yield append
 
     def _from_line(self, line: dict) -> LedgerEntry:
-        self._check_relation(line["neighboring_relation"])
+        self._check_relation(line["neighboring_relation"], line["label"])
         try:
             event = event_from_dict(line["event"])
             terms_of(event)  # what nobody can price is no entry
@@ -245,14 +251,14 @@ class PrivacyLedger:
             ) from error
         return LedgerEntry(line["label"], event, line.get("nominal", False))
 
-    def _check_relation(self, neighboring_relation: str) -> None:
+    def _check_relation(self, neighboring_relation: str, label: str) -> None:
         if neighboring_relation != self.neighboring_relation:
-            what = f"the ledger's own relation {self.neighboring_relation!r}"
-            remedy = "keep one ledger per neighbouring relation"
+            what = f"the ledger's own relation {self.neighboring_relation!r} for {label}"
+            remedy = "keep one ledger per neighbouring relation and unit"
             raise expected(what, remedy, neighboring_relation=neighboring_relation)
 
     def _check(self, entry: LedgerEntry, neighboring_relation: str) -> None:
-        self._check_relation(neighboring_relation)
+        self._check_relation(neighboring_relation, entry.label)
         if self.delta is None:
             terms_of(entry.event)  # an event that nobody can price must not get in
             return

@@ -6,6 +6,7 @@
 >>> report = PrivacyReport.of(event, delta=1e-5, sampling="full batch, 16 steps")
 >>> report
 PrivacyReport: (epsilon=4.377, delta=1e-05)-DP
+  unit                    row: one row of X, with its target
   neighbouring relation   zero_out
   accountant              gdp
   sampling                full batch, 16 steps
@@ -31,7 +32,7 @@ from skdp._version import __version__
 from skdp.privacy._advisories import as_known_today, not_disproved
 from skdp.privacy.accounting import NOT_A_BOUND, epsilon_of_event, least_bound
 from skdp.privacy.events import event_from_dict, event_to_dict
-from skdp.relations import other_relation
+from skdp.relations import check_relation, other_relation
 
 _NO_TUNING = "none accounted; each further fit on these rows is a further release"
 _TEXTS = ("inferred_public_facts", "unaccounted", "assumptions")  # lists in JSON
@@ -48,7 +49,8 @@ class PrivacyReport:
     delta : float
         δ of the guarantee.
     neighboring_relation : str
-        ``"zero_out"``, ``"add_or_remove_one"`` or ``"replace_one"``.
+        ``"zero_out"``, ``"add_or_remove_one"`` or ``"replace_one"``, with ``"_group"`` behind it
+        where persons are protected.
     accountant : str
         The accountant that gave ε.
     event : DpEvent
@@ -156,8 +158,11 @@ class PrivacyReport:
             values["epsilon"] = float(values["epsilon"])
             for name in _TEXTS:
                 values[name] = tuple(values.get(name, ()))
+            unit = values.pop("unit", None)
             report = cls(**values)
             report._check_types()
+            if unit not in (None, report.unit):
+                raise TypeError
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError("Expected the JSON of a PrivacyReport.") from error
         holds = math.isfinite(report.epsilon) and not report.seeded and not report.unaccounted
@@ -218,7 +223,7 @@ class PrivacyReport:
         for report in reports:
             if report.neighboring_relation != first.neighboring_relation:
                 what = f"{first.neighboring_relation!r} in all reports"
-                raise other_relation(what, report.neighboring_relation)
+                raise other_relation(what, report.neighboring_relation, report.sampling)
         not_bounds = any(report.accountant == NOT_A_BOUND for report in reports)
         events = [part for report in reports for part in _parts(report.event)]
         total = cls.of(
@@ -237,6 +242,11 @@ class PrivacyReport:
             tuning="; ".join(dict.fromkeys(report.tuning for report in reports)),
             unaccounted=joint(report.unaccounted for report in reports),
         )
+
+    @property
+    def unit(self) -> str:
+        """What is protected: a ``"row"``, or a ``"group"`` of rows that are of one person."""
+        return check_relation(self.neighboring_relation).unit
 
     def epsilon_at(self, delta: float) -> float:
         """Least known ε at another δ: one release has a whole curve of (ε, δ).
@@ -263,7 +273,7 @@ class PrivacyReport:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values["event"] = event_to_dict(self.event)
         values |= {name: list(getattr(self, name)) for name in _TEXTS}
-        return values
+        return values | {"unit": self.unit}
 
     def to_json(self) -> str:
         """Return the report as JSON; an infinite ε is written as the string ``"inf"``."""
@@ -292,6 +302,7 @@ class PrivacyReport:
             facts = ", ".join(self.inferred_public_facts)
             read = f"{facts} (epsilon is conditional on these being public)"
         return [
+            ("unit", check_relation(self.neighboring_relation).in_words),
             ("neighbouring relation", self.neighboring_relation),
             ("accountant", self.accountant),
             ("sampling", self.sampling),

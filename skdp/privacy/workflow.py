@@ -34,6 +34,7 @@ from skdp._types import Opaque
 from skdp._validate import expected, in_range
 from skdp.privacy._scikit_learn import needs_fit, rule_of
 from skdp.privacy.report import PrivacyReport, joint
+from skdp.relations import other_relation
 
 _FROZEN = "FrozenEstimator"
 
@@ -155,6 +156,10 @@ class _Visit:
                 )
             return []
         self.seen[id(fitted)] = (label, frozen)
+        relation = statement.neighboring_relation
+        if self.reports and relation != self.reports[0].neighboring_relation:
+            what = f"{self.reports[0].neighboring_relation!r}, as of the steps before,"
+            raise other_relation(what, relation, label)
         if not any(statement is report for report in self.reports):
             # Parts of a private search's winner all hold the one report of the search.
             self.reports.append(statement)
