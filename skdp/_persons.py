@@ -115,25 +115,29 @@ def rows_of_persons(
     return order, starts
 
 
-def _coded(groups: ArrayLike, n_rows: int) -> tuple[list[Hashable] | np.ndarray, np.ndarray]:
+def _coded(groups: Any, n_rows: int) -> tuple[list[Hashable] | np.ndarray, np.ndarray]:
     """Distinct labels, and the number among them of each row's."""
+    if isinstance(groups, str | bytes) or not hasattr(groups, "__len__"):
+        raise _wrong(n_rows, missing=False)
     try:
         array = np.asarray(groups)
-        if array.dtype.kind == "O" or array.ndim != 1:
-            labels = list(groups)  # type: ignore[arg-type]
-            return _numbered(labels, n_rows)
-        missing = bool(array.dtype.kind in "fcmM" and (np.isnan(array)).any())
-        if len(array) == n_rows and not missing:
-            return np.unique(array, return_inverse=True)
-    except (TypeError, ValueError):
-        array, missing = np.empty(0), False
-    raise _wrong(n_rows, missing)
+    except ValueError:  # labels of several lengths
+        array = np.empty(0, dtype=object)
+    try:
+        if array.dtype.kind == "O":
+            return _numbered(list(groups), n_rows)
+        missing = bool(array.dtype.kind in "fcmM" and np.isnan(array).any())
+    except TypeError:  # not hashable
+        raise _wrong(n_rows, missing=False) from None
+    if array.shape != (n_rows,) or missing:
+        raise _wrong(n_rows, missing=missing)
+    return np.unique(array, return_inverse=True)
 
 
 def _numbered(labels: list[Any], n_rows: int) -> tuple[list[Hashable], np.ndarray]:
     missing = any(_is_missing(label) for label in labels)
     if len(labels) != n_rows or missing:
-        raise _wrong(n_rows, missing)
+        raise _wrong(n_rows, missing=missing)
     numbers: dict[Hashable, int] = {}
     codes = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
     return list(numbers), codes
@@ -146,7 +150,7 @@ def _is_missing(label: Any) -> bool:
         return True
 
 
-def _wrong(n_rows: int, missing: bool) -> ValueError:
+def _wrong(n_rows: int, *, missing: bool) -> ValueError:
     found = "some are missing" if missing else "these are others"
     return ValueError(
         f"Expected groups to hold one hashable label a row, {n_rows} of them, but {found}. Drop "
