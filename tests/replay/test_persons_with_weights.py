@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from replay.persons_changed import VALUES, persons_changed
 
-from skdp import OPSPosteriorSampler, OPSRegressor
+from skdp import OPSPosteriorSampler, OPSRegressor, PrivacyLedger
+from skdp.preprocessing import DPQuantileScaler
 from skdp.testing import fixed_streams, record_releases, replay_releases
 
 N, PERSONS = 60, 20
@@ -26,6 +27,10 @@ def regressor(**more):
     return OPSRegressor(**{"target_bounds": (-1, 1), **UNIT, **more})
 
 
+def scaler(**more):
+    return DPQuantileScaler(**{"unit": "group", "epsilon": 5.0, **more})
+
+
 MODELS = {
     "langevin": (classifier, {}),
     "langevin, few rows each": (classifier, {"max_rows_per_group": 2}),
@@ -35,6 +40,9 @@ MODELS = {
     "exact, lighter": (classifier, {"delta": 0, "group_clip": 1.5}),
     "exact, added": (classifier, {"delta": 0, "neighboring_relation": "add_or_remove_one"}),
     "regression": (regressor, {}),
+    "quantiles": (scaler, {}),
+    "quantiles, pure": (scaler, {"delta": 0.0, "max_rows_per_group": 2}),
+    "quantiles, another person": (scaler, {"neighboring_relation": "replace_one"}),
     "exact regression": (regressor, {"delta": 0, "group_clip": 0.5}),
 }
 
@@ -53,10 +61,11 @@ def test_with_the_releases_frozen_nothing_tells_of_a_persons_rows(name):
     make, parameters = MODELS[name]
     y = X[:, 0] if make is regressor else LABELS
     targets = (1e300, -0.5) if make is regressor else (0, 1)
+    missing = [np.nan] * 3 * (make is scaler)
     with fixed_streams():
         with record_releases() as tape:
             first = shown(make, parameters, X, y, GROUPS)
-        for other in persons_changed(X, y, GROUPS, VALUES, targets):
+        for other in persons_changed(X, y, GROUPS, VALUES + missing, targets):
             with replay_releases(tape) as again:
                 second = shown(make, parameters, *other)
             assert [r.call for r in again] == [r.call for r in tape]
@@ -107,3 +116,33 @@ def test_convergence_is_shown_of_the_weighted_posterior():
     assert data["posterior"]["theta"].shape == (2, 3, 4)
     with pytest.raises(ValueError, match="one label a row"):
         classifier().diagnose_convergence(X, LABELS)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 0])
+def test_quantiles_of_persons_with_a_row_each_are_those_of_rows(delta):
+    with fixed_streams():
+        rows = DPQuantileScaler(-2, 2, delta=delta).fit(X)
+        persons = DPQuantileScaler(-2, 2, delta=delta, unit="group").fit(X, groups=np.arange(N))
+    np.testing.assert_array_equal(persons.lower_, rows.lower_)
+    np.testing.assert_array_equal(persons.upper_, rows.upper_)
+    assert persons.privacy_.epsilon == rows.privacy_.epsilon
+    assert persons.privacy_.neighboring_relation == "zero_out_group"
+
+
+def test_a_person_who_owns_half_of_the_table_moves_no_quantile_of_the_others():
+    """200 persons in [-1, 1], one with as many rows at 1e6: the 75th percentile stays put."""
+    values = np.linspace(-1, 1, 400).repeat(2)[:, None]
+    everything = np.vstack([values, np.full((800, 1), 1e6)])
+    groups = np.concatenate([np.arange(800) % 400, np.full(800, 400)])
+    made = DPQuantileScaler(epsilon=50.0, quantile_range=(25, 75), unit="group")
+    assert abs(made.fit(everything, groups=groups).upper_[0]) < 2
+    rows = DPQuantileScaler(epsilon=50.0, quantile_range=(25, 75)).fit(everything)
+    assert rows.upper_[0] > 1e5
+
+
+def test_too_many_persons_for_ranks_are_refused_before_the_charge(monkeypatch):
+    monkeypatch.setattr("skdp.mechanisms.quantile.MAX_PERSONS", PERSONS - 1)
+    ledger = PrivacyLedger(neighboring_relation="zero_out_group")
+    with ledger, pytest.raises(ValueError, match="at most 19 persons"):
+        scaler().fit(X, groups=GROUPS)
+    assert not ledger.entries
