@@ -540,7 +540,7 @@ apart = 2**0.5
         Mutant(
             "non-finite gradients pass",
             "engine/modules/network_sum.py",
-            "NetworkClippedSum._piece",
+            "NetworkClippedSum.piece",
             "not math.isfinite(norms.sum())",
             "False",
             "tests/engine/test_network_sum.py",
@@ -548,7 +548,7 @@ apart = 2**0.5
         Mutant(
             "noise before clipping is added after it",
             "engine/modules/network_sum.py",
-            "NetworkClippedSum._piece",
+            "NetworkClippedSum.piece",
             "weighted_sum(-self._factors(norms))",
             "weighted_sum(-self._factors(norms)) + self.prenoise_scale",
             "tests/engine/test_network_sum.py tests/estimators/test_sgld.py",
