@@ -2,13 +2,22 @@
 
 import pickle
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
+import torch
 from replay.persons_changed import VALUES, persons_changed
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.frozen import FrozenEstimator
 
-from skdp import OPSPosteriorSampler, OPSRegressor, PrivacyLedger
+from skdp import DPVariationalLogisticRegression, OPSPosteriorSampler, OPSRegressor, PrivacyLedger
+from skdp.algorithms.parts.training import NetworkModel
+from skdp.algorithms.temperature_scaling import TARGETS, Temperature, bounded
+from skdp.calibration import DPTemperatureScaler
 from skdp.preprocessing import DPQuantileScaler
+from skdp.privacy.events import dp_sgd_event
+from skdp.privacy.report import PrivacyReport
 from skdp.testing import fixed_streams, record_releases, replay_releases
 
 N, PERSONS = 60, 20
@@ -31,6 +40,12 @@ def scaler(**more):
     return DPQuantileScaler(**{"unit": "group", "epsilon": 5.0, **more})
 
 
+def calibrated(inner=None, **more):
+    of_inner = {"classes": [0, 1], "max_iter": 3, **UNIT, **(inner or {})}
+    classifier = DPVariationalLogisticRegression(**of_inner)
+    return DPTemperatureScaler(classifier, **{"max_iter": 3, **UNIT, **more})
+
+
 MODELS = {
     "langevin": (classifier, {}),
     "langevin, few rows each": (classifier, {"max_rows_per_group": 2}),
@@ -43,6 +58,8 @@ MODELS = {
     "quantiles": (scaler, {}),
     "quantiles, pure": (scaler, {"delta": 0.0, "max_rows_per_group": 2}),
     "quantiles, another person": (scaler, {"neighboring_relation": "replace_one"}),
+    "temperature": (calibrated, {}),
+    "temperature, log-loss": (calibrated, {"target": "log_loss", "max_rows_per_group": 2}),
     "exact regression": (regressor, {"delta": 0, "group_clip": 0.5}),
 }
 
@@ -146,3 +163,114 @@ def test_too_many_persons_for_ranks_are_refused_before_the_charge(monkeypatch):
     with ledger, pytest.raises(ValueError, match="at most 19 persons"):
         scaler().fit(X, groups=GROUPS)
     assert not ledger.entries
+
+
+# --- temperatures -------------------------------------------------------------------------------
+
+
+class Given(ClassifierMixin, BaseEstimator):
+    """Reads probabilities of class 1 from its rows; costs next to nothing."""
+
+    relation = None
+
+    def fit(self, X, y, groups=None):
+        self.classes_, self.n_features_in_ = np.array([0, 1]), 1
+        facts = {"delta": 1e-5, "neighboring_relation": self.relation, "sampling": "none"}
+        self.privacy_ = PrivacyReport.of(dp_sgd_event(1e9, 1.0, 1), **facts)
+        return self
+
+    def predict_proba(self, X):
+        p = np.asarray(X)[:, 0]
+        return np.column_stack([1 - p, p])
+
+    def predict(self, X):
+        return (np.asarray(X)[:, 0] > 0.5).astype(int)
+
+
+class GivenOfRows(Given):
+    relation = "add_or_remove_one"
+
+
+class GivenOfPersons(Given):
+    relation = "add_or_remove_one_group"
+
+
+@pytest.mark.parametrize("target", ["accuracy", "log_loss"])
+@pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
+def test_no_person_moves_a_slope_further_than_stated(target, relation):
+    """Persons with half of the table, sure and wrong, sure and right, or without a number."""
+    scaler = DPTemperatureScaler(
+        Given(), target=target, neighboring_relation=relation, **UNIT, group_clip=1.5
+    )
+    plan = scaler.plan(n_samples=None, n_features=1, classes=[0, 1]).config
+    assert plan.persons.clip == 1.5
+    module = NetworkModel(Temperature(), TARGETS[target].loss, "vmap")
+    slopes = plan.descent.release_plan(module)
+    sums, call = slopes.step((1,), 0)
+    assert call.sensitivity == pytest.approx(
+        1.5 * TARGETS[target].clip_norm * (1 if relation == "zero_out" else 2), rel=1e-3
+    )
+    others = [np.full(1, 0.6), np.linspace(0.1, 0.9, 5)]
+
+    def total(*persons, label=0):
+        p = np.concatenate(persons)
+        starts = np.cumsum([0] + [len(person) for person in persons])
+        with np.errstate(all="ignore"):
+            log_p = bounded(np.log(np.column_stack([1 - p, p])))
+        codes = np.full(len(p), label)
+        codes[: len(others)] = 1
+        records = module.records(log_p, codes, starts)
+        u = torch.tensor([0.7], dtype=torch.float64)
+        return float(records.sum(partial(sums, u), slice(None)))
+
+    moved = [
+        total(*others, np.full(k, p), label=label) - total(*others)
+        for k in (1, 2, 6, 50)
+        for p in (0.0, 1e-9, 0.5, 1.0, np.nan)
+        for label in (0, 1)
+    ]
+    bound = sums.sensitivity("zero_out_group")
+    assert max(map(abs, moved)) <= bound
+    assert max(map(abs, moved)) > 0.9 * bound
+    assert max(moved) - min(moved) <= 2 * bound
+
+
+def test_temperatures_of_persons_with_a_row_each_are_those_of_rows():
+    p = RNG.uniform(0, 1, (N, 1))
+    y = (RNG.random(N) < 0.5).astype(int)
+    facts = {"neighboring_relation": "add_or_remove_one", "epsilon": 5.0}
+    with fixed_streams():
+        rows = GivenOfRows().fit(p, y)
+        rows = DPTemperatureScaler(FrozenEstimator(rows), n_samples=N, **facts).fit(p, y)
+        persons = GivenOfPersons().fit(p, y)
+        persons = DPTemperatureScaler(
+            FrozenEstimator(persons), unit="group", n_groups=N, rows_per_group=1, **facts
+        ).fit(p, y, groups=np.arange(N))
+    assert rows.temperature_ != 1.0
+    assert persons.temperature_ == rows.temperature_
+    assert persons.noise_multiplier_ == rows.noise_multiplier_
+    assert persons.temperature_privacy_.neighboring_relation == "add_or_remove_one_group"
+
+
+def test_a_classifier_of_rows_is_refused_before_anything_is_charged():
+    inner = {"unit": "row", "n_groups": None, "rows_per_group": None}
+    ledger = PrivacyLedger(neighboring_relation="zero_out_group")
+    with ledger, pytest.raises(ValueError, match="'zero_out' as in the classifier"):
+        calibrated(inner).fit(X, LABELS, groups=GROUPS)
+    assert not ledger.entries
+    with ledger, pytest.raises(ValueError, match="one label a row"):
+        calibrated().fit(X, LABELS)
+    with ledger, pytest.raises(ValueError, match="others"):
+        calibrated().fit(X, LABELS, groups=GROUPS[:-1])
+    assert not ledger.entries
+
+
+def test_the_classifier_gets_the_persons_and_both_are_charged():
+    ledger = PrivacyLedger(neighboring_relation="zero_out_group")
+    with ledger:
+        model = calibrated().fit(X, LABELS, groups=GROUPS)
+    assert len(ledger.entries) == 2
+    assert model.privacy_.neighboring_relation == "zero_out_group"
+    assert model.estimator_.privacy_.neighboring_relation == "zero_out_group"
+    planned = calibrated().plan(n_features=3, classes=[0, 1])
+    assert planned.epsilon == pytest.approx(model.privacy_.epsilon, rel=1e-9)
