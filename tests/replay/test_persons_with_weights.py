@@ -7,15 +7,19 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from dp_accounting.dp_event import ComposedDpEvent
 from replay.persons_changed import VALUES, persons_changed
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
 
 from skdp import DPVariationalLogisticRegression, OPSPosteriorSampler, OPSRegressor, PrivacyLedger
 from skdp.algorithms.parts.training import NetworkModel
 from skdp.algorithms.temperature_scaling import TARGETS, Temperature, bounded
 from skdp.calibration import DPTemperatureScaler
+from skdp.model_selection import DPRandomizedSearch, split_budget
 from skdp.preprocessing import DPQuantileScaler
+from skdp.privacy import epsilon_of_event
 from skdp.privacy.events import dp_sgd_event
 from skdp.privacy.report import PrivacyReport
 from skdp.testing import fixed_streams, record_releases, replay_releases
@@ -274,3 +278,40 @@ def test_the_classifier_gets_the_persons_and_both_are_charged():
     assert model.estimator_.privacy_.neighboring_relation == "zero_out_group"
     planned = calibrated().plan(n_features=3, classes=[0, 1])
     assert planned.epsilon == pytest.approx(model.privacy_.epsilon, rel=1e-9)
+
+
+# --- budgets and searches -----------------------------------------------------------------------
+
+
+def pipeline(**of_scaler):
+    return make_pipeline(scaler(**of_scaler), classifier())
+
+
+def test_a_budget_is_split_among_steps_that_protect_persons():
+    made = split_budget(pipeline(), 1.0, 1e-5, n_features=3)
+    assert {step.unit for _, step in made.steps} == {"group"}
+    with PrivacyLedger(neighboring_relation="zero_out_group") as ledger:
+        rows = made[0].fit(X, groups=GROUPS).transform(X)
+        made[1].fit(rows, LABELS, groups=GROUPS)
+    events = ComposedDpEvent([entry.event for entry in ledger.entries])
+    assert 0.95 < epsilon_of_event(events, 1e-5, "zero_out_group") <= 1.0
+
+
+def test_steps_of_different_units_are_refused_and_named():
+    with pytest.raises(ValueError, match=r"'row' in \['dpq.*'group' in \['ops"):
+        split_budget(pipeline(unit="row"), 1.0, 1e-5, n_features=3)
+
+
+@pytest.mark.parametrize(
+    ("of_search", "message"),
+    [({"unit": "group", "n_groups": PERSONS}, "does not protect persons"), ({}, "zero_out_group")],
+)
+def test_a_search_refuses_persons_before_it_is_charged(of_search, message):
+    search = DPRandomizedSearch(classifier(), {"prior_scale": [1.0, 2.0]}, **of_search)
+    for relation in ("zero_out", "zero_out_group"):
+        ledger = PrivacyLedger(neighboring_relation=relation)
+        with ledger, pytest.raises(ValueError, match=message):
+            search.fit(X, LABELS)
+        with pytest.raises(ValueError, match=message):
+            search.plan(n_samples=N, n_features=3)
+        assert not ledger.entries
