@@ -318,7 +318,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         """Refuse persons: a trial's score sums over rows, of which a person has any number."""
         if one_of(UNITS, unit=self.unit) == GROUP:
             remedy = (
-                "a private search does not protect persons yet: choose settings on public rows, and "
+                "a private search does not protect persons: choose settings on public rows, and "
                 "fit once with unit='group'"
             )
             raise expected("'row'", remedy, unit=self.unit)

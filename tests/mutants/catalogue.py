@@ -762,8 +762,8 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
             "a temperature of persons clips rows alone",
             "algorithms/temperature_scaling.py",
             "TemperatureConfig.descent",
-            "persons=self.persons",
-            "persons=None",
+            "self.persons",
+            "None",
             "tests/replay/test_persons_with_weights.py",
         ),
         Mutant(
