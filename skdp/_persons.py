@@ -168,6 +168,12 @@ def _subset(label: Hashable, size: int, most: int, key: bytes) -> np.ndarray:
     return mask
 
 
+def rows_beside(starts: np.ndarray) -> np.ndarray:
+    """Number of rows of each row's person, itself included, (n_rows,)."""
+    sizes = np.diff(starts)
+    return np.repeat(sizes, sizes)
+
+
 def sizes_between(starts: np.ndarray, most: int) -> Iterable[tuple[int, int]]:
     """Yield runs (first, last) of persons that have at most so many rows together, or one alone."""
     first, n = 0, len(starts) - 1

@@ -37,7 +37,7 @@ from skdp.algorithms import temperature_scaling as scaling
 from skdp.privacy.budget import Budget
 from skdp.privacy.ledger import BudgetExceededError
 from skdp.privacy.report import PrivacyReport
-from skdp.relations import check_relation, other_relation
+from skdp.relations import other_relation
 
 _IN_A_PIPELINE = (
     "steps without `privacy_` may have learned from private rows; calibrate the last step inside "
@@ -112,6 +112,11 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Feature names, where X had any.
 
+    Notes
+    -----
+    With ``unit="group"`` the slopes of a person's rows add up, and their sum is clipped to
+    ``group_clip`` times the bound on one. The classifier must protect persons too.
+
     References
     ----------
     H. Zhang, X. Li, P. Sen, S. Roukos, T. Hashimoto, *A Closer Look at the Calibration of
@@ -146,7 +151,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
     n_samples: int | None = None
     random_state: Seed = None
 
-    def fit(self, X, y) -> DPTemperatureScaler:
+    def fit(self, X, y, groups=None) -> DPTemperatureScaler:
         """Fit the classifier, unless it is frozen, and then the temperature.
 
         Parameters
@@ -155,6 +160,9 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
             Rows.
         y : array-like of shape (n_samples,)
             Class labels.
+        groups : array-like of shape (n_samples,) or None, default=None
+            With ``unit="group"``: the person whose row it is, as any label. The classifier is
+            fitted with them too.
 
         Returns
         -------
@@ -169,19 +177,23 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
             If an open `PrivacyLedger` refuses one of the two.
         """
         with all_or_nothing(self):
+            self._check_groups(groups)
             records, facts = self._read(X, y)
+            chosen = self._by_person(records._replace(X=np.arange(len(records.X))), groups)
             plan = self._plan(facts)
             # A copy, because a frozen classifier is shared: training it on would change what is
             # predicted here, and not what is stated.
             estimator: Any = clone(self.estimator)
-            fitted = self.estimator_ = copy.deepcopy(estimator.fit(X, y))
+            whose = {} if groups is None else {"groups": groups}
+            fitted = self.estimator_ = copy.deepcopy(estimator.fit(X, y, **whose))
             self._check_statement(fitted)
-            self.classes_, codes = encode_labels(records.targets, fitted.classes_, facts.label)
+            self.classes_, codes = encode_labels(chosen.targets, fitted.classes_, facts.label)
             self.temperature_privacy_ = self._charge(plan)
             self.privacy_ = fitted.privacy_ + self.temperature_privacy_
-            log_p = np.log(np.maximum(fitted.predict_proba(X), np.finfo(float).tiny))
+            log_p = np.log(np.maximum(fitted.predict_proba(X), np.finfo(float).tiny))[chosen.X]
             streams = _fitting.streams(self, codes, log_p)
-            self.temperature_ = plan.config.run((log_p, codes), streams)
+            rows = Records(scaling.bounded(log_p), codes, chosen.starts)
+            self.temperature_ = plan.config.run(rows, streams)
             self.noise_multiplier_ = plan.config.noise_multiplier
             self.n_iter_ = plan.config.n_steps
         return self
@@ -229,17 +241,20 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
     def _planned(self, facts: PublicFacts) -> FitPlan:
         inner, frozen = self._inner, isinstance(self.estimator, FrozenEstimator)
         relation = getattr(inner, "neighboring_relation", None)
+        if isinstance(inner, PrivateEstimator):
+            relation = inner._relation
         if frozen and isinstance(getattr(inner, "privacy_", None), PrivacyReport):
             relation = inner.privacy_.neighboring_relation
-        if relation not in (None, self.neighboring_relation):
-            raise other_relation(f"{relation!r} as in the classifier", self.neighboring_relation)
+        if relation not in (None, self._relation):
+            raise other_relation(f"{relation!r} as in the classifier", self._relation)
         plan = super()._planned(facts)
         if frozen or not isinstance(inner, PrivateEstimator):
             return plan
         classes = None if facts.n_outputs is None else range(facts.n_outputs)
         # Where n is private the classifier declares its own, as its fit will ask for.
-        n_is_public = check_relation(self.neighboring_relation).n_is_public
-        part = inner.plan(facts.n_samples if n_is_public else None, facts.n_features, classes)
+        part = inner.plan(
+            facts.n_samples if self._relation.n_is_public else None, facts.n_features, classes
+        )
         return replace(plan, parts={"estimator": part})
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> scaling.TemperatureConfig:
@@ -248,7 +263,8 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
             target=one_of(scaling.TARGETS, target=self.target),
             n_rows=facts.rows,
             n_steps=integer_or_auto(steps, max_iter=self.max_iter),
-            neighboring_relation=self.neighboring_relation,
+            neighboring_relation=self._relation,
+            persons=facts.persons,
         ).calibrated(budget)
 
     def _check_statement(self, fitted: Opaque) -> None:

@@ -8,6 +8,9 @@ One step (Abadi et al. 2016, Algorithm 1, in sums):
 Only g̃_t touches data: the rule, its moments, the schedule of its step size and the average of the
 iterates are functions of released values.
 
+Where persons are the records, clip_C(∇…) is summed over a person's rows and clipped to c·C, and the
+noise is σcC; B counts rows, n = n_persons k̄ of them, and q is the rate of persons.
+
 Privacy: a T-fold composition of (Poisson-sampled) Gaussian mechanisms of noise multiplier σ,
 whatever the rule does with their outputs (PRIVACY §2).
 
@@ -84,7 +87,7 @@ class DPSGDConfig(NetworkRun):
         """Variance of the noise in each coordinate of g̃/B."""
         if self.noise_multiplier == 0.0:
             return 0.0
-        return (self.noise_multiplier * self.clip_norm / self.batch_size) ** 2
+        return (self.noise_multiplier * self.clip_norm * self.of_person / self.batch_size) ** 2
 
     @property
     def rule(self) -> UpdateRule:
@@ -113,6 +116,7 @@ class DPSGDConfig(NetworkRun):
             ),
             noise_multiplier=self.noise_multiplier,
             neighboring_relation=self.neighboring_relation,
+            persons=self.persons,
         )
 
     @property

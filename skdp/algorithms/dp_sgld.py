@@ -18,6 +18,10 @@ Privacy: a composition of (Poisson-sampled) Gaussian mechanisms of noise multipl
 (PRIVACY §2, §3). That the chain has converged is nowhere assumed; every iterate is released, so
 keeping many of them costs nothing more.
 
+Where persons are the records, clip_C(∇…) is summed over a person's rows and clipped to c·C, which
+stands for C in the noise and in σ_t; N = n_persons k̄ and B = qN count rows, q is the rate of
+persons.
+
 References
 ----------
 M. Knolle, A. Ziller, D. Usynin, R. Braren, M. R. Makowski, D. Rueckert, G. Kaissis,
@@ -122,7 +126,7 @@ class DPSGLDConfig(NetworkRun):
     def noise_multipliers(self) -> tuple[float, ...]:
         """σ_t = (B/C) √(2T/(Nη_t)) for each step (PRIVACY §3)."""
         B, N, T = self.batch_size, self.n_rows, self.temperature
-        C = min(self.clip_norm, _NEVER_REACHED)
+        C = min(self.clip_norm, _NEVER_REACHED) * self.of_person
         return tuple(B / C * math.sqrt(2 * T / (N * eta)) for eta in self.learning_rates)
 
     @cached_property
@@ -151,6 +155,7 @@ class DPSGLDConfig(NetworkRun):
             clipped_sum=self._clipped_sum(model),
             noise_multiplier=self.noise_multipliers,
             neighboring_relation=self.neighboring_relation,
+            persons=self.persons,
         )
 
     def _clipped_sum(self, model: Model) -> ClippedSum:

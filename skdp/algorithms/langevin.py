@@ -20,7 +20,10 @@ Where n is large, a step reads one of l fixed batches, visited in turn, with its
 At a step of the same length this moves as far on 1/l of the rows. The last batch's records are seen
 once at full strength, (lhρΔ)²/2h, which `cyclic_batch_mu` accounts for; l is chosen so that this
 costs a few per cent of μ. The rows are dealt to batches at random, without being looked at; under
-add-or-remove-one a partition does not survive, and every step is a full batch.
+add-or-remove-one a partition does not survive, and every step is a full batch. So is it where
+persons are the records, whose rows are weighted (`algorithms.tempered`): in the bound on the step,
+n is then the most that the rows of all persons can weigh, k₀ times a number of persons that both
+neighbours stay within.
 
 References
 ----------
@@ -84,7 +87,10 @@ class LangevinConfig(PosteriorRun):
     n_epochs : int
         Passes ≥ 1 over the rows.
     n_batches : int, default=1
-        l ≥ 1 steps a pass; 1 under add-or-remove-one.
+        l ≥ 1 steps a pass; 1 under add-or-remove-one, and where persons are the records.
+    n_persons : int or None, default=None
+        Upper bound on the persons of both neighbours, where these are the records: it, and not
+        ``n_rows``, restricts the data sets that the guarantee speaks of.
     """
 
     posterior: TemperedPosterior
@@ -94,6 +100,7 @@ class LangevinConfig(PosteriorRun):
     step_size: float
     n_epochs: int
     n_batches: int = 1
+    n_persons: int | None = None
 
     sampler: ClassVar[str] = "langevin"
     shorter: ClassVar[str] = (
@@ -107,6 +114,12 @@ class LangevinConfig(PosteriorRun):
         integer(1, n_chains=self.n_chains)
         integer(1, n_epochs=self.n_epochs)
         integer(1, n_batches=self.n_batches)
+        if (self.n_persons is None) != (self.posterior.of_person is None):
+            raise expected(
+                "given where records are persons, and there alone", n_persons=self.n_persons
+            )
+        if self.n_persons is not None and self.n_batches > 1:
+            raise expected("1 where records are persons", n_batches=self.n_batches)
         _check_contraction(self.posterior, self.step_size, self._data_curvature)
 
     @property
@@ -117,7 +130,7 @@ class LangevinConfig(PosteriorRun):
     @property
     def _data_curvature(self) -> float:
         """Bound on the curvature of a step's data term."""
-        rows = self.n_batches * self.batch_size
+        rows = _weight(self.posterior, self.n_batches * self.batch_size, self.n_persons)
         return self.likelihood_power * self.posterior.curvature(rows)
 
     @property
@@ -132,9 +145,9 @@ class LangevinConfig(PosteriorRun):
         return self.n_epochs
 
     @property
-    def most_rows(self) -> int:
-        """Number of rows up to which the certificate holds."""
-        return self.n_rows
+    def most_records(self) -> int:
+        """Number of rows, or of persons, up to which the certificate holds."""
+        return self.n_rows if self.n_persons is None else self.n_persons
 
     def of(self, n_samples: int) -> Self:
         """The same run with another number of chains."""
@@ -159,7 +172,8 @@ class LangevinConfig(PosteriorRun):
         states = "last state" if self.n_chains == 1 else f"last states of {self.n_chains} chains"
         text = f"{steps}, {self.n_epochs} passes, {states} only"
         if not check_relation(self.posterior.neighboring_relation).n_is_public:
-            text += f"; both neighbours have at most {self.n_rows} rows"
+            records = "rows" if self.n_persons is None else "persons"
+            text += f"; both neighbours have at most {self.most_records} {records}"
         return text
 
     def run(self, records: Records, streams: Streams, progress: Progress = iter) -> np.ndarray:
@@ -168,7 +182,8 @@ class LangevinConfig(PosteriorRun):
         Parameters
         ----------
         records : pair of ndarray
-            Rows (n, n_features), n ≤ ``n_rows``, clipped here, and their targets (n, K).
+            Rows (n, n_features), clipped here, and their targets (n, K), of ``most_records``
+            records at most; ``starts`` of persons with them where these are the records.
         streams : Streams
             Streams of the fit: "noise" and "partition" are used.
         progress : callable, default=iter
@@ -184,6 +199,11 @@ class LangevinConfig(PosteriorRun):
             width=grid_width(math.sqrt(2 * self.step_size)),  # of the last states alone
         )
         return _release_hook.release(call, lambda: last(progress(states(self, records, streams))))
+
+
+def _weight(posterior: TemperedPosterior, n_rows: int, n_persons: int | None) -> float:
+    """Most that all rows weigh together."""
+    return n_rows if n_persons is None else n_persons * posterior.record_weight
 
 
 def _check_contraction(posterior: TemperedPosterior, h: float, data_curvature: float) -> None:
@@ -231,6 +251,7 @@ def configure(
     *,
     n_rows: int,
     n_chains: int,
+    n_persons: int | None = None,
     step_size: float | None = None,
     n_epochs: int | None = None,
     batch_size: int | None = None,
@@ -243,7 +264,7 @@ def configure(
         What to sample from.
     budget : Budget
         Of all chains together; or ρ, given instead.
-    n_rows, n_chains : int
+    n_rows, n_chains, n_persons : int
         As in `LangevinConfig`.
     step_size, n_epochs, batch_size : number or None
         None for the default, which depends on public facts alone.
@@ -257,7 +278,7 @@ def configure(
         if h is None:
             # p directions share the curvature, of which no single one has the bound.
             h = min(LONGEST, STEP * math.prod(posterior.shape))
-            h /= λ + ρ * posterior.curvature(n_rows)
+            h /= λ + ρ * posterior.curvature(_weight(posterior, n_rows, n_persons))
         if batch_size is not None:
             l = math.ceil(n_rows / batch_size)  # noqa: E741 (the paper's letter)
         elif not check_relation(posterior.neighboring_relation).n_is_public:
@@ -282,7 +303,7 @@ def configure(
             low, power = (middle, power) if affordable(middle) else (low, middle)
         power = low
     h, epochs, l = design(power)  # noqa: E741
-    return LangevinConfig(posterior, power, n_rows, n_chains, h, epochs, l)
+    return LangevinConfig(posterior, power, n_rows, n_chains, h, epochs, l, n_persons)
 
 
 def states(config: LangevinConfig, records: Records, streams: Streams) -> Iterator[np.ndarray]:
@@ -306,6 +327,11 @@ def states(config: LangevinConfig, records: Records, streams: Streams) -> Iterat
 
 
 def _batches(config: LangevinConfig, records: Records, stream: SecureStream) -> list[LinearBatch]:
+    starts = getattr(records, "starts", None)
+    if starts is not None:  # a column of weights beside the targets, for `_chainwise`
+        X, targets, *_ = records
+        weights = config.posterior.row_weights(starts)
+        records = X, np.column_stack([targets, weights])
     rows = LinearRows.of(config.posterior, records)
     if config.n_batches == 1:
         return [rows.take(slice(None))]
@@ -318,12 +344,13 @@ def _batches(config: LangevinConfig, records: Records, stream: SecureStream) -> 
 def _chainwise(
     posterior: TemperedPosterior, k: int
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Residuals of k chains at once: logits (m, k·K) against targets (m, K)."""
+    """Residuals of k chains at once: logits (m, k·K) against targets (m, K), and weights (m, 1)."""
     K = posterior.shape[0]
 
     def residual(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         per_chain = logits.reshape(len(logits), k, K)
-        return posterior.likelihood.residual(per_chain, targets[:, None, :]).reshape(logits.shape)
+        r = posterior.likelihood.residual(per_chain, targets[:, None, :K]).reshape(logits.shape)
+        return r if posterior.of_person is None else r * targets[:, K:]
 
     return residual
 

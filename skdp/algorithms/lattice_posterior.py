@@ -15,6 +15,11 @@ record, as long as L_i(g) is a function of the record and of g alone. It is, to 
   (`models.rounded_losses`), and so is its rounding;
 - integers add up to the same sum in any order, batch, chunk or thread.
 
+*Persons.* The k rows of a person have weights w (`algorithms.tempered`), and their integers, the
+rounded 2^m ρw(ℓ_i(θ) − least), are cut to [0, min(H, ⌊H₀/k⌋)] with H₀ = ⌊2^m ρk₀·value_range(RD)⌋.
+They are functions of the row, of k and of g, and whatever they are, they add up to an integer in
+[0, k⌊H₀/k⌋] ⊂ [0, H₀]: a person changes 2^−m Û over a range of at most k₀ρ·value_range(RD).
+
 m is such that H has about 30 bits and no sum of 2³² records leaves 62. ℓ_i itself is within its
 value range, so cutting only undoes roundings, and L_i is within ½ + 2^(m−40) ρ of 2^m ρ times the
 loss of the rounded row: `algorithms.envelopes` needs that to be fast, and no guarantee does.
@@ -30,6 +35,7 @@ from functools import cached_property
 
 import numpy as np
 
+from skdp._persons import rows_beside
 from skdp._rows import LinearRows
 from skdp.algorithms.tempered import TemperedPosterior
 
@@ -114,6 +120,12 @@ class Lattice:
         """H: the range of a record's integer."""
         return math.floor(Fraction(self._record_range) * 2**self.bits)
 
+    def largest_losses(self, starts: np.ndarray) -> np.ndarray:
+        """Ranges of the integers of persons' rows, (n,), which add up to H₀ at most for each."""
+        of_person = Fraction(self._record_range) * Fraction(self.posterior.record_weight)
+        together = math.floor(of_person * 2**self.bits)
+        return np.minimum(self.largest_loss, together // rows_beside(starts))
+
     @cached_property
     def row_unit(self) -> float:
         """Rows are multiples of it."""
@@ -132,12 +144,15 @@ class LatticePotential:
     lattice : Lattice
         The public side.
     records : pair of ndarray
-        Rows (n, n_features), clipped here, and their targets (n, K).
+        Rows (n, n_features), clipped here, and their targets (n, K); ``starts`` of persons with
+        them where these are the records.
 
     Attributes
     ----------
     rows : ndarray of shape (n, D)
         The rounded rows, in their unit.
+    weights : ndarray of shape (n,)
+        Of the rows: 1 where these are the records.
     """
 
     def __init__(self, lattice: Lattice, records: tuple[np.ndarray, np.ndarray]) -> None:
@@ -148,6 +163,11 @@ class LatticePotential:
         self.rows = np.trunc(batch.rows / lattice.row_unit)
         self.targets = self.likelihood.tamed(batch.targets, self.reach)
         self._least = self.likelihood.least_loss(self.targets, self.reach)
+        starts = batch.starts
+        if starts is None:
+            starts = np.arange(len(self.rows) + 1)
+        self.weights = posterior.row_weights(starts)
+        self._largest = lattice.largest_losses(starts)
 
     def logits(self, g: np.ndarray) -> np.ndarray:
         """Logits (..., n, K) at g (..., p): exact but for the unit where g are integers."""
@@ -171,7 +191,8 @@ class LatticePotential:
         for start in range(0, len(self.rows), size):
             part = slice(start, start + size)
             losses = self.likelihood.loss(logits[:, part], self.targets[part]) - self._least[part]
-            integers = np.clip(np.rint(losses * scale), 0, lattice.largest_loss)
+            integers = np.rint(losses * (self.weights[part] * scale))
+            integers = np.clip(integers, 0, self._largest[part])
             # At most 2¹⁸ integers of 31 bits: a sum that doubles hold.
             total += integers.sum(axis=1).astype(np.int64)
         return total
@@ -186,16 +207,18 @@ class LatticePotential:
     def rounding(self) -> float:
         """How far 2^−m Û can be from the smooth potential of the rounded rows."""
         lattice = self.lattice
-        unit = len(self.rows) * (0.5 + math.ldexp(lattice.power, lattice.bits - 40)) + 1.0
+        cut = 1.0 if (self._largest < lattice.largest_loss).any() else 0.5  # ⌊H₀/k⌋ takes one off
+        unit = len(self.rows) * (cut + math.ldexp(lattice.power, lattice.bits - 40)) + 1.0
         return math.ldexp(unit, -lattice.bits) + math.ldexp(lattice.prior_range, -48)
 
     def smooth(self, g: np.ndarray) -> tuple[float, np.ndarray]:
         """Σ of the record's part of the smooth potential at one real g, and its gradient in g."""
         power, logits = self.lattice.power, self.logits(g)
-        residual = self.likelihood.residual(logits, self.targets)
+        residual = self.likelihood.residual(logits, self.targets) * self.weights[:, None]
         unit = self.lattice.row_unit * self.lattice.width
         gradient = -power * unit * (residual.T @ self.rows).ravel()
-        return power * float(self.likelihood.loss(logits, self.targets).sum()), gradient
+        losses = self.likelihood.loss(logits, self.targets) * self.weights
+        return power * float(losses.sum()), gradient
 
     def curvature(self, logits: np.ndarray, move: np.ndarray) -> np.ndarray:
         """Σ of the records' least curvature in g, (p, p): see the likelihood's."""
@@ -204,7 +227,8 @@ class LatticePotential:
         total = np.empty((K, D, K, D))
         for k in range(K):
             for j in range(k, K):
-                total[k, :, j] = (self.rows.T * matrices[:, k, j]) @ self.rows
+                weights = self.weights * matrices[:, k, j]
+                total[k, :, j] = (self.rows.T * weights) @ self.rows
                 total[j, :, k] = total[k, :, j].T
         unit = self.lattice.row_unit * self.lattice.width
         return self.lattice.power * unit**2 * total.reshape(K * D, K * D)

@@ -7,7 +7,7 @@ not of real numbers: a chain that was run "long enough" carries no guarantee, an
 centre that depends on the rows tells the centre (Mironov 2012).
 
 - The posterior lives on the points of a public grid, and its potential is a sum of integers, one a
-  record, each cut to η's worth of units (`algorithms.lattice_posterior`).
+  row, those of each record cut to η's worth of units (`algorithms.lattice_posterior`).
 - Draws are by rejection from sheared discrete Gaussians, with coins of integer comparisons, without
   a cap on the number of trials (`algorithms.envelopes`, `engine.lattice_gaussian`, `engine.coins`).
 
@@ -77,7 +77,7 @@ class ExactConfig(PosteriorRun):
 
     sampler: ClassVar[str] = SAMPLER
     n_epochs: ClassVar[int] = 1  # how much work a draw took is not shown
-    most_rows: ClassVar[float] = math.inf
+    most_records: ClassVar[float] = math.inf
     shorter: ClassVar[str] = (
         "Fewer rows, a smaller prior_scale, epsilon or n_posterior_samples make it shorter; so do "
         "delta > 0 and sampler='langevin'"
@@ -156,7 +156,8 @@ class ExactConfig(PosteriorRun):
         Parameters
         ----------
         records : pair of ndarray
-            Rows (n, n_features), clipped here, and their targets (n, K).
+            Rows (n, n_features), clipped here, and their targets (n, K); ``starts`` of persons with
+            them where these are the records.
         streams : Streams
             Streams of the fit: "noise" is used.
         progress : callable, default=iter

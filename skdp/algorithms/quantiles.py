@@ -120,7 +120,8 @@ class QuantilesConfig:
         Parameters
         ----------
         records : tuple of ndarray
-            Rows (n, n_features) first; NaN is missing.
+            Rows (n, n_features) first; NaN is missing. ``starts`` of persons with them where these
+            are the records.
         streams : Streams
             Streams of the fit: "noise" is used.
         progress : callable
@@ -132,13 +133,16 @@ class QuantilesConfig:
             missing = np.isnan(clipped).all(axis=0)
             found = np.nanquantile(np.where(missing, 0.0, clipped), self.shares, axis=0)
             return self.apart(*np.where(missing, [lower, upper], found))
-        drawn = list(progress(self._drawn(self.axis(clipped), streams("noise"))))
+        starts = getattr(records, "starts", None)
+        drawn = list(progress(self._drawn(self.axis(clipped), starts, streams("noise"))))
         answers = self.unit * np.sinh(np.reshape(drawn, (-1, 2)).T)
         return self.apart(*np.clip(answers, lower, upper))
 
-    def _drawn(self, t: np.ndarray, stream: SecureStream) -> Iterable[float]:
+    def _drawn(
+        self, t: np.ndarray, starts: np.ndarray | None, stream: SecureStream
+    ) -> Iterable[float]:
         for k, mechanism in enumerate(self.mechanisms):
-            yield mechanism.release(t[:, k // 2], stream, charged=True)
+            yield mechanism.release(t[:, k // 2], stream, charged=True, starts=starts)
 
     def apart(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Put two quantiles in order, and at least two points of the grid apart."""

@@ -10,6 +10,9 @@ The first is bounded by 1 as it is: it makes mean confidence equal to accuracy (
 and clipping takes nothing from it. The second is temperature scaling proper (Zhang et al. 2022, on
 held-out rows); rows that are badly wrong pull at it harder than C allows, so it comes out too sure.
 
+Where persons are the records, what a person's rows add up to is clipped to c times these bounds:
+both sums have mean zero where they end.
+
 Privacy: a composition of Gaussian mechanisms, one a step (PRIVACY §2), on top of what the
 classifier cost.
 
@@ -92,7 +95,7 @@ class TemperatureConfig(GaussianRun):
         Public number of rows.
     n_steps : int
         Number of noisy sums.
-    noise_multiplier, neighboring_relation, secure
+    noise_multiplier, neighboring_relation, secure, persons
         As in `GaussianRun`; never ``secure``.
     """
 
@@ -110,7 +113,8 @@ class TemperatureConfig(GaussianRun):
         """The same run as one of DP-SGD."""
         _, clip_norm, rate = TARGETS[self.target]
         if self.noise_multiplier > 0.0:
-            rate = min(rate, _MOST_NOISE * self.n_rows / (self.noise_multiplier * clip_norm))
+            noise = self.noise_multiplier * clip_norm * self.of_person
+            rate = min(rate, _MOST_NOISE * self.n_rows / noise)
         return DPSGDConfig(
             n_rows=self.n_rows,
             n_steps=self.n_steps,
@@ -121,25 +125,26 @@ class TemperatureConfig(GaussianRun):
             optimizer=torch.optim.SGD,
             averaging=0.5,
             neighboring_relation=self.neighboring_relation,
+            persons=self.persons,
         )
 
     def event(self) -> DpEvent:
         """What the run releases."""
         return self.descent.event()
 
-    def run(self, records: tuple[np.ndarray, np.ndarray], streams: Streams) -> float:
+    def run(self, records: tuple[np.ndarray, ...], streams: Streams) -> float:
         """Return T, from the private rows.
 
         Parameters
         ----------
-        records : pair of ndarray
-            Logarithms of predicted probabilities (n, n_classes) and class numbers (n,).
+        records : tuple of ndarray
+            Logarithms of predicted probabilities (n, n_classes), `bounded`, and class numbers (n,);
+            ``starts`` of persons with them where these are the records.
         streams : Streams
             Random streams of the fit.
         """
-        log_p, codes, *_ = records
         model = NetworkModel(Temperature(), TARGETS[self.target].loss, "vmap")
-        trained = self.descent.run((bounded(log_p), codes), streams, model=model)
+        trained = self.descent.run(records, streams, model=model)
         if trained.interrupted:
             raise KeyboardInterrupt
         u = float(np.clip(trained.posterior.point[0], -math.log(MOST), math.log(MOST)))

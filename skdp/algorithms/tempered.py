@@ -9,6 +9,15 @@ With rows of norm ≤ R (the intercept's 1 included), in the notation of PRIVACY
 λ = 1/τ²: a record moves ∇U by at most Δ = ρ·residual_bound·R and U itself over the domain by a
 range of at most ρ·value_range(RD), twice these under replace-one; and λ ≤ ∇²U ≤ λ + ρnκR², κ the
 bound on the likelihood's curvature. No constant here depends on a row.
+
+*Persons.* A clipped sum of a person's scores is the gradient of no convex function, and bounds no
+range. So the k_g rows of person g have *weights* instead,
+
+    U(θ) = ρ Σ_g w_g Σ_{i in g} ℓ_i(θ) + ‖θ‖²/(2τ²),     w_g = min(1, k₀/k_g),     k₀ public,
+
+which keeps U convex, and w_g is a function of the person's own number of rows. Its rows weigh
+w_g k_g = min(k_g, k₀) ≤ k₀ together, so that Δ and the range are k₀ times those above, and
+∇²U ≤ λ + ρk₀NκR² for N persons.
 """
 
 from __future__ import annotations
@@ -17,9 +26,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from skdp._bounded_sum import ROUNDING
+from skdp._persons import rows_beside
 from skdp._rows import row_bound
 from skdp._validate import in_range, integer, positive
 from skdp.algorithms.parts.gaussian_runs import FLOAT
@@ -48,6 +59,8 @@ class TemperedPosterior:
         D > 0: norm of all of θ jointly that the domain ends at; infinite for none.
     neighboring_relation : str
         Who is a neighbour.
+    of_person : float or None, default=None
+        k₀ > 0: what the rows of a person weigh together, at most; None where a row is a record.
     """
 
     likelihood: LogConcave
@@ -57,6 +70,7 @@ class TemperedPosterior:
     prior_scale: float
     theta_norm: float = math.inf
     neighboring_relation: str = "zero_out"
+    of_person: float | None = None
 
     def __post_init__(self) -> None:
         integer(1, n_features=self.n_features)
@@ -64,6 +78,16 @@ class TemperedPosterior:
         positive(prior_scale=self.prior_scale)
         in_range(0.0, math.inf, closed="right", theta_norm=self.theta_norm)
         sensitivity_factor(self.neighboring_relation)
+        positive(of_person=self.record_weight)
+
+    @property
+    def record_weight(self) -> float:
+        """What the rows of one record weigh together, at most: k₀, or 1 where it is a row."""
+        return 1.0 if self.of_person is None else self.of_person
+
+    def row_weights(self, starts: np.ndarray) -> np.ndarray:
+        """Weights w of rows, (n,), each a function of the number of its own person's rows."""
+        return np.minimum(1.0, self.record_weight / rows_beside(starts))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -89,7 +113,7 @@ class TemperedPosterior:
     def sensitivity(self) -> float:
         """Δ at ρ = 1: how far neighbours can move the *computed* ∇U (see `engine.linear_sums`)."""
         bound = self.likelihood.residual_bound * self.row_bound * (1 + ROUNDING)
-        return sensitivity_factor(self.neighboring_relation) * bound
+        return sensitivity_factor(self.neighboring_relation) * self.record_weight * bound
 
     @property
     def range(self) -> float:
@@ -97,10 +121,10 @@ class TemperedPosterior:
         if math.isinf(self.theta_norm):
             return math.inf
         one = self.likelihood.value_range(self.row_bound * self.theta_norm)
-        return sensitivity_factor(self.neighboring_relation) * one
+        return sensitivity_factor(self.neighboring_relation) * self.record_weight * one
 
-    def curvature(self, n_rows: int) -> float:
-        """Bound on ∇²Σℓ over n rows."""
+    def curvature(self, n_rows: float) -> float:
+        """Bound on ∇²Σwℓ over rows that weigh n together."""
         return n_rows * self.likelihood.curvature_bound * self.row_bound**2
 
 

@@ -42,10 +42,14 @@ from skdp.algorithms.parts.training import (
 )
 from skdp.estimators import _doubts
 from skdp.models import perceptron as networks
+from skdp.relations import ROW, Relation, check_relation
 
 EACH_BY_ITSELF = (
     "module treats each record by itself and keeps no state (tried on synthetic records only)"
 )
+
+
+_MOST_OF_PERSON = 512  # weights of a lone linear layer, by its closed form
 
 
 class OneEpoch(PublicFacts):
@@ -83,7 +87,7 @@ class NetworkEstimator(PrivateEstimator):
     score: ClassVar[Callable[..., float]]
     _task: ClassVar[Callable[[int], networks.Task]]
 
-    def fit(self, X, y, *, X_public=None, y_public=None) -> Self:
+    def fit(self, X, y, groups=None, *, X_public=None, y_public=None) -> Self:
         """Train, privately.
 
         Parameters
@@ -92,6 +96,8 @@ class NetworkEstimator(PrivateEstimator):
             Finite numbers of any type; dense. A memory map is read a batch at a time.
         y : array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor
             Class labels, or targets.
+        groups : array-like of shape (n_samples,) or None, default=None
+            With ``unit="group"``: the person whose row it is, as any label.
         X_public, y_public : array-like or None, default=None
             Rows that are *public*, for a learning curve in ``public_scores_``.
 
@@ -108,23 +114,28 @@ class NetworkEstimator(PrivateEstimator):
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
         public = None if X_public is None and y_public is None else (X_public, y_public)
-        return self._fit(X, y, public)
+        return self._fit(X, y, public, groups=groups)
 
     @with_callbacks
     def _fit(
-        self, X, y, public: tuple | None = None, *, classes: Any = None, one_epoch: bool = False
+        self,
+        X,
+        y,
+        public: tuple | None = None,
+        *,
+        groups: Any = None,
+        classes: Any = None,
+        one_epoch: bool = False,
     ) -> Self:
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
         with _fitting.attempt(self):
             goes_on = (one_epoch or self.warm_start) and hasattr(self, "module_")
             before, n_before = (self.privacy_, self.n_iter_) if goes_on else (None, 0)
-            if before and before.neighboring_relation != self._relation:
-                raise expected(
-                    f"{before.neighboring_relation!r} as in the fit that this one goes on from",
-                    "statements about different neighbours do not add up",
-                    neighboring_relation=self._relation,
-                )
+            if before is not None:
+                self._check_same_neighbours(check_relation(before.neighboring_relation))
+            self._check_groups(groups)
             records, facts = self._read(X, y, goes_on=goes_on, classes=classes)
+            records = self._by_person(records, groups)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
             if not goes_on:
                 self.module_ = self._built(facts.features, facts.outputs)
@@ -146,6 +157,16 @@ class NetworkEstimator(PrivateEstimator):
             for message in self.diagnostics_:
                 warnings.warn(message, FitWarning, stacklevel=4)
         return self
+
+    def _check_same_neighbours(self, before: Relation) -> None:
+        """Refuse to go on from a fit that protects others."""
+        now, remedy = self._relation, "statements about different neighbours do not add up"
+        if before.unit != now.unit:
+            as_before = f"{before.unit!r} as in the fit that this one goes on from"
+            raise expected(as_before, remedy, unit=now.unit)
+        if before != now:
+            as_before = f"{before.of_rows!r} as in the fit that this one goes on from"
+            raise expected(as_before, remedy, neighboring_relation=now.of_rows)
 
     def _read(
         self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
@@ -181,6 +202,7 @@ class NetworkEstimator(PrivateEstimator):
             physical_batch_size=self.physical_batch_size,
             neighboring_relation=self._relation,
             layer_sizes=sizes,
+            persons=facts.persons,
         )
 
     def _assumptions(self) -> tuple[str, ...]:
@@ -214,7 +236,9 @@ class NetworkEstimator(PrivateEstimator):
         own = self.module is None and networks.is_perceptron(module)
         flat = self.clipping == "flat" and self.device is None and not prenoise
         layers = list(module.children())
-        if own and flat and len(layers) == 1 and isinstance(layers[0], nn.Linear):
+        # The gradients of a chunk's rows lie in memory before persons' are summed.
+        fits = self._relation.unit == ROW or (n_features + 1) * n_outputs <= _MOST_OF_PERSON
+        if own and flat and fits and len(layers) == 1 and isinstance(layers[0], nn.Linear):
             return LinearModel(layers[0], task, self.neighboring_relation), None
         model = NetworkModel(
             module,

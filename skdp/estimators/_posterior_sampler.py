@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_sum import MAX_ROWS
 from skdp._fitting import PrivateEstimator, Records
+from skdp._persons import PersonUnit
 from skdp._plan import FitPlan, PublicFacts
 from skdp._random import Streams
 from skdp._rows import row_bound
@@ -28,7 +29,6 @@ from skdp.estimators._linear import fitted_rows, linear_names
 from skdp.models.likelihoods import LogConcave
 from skdp.privacy.budget import Budget
 from skdp.privacy.ledger import BudgetExceededError
-from skdp.relations import check_relation
 
 SAMPLERS = ("auto", "langevin", ops.SAMPLER)
 
@@ -71,15 +71,19 @@ class PosteriorSampler(ArvizMixin, PrivateEstimator):
     _takes_pure_budget: ClassVar[bool] = True
 
     def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
-        if len(records.X) > plan.config.most_rows:
+        rows, starts = len(records.X), records.starts
+        if (rows if starts is None else len(starts) - 1) > plan.config.most_records:
+            name, what = ("n_samples", "rows") if starts is None else ("n_groups", "persons")
             raise expected(
-                "at least the number of rows",
-                "the certificate of the Langevin sampler holds for that many rows at most",
-                n_samples=self.n_samples,
+                f"at least the number of {what}",
+                f"the certificate of the Langevin sampler holds for that many {what} at most",
+                **{name: getattr(self, name)},
             )
         return plan.config.run
 
-    def diagnose_convergence(self, X, y, n_chains: int = 4, n_passes: int | None = None) -> Any:
+    def diagnose_convergence(
+        self, X, y, n_chains: int = 4, n_passes: int | None = None, groups=None
+    ) -> Any:
         """Show chains of the Langevin sampler on rows that may be seen: **not private**.
 
         A released sample says nothing about whether its chain had come close to the posterior, and
@@ -98,6 +102,8 @@ class PosteriorSampler(ArvizMixin, PrivateEstimator):
         n_passes : int or None, default=None
             Passes ≥ 1 to show; None is twice what `fit` makes, so that the second half shows what
             the first was heading for.
+        groups : array-like of shape (n_samples,) or None, default=None
+            With ``unit="group"``: the person whose row it is, as any label.
 
         Returns
         -------
@@ -116,7 +122,9 @@ class PosteriorSampler(ArvizMixin, PrivateEstimator):
         import arviz
 
         other: Any = clone(self)
+        other._check_groups(groups)
         records, facts = other._read(X, y)
+        records = other._by_person(records, groups)
         config = other._planned(facts).config
         if config.sampler != "langevin":
             raise expected("'langevin'", "exact draws need no diagnosis", sampler=self.sampler)
@@ -153,15 +161,21 @@ class PosteriorSampler(ArvizMixin, PrivateEstimator):
                 fit_intercept=bool(self.fit_intercept),
                 data_norm=data_norm,
                 neighboring_relation=self._relation,
+                of_person=None if facts.persons is None else self._person_weight(facts.persons),
             ),
             row_bound(data_norm, self.fit_intercept),
             likelihood.n_outputs * (facts.features + bool(self.fit_intercept)),
         )
         configure = self._exact if self._is_exact() else self._langevin
-        config = configure(family, facts.rows, budget)
+        config = configure(family, facts, budget)
         if not config.seconds < 1e8:
             raise ValueError(f"This fit would take years. {config.shorter}.")
         return config
+
+    def _person_weight(self, persons: PersonUnit) -> float:
+        """k₀: what the rows of a person weigh together, at most."""
+        weight = number_or_auto(persons.rows_per_group, group_clip=self.group_clip)
+        return min(weight, persons.most_rows or weight)
 
     def _is_exact(self) -> bool:
         if self.sampler == "proximal":
@@ -185,10 +199,13 @@ class PosteriorSampler(ArvizMixin, PrivateEstimator):
                 raise expected("'auto'", "it is for 'langevin' alone", **{name: value})
         return exact
 
-    def _exact(self, family: Family, n_rows: int, budget: Budget) -> ops.ExactConfig:
-        (posterior, R, p), k = family, self.n_posterior_samples
+    def _exact(self, family: Family, facts: PublicFacts, budget: Budget) -> ops.ExactConfig:
+        (posterior, R, p), k, n_rows = family, self.n_posterior_samples, facts.rows
+        of_row = ops.affordable_range(budget, k)
+        if facts.persons is not None:
+            of_row /= self._person_weight(facts.persons)
         D = number_or_auto(
-            ops.default_theta_norm(R, n_rows, p, ops.affordable_range(budget, k)),
+            ops.default_theta_norm(R, n_rows, p, of_row),
             "on an unbounded domain an exact sample has no such guarantee",
             theta_norm=self.theta_norm,
         )
@@ -200,7 +217,9 @@ class PosteriorSampler(ArvizMixin, PrivateEstimator):
             n_samples=k,
         )
 
-    def _langevin(self, family: Family, n_rows: int, budget: Budget) -> langevin.LangevinConfig:
+    def _langevin(
+        self, family: Family, facts: PublicFacts, budget: Budget
+    ) -> langevin.LangevinConfig:
         (posterior, R, p), D, k = family, self.theta_norm, self.n_posterior_samples
         if not (is_real(D) and math.inf == D):
             D = number_or_auto(math.inf, "or float('inf')", theta_norm=D)
@@ -209,15 +228,17 @@ class PosteriorSampler(ArvizMixin, PrivateEstimator):
         τ = langevin.default_prior_scale(R, p, flat)
         τ = number_or_auto(τ, prior_scale=self.prior_scale)
         batch_size = integer_or_auto(0, batch_size=self.batch_size) or None
-        fixed = check_relation(self.neighboring_relation).n_is_public
-        if not fixed and (batch_size or n_rows) < n_rows:
+        n_rows, persons = facts.rows, facts.persons
+        if not self._relation.n_is_public and (batch_size or n_rows) < n_rows:
+            where = "under 'add_or_remove_one'" if persons is None else "with unit='group'"
             remedy = "a fixed partition does not survive adding a record"
-            raise expected("'auto' under 'add_or_remove_one'", remedy, batch_size=batch_size)
+            raise expected(f"'auto' {where}", remedy, batch_size=batch_size)
         return langevin.configure(
             posterior(theta_norm=float(D), prior_scale=τ),
             budget,
             n_rows=n_rows,
             n_chains=k,
+            n_persons=None if persons is None else persons.n_groups,
             step_size=number_or_auto(0.0, step_size=self.step_size) or None,
             n_epochs=integer_or_auto(0, max_iter=self.max_iter) or None,
             batch_size=batch_size,

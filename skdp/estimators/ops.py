@@ -148,6 +148,13 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
     close to its posterior cannot be checked in private: `diagnose_convergence` shows chains on rows
     that may be seen.
 
+    With ``unit="group"`` the k rows of a person enter with the weight min(1, k₀/k) each: a clipped
+    sum of a person's scores would be the gradient of no convex function, on which both guarantees
+    rest. k₀ is ``group_clip``; ``"auto"`` is ``rows_per_group`` here, and not its root, and never
+    more than ``max_rows_per_group``. A person moves gradients and the range of the potential k₀
+    times as far as a row. Langevin takes full batches, for data sets of at most ``n_groups``
+    persons: more are refused, and the refusal tells that there are more.
+
     References
     ----------
     Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free: Posterior Sampling and Stochastic Gradient
@@ -335,6 +342,13 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
     -----
     Rows beyond ``data_norm_`` are clipped in prediction too, so that ``X @ coef_ + intercept_`` is
     `predict` for rows within it only.
+
+    With ``unit="group"`` the k rows of a person enter with the weight min(1, k₀/k) each: a clipped
+    sum of a person's scores would be the gradient of no convex function, on which both guarantees
+    rest. k₀ is ``group_clip``; ``"auto"`` is ``rows_per_group`` here, and not its root, and never
+    more than ``max_rows_per_group``. A person moves gradients and the range of the potential k₀
+    times as far as a row. Langevin takes full batches, for data sets of at most ``n_groups``
+    persons: more are refused, and the refusal tells that there are more.
 
     References
     ----------

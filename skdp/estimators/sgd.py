@@ -196,6 +196,10 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     optimiser, noise and likelihood together. It is *not* the posterior of a model, and its
     intervals have no stated coverage; `DPVariationalLogisticRegression` has a posterior.
 
+    With ``unit="group"`` each row's gradient is clipped as ever, and a person contributes the sum
+    over its rows, clipped to ``group_clip`` times ``clip_norm``; it is persons who are sampled.
+    Batches, ``n_samples`` and step sizes count rows: ``n_groups`` times ``rows_per_group``.
+
     References
     ----------
     M. Abadi et al., *Deep Learning with Differential Privacy*, CCS 2016. Z. Bu, Y.-X. Wang, S. Zha,
@@ -211,7 +215,7 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     True
     """
 
-    def partial_fit(self, X, y, classes=None) -> DPSGDClassifier:
+    def partial_fit(self, X, y, classes=None, groups=None) -> DPSGDClassifier:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
 
         Parameters
@@ -222,13 +226,15 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
             Class labels.
         classes : array-like of shape (n_classes,) or None, default=None
             All class labels, in the first call, where the parameter ``classes`` is None.
+        groups : array-like of shape (n_samples,) or None, default=None
+            With ``unit="group"``: the person whose row it is, as any label.
 
         Returns
         -------
         DPSGDClassifier
             The estimator; ``privacy_`` states the composition of all calls so far.
         """
-        return self._fit(X, y, classes=classes, one_epoch=True)
+        return self._fit(X, y, groups=groups, classes=classes, one_epoch=True)
 
 
 @dataclass(eq=False, repr=False)
@@ -351,6 +357,10 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     optimiser, noise and likelihood together. It is *not* the posterior of a model, and its
     intervals have no stated coverage; `DPVariationalLogisticRegression` has a posterior.
 
+    With ``unit="group"`` each row's gradient is clipped as ever, and a person contributes the sum
+    over its rows, clipped to ``group_clip`` times ``clip_norm``; it is persons who are sampled.
+    Batches, ``n_samples`` and step sizes count rows: ``n_groups`` times ``rows_per_group``.
+
     References
     ----------
     M. Abadi et al., *Deep Learning with Differential Privacy*, CCS 2016. Z. Bu, Y.-X. Wang, S. Zha,
@@ -367,7 +377,7 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     True
     """
 
-    def partial_fit(self, X, y) -> DPSGDRegressor:
+    def partial_fit(self, X, y, groups=None) -> DPSGDRegressor:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
 
         Parameters
@@ -376,10 +386,12 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
             Rows, as in `fit`.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets.
+        groups : array-like of shape (n_samples,) or None, default=None
+            With ``unit="group"``: the person whose row it is, as any label.
 
         Returns
         -------
         DPSGDRegressor
             The estimator; ``privacy_`` states the composition of all calls so far.
         """
-        return self._fit(X, y, one_epoch=True)
+        return self._fit(X, y, groups=groups, one_epoch=True)

@@ -247,6 +247,10 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     predictions may be trusted; `skdp.metrics` and `skdp.displays` show how well they do. Their
     intervals have no stated coverage.
 
+    With ``unit="group"`` each row's gradient is clipped as ever, and a person contributes the sum
+    over its rows, clipped to ``group_clip`` times ``clip_norm``; it is persons who are sampled.
+    Batches, ``n_samples`` and step sizes count rows: ``n_groups`` times ``rows_per_group``.
+
     References
     ----------
     M. Knolle et al., *Differentially private training of neural networks with Langevin dynamics for
@@ -430,6 +434,10 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     alike; clipping, batches and the length of a step change their law too. They tell how far
     predictions may be trusted; `skdp.metrics` and `skdp.displays` show how well they do. Their
     intervals have no stated coverage.
+
+    With ``unit="group"`` each row's gradient is clipped as ever, and a person contributes the sum
+    over its rows, clipped to ``group_clip`` times ``clip_norm``; it is persons who are sampled.
+    Batches, ``n_samples`` and step sizes count rows: ``n_groups`` times ``rows_per_group``.
 
     References
     ----------

@@ -37,7 +37,7 @@ from skdp._types import ArrayLike
 from skdp._validate import expected
 from skdp.engine.coins import Choice, Integers
 from skdp.mechanisms._release import EPSILONS, SIZES, Mechanism, charged_stream, numbers
-from skdp.relations import ZERO_OUT, check_relation
+from skdp.relations import GROUP, ZERO_OUT, check_relation
 
 # The answer is one of GRID + 1 equally spaced points. Finer costs utility: a point that many
 # records share must outweigh, with e^(rate · d), all others together.
@@ -47,6 +47,9 @@ RANK = 2**-30
 # Weights e^(-x) below e^-200, some 1e-78 of all together, are raised to it.
 MOST_EXPONENT = 200.0
 MANTISSA_BITS = 53
+# A person's values share so many integer weights; of more values some have none.
+SHARES = 2**10
+MAX_PERSONS = 2**22  # up to here 64 bits hold misses of ranks, in units of RANK / SHARES
 # Relative error of a weight in doubles: assumed. Six roundings of 200 make 1.4e-13, this is 9e-13.
 WEIGHT_ERROR = 2.0**-40
 
@@ -108,6 +111,16 @@ class QuantileMechanism(Mechanism):
 
     The median under zero-out has R = 1, so at the same ε its rate is twice that of the usual
     e^(ε u/(2Δu)) with Δu = 1.
+
+    *Persons.* Under a relation of persons, ``zero_out_group`` for instance, the values of a person
+    have weights w_i ≥ 0 that add up to 1, and m is the number of persons who have a value:
+
+        d(t) = max(Σ_i w_i (1{x_i < t} - q), Σ_i w_i (q - 1{x_i ≤ t}), 0).
+
+    All that a person adds to the first sum is in [-q, 1 - q], to the second in [q - 1, q], as what
+    one record adds, so that R is the same; without a value it adds 0, and is a null record. Weights
+    are integers of units of 2⁻¹⁰, ⌊2¹⁰(j + 1)/k⌋ - ⌊2¹⁰j/k⌋ for the j-th of the k values, which
+    add up to 2¹⁰ exactly, and depend on the person's own values alone. d is an integer then too.
 
     *Ties.* A grid point that a share of the records has in common has d = 0 where its ranks hold
     q m, and so is found; without records, d = 0 everywhere and the answer is uniform on the range.
@@ -232,7 +245,12 @@ class QuantileMechanism(Mechanism):
         return LaplaceDpEvent(check_relation(self.neighboring_relation).factor / self.epsilon)
 
     def release(
-        self, values: ArrayLike, stream: SecureStream | None = None, *, charged: bool = False
+        self,
+        values: ArrayLike,
+        stream: SecureStream | None = None,
+        *,
+        charged: bool = False,
+        starts: np.ndarray | None = None,
     ) -> float:
         """Draw the answer.
 
@@ -248,6 +266,9 @@ class QuantileMechanism(Mechanism):
         charged : bool, default=False
             Whether the event has been charged already, as part of a larger one. False charges it
             to every open `PrivacyLedger`, before the values are used.
+        starts : ndarray of int of shape (n_persons + 1,) or None, default=None
+            Under a relation of persons: where the values of each begin, which lie together, and
+            where all end. None is a value each.
 
         Returns
         -------
@@ -257,7 +278,8 @@ class QuantileMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If the values are not a one-dimensional array of numbers; the message holds none.
+            If the values are not a one-dimensional array of numbers, or there are persons whom the
+            relation does not speak of, or more than 2²²; the message holds none.
         BudgetExceededError
             If an open ledger refuses the release; the values have not been used then.
 
@@ -271,42 +293,75 @@ class QuantileMechanism(Mechanism):
         values = numbers(values)
         if values.ndim != 1:
             raise ValueError("Expected values to be one-dimensional, one number a record.")
+        if starts is not None:
+            if check_relation(self.neighboring_relation).unit != GROUP:
+                remedy = "it is for relations of persons, such as 'zero_out_group'"
+                raise expected("None", remedy, starts=starts)
+            check_persons(starts)
         stream = charged_stream(self, stream, charged)
         scale, width = self.sensitivity / self.epsilon, 1.0
         call = MechanismCall("quantile", self.sensitivity, scale, 1.0, (), 0, width)
         # What is released is the number of a grid point; the point is a function of it.
-        number = _release_hook.release(call, lambda: self._draw(values, stream.generator.integers))
+        number = _release_hook.release(
+            call, lambda: self._draw(values, starts, stream.generator.integers)
+        )
         return min(self.lower + (self.upper - self.lower) * (number / GRID), self.upper)
 
-    def _draw(self, values: np.ndarray, random: Integers) -> float:
-        segments = self._segments(values)
+    def _draw(self, values: np.ndarray, starts: np.ndarray | None, random: Integers) -> float:
+        segments = self._segments(values, starts)
         level = _levels(segments)
         while (number := _attempt(segments, level, random)) is None:
             pass
         return float(number)
 
-    def _segments(self, values: np.ndarray) -> _Segments:
-        values = np.clip(values[~np.isnan(values)], self.lower, self.upper)
+    def _segments(self, values: np.ndarray, starts: np.ndarray | None = None) -> _Segments:
+        there = ~np.isnan(values)
+        values = np.clip(values[there], self.lower, self.upper)
         share = (values - self.lower) / (self.upper - self.lower)
         # Integers from here on: what floating point did above, it did to each record by itself.
-        records = np.sort(np.rint(share * GRID).astype(np.int64))
+        records = np.rint(share * GRID).astype(np.int64)
+        if starts is None:
+            records, shares = np.sort(records), 1
+            weight = np.arange(len(records) + 1)  # of so many of the least
+        else:
+            order, shares = np.argsort(records), SHARES
+            records = records[order]
+            weight = np.concatenate([[0], np.cumsum(_weights(there, starts)[order])])
         first = np.sort(np.concatenate([[0], records, records + 1]))
         first = first[(np.diff(first, prepend=-1) > 0) & (first <= GRID)]
-        below = np.searchsorted(records, first, side="left")
-        up_to = np.searchsorted(records, first, side="right")
+        below = weight[np.searchsorted(records, first, side="left")]
+        up_to = weight[np.searchsorted(records, first, side="right")]
         unit = round(1 / RANK)
-        rank = self._share * len(records)
+        rank = self._share * weight[-1]
         d = np.maximum(np.maximum(below * unit - rank, rank - up_to * unit), 0)
         size = np.diff(first, append=GRID + 1)
-        return _Segments(first, size, *self._weights(d))
+        return _Segments(first, size, *self._weights(d, RANK / shares))
 
-    def _weights(self, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mantissas and halvings of e^(-rate d), d in units of `RANK`."""
+    def _weights(self, d: np.ndarray, unit: float = RANK) -> tuple[np.ndarray, np.ndarray]:
+        """Mantissas and halvings of e^(-rate d), d in a unit."""
         rate = (self.epsilon - 4 * WEIGHT_ERROR) / self.sensitivity
-        x = np.minimum(rate * RANK * d, MOST_EXPONENT)
+        x = np.minimum(rate * unit * d, MOST_EXPONENT)
         halvings = np.floor(x / math.log(2))
         fraction = np.exp(np.minimum(halvings * math.log(2) - x, 0.0))
         return (fraction * 2.0**MANTISSA_BITS).astype(np.int64), halvings.astype(np.int64)
+
+
+def check_persons(starts: np.ndarray) -> None:
+    """Refuse more persons than 64 bits hold the misses of."""
+    if len(starts) - 1 > MAX_PERSONS:
+        raise ValueError(
+            f"Expected at most {MAX_PERSONS} persons: beyond, 64 bits do not hold their ranks. "
+            "Release the quantile of a random subset of them."
+        )
+
+
+def _weights(there: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Integer weights of the values that are there; those of a person add up to `SHARES`."""
+    person = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[there]
+    counts = np.bincount(person, minlength=len(starts) - 1)
+    k = counts[person]
+    j = np.arange(len(person)) - (np.cumsum(counts) - counts)[person]
+    return (j + 1) * SHARES // k - j * SHARES // k
 
 
 def _levels(segments: _Segments) -> Choice:

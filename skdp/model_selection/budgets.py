@@ -36,10 +36,10 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from skdp._plan import FitPlan, MissingFactError
 from skdp._types import Estimator, Params
-from skdp._validate import expected, in_range, integer, positive
+from skdp._validate import expected, in_range, integer, one_of, positive
 from skdp.privacy import epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, terms_of
-from skdp.relations import other_relation
+from skdp.relations import ROW, UNITS, Relation, check_relation, other_relation
 
 # Those that fit each of their parts exactly once. Others, a one-vs-rest classifier for instance,
 # would spend a part's budget several times.
@@ -118,7 +118,8 @@ def split_budget(
     ------
     ValueError
         If there is no private step, a part would be fitted several times or its budget is fixed by
-        its noise, the steps have different neighbouring relations, or a size is needed.
+        its noise, the steps have different neighbouring relations, some protect rows and others
+        persons, or a size is needed.
 
     Examples
     --------
@@ -316,11 +317,29 @@ def _with_budgets(workflow: E, epsilons: Mapping[str, float], delta: float) -> E
 
 
 def relation_of(workflow: Estimator) -> str:
-    """The one neighbouring relation of all private parts."""
-    relations = {part.neighboring_relation for part in private_parts(workflow).values()}
+    """The one neighbouring relation of all private parts, whose records are rows or persons.
+
+    Raises
+    ------
+    ValueError
+        If there are several; where the units differ, the message names the steps.
+    """
+    found = {name: _relation(part) for name, part in private_parts(workflow).items()}
+    of_unit = {u: sorted(name for name, r in found.items() if r.unit == u) for u in UNITS}
+    if all(of_unit.values()):
+        steps = " and ".join(f"{unit!r} in {of_unit[unit]}" for unit in UNITS)
+        remedy = "statements about rows and about persons do not add up"
+        raise expected(f"the same in every step, and not {steps}", remedy, unit=list(UNITS))
+    relations = set(found.values())
     if len(relations) > 1:
         raise other_relation("the same in every step", sorted(relations))
     return relations.pop()
+
+
+def _relation(part: PrivatePart) -> Relation:
+    """Who is a neighbour; parts of other packages protect rows."""
+    unit = one_of(UNITS, unit=getattr(part, "unit", ROW))
+    return check_relation(part.neighboring_relation).of_unit(unit)
 
 
 def planned_events(workflow: Estimator, sizes: Sizes) -> dict[str, DpEvent]:

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -21,9 +22,11 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_rows import declares_norm
+from skdp._fitting import Records
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, in_range, is_real
 from skdp.algorithms.quantiles import QuantilesConfig
+from skdp.mechanisms.quantile import check_persons
 from skdp.preprocessing._base import PrivateScaler
 from skdp.privacy.budget import Budget
 
@@ -105,6 +108,12 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
     feature; where one data set has the value and the other has none, this is the add/remove case
     of `QuantileMechanism`, whose range 2 max(q, 1 - q) is at most the 2 of replace-one.
 
+    *Persons.* With ``unit="group"`` the k values that a person has of a feature have the weight 1/k
+    each, or very nearly: all of them together move a quantile no further than one does
+    (`QuantileMechanism` has the proof), and quantiles are those of a row drawn from a random
+    person. ``group_clip`` is of no use here. Without privacy they are those of rows. Persons are
+    2²² at most; more are refused.
+
     *Account.* Each quantile is an exponential mechanism: between neighbours its log-density moves
     by a function whose range is at most ``quantile_epsilon_`` (shown there), which is what
     `PosteriorSamplesDpEvent` states. A range η is η-DP and η²/8-zCDP, for any mechanism that has
@@ -168,6 +177,11 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
             unit=in_range(1e-100, 1e100, resolution=self.resolution),
             neighboring_relation=self._relation,
         ).calibrated(budget)
+
+    def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
+        if records.starts is not None:
+            check_persons(records.starts)
+        return plan.config.run
 
     def _keep(self, plan: FitPlan, released: tuple[np.ndarray, np.ndarray]) -> None:
         self.lower_, self.upper_ = released

@@ -4,12 +4,15 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from bundles import bundled
 from scipy import stats
 
+from skdp._fitting import Records
 from skdp._random import Streams
 from skdp.algorithms import langevin
 from skdp.algorithms.tempered import TemperedPosterior
+from skdp.engine.linear_sums import LinearClippedSum
 from skdp.models.likelihoods import Bernoulli, Categorical, HuberRegression
 from skdp.privacy.budget import Budget
 from skdp.privacy.gdp import epsilon_to_gdp, gdp_delta
@@ -234,3 +237,97 @@ def test_exact_densities_never_violate_the_certificate(n_batches, passes, fracti
     assert worst_ratio(p, q, config.mu) <= 1 + 1e-6
     if passes == 25:  # else the start, which the certificate does not count on, covers the record
         assert worst_ratio(p, q, config.mu / 3) > 1
+
+
+# --- persons, who have weights ------------------------------------------------------------------
+
+PERSONAL = {"neighboring_relation": "zero_out_group", "data_norm": 2.0}
+
+
+def of_persons(*persons):
+    """Records of persons, each a pair (X, targets)."""
+    starts = np.cumsum([0] + [len(X) for X, _ in persons])
+    X = np.concatenate([np.empty((0, 2))] + [X for X, _ in persons])
+    targets = np.concatenate([np.empty((0, 1))] + [y for _, y in persons])
+    return Records(X, targets, starts)
+
+
+def ascent(p, theta, records):
+    """Σ of the computed scores at some θ, (k·K, D)."""
+    config = langevin.LangevinConfig(p, 1.0, len(records.X) + 1, 1, 1e-9, 1, 1, 10**6)
+    (batch,) = langevin._batches(config, records, Streams()("partition"))
+    score = LinearClippedSum(langevin._chainwise(p, 1), clip_norm=math.inf)
+    return score(torch.from_numpy(theta), batch).numpy()
+
+
+@pytest.mark.parametrize("k0", [0.5, 1.0, 5.0, 7.3])
+@pytest.mark.parametrize("likelihood", [Bernoulli(), HuberRegression(0.5, 0.7)])
+def test_no_person_moves_the_drift_further_than_stated(k0, likelihood):
+    """Adversarial ones: half of the table, 1e300, NaN, all rows alike; the worst attain it."""
+    p = posterior(2, likelihood, of_person=k0, **PERSONAL)
+    coin = np.random.default_rng(0)
+    rest = [(coin.normal(size=(k, 2)), coin.integers(0, 2, (k, 1)) * 1.0) for k in (1, 4, 30)]
+    theta, farthest = np.array([[0.3, -0.2]]), 0.0
+    without = ascent(p, theta, of_persons(*rest))
+    for k in (1, 2, 5, 6, 35, 1000):
+        for value in (1.0, 1e300, -1e300, np.nan, np.inf, 5e-324):
+            for target in (0.0, 1.0, 1e300 if isinstance(likelihood, HuberRegression) else 1.0):
+                person = np.full((k, 2), value), np.full((k, 1), target)
+                moved = ascent(p, theta, of_persons(*rest, person)) - without
+                farthest = max(farthest, float(np.linalg.norm(moved)))
+    assert farthest <= p.sensitivity
+    assert farthest > 0.45 * p.sensitivity  # |residual| is at least ½ of its bound for a label
+    another = posterior(
+        2, likelihood, of_person=k0, **{**PERSONAL, "neighboring_relation": "replace_one_group"}
+    )
+    assert another.sensitivity == 2 * p.sensitivity
+
+
+def test_a_step_contracts_for_persons_with_any_number_of_rows():
+    """The curvature at θ = 0, where that of a logit is largest: N persons reach the bound."""
+    p = posterior(2, of_person=3.0, **PERSONAL)
+    for k in (1, 2, 3, 4, 50):
+        person = np.full((k, 2), math.sqrt(2)), np.ones((k, 1))
+        records = of_persons(*[person] * 6)
+        rows = records.X
+        weights = p.row_weights(records.starts)
+        largest = np.linalg.eigvalsh(0.25 * (rows.T * weights) @ rows)[-1]
+        longest = 2 / (2 * p.prior_precision + p.curvature(3.0 * 6)) * (1 - 1e-9)
+        langevin.LangevinConfig(p, 1.0, 7, 1, longest, 1, 1, 6)
+        with pytest.raises(ValueError, match="step_size"):
+            langevin.LangevinConfig(p, 1.0, 7, 1, longest * (1 + 1e-6), 1, 1, 6)
+        assert longest <= 2 / (2 * p.prior_precision + largest)
+    assert largest == pytest.approx(p.curvature(3.0 * 6), rel=1e-12)
+
+
+@pytest.mark.parametrize("n_persons", [None, 6])
+def test_a_chain_says_how_many_persons_it_covers_or_has_none(n_persons):
+    p = posterior(2, of_person=None if n_persons else 3.0, **PERSONAL)
+    with pytest.raises(ValueError, match="n_persons"):
+        langevin.LangevinConfig(p, 1.0, 7, 1, 1e-9, 1, 1, n_persons)
+
+
+def test_chains_on_persons_take_full_batches():
+    p = posterior(2, of_person=3.0, **PERSONAL)
+    with pytest.raises(ValueError, match="n_batches"):
+        langevin.LangevinConfig(p, 1.0, 7, 1, 1e-9, 1, 2, 6)
+    made = langevin.configure(p, BUDGET, n_rows=30_000, n_chains=1, n_persons=10_000)
+    assert made.n_batches == 1
+    assert "both neighbours have at most 10000 persons" in made.sampling
+    assert made.step_size <= 2 / (
+        2 * p.prior_precision + made.likelihood_power * p.curvature(30_000)
+    )
+
+
+def test_weighted_rows_are_those_of_the_stated_posterior():
+    """A person with 4 rows at k₀ = 2 is one with 2: chains at the same bits, to rounding."""
+    p = posterior(2, of_person=2.0, **PERSONAL)
+    row, other = (np.array([[0.5, -1.0]]), np.ones((1, 1))), (np.eye(2), np.zeros((2, 1)))
+
+    def final(copies):
+        records = of_persons((np.repeat(row[0], copies, 0), np.repeat(row[1], copies, 0)), other)
+        config = langevin.LangevinConfig(p, 0.9, 4, 3, 0.05, 20, 1, 2)
+        return config.run(records, Streams(b"weights"))
+
+    np.testing.assert_allclose(final(4), final(2), rtol=1e-12)
+    assert np.abs(final(1) - final(2)).max() > 1e-3

@@ -16,6 +16,7 @@ from bundles import bundled
 from scipy import stats
 from scipy.special import logsumexp
 
+from skdp._fitting import Records
 from skdp._random import SecureStream, Streams
 from skdp.algorithms import envelopes, exact_draws, lattice_posterior, ops
 from skdp.algorithms.envelopes import Envelope
@@ -291,3 +292,73 @@ def test_facts_for_which_64_bits_are_too_few_are_refused_before_any_row():
     posterior = TemperedPosterior(Bernoulli(), 3, True, 1.0, 1e6, 1e6)
     with pytest.raises(ValueError, match="smaller theta_norm, prior_scale or data_norm"):
         ops.ExactConfig(posterior, 1.0, 1, 10**6)
+
+
+# --- persons, who have weights ------------------------------------------------------------------
+
+
+def of_persons(name, k0, persons, relation="zero_out_group"):
+    """Potential of persons, each a list of records (x, y)."""
+    p = TemperedPosterior(LIKELIHOODS[name], 1, False, 1.0, TAU, D, relation, k0)
+    records = [record for person in persons for record in person]
+    X = np.array([x for x, _ in records], dtype=float).reshape(-1, 1)
+    y = np.array([y for _, y in records], dtype=float).reshape(-1, 1)
+    starts = np.cumsum([0] + [len(person) for person in persons])
+    return LatticePotential(Lattice(p, POWER, 2), Records(X, y, starts))
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("k0", [0.5, 1.0, 2.0, 2.7])
+def test_a_person_moves_the_potential_over_a_range_that_does_not_grow_with_its_rows(name, k0):
+    """At every point, whatever the rows: integers in [0, H₀], and the worst ones come near."""
+    others = [VALUES[name][:2], VALUES[name][1:4]]
+    without = of_persons(name, k0, others)
+    public, points, widest = without.lattice, ball(without.lattice)[::7], 0
+    stated = Fraction(public.posterior.range * POWER) * 2**public.bits
+    for record in VALUES[name]:
+        for k in (1, 2, 3, 7, 400):
+            rows = of_persons(name, k0, [*others, [record] * k])
+            moved = rows.energies(points) - without.energies(points)
+            assert moved.min() >= 0
+            assert moved.max() <= stated
+            widest = max(widest, np.ptp(moved))
+    assert widest > 0.8 * stated
+    factor = of_persons(name, k0, others, "replace_one_group").lattice.posterior.range
+    assert factor == 2 * public.posterior.range
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_where_losses_came_out_too_large_a_persons_integers_are_still_cut(name, monkeypatch):
+    """Whatever arithmetic makes of the losses: here all are infinite."""
+    kind = type(LIKELIHOODS[name])
+    rows = of_persons(name, 2.0, [[VALUES[name][0]] * 7])
+    most = math.floor(Fraction(rows.lattice._record_range) * 2 * 2**rows.lattice.bits)
+    monkeypatch.setattr(kind, "loss", lambda self, logits, y: np.full(logits.shape[:-1], np.inf))
+    points = ball(rows.lattice)[::101]
+    moved = rows.energies(points) - rows.prior(points)
+    assert (moved == 7 * (most // 7)).all()
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("k0", [0.5, 1.0, 2.7])
+def test_the_law_of_persons_is_the_stated_one_and_neighbours_keep_the_ratio(name, k0, width):
+    others = VALUES[name][:2]
+    laws = []
+    for person in ([], [VALUES[name][0]], [VALUES[name][4]] * 5, VALUES[name]):
+        rows = of_persons(name, k0, [others, person])
+        envelope = Envelope(rows)
+        found = log_law(envelope, ball(rows.lattice))
+        np.testing.assert_allclose(found, stated_law(rows), atol=1e-9)
+        laws.append(found)
+    eta = POWER * rows.lattice.posterior.range
+    for law in laws[1:]:  # each against a person without rows
+        assert np.abs(law - laws[0]).max() <= eta + 1e-9
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_persons_with_a_row_each_have_the_bits_of_rows(name):
+    records = VALUES[name]
+    rows, persons = potential(name, records), of_persons(name, 1.0, [[r] for r in records])
+    points = ball(rows.lattice)[::11]
+    np.testing.assert_array_equal(rows.energies(points), persons.energies(points))
+    assert rows.rounding == persons.rounding

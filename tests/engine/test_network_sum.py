@@ -211,7 +211,7 @@ def test_finite_norms_whose_sum_overflows_are_clipped_all_the_same():
     norms = torch.tensor([3e38, 2e38, 1.0])
 
     def gradients(*_):
-        return network.Gradients(norms, lambda c: (c * norms).sum()[None], ())
+        return network.Gradients(norms, lambda c: (c * norms).sum()[None], (), None)
 
     with mock.patch.object(network, "book_keeping", gradients):
         found = clipped_sum_of(flat, np.ones((3, 1)), np.ones(3), 0.5)

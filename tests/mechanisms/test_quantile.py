@@ -392,3 +392,87 @@ def test_beyond_the_largest_exponent_all_weights_are_equal():
     mantissa, halvings = QuantileMechanism(0.5, 0.0, 1.0, 1e9)._weights(np.array([0, 2**31, 2**50]))
     assert mantissa[1] == mantissa[2]
     assert halvings.tolist() == [0, 288, 288]
+
+
+# --- persons ------------------------------------------------------------------------------------
+
+PERSON = st.one_of(st.lists(NUMBERS, max_size=5), st.just([math.nan, 1.0]), st.just([0.5] * 40))
+
+
+def of_persons(persons):
+    """Values of persons, and where those of each begin."""
+    values = np.array([x for person in persons for x in person], dtype=float)
+    return values, np.cumsum([0] + [len(person) for person in persons])
+
+
+def laws_of_persons(mechanism, *data_sets):
+    """Log-probabilities of one point, and misses, a row each a data set, and sizes."""
+    segments = [mechanism._segments(*of_persons(persons)) for persons in data_sets]
+    first = np.unique(np.concatenate([s.first for s in segments]))
+    size = np.diff(first, append=module.GRID + 1)
+    rate = (mechanism.epsilon - 4 * module.WEIGHT_ERROR) / mechanism.sensitivity
+    laws, d = [], []
+    for s in segments:
+        here = log_weight(s)[np.searchsorted(s.first, first, side="right") - 1]
+        laws.append(here - logsumexp(here, b=size))
+        d.append(-here / rate)
+    return np.array(laws), np.array(d), size
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@given(st.lists(PERSON, max_size=4), PERSON, PERSON, QUANTILES, st.floats(-3, 1.5))
+def test_privacy_loss_of_all_rows_of_a_person(relation, others, person, other, q, log_eps):
+    mechanism = QuantileMechanism(q, 0.0, 1.0, 10**log_eps, f"{relation}_group")
+    second = {"zero_out": [[]], "add_or_remove_one": [], "replace_one": [other]}[relation]
+    pair = [[*others[:2], person, *others[2:]], [*others[:2], *second, *others[2:]]]
+    (one, two), d, _ = laws_of_persons(mechanism, *pair)
+    assert np.abs(one - two).max() <= mechanism.epsilon + 1e-9
+    assert np.ptp(one - two) <= mechanism.epsilon + 1e-9
+    assert np.ptp(d[0] - d[1]) <= mechanism.sensitivity + 1e-9
+
+
+def test_a_person_with_many_rows_counts_as_one():
+    mechanism = QuantileMechanism(0.5, 0.0, 1.0, 2.0, "zero_out_group")
+    persons = [[0.0], [0.0, 0.0], [0.5], [1.0, 1.0]]
+    for k in (1, 3, 40, 1024, 5000):
+        laws, d, _ = laws_of_persons(mechanism, [*persons, [0.75] * k], [*persons, [0.75]])
+        np.testing.assert_array_equal(laws[0], laws[1])
+        laws, d, _ = laws_of_persons(mechanism, [*persons, [1.0] * k], persons)
+        assert np.ptp(d[0] - d[1]) == pytest.approx(mechanism.sensitivity, rel=1e-12)
+
+
+@given(st.lists(st.integers(0, 3000), max_size=8), st.integers(0, 2**32))
+def test_weights_of_a_person_add_up_to_one_and_are_nearly_equal(sizes, seed):
+    starts = np.cumsum([0, *sizes])
+    there = np.random.default_rng(seed).random(starts[-1]) < 0.7
+    weights = module._weights(there, starts)
+    person = np.repeat(np.arange(len(sizes)), sizes)[there]
+    for i in range(len(sizes)):
+        own = weights[person == i]
+        assert own.sum() == (module.SHARES if len(own) else 0)
+        assert len(own) == 0 or own.max() - own.min() <= 1
+
+
+def test_persons_with_one_value_each_are_values():
+    values = np.array([0.1, 0.9, 0.9, math.nan, 0.4])
+    rows = QuantileMechanism(0.3, 0.0, 1.0, 1.0)
+    persons = QuantileMechanism(0.3, 0.0, 1.0, 1.0, "zero_out_group")
+    for one, other in zip(
+        rows._segments(values), persons._segments(values, np.arange(6)), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_persons_whom_the_relation_does_not_speak_of_and_too_many_are_refused(monkeypatch):
+    with pytest.raises(ValueError, match="starts"):
+        QuantileMechanism(0.3, 0.0, 1.0, 1.0).release([1.0], starts=np.array([0, 1]))
+    monkeypatch.setattr(module, "MAX_PERSONS", 1)
+    persons = QuantileMechanism(0.3, 0.0, 1.0, 1.0, "zero_out_group")
+    assert 0 <= persons.release([1.0, 0.5], starts=np.array([0, 2])) <= 1
+    with pytest.raises(ValueError, match="at most 1 persons"):
+        persons.release([1.0, 0.5], starts=np.array([0, 1, 2]))
+
+
+def test_as_many_persons_as_are_taken_leave_64_bits():
+    """A miss of all of their ranks, in units of RANK / SHARES."""
+    assert module.MAX_PERSONS * module.SHARES * round(1 / module.RANK) < 2**63

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from skdp._bounded_sum import MAX_ROWS
+from skdp._persons import PersonUnit
 from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows, Rows
 from skdp._validate import in_range, integer, one_of
@@ -66,8 +67,10 @@ class Model(Protocol):
         """Return the private value of a step."""
         ...
 
-    def records(self, X: np.ndarray, targets: np.ndarray) -> Rows:
-        """Wrap the private rows for the clipped sum."""
+    def records(
+        self, X: np.ndarray, targets: np.ndarray, starts: np.ndarray | None = None
+    ) -> Rows:
+        """Wrap the private rows for the clipped sum; see `Records`."""
         ...
 
     def vector(self, theta: Tensor) -> np.ndarray:
@@ -161,9 +164,11 @@ class NetworkModel:
             prenoise_scale=prenoise_scale,
         )
 
-    def records(self, X: np.ndarray, targets: np.ndarray) -> NetworkRecords:
+    def records(
+        self, X: np.ndarray, targets: np.ndarray, starts: np.ndarray | None = None
+    ) -> NetworkRecords:
         """Wrap the private rows."""
-        return NetworkRecords(X, targets, self._flat.flat)
+        return NetworkRecords(X, targets, self._flat.flat, starts)
 
     def vector(self, theta: Tensor) -> np.ndarray:
         """Return a copy of the parameters."""
@@ -208,7 +213,9 @@ class LinearModel:
         in_range(0.0, 0.0, prenoise_scale=prenoise_scale, closed="both")
         return LinearClippedSum(self._task.residual, clip_norm)
 
-    def records(self, X: np.ndarray, targets: np.ndarray) -> LinearRows:
+    def records(
+        self, X: np.ndarray, targets: np.ndarray, starts: np.ndarray | None = None
+    ) -> LinearRows:
         """Wrap the private rows."""
         return LinearRows(
             X,
@@ -216,6 +223,7 @@ class LinearModel:
             data_norm=_NO_NORM,
             fit_intercept=True,
             neighboring_relation=self._neighboring_relation,
+            starts=starts,
         )
 
     def vector(self, theta: Tensor) -> np.ndarray:
@@ -283,13 +291,14 @@ class NetworkRun:
     Parameters
     ----------
     n_rows : int
-        N: public number of rows, which with the rate gives the divisor B = qN of a sum.
+        N: public number of rows, which with the rate gives the divisor B = qN of a sum. Of persons,
+        how many there are times how many rows each has, both as declared.
     n_steps : int
         T ≥ 1: number of noisy sums.
     sampling_rate : float
         q in (0, 1]; 1 is the full batch.
     clip_norm : float
-        C > 0: norm to which each record's gradient is clipped; infinite for none, and no privacy.
+        C > 0: norm to which each row's gradient is clipped; infinite for none, and no privacy.
     clipping : {"flat", "automatic"}
         How gradients are clipped; see `NetworkClippedSum`.
     physical_batch_size : int or None
@@ -298,6 +307,9 @@ class NetworkRun:
         Who is a neighbour.
     layer_sizes : tuple of int or None
         Features, neurons and outputs of our own perceptron; None for a module.
+    persons : PersonUnit or None
+        Public facts about persons, where these are the records: the sum of a person's clipped
+        gradients is clipped to c·C, and it is persons who are sampled. None where rows are.
     """
 
     n_rows: int
@@ -308,6 +320,7 @@ class NetworkRun:
     physical_batch_size: int | None = None
     neighboring_relation: str = "zero_out"
     layer_sizes: tuple[int, ...] | None = None
+    persons: PersonUnit | None = None
 
     def __post_init__(self) -> None:
         integer(1, n_rows=self.n_rows)
@@ -334,6 +347,17 @@ class NetworkRun:
     def batch_size(self) -> float:
         """Expected batch size B = qN, the public divisor of a sum."""
         return self.sampling_rate * self.n_rows
+
+    @property
+    def of_person(self) -> float:
+        """Bound on a record's share of a sum over C: c where records are persons, else 1."""
+        return 1.0 if self.persons is None else self.persons.clip
+
+    @property
+    def largest_sum(self) -> float:
+        """Norm of an expected batch's sum if all gradients were at their bounds in one direction."""
+        rows = 1.0 if self.persons is None else self.persons.rows_per_group
+        return self.batch_size * (self.clip_norm * self.of_person / rows)
 
     @property
     def memory(self) -> int | None:
@@ -368,7 +392,7 @@ class NetworkRun:
 
     def run(
         self,
-        records: tuple[np.ndarray, np.ndarray],
+        records: tuple[np.ndarray, ...],
         streams: Streams,
         progress: Progress = iter,
         *,
@@ -379,8 +403,9 @@ class NetworkRun:
 
         Parameters
         ----------
-        records : pair of ndarray
-            Rows (n, ...) and their targets (n, ...).
+        records : tuple of ndarray
+            Rows (n, ...) and their targets (n, ...); ``starts`` says where those of a person begin,
+            if persons are the records.
         streams : Streams
             Streams of the fit: "sampling", "noise" and "dropout" are used.
         progress : callable
@@ -398,10 +423,15 @@ class NetworkRun:
         """
         algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         state, interrupted = algorithm.init(model.start), False
-        plan = self.release_plan(model)
+        plan, starts = self.release_plan(model), getattr(records, "starts", None)
         late = LateSums(self, plan)
         steps = run(
-            plan, model.records(*records[:2]), state, algorithm.query, late.told(algorithm), streams
+            plan,
+            model.records(*records[:2], starts),
+            state,
+            algorithm.query,
+            late.told(algorithm),
+            streams,
         )
         with _masks(streams("dropout")):
             try:
@@ -444,7 +474,7 @@ class LateSums:
 
     @property
     def push(self) -> float:
-        """Norm of the mean over B·C, after its noise is taken out; 0 where that hides it."""
+        """Norm of the mean over the largest possible, less its noise; 0 where that hides it."""
         if self._total is None or math.isinf(self._run.clip_norm):
             return 0.0
         P, variance = self._total.numel(), self._variance
@@ -452,9 +482,7 @@ class LateSums:
         square = float(self._total.double().square().sum())
         if square <= of_noise:
             return 0.0
-        return math.sqrt(square - P * variance) / (
-            self._n * self._run.batch_size * self._run.clip_norm
-        )
+        return math.sqrt(square - P * variance) / (self._n * self._run.largest_sum)
 
 
 @contextmanager

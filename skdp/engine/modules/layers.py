@@ -11,6 +11,9 @@ No gradient of a single record is kept where that is dearer than its norm (*ghos
 that share it, and its squared norm Σ_{t,t'} (a_t·a_t')(b_t·b_t'). With few positions the second
 form is cheaper, with many the gradient itself.
 
+``rows`` says how many rows that follow each other are one record: a person, whose rows are
+positions like any other. The gradient of a person is the sum of those of its rows.
+
 References
 ----------
 X. Li, F. Tramèr, P. Liang, T. Hashimoto, *Large Language Models Can Be Strong Differentially
@@ -84,30 +87,42 @@ def _at_least(squares: Tensor, terms: Tensor) -> Tensor:
     return torch.maximum(squares, 1e-6 * terms.square())
 
 
-def linear(module: nn.Linear, name: str, a: Tensor, b: Tensor) -> PerSample:
+def linear(module: nn.Linear, name: str, a: Tensor, b: Tensor, rows: int = 1) -> PerSample:
     """``nn.Linear`` on (B, ..., p): everything between the record and the feature is a position."""
-    if a.ndim == 2:
+    if a.ndim == 2 and rows == 1:
         norms = _norms(b)
         if name == "bias":
             return PerSample(norms.square().to(b.dtype), lambda c: c @ b)
         norms = norms * _norms(a)
         return PerSample(norms.square().to(b.dtype), lambda c: (b * c[:, None]).T @ a)
-    b = b.reshape(len(b), -1, b.shape[-1])
+    b = b.reshape(len(b) // rows, -1, b.shape[-1])
     if name == "bias":
         return _instantiated(b.sum(1))
-    a = a.reshape(len(a), -1, a.shape[-1])
+    a = a.reshape(len(b), -1, a.shape[-1])
     sums = _matrix(a[:, None], b[:, None])
     return PerSample(sums.squared_norms, lambda c: sums.weighted_sum(c)[0])
 
 
-def convolution(module: nn.Conv1d | nn.Conv2d, name: str, a: Tensor, b: Tensor) -> PerSample:
+def convolution(
+    module: nn.Conv1d | nn.Conv2d, name: str, a: Tensor, b: Tensor, rows: int = 1
+) -> PerSample:
     """``nn.Conv1d`` and ``nn.Conv2d``: a matrix applied to the patch of every position."""
     if name == "bias":
-        return _instantiated(b.flatten(2).sum(2))
+        return _instantiated(_joined(b.flatten(2).sum(2), rows))
     groups, shape = module.groups, module.weight.shape
     outputs = b.flatten(2).unflatten(1, (groups, -1)).mT
-    sums = _matrix(_patches(module, a), outputs)
+    sums = _matrix(*(_positions(t, rows) for t in (_patches(module, a), outputs)))
     return PerSample(sums.squared_norms, lambda c: sums.weighted_sum(c).reshape(shape))
+
+
+def _joined(gradients: Tensor, rows: int) -> Tensor:
+    """Gradients (B, ...) of records from those (B·rows, ...) of their rows."""
+    return gradients if rows == 1 else gradients.unflatten(0, (-1, rows)).sum(1)
+
+
+def _positions(t: Tensor, rows: int) -> Tensor:
+    """Reshape (B·rows, G, T, p) to (B, G, rows·T, p)."""
+    return t if rows == 1 else t.unflatten(0, (-1, rows)).transpose(1, 2).flatten(2, 3)
 
 
 def _patches(module: nn.Conv1d | nn.Conv2d, a: Tensor) -> Tensor:
@@ -138,16 +153,22 @@ def _padding(module: nn.Conv1d | nn.Conv2d) -> list[int]:
     return sides
 
 
-def embedding(module: nn.Embedding, name: str, a: Tensor, b: Tensor) -> PerSample:
+def embedding(
+    module: nn.Embedding, name: str, a: Tensor, b: Tensor, rows: int = 1
+) -> PerSample:
     """``nn.Embedding``: positions that look up the same row share its gradient."""
-    index = a.reshape(len(a), -1)
+    index = a.reshape(len(a) // rows, -1)
     b = b.reshape(len(index), -1, b.shape[-1])
     if module.padding_idx is not None:
         b = b.masked_fill((index == module.padding_idx)[..., None], 0.0)
     wide = b.double()
-    same = index[:, :, None] == index[:, None, :]
     terms = wide.square().sum(-1).sqrt()
-    squares = _at_least(((wide @ wide.mT) * same).sum((1, 2)), terms.sum(1)).to(b.dtype)
+    if rows == 1:
+        same = index[:, :, None] == index[:, None, :]
+        squares = ((wide @ wide.mT) * same).sum((1, 2))
+    else:  # a person may have very many positions, of which no matrix is made
+        squares = _squares_by_index(index, wide, module.num_embeddings)
+    squares = _at_least(squares, terms.sum(1)).to(b.dtype)
 
     def weighted_sum(c: Tensor) -> Tensor:
         # In double precision too: very many positions may share a row.
@@ -158,18 +179,32 @@ def embedding(module: nn.Embedding, name: str, a: Tensor, b: Tensor) -> PerSampl
     return PerSample(squares, weighted_sum)
 
 
-def layer_norm(module: nn.LayerNorm, name: str, a: Tensor, b: Tensor) -> PerSample:
+def _squares_by_index(index: Tensor, b: Tensor, n_indices: int) -> Tensor:
+    """Σ_v ‖Σ_{t: index_t = v} b_t‖² of each record, (B,), from (B, T) and (B, T, r)."""
+    keys = index + n_indices * torch.arange(len(index), device=index.device)[:, None]
+    found, place = keys.flatten().unique(return_inverse=True)
+    sums = b.new_zeros(len(found), b.shape[-1]).index_add_(0, place, b.flatten(0, 1))
+    squares = b.new_zeros(len(index))
+    return squares.index_add_(0, found // n_indices, sums.square().sum(1))
+
+
+def layer_norm(
+    module: nn.LayerNorm, name: str, a: Tensor, b: Tensor, rows: int = 1
+) -> PerSample:
     """``nn.LayerNorm``: elementwise scale and shift, shared by all positions."""
     if name == "weight":
         b = b * F.layer_norm(a, module.normalized_shape, eps=module.eps)
-    return _instantiated(b.reshape(len(b), -1, *module.normalized_shape).sum(1))
+    return _instantiated(b.reshape(len(b) // rows, -1, *module.normalized_shape).sum(1))
 
 
-def group_norm(module: nn.GroupNorm, name: str, a: Tensor, b: Tensor) -> PerSample:
+def group_norm(
+    module: nn.GroupNorm, name: str, a: Tensor, b: Tensor, rows: int = 1
+) -> PerSample:
     """``nn.GroupNorm``: scale and shift of channels, shared by all positions."""
     if name == "weight":
         b = b * F.group_norm(a, module.num_groups, eps=module.eps)
-    return _instantiated(b.reshape(*b.shape[:2], math.prod(b.shape[2:])).sum(2))
+    channels = b.reshape(*b.shape[:2], math.prod(b.shape[2:])).sum(2)
+    return _instantiated(_joined(channels, rows))
 
 
 RULES: dict[type[nn.Module], Callable[..., PerSample]] = {

@@ -6,13 +6,20 @@ Parameters themselves never ask for gradients, so the backward pass costs less t
 A module that book-keeping does not cover goes through ``torch.func.vmap``, in chunks.
 
 Every module is *tried* before it is used (`trial`).
+
+*Persons.* Where persons are the records, each row's gradient is clipped as above, and the sum of a
+person's rows once more: rows of a person are positions of one record, whose norm follows from
+δ_i·δ_j and a_i·a_j (`layers`), and no gradient of a row or a person is kept. Of a person with more
+rows than are worked on at once the sum itself is made, in pieces.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +27,8 @@ import torch
 from torch import Tensor, nn
 
 from skdp._bounded_sum import BoundedSum
-from skdp._rows import Selection, copied
+from skdp._persons import PersonUnit, sizes_between
+from skdp._rows import Selection, copied, selected_rows
 from skdp._validate import expected, in_range, one_of, positive
 from skdp.engine.modules.layers import RULES, PerSample
 
@@ -200,17 +208,31 @@ class NetworkClippedSum(BoundedSum):
         """Shape of the sum: that of θ."""
         return theta_shape
 
+    def of_persons(self, unit: PersonUnit) -> NetworkPersonSum:
+        """The same over persons, whose gradients nearly cancel: clipped to c times the bound."""
+        return NetworkPersonSum(self, unit.clip * self.record_bound)
+
     def __call__(self, theta: Tensor, batch: NetworkBatch) -> Tensor:
         """Return the clipped sum, a flat vector, for parameters of that shape."""
         self.module.set(theta)
-        total = None
-        start, size = 0, self.physical_batch_size or PHYSICAL_BATCH_SIZE
+        total = self.between(batch, 0, len(batch))
+        return torch.zeros_like(theta) if total is None else total
+
+    @property
+    def at_once(self) -> int:
+        """Number of rows that are worked on at once, at most."""
+        size = self.physical_batch_size or PHYSICAL_BATCH_SIZE
         if self.method == "vmap":
-            size = max(1, min(size, _VMAP_NUMBERS // theta.numel()))
-        while start < len(batch):
-            size = min(size, len(batch) - start)
+            size = max(1, min(size, _VMAP_NUMBERS // self.module.flat.numel()))
+        return size
+
+    def between(self, batch: NetworkBatch, start: int, stop: int) -> Tensor | None:
+        """Sum over some rows of a batch, at the module's parameters; None over no rows."""
+        total, size = None, self.at_once
+        while start < stop:
+            size = min(size, stop - start)
             try:
-                piece = self._piece(*batch.piece(start, start + size))
+                piece = self.piece(*batch.piece(start, start + size))
             except Exception as error:
                 if not out_of_memory(error):
                     piece = self._one_at_a_time(*batch.piece(start, start + size))
@@ -221,12 +243,14 @@ class NetworkClippedSum(BoundedSum):
                     continue
             total = piece if total is None else total.add_(piece)
             start += size
-        return torch.zeros_like(theta) if total is None else total
+        return total
 
-    def _piece(self, x: Tensor, y: Tensor) -> Tensor:
+    def piece(self, x: Tensor, y: Tensor, persons: PersonClip | None = None) -> Tensor:
+        """Sum over a few rows, or over persons who have them: each person's sum clipped too."""
         # The caller's autocast must not reach norms and sums.
         with torch.autocast(x.device.type, enabled=False):
-            norms, weighted_sum, _ = self._gradients(x, y)
+            found = self._gradients(x, y)
+            norms = found.norms
             if not math.isfinite(norms.sum()):
                 finite = torch.isfinite(norms)
                 # Records without a finite gradient contribute nothing. They are taken out before
@@ -234,8 +258,12 @@ class NetworkClippedSum(BoundedSum):
                 if not finite.any():
                     return torch.zeros_like(self.module.flat)
                 if not finite.all():  # else only the sum of norms is infinite
-                    return self._piece(x[finite], y[finite])
-            return weighted_sum(-self._factors(norms))
+                    persons = None if persons is None else persons.without(~finite)
+                    return self.piece(x[finite], y[finite], persons)
+            factors = self._factors(norms)
+            if persons is not None:
+                factors = factors * persons.factors(found, factors)
+            return found.weighted_sum(-factors)
 
     def _gradients(self, x: Tensor, y: Tensor) -> Gradients:
         if self.method == "book-keeping":
@@ -251,7 +279,7 @@ class NetworkClippedSum(BoundedSum):
         total = torch.zeros_like(self.module.flat)
         for i in range(len(x)):
             try:
-                total += self._piece(x[i : i + 1], y[i : i + 1])
+                total += self.piece(x[i : i + 1], y[i : i + 1])
             except Exception as error:
                 if out_of_memory(error):
                     raise
@@ -278,6 +306,8 @@ class Gradients(NamedTuple):
     norms: Tensor  # (B,)
     weighted_sum: Callable[[Tensor], Tensor]
     covered: Collection[str]  # names of parameters whose gradients are not left out as zeros
+    # (c, rows) ↦ ‖Σ_j c_ij g_ij‖² of the records rows (G, k), in double; B stands for no record.
+    squares_of_sums: Callable[[Tensor, Tensor], Tensor]
 
 
 # --- book-keeping -------------------------------------------------------------------------------
@@ -335,6 +365,7 @@ def book_keeping(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> Gradie
         module.uses = None
     dtype = module.flat.dtype
     by_name: dict[str, PerSample] = {}
+    kept: list[tuple[_Layer, Tensor, Tensor]] = []
     squares = torch.zeros(len(x), dtype=dtype, device=x.device)
     for use, b in zip(uses, found, strict=True):
         if use.z._version != use.version:
@@ -343,11 +374,12 @@ def book_keeping(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> Gradie
             )
         if b is None:
             continue
-        a = use.a if not use.a.is_floating_point() else use.a.to(dtype)
+        a, b = use.a if not use.a.is_floating_point() else use.a.to(dtype), b.to(dtype)
+        kept.append((use.layer, a, b))
         for short, name in use.layer.trained.items():
             if name in by_name:
                 raise ValueError("A layer is used twice in one forward pass.")
-            by_name[name] = RULES[type(use.layer.part)](use.layer.part, short, a, b.to(dtype))
+            by_name[name] = RULES[type(use.layer.part)](use.layer.part, short, a, b)
             squares += by_name[name].squared_norms
 
     def weighted_sum(c: Tensor) -> Tensor:
@@ -357,7 +389,25 @@ def book_keeping(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> Gradie
         )
         return torch.cat([part.flatten() for part in sums])
 
-    return Gradients(squares.sqrt(), weighted_sum, by_name)
+    def squares_of_sums(c: Tensor, rows: Tensor) -> Tensor:
+        total = torch.zeros(len(rows), dtype=torch.float64, device=c.device)
+        for layer, a, b in kept:
+            weighted = b * c.reshape(-1, *(1,) * (b.ndim - 1))
+            a, b = _taken(a, rows), _taken(weighted, rows)
+            for short in layer.trained:
+                rule = RULES[type(layer.part)](layer.part, short, a, b, rows.shape[1])
+                total += rule.squared_norms
+        return total
+
+    return Gradients(squares.sqrt(), weighted_sum, by_name, squares_of_sums)
+
+
+def _taken(values: Tensor, rows: Tensor) -> Tensor:
+    """Values of rows (G, k) one after the other, zeros where a row's number is beyond them."""
+    flat, n = rows.flatten(), len(values)
+    if len(flat) == n and torch.equal(flat, torch.arange(n, device=flat.device)):
+        return values
+    return torch.cat([values, values.new_zeros(1, *values.shape[1:])])[flat]
 
 
 # --- any module ---------------------------------------------------------------------------------
@@ -376,7 +426,134 @@ def vmapped(
     flat = torch.cat([g.flatten(1) for g in gradients(parameters, x, y).values()], dim=1)
     if prenoise_scale > 0.0:
         flat.add_(torch.randn_like(flat), alpha=prenoise_scale)
-    return Gradients(torch.linalg.vector_norm(flat, dim=1), lambda c: c @ flat, parameters)
+
+    def squares_of_sums(c: Tensor, rows: Tensor) -> Tensor:
+        weighted = torch.cat([flat * c[:, None], flat.new_zeros(1, flat.shape[1])])
+        total = flat.new_zeros(len(rows), flat.shape[1], dtype=torch.float64)
+        for column in rows.T:
+            total += weighted[column]
+        return total.square().sum(1)
+
+    norms = torch.linalg.vector_norm(flat, dim=1)
+    return Gradients(norms, lambda c: c @ flat, parameters, squares_of_sums)
+
+
+# --- persons ------------------------------------------------------------------------------------
+
+
+class PersonClip(NamedTuple):
+    """Persons whose rows follow each other, and the norm to which each one's sum is clipped."""
+
+    starts: np.ndarray  # (n_persons + 1,): where the rows of each begin, and where all end
+    bound: float
+
+    def without(self, rows: Tensor) -> PersonClip:
+        """The same persons without the rows of a mask (B,)."""
+        gone = np.concatenate([[0], np.cumsum(rows.cpu().numpy())])
+        return self._replace(starts=self.starts - gone[self.starts])
+
+    def factors(self, found: Gradients, c: Tensor) -> Tensor:
+        """Factor of each row, (B,): that of its person, whose rows have weights c (B,)."""
+        if self.bound == math.inf:
+            return torch.ones_like(c)
+        sizes, lengths = np.diff(self.starts), c * found.norms
+        norms = torch.zeros(len(sizes), dtype=torch.float64, device=c.device)
+        for persons, rows in _by_size(self.starts):
+            chosen = torch.from_numpy(persons).to(c.device)
+            rows = torch.from_numpy(rows).to(c.device)
+            if rows.shape[1] == 1:
+                norms[chosen] = lengths[rows[:, 0]].double()
+                continue
+            # In single precision a sum of k terms is rounded by up to √k 2⁻²⁴ times the sum of
+            # their norms, and they may cancel: that must be little beside the bound.
+            terms = _taken(lengths, rows).double().reshape(rows.shape).sum(1)
+            least = 1e-6 * sizes[persons].astype(np.float64)
+            least = torch.from_numpy(least).to(c.device) * terms.square()
+            norms[chosen] = torch.maximum(found.squares_of_sums(c, rows), least).sqrt()
+        of_persons = self.bound / norms.clamp(min=self.bound)
+        of_persons = torch.where(norms <= self.bound * (1 + _ON_BOUND), 1.0, of_persons)
+        counts = torch.from_numpy(sizes).to(c.device)
+        return of_persons.to(c.dtype).repeat_interleave(counts)
+
+
+_ON_BOUND = 1e-5  # relative, in single precision: a row that has been clipped to the bound is on it
+
+
+def _by_size(starts: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield persons (G,) of about equal size, with the numbers of their rows (G, k).
+
+    The number of all rows stands in the place of rows that a person lacks; k is less than twice a
+    person's size.
+    """
+    sizes, n = np.diff(starts), int(starts[-1])
+    for power in np.unique(np.frexp(np.maximum(sizes - 1, 0))[1]):
+        persons = np.flatnonzero((np.frexp(np.maximum(sizes - 1, 0))[1] == power) & (sizes > 0))
+        if not len(persons):
+            continue
+        numbers = np.arange(sizes[persons].max())
+        rows = starts[persons, None] + numbers
+        yield persons, np.where(numbers < sizes[persons, None], rows, n)
+
+
+class NetworkPersonSum(BoundedSum):
+    """Sum over persons of the sum of their rows' clipped gradients, clipped to a norm itself.
+
+    Parameters
+    ----------
+    inner : NetworkClippedSum
+        The sum over rows.
+    bound : float
+        Norm > 0 to which a person's sum is scaled down where it exceeds that; infinite for none.
+    """
+
+    rounding = ROUNDING
+
+    def __init__(self, inner: NetworkClippedSum, bound: float) -> None:
+        self.inner, self.bound = inner, positive(bound=bound, allow_inf=True)
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on the norm of one person's term."""
+        return self.bound
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the sum: that of θ."""
+        return theta_shape
+
+    def __call__(self, theta: Tensor, batch: NetworkBatch) -> Tensor:
+        """Return the clipped sum, a flat vector, for parameters of that shape."""
+        self.inner.module.set(theta)
+        if batch.starts is None:
+            raise ValueError("Expected a batch that says whose its rows are.")
+        total = torch.zeros_like(theta)
+        for first, last in sizes_between(batch.starts, self.inner.at_once):
+            total += self._of(batch, batch.starts[first : last + 1])
+        return total
+
+    def _of(self, batch: NetworkBatch, starts: np.ndarray) -> Tensor:
+        """Sum over persons, as many as are worked on at once; or over one with many rows."""
+        start, stop = int(starts[0]), int(starts[-1])
+        if stop - start <= self.inner.at_once:
+            # If memory runs out or the module fails at a row, each person's sum is made by itself.
+            with suppress(Exception):
+                persons = PersonClip(starts - start, self.bound)
+                return self.inner.piece(*batch.piece(start, stop), persons)
+        total = torch.zeros_like(self.inner.module.flat)
+        for start, stop in pairwise(starts.tolist()):
+            total += self._whole(batch, start, stop)
+        return total
+
+    def _whole(self, batch: NetworkBatch, start: int, stop: int) -> Tensor:
+        """Return one person's sum, made in pieces and then clipped."""
+        total = torch.zeros_like(self.inner.module.flat, dtype=torch.float64)
+        for first in range(start, stop, self.inner.at_once):
+            last = min(first + self.inner.at_once, stop)
+            piece = self.inner.between(batch, first, last)
+            if piece is not None:
+                total += piece
+        if self.bound < math.inf:
+            total *= self.bound / max(float(torch.linalg.vector_norm(total)), self.bound)
+        return total.to(self.inner.module.flat)
 
 
 # --- records ------------------------------------------------------------------------------------
@@ -393,13 +570,17 @@ class NetworkRecords:
         Targets as the loss wants them.
     like : Tensor
         Whose dtype and device the inputs get.
+    starts : ndarray of shape (n_persons + 1,) or None, default=None
+        As in `LinearRows`: records are persons then.
     """
 
-    def __init__(self, X: np.ndarray, targets: np.ndarray, like: Tensor) -> None:
-        self._X, self._targets, self._like = X, targets, like
+    def __init__(
+        self, X: np.ndarray, targets: np.ndarray, like: Tensor, starts: np.ndarray | None = None
+    ) -> None:
+        self._X, self._targets, self._like, self._starts = X, targets, like, starts
 
     def __len__(self) -> int:
-        return len(self._X)
+        return len(self._X) if self._starts is None else len(self._starts) - 1
 
     def sum(self, term: Callable[[NetworkBatch], Any], selection: Selection) -> Any:
         """Sum over the selected records."""
@@ -407,10 +588,14 @@ class NetworkRecords:
 
     def take(self, selection: Selection) -> NetworkBatch:
         """Note which records are in the batch; nothing is copied yet."""
-        if isinstance(selection, slice):
+        if isinstance(selection, slice) and self._starts is None:
             index = np.arange(*selection.indices(len(self)))
             return NetworkBatch(self, index, contiguous=True)
-        return NetworkBatch(self, np.sort(selection), contiguous=False)  # in the order of the file
+        if isinstance(selection, slice):
+            return NetworkBatch(self, np.arange(len(self._X)), True, self._starts)
+        # In the order of the file.
+        index, starts = selected_rows(np.sort(selection), self._starts)
+        return NetworkBatch(self, index, False, starts)
 
     def copy(self, index: np.ndarray | slice) -> tuple[Tensor, Tensor]:
         """Copy records to the device."""
@@ -422,11 +607,12 @@ class NetworkRecords:
 
 
 class NetworkBatch(NamedTuple):
-    """Some of the records, copied a piece at a time."""
+    """Some of the records, copied a piece at a time: numbers of rows, and whose they are."""
 
     records: NetworkRecords
     index: np.ndarray
     contiguous: bool
+    starts: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.index)

@@ -1,0 +1,317 @@
+"""Persons who enter by weights: nothing but releases tells of the rows of one (record, replay)."""
+
+import pickle
+import warnings
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from dp_accounting.dp_event import ComposedDpEvent
+from replay.persons_changed import VALUES, persons_changed
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+
+from skdp import DPVariationalLogisticRegression, OPSPosteriorSampler, OPSRegressor, PrivacyLedger
+from skdp.algorithms.parts.training import NetworkModel
+from skdp.algorithms.temperature_scaling import TARGETS, Temperature, bounded
+from skdp.calibration import DPTemperatureScaler
+from skdp.model_selection import DPRandomizedSearch, split_budget
+from skdp.preprocessing import DPQuantileScaler
+from skdp.privacy import epsilon_of_event
+from skdp.privacy.events import dp_sgd_event
+from skdp.privacy.report import PrivacyReport
+from skdp.testing import fixed_streams, record_releases, replay_releases
+
+N, PERSONS = 60, 20
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (N, 3))
+GROUPS = RNG.permutation(np.arange(N) % PERSONS)
+LABELS = (X[:, 0] > 0).astype(int)
+UNIT = {"unit": "group", "n_groups": PERSONS, "rows_per_group": 3}
+
+
+def classifier(**more):
+    return OPSPosteriorSampler(**{"classes": [0, 1], **UNIT, **more})
+
+
+def regressor(**more):
+    return OPSRegressor(**{"target_bounds": (-1, 1), **UNIT, **more})
+
+
+def scaler(**more):
+    return DPQuantileScaler(**{"unit": "group", "epsilon": 5.0, **more})
+
+
+def calibrated(inner=None, **more):
+    of_inner = {"classes": [0, 1], "max_iter": 3, **UNIT, **(inner or {})}
+    classifier = DPVariationalLogisticRegression(**of_inner)
+    return DPTemperatureScaler(classifier, **{"max_iter": 3, **UNIT, **more})
+
+
+MODELS = {
+    "langevin": (classifier, {}),
+    "langevin, few rows each": (classifier, {"max_rows_per_group": 2}),
+    "langevin, another person": (classifier, {"neighboring_relation": "replace_one"}),
+    "langevin, several classes": (classifier, {"classes": [0, 1, 2], "max_iter": 5}),
+    "exact": (classifier, {"delta": 0, "n_posterior_samples": 2}),
+    "exact, lighter": (classifier, {"delta": 0, "group_clip": 1.5}),
+    "exact, added": (classifier, {"delta": 0, "neighboring_relation": "add_or_remove_one"}),
+    "regression": (regressor, {}),
+    "quantiles": (scaler, {}),
+    "quantiles, pure": (scaler, {"delta": 0.0, "max_rows_per_group": 2}),
+    "quantiles, another person": (scaler, {"neighboring_relation": "replace_one"}),
+    "temperature": (calibrated, {}),
+    "temperature, log-loss": (calibrated, {"target": "log_loss", "max_rows_per_group": 2}),
+    "exact regression": (regressor, {"delta": 0, "group_clip": 0.5}),
+}
+
+
+def shown(make, parameters, X, y, groups):
+    """Fit, and return all that can be seen of it."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model = make(**parameters).fit(X, y, groups=groups)
+    messages = [str(warning.message) for warning in said]
+    return pickle.dumps(model), repr(model), repr(model.privacy_), messages
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_with_the_releases_frozen_nothing_tells_of_a_persons_rows(name):
+    make, parameters = MODELS[name]
+    y = X[:, 0] if make is regressor else LABELS
+    targets = (1e300, -0.5) if make is regressor else (0, 1)
+    missing = [np.nan] * 3 * (make is scaler)
+    with fixed_streams():
+        with record_releases() as tape:
+            first = shown(make, parameters, X, y, GROUPS)
+        for other in persons_changed(X, y, GROUPS, VALUES + missing, targets):
+            with replay_releases(tape) as again:
+                second = shown(make, parameters, *other)
+            assert [r.call for r in again] == [r.call for r in tape]
+            assert second == first
+
+
+@pytest.mark.parametrize("delta", [1e-5, 0])
+@pytest.mark.parametrize("make", [OPSPosteriorSampler, OPSRegressor])
+def test_persons_with_a_row_each_are_rows(make, delta):
+    y = X[:, 0] if make is OPSRegressor else LABELS
+    facts = {"target_bounds": (-1, 1)} if make is OPSRegressor else {"classes": [0, 1]}
+    facts |= {"delta": delta, "neighboring_relation": "add_or_remove_one"}
+    with fixed_streams():
+        rows = make(n_samples=N, **facts).fit(X, y)
+        persons = make(unit="group", n_groups=N, rows_per_group=1, **facts)
+        persons.fit(X, y, groups=np.arange(N))
+    np.testing.assert_array_equal(persons.sample_posterior(), rows.sample_posterior())
+    assert persons.likelihood_power_ == rows.likelihood_power_
+    assert persons.privacy_.epsilon == rows.privacy_.epsilon
+    assert persons.privacy_.neighboring_relation == "add_or_remove_one_group"
+
+
+def test_the_order_of_rows_of_different_persons_does_not_matter():
+    order = np.argsort(GROUPS, kind="stable")
+    with fixed_streams():
+        first = classifier().fit(X, LABELS, groups=GROUPS)
+        second = classifier().fit(X[order], LABELS[order], groups=GROUPS[order])
+    np.testing.assert_array_equal(first.sample_posterior(), second.sample_posterior())
+
+
+def test_a_chain_refuses_more_persons_than_were_declared_and_says_nothing_of_rows():
+    many = np.vstack([X] * 5)
+    classifier().fit(many, np.tile(LABELS, 5), groups=np.tile(GROUPS, 5))
+    with pytest.raises(ValueError, match="at least the number of persons"):
+        classifier(n_groups=PERSONS - 1).fit(X, LABELS, groups=GROUPS)
+    classifier(n_groups=PERSONS - 1, delta=0).fit(X, LABELS, groups=GROUPS)
+
+
+def test_batches_of_persons_are_refused():
+    with pytest.raises(ValueError, match="'auto' with unit='group'"):
+        classifier(batch_size=7).fit(X, LABELS, groups=GROUPS)
+
+
+def test_convergence_is_shown_of_the_weighted_posterior():
+    pytest.importorskip("arviz")
+    with pytest.warns(UserWarning, match="not private"):
+        data = classifier().diagnose_convergence(X, LABELS, 2, 3, groups=GROUPS)
+    assert data["posterior"]["theta"].shape == (2, 3, 4)
+    with pytest.raises(ValueError, match="one label a row"):
+        classifier().diagnose_convergence(X, LABELS)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 0])
+def test_quantiles_of_persons_with_a_row_each_are_those_of_rows(delta):
+    with fixed_streams():
+        rows = DPQuantileScaler(-2, 2, delta=delta).fit(X)
+        persons = DPQuantileScaler(-2, 2, delta=delta, unit="group").fit(X, groups=np.arange(N))
+    np.testing.assert_array_equal(persons.lower_, rows.lower_)
+    np.testing.assert_array_equal(persons.upper_, rows.upper_)
+    assert persons.privacy_.epsilon == rows.privacy_.epsilon
+    assert persons.privacy_.neighboring_relation == "zero_out_group"
+
+
+def test_a_person_who_owns_half_of_the_table_moves_no_quantile_of_the_others():
+    """200 persons in [-1, 1], one with as many rows at 1e6: the 75th percentile stays put."""
+    values = np.linspace(-1, 1, 400).repeat(2)[:, None]
+    everything = np.vstack([values, np.full((800, 1), 1e6)])
+    groups = np.concatenate([np.arange(800) % 400, np.full(800, 400)])
+    made = DPQuantileScaler(epsilon=50.0, quantile_range=(25, 75), unit="group")
+    assert abs(made.fit(everything, groups=groups).upper_[0]) < 2
+    rows = DPQuantileScaler(epsilon=50.0, quantile_range=(25, 75)).fit(everything)
+    assert rows.upper_[0] > 1e5
+
+
+def test_too_many_persons_for_ranks_are_refused_before_the_charge(monkeypatch):
+    monkeypatch.setattr("skdp.mechanisms.quantile.MAX_PERSONS", PERSONS - 1)
+    ledger = PrivacyLedger(neighboring_relation="zero_out_group")
+    with ledger, pytest.raises(ValueError, match="at most 19 persons"):
+        scaler().fit(X, groups=GROUPS)
+    assert not ledger.entries
+
+
+# --- temperatures -------------------------------------------------------------------------------
+
+
+class Given(ClassifierMixin, BaseEstimator):
+    """Reads probabilities of class 1 from its rows; costs next to nothing."""
+
+    relation = None
+
+    def fit(self, X, y, groups=None):
+        self.classes_, self.n_features_in_ = np.array([0, 1]), 1
+        facts = {"delta": 1e-5, "neighboring_relation": self.relation, "sampling": "none"}
+        self.privacy_ = PrivacyReport.of(dp_sgd_event(1e9, 1.0, 1), **facts)
+        return self
+
+    def predict_proba(self, X):
+        p = np.asarray(X)[:, 0]
+        return np.column_stack([1 - p, p])
+
+    def predict(self, X):
+        return (np.asarray(X)[:, 0] > 0.5).astype(int)
+
+
+class GivenOfRows(Given):
+    relation = "add_or_remove_one"
+
+
+class GivenOfPersons(Given):
+    relation = "add_or_remove_one_group"
+
+
+@pytest.mark.parametrize("target", ["accuracy", "log_loss"])
+@pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
+def test_no_person_moves_a_slope_further_than_stated(target, relation):
+    """Persons with half of the table, sure and wrong, sure and right, or without a number."""
+    scaler = DPTemperatureScaler(
+        Given(), target=target, neighboring_relation=relation, **UNIT, group_clip=1.5
+    )
+    plan = scaler.plan(n_samples=None, n_features=1, classes=[0, 1]).config
+    assert plan.persons.clip == 1.5
+    module = NetworkModel(Temperature(), TARGETS[target].loss, "vmap")
+    slopes = plan.descent.release_plan(module)
+    sums, call = slopes.step((1,), 0)
+    assert call.sensitivity == pytest.approx(
+        1.5 * TARGETS[target].clip_norm * (1 if relation == "zero_out" else 2), rel=1e-3
+    )
+    others = [np.full(1, 0.6), np.linspace(0.1, 0.9, 5)]
+
+    def total(*persons, label=0):
+        p = np.concatenate(persons)
+        starts = np.cumsum([0] + [len(person) for person in persons])
+        with np.errstate(all="ignore"):
+            log_p = bounded(np.log(np.column_stack([1 - p, p])))
+        codes = np.full(len(p), label)
+        codes[: len(others)] = 1
+        records = module.records(log_p, codes, starts)
+        u = torch.tensor([0.7], dtype=torch.float64)
+        return float(records.sum(partial(sums, u), slice(None)))
+
+    moved = [
+        total(*others, np.full(k, p), label=label) - total(*others)
+        for k in (1, 2, 6, 50)
+        for p in (0.0, 1e-9, 0.5, 1.0, np.nan)
+        for label in (0, 1)
+    ]
+    bound = sums.sensitivity("zero_out_group")
+    assert max(map(abs, moved)) <= bound
+    assert max(map(abs, moved)) > 0.9 * bound
+    assert max(moved) - min(moved) <= 2 * bound
+
+
+def test_temperatures_of_persons_with_a_row_each_are_those_of_rows():
+    p = RNG.uniform(0, 1, (N, 1))
+    y = (RNG.random(N) < 0.5).astype(int)
+    facts = {"neighboring_relation": "add_or_remove_one", "epsilon": 5.0}
+    with fixed_streams():
+        rows = GivenOfRows().fit(p, y)
+        rows = DPTemperatureScaler(FrozenEstimator(rows), n_samples=N, **facts).fit(p, y)
+        persons = GivenOfPersons().fit(p, y)
+        persons = DPTemperatureScaler(
+            FrozenEstimator(persons), unit="group", n_groups=N, rows_per_group=1, **facts
+        ).fit(p, y, groups=np.arange(N))
+    assert rows.temperature_ != 1.0
+    assert persons.temperature_ == rows.temperature_
+    assert persons.noise_multiplier_ == rows.noise_multiplier_
+    assert persons.temperature_privacy_.neighboring_relation == "add_or_remove_one_group"
+
+
+def test_a_classifier_of_rows_is_refused_before_anything_is_charged():
+    inner = {"unit": "row", "n_groups": None, "rows_per_group": None}
+    ledger = PrivacyLedger(neighboring_relation="zero_out_group")
+    with ledger, pytest.raises(ValueError, match="'zero_out' as in the classifier"):
+        calibrated(inner).fit(X, LABELS, groups=GROUPS)
+    assert not ledger.entries
+    with ledger, pytest.raises(ValueError, match="one label a row"):
+        calibrated().fit(X, LABELS)
+    with ledger, pytest.raises(ValueError, match="others"):
+        calibrated().fit(X, LABELS, groups=GROUPS[:-1])
+    assert not ledger.entries
+
+
+def test_the_classifier_gets_the_persons_and_both_are_charged():
+    ledger = PrivacyLedger(neighboring_relation="zero_out_group")
+    with ledger:
+        model = calibrated().fit(X, LABELS, groups=GROUPS)
+    assert len(ledger.entries) == 2
+    assert model.privacy_.neighboring_relation == "zero_out_group"
+    assert model.estimator_.privacy_.neighboring_relation == "zero_out_group"
+    planned = calibrated().plan(n_features=3, classes=[0, 1])
+    assert planned.epsilon == pytest.approx(model.privacy_.epsilon, rel=1e-9)
+
+
+# --- budgets and searches -----------------------------------------------------------------------
+
+
+def pipeline(**of_scaler):
+    return make_pipeline(scaler(**of_scaler), classifier())
+
+
+def test_a_budget_is_split_among_steps_that_protect_persons():
+    made = split_budget(pipeline(), 1.0, 1e-5, n_features=3)
+    assert {step.unit for _, step in made.steps} == {"group"}
+    with PrivacyLedger(neighboring_relation="zero_out_group") as ledger:
+        rows = made[0].fit(X, groups=GROUPS).transform(X)
+        made[1].fit(rows, LABELS, groups=GROUPS)
+    events = ComposedDpEvent([entry.event for entry in ledger.entries])
+    assert 0.95 < epsilon_of_event(events, 1e-5, "zero_out_group") <= 1.0
+
+
+def test_steps_of_different_units_are_refused_and_named():
+    with pytest.raises(ValueError, match=r"'row' in \['dpq.*'group' in \['ops"):
+        split_budget(pipeline(unit="row"), 1.0, 1e-5, n_features=3)
+
+
+@pytest.mark.parametrize(
+    ("of_search", "message"),
+    [({"unit": "group", "n_groups": PERSONS}, "does not protect persons"), ({}, "zero_out_group")],
+)
+def test_a_search_refuses_persons_before_it_is_charged(of_search, message):
+    search = DPRandomizedSearch(classifier(), {"prior_scale": [1.0, 2.0]}, **of_search)
+    for relation in ("zero_out", "zero_out_group"):
+        ledger = PrivacyLedger(neighboring_relation=relation)
+        with ledger, pytest.raises(ValueError, match=message):
+            search.fit(X, LABELS)
+        with pytest.raises(ValueError, match=message):
+            search.plan(n_samples=N, n_features=3)
+        assert not ledger.entries
