@@ -7,10 +7,58 @@ puts there may use only names that are known there.
 from mutants.mutant import Mutant
 
 CHARGE = "self.privacy_ = charged(self, plan)\n"
-WORK = "released = run(records, streams(self, *records), steps)\n"
+WORK = "released = run(records, streams(self, *records.arrays), steps)\n"
 
 SECTIONS = {
     "engine": [
+        Mutant(
+            "a person's summed terms are not clipped",
+            "engine/persons.py",
+            "PersonSum.records",
+            "self.bound < math.inf",
+            "False",
+            "tests/engine/test_persons.py",
+        ),
+        Mutant(
+            "a person's second moments are not bounded together",
+            "engine/linear_sums.py",
+            "GramSum._weights",
+            "self.of_person is None",
+            "True",
+            "tests/engine/test_persons.py",
+        ),
+        Mutant(
+            "a run over persons releases sums over rows",
+            "engine/loop.py",
+            "ReleasePlan.clipped_sum_of",
+            "self.persons is not None",
+            "False",
+            "tests/replay/test_persons.py",
+        ),
+        Mutant(
+            "a chunk ends within a person",
+            "_rows.py",
+            "chunks_of",
+            "starts is None",
+            "True",
+            "tests/engine/test_persons.py",
+        ),
+        Mutant(
+            "the kept rows of a person depend on the others",
+            "_persons.py",
+            "_subset",
+            'text = f"{type(label).__name__} {label!r}".encode()',
+            'text = b""',
+            "tests/engine/test_persons.py",
+        ),
+        Mutant(
+            "persons are accounted as rows",
+            "_fitting.py",
+            "PrivateEstimator._relation",
+            "check_relation(self.neighboring_relation).of_unit(one_of(UNITS, unit=self.unit))",
+            "check_relation(self.neighboring_relation)",
+            "tests/replay/test_persons.py",
+        ),
         Mutant(
             "linear gradients are not clipped",
             "engine/linear_sums.py",
