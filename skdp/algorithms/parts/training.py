@@ -355,7 +355,7 @@ class NetworkRun:
 
     @property
     def largest_sum(self) -> float:
-        """Norm of an expected batch's sum if all gradients were at their bounds in one direction."""
+        """Norm of an expected batch's sum if all gradients were one, as long as they may be."""
         rows = 1.0 if self.persons is None else self.persons.rows_per_group
         return self.batch_size * (self.clip_norm * self.of_person / rows)
 
