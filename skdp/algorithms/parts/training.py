@@ -67,9 +67,7 @@ class Model(Protocol):
         """Return the private value of a step."""
         ...
 
-    def records(
-        self, X: np.ndarray, targets: np.ndarray, starts: np.ndarray | None = None
-    ) -> Rows:
+    def records(self, X: np.ndarray, targets: np.ndarray, starts: np.ndarray | None = None) -> Rows:
         """Wrap the private rows for the clipped sum; see `Records`."""
         ...
 

@@ -153,9 +153,7 @@ def _padding(module: nn.Conv1d | nn.Conv2d) -> list[int]:
     return sides
 
 
-def embedding(
-    module: nn.Embedding, name: str, a: Tensor, b: Tensor, rows: int = 1
-) -> PerSample:
+def embedding(module: nn.Embedding, name: str, a: Tensor, b: Tensor, rows: int = 1) -> PerSample:
     """``nn.Embedding``: positions that look up the same row share its gradient."""
     index = a.reshape(len(a) // rows, -1)
     b = b.reshape(len(index), -1, b.shape[-1])
@@ -188,18 +186,14 @@ def _squares_by_index(index: Tensor, b: Tensor, n_indices: int) -> Tensor:
     return squares.index_add_(0, found // n_indices, sums.square().sum(1))
 
 
-def layer_norm(
-    module: nn.LayerNorm, name: str, a: Tensor, b: Tensor, rows: int = 1
-) -> PerSample:
+def layer_norm(module: nn.LayerNorm, name: str, a: Tensor, b: Tensor, rows: int = 1) -> PerSample:
     """``nn.LayerNorm``: elementwise scale and shift, shared by all positions."""
     if name == "weight":
         b = b * F.layer_norm(a, module.normalized_shape, eps=module.eps)
     return _instantiated(b.reshape(len(b) // rows, -1, *module.normalized_shape).sum(1))
 
 
-def group_norm(
-    module: nn.GroupNorm, name: str, a: Tensor, b: Tensor, rows: int = 1
-) -> PerSample:
+def group_norm(module: nn.GroupNorm, name: str, a: Tensor, b: Tensor, rows: int = 1) -> PerSample:
     """``nn.GroupNorm``: scale and shift of channels, shared by all positions."""
     if name == "weight":
         b = b * F.group_norm(a, module.num_groups, eps=module.eps)
