@@ -5,6 +5,7 @@ clips that.
 """
 
 import copy
+import itertools
 import math
 from unittest import mock
 
@@ -78,7 +79,7 @@ NETWORKS = [
 
 def loop_over_persons(rows, bound, starts=STARTS):
     total = 0.0
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
+    for first, last in itertools.pairwise(starts):
         person = rows[first:last].sum(axis=0)
         total = total + person / max(1.0, np.linalg.norm(person) / bound)
     return total
@@ -232,7 +233,7 @@ def test_a_row_that_fails_is_missing_from_its_person_alone(value, at_once):
     bad = 12  # of the person with 9 rows
     x[bad, 0] = value
     found = person_sum(flat, x, y, STARTS, physical_batch_size=at_once)
-    without = np.where(STARTS > bad, STARTS - 1, STARTS)
+    without = STARTS - (bad < STARTS)
     expected = person_sum(flat, np.delete(x, bad, 0), np.delete(y, bad), without)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
 

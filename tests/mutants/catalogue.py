@@ -533,8 +533,8 @@ apart = 2**0.5
             "a norm without its root",
             "engine/modules/network_sum.py",
             "book_keeping",
-            "return Gradients(squares.sqrt(), weighted_sum, by_name)",
-            "return Gradients(squares, weighted_sum, by_name)",
+            "return Gradients(squares.sqrt(), weighted_sum, by_name, squares_of_sums)",
+            "return Gradients(squares, weighted_sum, by_name, squares_of_sums)",
             "tests/engine/test_network_sum.py",
         ),
         Mutant(
@@ -549,8 +549,8 @@ apart = 2**0.5
             "noise before clipping is added after it",
             "engine/modules/network_sum.py",
             "NetworkClippedSum.piece",
-            "weighted_sum(-self._factors(norms))",
-            "weighted_sum(-self._factors(norms)) + self.prenoise_scale",
+            "found.weighted_sum(-factors)",
+            "found.weighted_sum(-factors) + self.prenoise_scale",
             "tests/engine/test_network_sum.py tests/estimators/test_sgld.py",
         ),
         Mutant(
@@ -669,8 +669,8 @@ apart = 2**0.5
             "persons of a network are planned as rows",
             "algorithms/dp_sgd.py",
             "DPSGDConfig.release_plan",
-            "persons=self.persons",
-            "persons=None",
+            "self.persons",
+            "None",
             "tests/replay/test_persons_in_training.py",
         ),
         Mutant(
@@ -685,8 +685,8 @@ apart = 2**0.5
             "rows of a person whose gradient is not finite pass",
             "algorithms/dp_vi_model.py",
             "_ModelSum._records",
-            "persons[finite], gradients[finite]",
-            "persons, gradients",
+            "sums.index_add_(0, persons[finite], gradients[finite])",
+            "sums.index_add_(0, persons, gradients)",
             "tests/engine/test_network_sum_persons.py",
         ),
         Mutant(
@@ -783,7 +783,7 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         Mutant(
             "sums are not in units of the clip",
             "algorithms/dp_vi_model.py",
-            "_ModelSum.__call__",
+            "_ModelSum._rows",
             "safe_gradients(self.model, theta, *piece) / clip_norm",
             "safe_gradients(self.model, theta, *piece)",
             "tests/estimators/test_variational_model.py",

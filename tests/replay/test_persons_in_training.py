@@ -102,9 +102,9 @@ def test_with_the_releases_frozen_nothing_depends_on_a_person(kind, plan):
 @pytest.mark.parametrize(("kind", "plan"), CASES)
 def test_the_event_in_the_ledger_is_the_trace(kind, plan):
     relation = plan.get("neighboring_relation", "zero_out")
-    with PrivacyLedger(neighboring_relation=f"{relation}_group") as ledger:
-        with _release_hook.record() as tape:
-            estimator = kind(**PUBLIC, **plan).fit(X, Y, groups=GROUPS)
+    unit = PrivacyLedger(neighboring_relation=f"{relation}_group")
+    with unit as ledger, _release_hook.record() as tape:
+        estimator = kind(**PUBLIC, **plan).fit(X, Y, groups=GROUPS)
     (entry,) = ledger.entries
     assert entry.event == estimator.privacy_.event
     charged = sorted(
@@ -179,8 +179,8 @@ def test_training_goes_on_with_persons_and_with_nobody_else():
     as_rows = {"unit": "row", "n_groups": None, "rows_per_group": None}
     with pytest.raises(ValueError, match="to be 'group' as in the fit"):
         classifier.set_params(**as_rows).partial_fit(X, Y)
+    classifier.set_params(**PUBLIC, neighboring_relation="replace_one")
     with pytest.raises(ValueError, match="to be 'zero_out' as in the fit"):
-        classifier.set_params(**PUBLIC, neighboring_relation="replace_one")
         classifier.partial_fit(X, Y, groups=GROUPS)
     with pytest.raises(ValueError, match="one label a row"):
         DPSGDClassifier(**PUBLIC, **LABELS).fit(X, Y)
