@@ -40,11 +40,14 @@ from skdp.algorithms.dp_vi_model import (
     SquaredLengths,
 )
 from skdp.engine.linear_sums import packed
+from skdp.engine.modules.layers import squares_of_sums
 from skdp.engine.modules.network_sum import (
     FlatModule,
+    Gradients,
     NetworkClippedSum,
     NetworkPersonSum,
     NetworkRecords,
+    PersonClip,
 )
 from skdp.models.user_models import UserModel
 
@@ -204,6 +207,28 @@ def test_rows_that_nearly_cancel_are_bounded(n, method):
     assert float(found.norm()) <= 2.0 * 0.5 * (1 + 1e-4)
 
 
+def test_a_sum_that_rounding_could_make_longer_is_scaled_by_more():
+    """A thousand rows on the bound that cancel: the sum counts as 1e-3 √1000 times 1000 long."""
+    norms = torch.ones(1000)
+    found = Gradients(norms, mock.Mock(), (), lambda c, rows: torch.zeros(len(rows)).double())
+    factors = PersonClip(np.array([0, 1000]), 2.0).factors(found, norms)
+    torch.testing.assert_close(factors, torch.full((1000,), 2.0 / 1000**0.5))
+
+
+@pytest.mark.parametrize("rows", [2, 5, 16])
+def test_norms_of_sums_are_exact_where_rows_nearly_cancel(rows):
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn((rows, 200), generator=generator).repeat(3, 1)
+    b = torch.randn((3 * rows, 300), generator=generator)
+    a[:rows], b[:rows] = a[0], b[0] * torch.linspace(-1, 1, rows)[:, None]
+    found = squares_of_sums(nn.Linear(200, 300), ["weight", "bias"], a, b, rows)
+    wide_a, wide_b = a.double().reshape(3, rows, 200), b.double().reshape(3, rows, 300)
+    with_ones = torch.cat([wide_a, torch.ones(3, rows, 1).double()], dim=2)
+    expected = (wide_b.mT @ with_ones).square().sum((1, 2))
+    terms = (wide_b.norm(dim=2) * with_ones.norm(dim=2)).sum(1)
+    assert ((found - expected).abs() <= 1e-13 * terms.square()).all()
+
+
 def test_a_person_who_owns_half_of_the_rows_reaches_the_bound_and_no_more():
     flat = FlatModule(seeded(perceptron))
     x, y = random_records(0, 5000, (6,))
@@ -232,7 +257,13 @@ def test_a_row_that_fails_is_missing_from_its_person_alone(value, at_once):
     x, y = random_records(0, STARTS[-1], (6,))
     bad = 12  # of the person with 9 rows
     x[bad, 0] = value
-    found = person_sum(flat, x, y, STARTS, physical_batch_size=at_once)
+    whole = mock.patch.object(
+        NetworkPersonSum, "_whole", autospec=True, side_effect=NetworkPersonSum._whole
+    )
+    with whole as by_itself:
+        found = person_sum(flat, x, y, STARTS, physical_batch_size=at_once)
+    # A row that is not finite is no reason to sum each person by itself; one that fails is.
+    assert by_itself.called == (value == 77.0 or at_once is not None)
     without = STARTS - (bad < STARTS)
     expected = person_sum(flat, np.delete(x, bad, 0), np.delete(y, bad), without)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
