@@ -40,6 +40,17 @@ so with the prior's curvature P₀ the posterior given the releases is N(mean, �
 
 It goes to the prior where the noise drowns the data, and to Laplace's approximation without noise.
 
+**Persons.** Where persons are the records, g_i is the sum of a person's gradients, and its clip
+c·C. The curvature alone is a sum over rows, of which a person's share is scaled to a trace of at
+most k̄c²: rows of a person that are alike make H no larger than others do, but their scores vary
+together, so that s̄ has a larger variance than H. By how much is released: the sum over persons of
+‖clip_C(g_p)‖² over the trace of J̃, where it exceeds 1, is a factor ρ on the variance of s̄,
+
+    s̄ | θ ~ N(Hθ, ρH + (ν²/K) I),    M = H(ρH + (ν²/K) I)⁻¹,    Λ = MH + P₀,
+
+the same in all directions (a design effect). Without a release of it ρ is k̄, that of rows that are
+all alike.
+
 Related: Alrawajfeh, Jälkö & Honkela, *Noise-Aware Differentially Private Variational Inference*,
 2024. All steps have the same noise multiplier, so the event is that of `dp_sgd`.
 """
@@ -48,7 +59,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,9 +67,10 @@ import torch
 from scipy.special import logsumexp
 from torch import Tensor
 
-from skdp._bounded_sum import CHUNK_ROWS, OPPOSITE, POSITIVE, BoundedSum
+from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
+from skdp._persons import PersonUnit, sizes_between
 from skdp._random import SecureStream, Streams
-from skdp._rows import clipped_rows
+from skdp._rows import ON_BOUND, clipped_rows
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.dp_vi import COVARIANCES
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
@@ -164,14 +176,15 @@ class _ModelSum(BoundedSum):
         """Bound on the norm of one record's term, whatever C is."""
         return 1.0
 
+    def of_persons(self, unit: PersonUnit) -> BoundedSum:
+        """The same of persons, whose gradients are sums: C is what those are clipped to."""
+        return self
+
     def __call__(self, theta: Tensor, batch: NetworkBatch) -> Tensor:
         """Return the sum for θ and C, (n_parameters + 1,)."""
         theta, clip_norm = theta[:-1], float(theta[-1])
         total = torch.zeros(self._shape(len(theta)), dtype=torch.float64)
-        size = max(1, min(CHUNK_ROWS, _CHUNK_NUMBERS // len(theta)))
-        for start in range(0, len(batch), size):
-            piece = batch.piece(start, min(start + size, len(batch)))
-            gradients = safe_gradients(self.model, theta, *piece) / clip_norm
+        for gradients in self._records(theta, clip_norm, batch):
             norms = torch.linalg.vector_norm(gradients, dim=1)
             finite = torch.isfinite(norms)
             # Records without a finite gradient contribute nothing; 0·inf = NaN would tell.
@@ -180,11 +193,48 @@ class _ModelSum(BoundedSum):
             total += self._sum(gradients, norms)
         return total
 
+    def _records(self, theta: Tensor, clip_norm: float, batch: NetworkBatch) -> Iterator[Tensor]:
+        """Yield gradients g/C of records (m, n_parameters), some at a time."""
+        if batch.starts is None:
+            for gradients, _ in self._rows(theta, clip_norm, batch, 0, len(batch)):
+                yield gradients
+            return
+        for starts in _runs(batch.starts, len(theta)):
+            sums = torch.zeros((len(starts) - 1, len(theta)), dtype=torch.float64)
+            whose = torch.from_numpy(np.repeat(np.arange(len(sums)), np.diff(starts)))
+            for gradients, first in self._rows(theta, clip_norm, batch, starts[0], starts[-1]):
+                # A row without a finite gradient contributes nothing to its person.
+                finite = torch.isfinite(torch.linalg.vector_norm(gradients, dim=1))
+                persons = whose[first - starts[0] :][: len(gradients)]
+                sums.index_add_(0, persons[finite], gradients[finite])
+            yield sums
+
+    def _rows(
+        self, theta: Tensor, clip_norm: float, batch: NetworkBatch, start: int, stop: int
+    ) -> Iterator[tuple[Tensor, int]]:
+        """Yield gradients g/C of rows (m, n_parameters) and the number of the first of them."""
+        size = _chunk_rows(len(theta))
+        for first in range(start, stop, size):
+            piece = batch.piece(first, min(first + size, stop))
+            yield safe_gradients(self.model, theta, *piece) / clip_norm, first
+
     def _shape(self, n_parameters: int) -> tuple[int, ...]:
         raise NotImplementedError
 
     def _sum(self, gradients: Tensor, norms: Tensor) -> Tensor:
         raise NotImplementedError
+
+
+def _chunk_rows(n_parameters: int) -> int:
+    """Number of rows whose gradients are in memory at once."""
+    return max(1, min(CHUNK_ROWS, _CHUNK_NUMBERS // n_parameters))
+
+
+def _runs(starts: np.ndarray, n_parameters: int) -> Iterator[np.ndarray]:
+    """Yield where rows begin of as many persons as fit in memory, or of one with more rows."""
+    for first, beyond in sizes_between(starts, _chunk_rows(n_parameters)):
+        # Persons of a batch have rows: there are no more of them than of rows.
+        yield starts[first : beyond + 1]
 
 
 @dataclass(frozen=True)
@@ -238,6 +288,104 @@ class ModelClippedSum(_ModelSum):
             return gradients.mT @ gradients
         return gradients.sum(0) if self.kind == GRADIENT else gradients.square().sum(0)
 
+    def of_persons(self, unit: PersonUnit) -> BoundedSum:
+        """The same of persons' sums of gradients; of curvatures, the sum over their rows."""
+        if self.kind == GRADIENT:
+            return self
+        return PersonCurvatureSum(self.model, self.kind, self.bound, unit=unit)
+
+
+@dataclass(frozen=True)
+class PersonCurvatureSum(ModelClippedSum):
+    """Sum over rows of ĝĝᵀ (packed) or ĝ∘ĝ, of which each person's share is scaled to a trace.
+
+    The query holds the clip c·C of a person, and ĝ = g/C of a row is clipped to a norm b.
+
+    Parameters
+    ----------
+    model, kind, bound
+        As in `ModelClippedSum`; not ``"gradient"``.
+    unit : PersonUnit
+        Of c, and k̄: a person's share has a trace of at most k̄b², which its norm does not exceed.
+    """
+
+    unit: PersonUnit = field(kw_only=True)
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on the norm of one person's term."""
+        return self.unit.rows_per_group * self.bound**2
+
+    def __call__(self, theta: Tensor, batch: NetworkBatch) -> Tensor:
+        """Return the sum for θ and c·C, (n_parameters + 1,)."""
+        if batch.starts is None:
+            raise ValueError("Expected a batch that says whose its rows are.")
+        theta, clip_norm = theta[:-1], float(theta[-1]) / self.unit.clip
+        total = torch.zeros(self._shape(len(theta)), dtype=torch.float64)
+        for starts in _runs(batch.starts, len(theta)):
+            total += self._of_persons(theta, clip_norm, batch, starts)
+        return torch.from_numpy(packed(total.numpy())) if self.kind == OUTER else total
+
+    def _of_persons(
+        self, theta: Tensor, clip_norm: float, batch: NetworkBatch, starts: np.ndarray
+    ) -> Tensor:
+        """Sum over persons, or over one whose rows come in pieces."""
+        total = torch.zeros(self._shape(len(theta)), dtype=torch.float64)
+        trace = torch.zeros(len(starts) - 1, dtype=torch.float64)
+        sizes = torch.from_numpy(np.diff(starts))
+        for gradients, _ in self._rows(theta, clip_norm, batch, starts[0], starts[-1]):
+            norms = torch.linalg.vector_norm(gradients, dim=1)
+            gone = ~torch.isfinite(norms)
+            norms[gone], gradients[gone] = 0.0, 0.0
+            if self.bound < math.inf:
+                gradients = gradients * (self.bound / norms.clamp(min=self.bound))[:, None]
+                norms = norms.clamp(max=self.bound)
+            if len(trace) == 1:
+                trace += norms.square().sum()
+            else:
+                whose = torch.arange(len(trace)).repeat_interleave(sizes)
+                trace.index_add_(0, whose, norms.square())
+                gradients = gradients * self._factors(trace).sqrt()[whose, None]
+            total += self._sum(gradients, norms)
+        return total * self._factors(trace) if len(trace) == 1 else total
+
+    def _factors(self, trace: Tensor) -> Tensor:
+        if self.bound == math.inf:
+            return torch.ones_like(trace)
+        most = self.record_bound
+        return torch.where(trace > most * (1 + ON_BOUND), most / trace.clamp(min=most), 1.0)
+
+
+@dataclass(frozen=True)
+class SquaredLengths(_ModelSum):
+    """Sum over records of ‖ĝ‖², for ĝ = g/C clipped to norm 1.
+
+    Parameters
+    ----------
+    model : UserModel
+        Whose gradients g are measured.
+    bound : float
+        1, or infinite for no clip.
+    """
+
+    bound: float = 1.0
+    apart = NUMBERS
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on one record's term."""
+        return self.bound
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One number."""
+        return (1,)
+
+    def _shape(self, n_parameters: int) -> tuple[int, ...]:
+        return (1,)
+
+    def _sum(self, gradients: Tensor, norms: Tensor) -> Tensor:
+        return norms.clamp(max=self.bound).square().sum()[None]
+
 
 @dataclass(frozen=True)
 class LengthCounts(_ModelSum):
@@ -281,7 +429,7 @@ class ModelConfig(GaussianRun):
     prior : Prior
         The prior.
     n_rows : int
-        Public number of rows, n ≥ 1.
+        Public number of rows, n ≥ 1; of persons, as declared.
     initial_mean : ndarray of shape (n_parameters,)
         m of the start.
     initial_scale : float
@@ -295,6 +443,7 @@ class ModelConfig(GaussianRun):
         q in (0, 1]; 1 is the full batch.
     clip_norm : float
         C > 0: norm to which each record's gradient is clipped at first; infinite without noise.
+        Gradients of persons are clipped to c·C.
     given_learning_rate : float or None
         Step size of m, in the units of θ, or None for the default.
     covariance : {"diag", "full"}
@@ -305,7 +454,9 @@ class ModelConfig(GaussianRun):
         Number ≥ 0 of noisy histograms of lengths from which C is learned; 0 leaves it as it is.
     n_check_steps : int
         Number ≥ 0 of noisy histograms of lengths in the last steps.
-    noise_multiplier, neighboring_relation
+    n_person_steps : int
+        Number ≥ 0 of noisy sums of squared lengths of persons' gradients, after the walk.
+    noise_multiplier, neighboring_relation, persons
         As in `GaussianRun`.
     """
 
@@ -323,6 +474,7 @@ class ModelConfig(GaussianRun):
     data_norm: float | None = None
     n_clip_steps: int = 0
     n_check_steps: int = 0
+    n_person_steps: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -332,6 +484,7 @@ class ModelConfig(GaussianRun):
         integer(0, n_curvature_steps=self.n_curvature_steps)
         integer(0, n_clip_steps=self.n_clip_steps)
         integer(0, n_check_steps=self.n_check_steps)
+        integer(0, n_person_steps=self.n_person_steps)
         in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
         positive(clip_norm=self.clip_norm, allow_inf=self.noise_multiplier == 0.0)
         positive(learning_rate=self.learning_rate)
@@ -352,7 +505,17 @@ class ModelConfig(GaussianRun):
     @property
     def n_releases(self) -> int:
         """Noisy sums of all kinds."""
-        return self.n_walk + self.n_check_steps
+        return self.n_walk + self.n_person_steps + self.n_check_steps
+
+    @property
+    def n_records(self) -> int:
+        """Public number of records: of rows, or of persons."""
+        return self.n_rows if self.persons is None else self.persons.n_groups or self.n_rows
+
+    @property
+    def check_steps(self) -> range:
+        """Which releases check the clip: the last ones."""
+        return range(self.n_releases - self.n_check_steps, self.n_releases)
 
     @property
     def curvature_steps(self) -> frozenset[int]:
@@ -376,7 +539,7 @@ class ModelConfig(GaussianRun):
         return sampling(self.sampling_rate, self.n_releases)
 
     def noise_scale(self, clip_norm: float) -> float:
-        """ν: standard deviation of the noise in the gradient estimate C g̃/q."""
+        """ν: standard deviation of the noise in the gradient estimate C g̃/q; c·C of persons."""
         if self.noise_multiplier == 0.0:
             return 0.0
         return self.noise_multiplier * clip_norm / self.sampling_rate
@@ -387,7 +550,10 @@ class ModelConfig(GaussianRun):
         if self.given_learning_rate is not None:
             return self.given_learning_rate
         return default_learning_rate(
-            self.n_rows, self.n_parameters, self.noise_multiplier, self.sampling_rate
+            self.n_rows,
+            self.n_parameters,
+            self.noise_multiplier * self.of_person,
+            self.sampling_rate,
         )
 
     @property
@@ -404,27 +570,38 @@ class ModelConfig(GaussianRun):
             sums[step] = ModelClippedSum(self.model, kind, CURVATURE_CLIP * bound)
         for step in self.clip_steps:
             sums[step] = LengthCounts(self.model, CLIP_EDGES)
-        for step in range(self.n_walk, self.n_releases):
+        for step in range(self.n_walk, self.n_walk + self.n_person_steps):
+            sums[step] = SquaredLengths(self.model, bound)
+        for step in self.check_steps:
             sums[step] = LengthCounts(self.model, CHECK_EDGES)
-        return ReleasePlan(self.sampling, sums, self.noise_multiplier, self.neighboring_relation)
+        return ReleasePlan(
+            self.sampling,
+            sums,
+            self.noise_multiplier,
+            self.neighboring_relation,
+            persons=self.persons,
+        )
 
     def run(
-        self, records: tuple[np.ndarray, np.ndarray], streams: Streams, progress: Progress = iter
+        self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
     ) -> ModelPosterior:
         """Run the algorithm on private rows and return the posterior.
 
         Parameters
         ----------
-        records : pair of ndarray
+        records : tuple of ndarray
             Rows (n, n_features), clipped here, and targets (n,) as the log-likelihood takes them;
-            ignored where it takes none.
+            ignored where it takes none. ``starts`` says where those of a person begin, if persons
+            are the records.
         streams : Streams
             Streams of the fit: "sampling", "noise", "eta" and "inference" are used.
         progress : callable, default=iter
             Wraps the iteration over releases.
         """
         X, targets, *_ = records
-        rows = NetworkRecords(bounded(X, self.data_norm), targets, torch.empty(0).double())
+        starts = getattr(records, "starts", None)
+        X = bounded(X, self.data_norm)
+        rows = NetworkRecords(X, targets, torch.empty(0).double(), starts)
         etas = orthogonal_normals(self.n_parameters, self.n_releases + 1, streams("eta"))
         algorithm = ModelUpdate(self, etas)
         steps = run(
@@ -511,8 +688,9 @@ class ModelState(NamedTuple):
     moments: Moments  # Adam's, of ∇_m
     sums: Tail  # over the tail of the run
     curvature: Tensor  # sum of the released C²J̃/q
-    clip: float  # C
+    clip: float  # C, of a person c·C
     lengths: Tensor  # sum of the released counts of the current histogram, over q
+    scatter: Tensor  # sum of the released squared lengths of persons' gradients, over q
     path: tuple[tuple[int, np.ndarray], ...] = ()
 
 
@@ -532,7 +710,8 @@ class ModelUpdate:
     def __init__(self, config: ModelConfig, etas: Iterator[Tensor]) -> None:
         self._config, self._etas = config, etas
         self._adam = NoiseCorrectedAdam()
-        self._start_clip = config.clip_norm if math.isfinite(config.clip_norm) else 1.0
+        clip = config.clip_norm if math.isfinite(config.clip_norm) else 1.0
+        self._start_clip = clip * config.of_person
 
     def _family(self, clip_norm: float) -> Family:
         config = self._config
@@ -553,7 +732,8 @@ class ModelUpdate:
         n = len(mean)
         curvature = torch.zeros((n, n) if config.covariance == "full" else (n,), dtype=mean.dtype)
         moments, none = self._adam.init(mean), torch.zeros((), dtype=mean.dtype)
-        return ModelState(0, mean, spread, next(self._etas), moments, tail, curvature, clip, none)
+        eta = next(self._etas)
+        return ModelState(0, mean, spread, eta, moments, tail, curvature, clip, none, none)
 
     def query(self, state: ModelState) -> Tensor:
         """(θ_t, C): θ_t is m + Lη_t for a gradient, m where the noise is inferred or counted."""
@@ -573,12 +753,15 @@ class ModelUpdate:
         """One ascent step on the ELBO from a released g̃_t, or note another release."""
         config = self._config
         released = noisy / config.sampling_rate
-        if step in config.clip_steps or step >= config.n_walk:
+        if step in config.clip_steps or step in config.check_steps:
             return self._counted(state, released, step)
+        if step >= config.n_walk:
+            return state._replace(step=step + 1, scatter=state.scatter + released)
         if step in config.curvature_steps:
             if config.covariance == "full":
                 released = torch.from_numpy(unpacked(released.numpy(), config.n_parameters))
-            state = state._replace(curvature=state.curvature + state.clip**2 * released)
+            of_row = (state.clip / config.of_person) ** 2
+            state = state._replace(curvature=state.curvature + of_row * released)
         else:
             state = self._ascended(state, state.clip * released, step)
         return self._kept(state, step)._replace(step=step + 1)
@@ -613,7 +796,7 @@ class ModelUpdate:
         if step != config.clip_steps.stop - 1:
             return state
         counts, noise = self._mean_counts(state, config.n_clip_steps)
-        clip = state.clip * learned_clip(counts, noise, config.n_rows)
+        clip = state.clip * learned_clip(counts, noise, config.n_records)
         more = config.noise_scale(clip) ** 2 - config.noise_scale(state.clip) ** 2
         moments = self._adam.with_noise(state.moments, more)
         return state._replace(
@@ -623,7 +806,7 @@ class ModelUpdate:
     def _mean_counts(self, state: ModelState, n: int) -> tuple[np.ndarray, float]:
         """Counts averaged over n releases, and the standard deviation of their noise."""
         config = self._config
-        step = config.n_walk if state.step > config.n_walk else config.clip_steps.start
+        step = (config.check_steps if state.step > config.n_walk else config.clip_steps).start
         scale = config.release_plan().noise_scale(step) / config.sampling_rate
         return (state.lengths / n).numpy(), scale / math.sqrt(n)
 
@@ -663,10 +846,11 @@ class ModelUpdate:
             np.array([kept for _, kept in state.path]),
             self.tail_start,
         )
-        clipping = Clipping(state.clip if math.isfinite(config.clip_norm) else math.inf)
+        clip = state.clip / config.of_person
+        clipping = Clipping(clip if math.isfinite(config.clip_norm) else math.inf)
         if config.n_check_steps:
             counts, noise = self._mean_counts(state, config.n_check_steps)
-            clipping = clipping_of(counts, noise, config.n_rows, state.clip)
+            clipping = clipping_of(counts, noise, config.n_records, clip)
         return ModelPosterior(
             mean=mean, spread=spread, path=path, clipping=clipping, n_hidden=n_hidden
         )
@@ -683,9 +867,11 @@ class ModelUpdate:
         variance = config.noise_scale(state.clip) ** 2 / tail.count  # of ḡ
         # A Poisson batch adds its own variance, (1 − q)/q of that of the data, to each gradient.
         excess = 1.0 + (1.0 / config.sampling_rate - 1.0) / tail.count
+        excess *= self._design_effect(state, J)
         of_prior = P0 @ (config.prior.start.numpy() - theta)
         means, covariances = [], []
-        usual = max(config.n_rows * min(1.0, state.clip**2 / len(theta)) / 5, _LEAST_PRECISION)
+        C = state.clip / config.of_person
+        usual = max(config.n_rows * min(1.0, C**2 / len(theta)) / 5, _LEAST_PRECISION)
         for drawn in curvature_draws(J.values, J.noise, usual, J.noise_of_mean, stream):
             share = drawn / (excess * drawn + variance)  # M in its own basis
             covariance = np.linalg.inv((J.vectors * (share * drawn)) @ J.vectors.T + P0)
@@ -698,11 +884,20 @@ class ModelUpdate:
         spread = np.sqrt(np.diag(covariance)) if J.is_diagonal else covariance
         return self._posterior(state, theta + centre, spread, J.n_hidden)
 
+    def _design_effect(self, state: ModelState, J: NoisyCurvature) -> float:
+        """ρ ≥ 1: variance of the sum of gradients over that of rows each by itself."""
+        config, persons = self._config, self._config.persons
+        if persons is None or config.n_person_steps == 0:
+            return 1.0 if persons is None else persons.rows_per_group
+        of_persons = state.clip**2 * float(state.scatter) / config.n_person_steps
+        P = len(J.values)
+        return max(1.0, of_persons / (P * max(float(J.values.mean()), J.noise_of_mean)))
+
     def _noisy_curvature(self, state: ModelState) -> NoisyCurvature:
         config, k = self._config, self._config.n_curvature_steps
         J = (state.curvature / k).numpy()
         scale = config.release_plan().noise_scale(min(config.curvature_steps))
-        scale *= state.clip**2 / (config.sampling_rate * math.sqrt(k))
+        scale *= (state.clip / config.of_person) ** 2 / (config.sampling_rate * math.sqrt(k))
         of_mean, is_diagonal = scale / math.sqrt(len(J)), J.ndim == 1
         if is_diagonal:
             return NoisyCurvature(J, np.eye(len(J)), scale, of_mean, is_diagonal)

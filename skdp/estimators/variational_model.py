@@ -195,6 +195,12 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
     -----
     A record at which the function fails, or whose gradient is not finite, contributes nothing.
 
+    With ``unit="group"`` a person contributes the sum of its rows' gradients, clipped to
+    ``group_clip`` times ``clip_norm``, and it is persons who are sampled; a person's share of the
+    curvature is at most that of ``rows_per_group`` rows. Rows of a person vary together: a few
+    releases measure by how much the sum of gradients varies more than it would if they did not, and
+    the noise-aware posterior is wider by that, by the same factor in all directions.
+
     At the maximum of the likelihood gradients sum to 0; clipped ones miss what the long ones have
     beyond the clip, and where these point one way, as those of a scale do, the posterior is off by
     the curvature's inverse times that, at any epsilon. So the last releases count the records with
@@ -300,6 +306,9 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
         model = UserModel(self.log_likelihood, P, supervised=supervised)
         start = self._initial_mean(prior)
         n_clip, n_check = self._n_histograms(n_releases, private, noise_aware)
+        n_persons = 0
+        if noise_aware and facts.persons is not None and facts.persons.rows_per_group > 1.0:
+            n_persons = max(0, min(n_check, n_releases - n_curvature - n_clip - n_check - 1))
         return dp_vi_model.ModelConfig(
             model=model,
             prior=prior,
@@ -308,7 +317,7 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
             initial_scale=number_or_auto(
                 dp_vi_model.default_initial_scale(n, P), initial_scale=self.initial_scale
             ),
-            n_steps=n_releases - n_curvature - n_clip - n_check,
+            n_steps=n_releases - n_curvature - n_clip - n_check - n_persons,
             n_curvature_steps=n_curvature,
             sampling_rate=sampling_rate(
                 self, facts, lambda n: dp_vi_model.default_sampling_rate(n, P)
@@ -319,6 +328,8 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
             data_norm=self.data_norm,
             n_clip_steps=n_clip,
             n_check_steps=n_check,
+            n_person_steps=n_persons,
+            persons=facts.persons,
             neighboring_relation=self._relation,
         ).calibrated(budget)
 

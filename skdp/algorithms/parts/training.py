@@ -353,7 +353,7 @@ class NetworkRun:
 
     @property
     def largest_sum(self) -> float:
-        """Norm of an expected batch's sum if all gradients were at their bounds in one direction."""
+        """Norm of an expected batch's sum if all gradients were one, as long as they may be."""
         rows = 1.0 if self.persons is None else self.persons.rows_per_group
         return self.batch_size * (self.clip_norm * self.of_person / rows)
 
@@ -421,16 +421,11 @@ class NetworkRun:
         """
         algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         state, interrupted = algorithm.init(model.start), False
-        plan, starts = self.release_plan(model), getattr(records, "starts", None)
+        plan = self.release_plan(model)
+        X, targets, *_ = records
+        rows = model.records(X, targets, getattr(records, "starts", None))
         late = LateSums(self, plan)
-        steps = run(
-            plan,
-            model.records(*records[:2], starts),
-            state,
-            algorithm.query,
-            late.told(algorithm),
-            streams,
-        )
+        steps = run(plan, rows, state, algorithm.query, late.told(algorithm), streams)
         with _masks(streams("dropout")):
             try:
                 for state in progress(steps):

@@ -11,8 +11,8 @@ No gradient of a single record is kept where that is dearer than its norm (*ghos
 that share it, and its squared norm Σ_{t,t'} (a_t·a_t')(b_t·b_t'). With few positions the second
 form is cheaper, with many the gradient itself.
 
-``rows`` says how many rows that follow each other are one record: a person, whose rows are
-positions like any other. The gradient of a person is the sum of those of its rows.
+Where ``rows`` rows that follow each other are one person, the norm of the sum of their gradients is
+found alike (`squares_of_sums`): each row is a position, or has several.
 
 References
 ----------
@@ -24,7 +24,7 @@ Optimization on Large Model at Small Cost*, ICML 2023.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
@@ -87,18 +87,18 @@ def _at_least(squares: Tensor, terms: Tensor) -> Tensor:
     return torch.maximum(squares, 1e-6 * terms.square())
 
 
-def linear(module: nn.Linear, name: str, a: Tensor, b: Tensor, rows: int = 1) -> PerSample:
+def linear(module: nn.Linear, name: str, a: Tensor, b: Tensor) -> PerSample:
     """``nn.Linear`` on (B, ..., p): everything between the record and the feature is a position."""
-    if a.ndim == 2 and rows == 1:
+    if a.ndim == 2:
         norms = _norms(b)
         if name == "bias":
             return PerSample(norms.square().to(b.dtype), lambda c: c @ b)
         norms = norms * _norms(a)
         return PerSample(norms.square().to(b.dtype), lambda c: (b * c[:, None]).T @ a)
-    b = b.reshape(len(b) // rows, -1, b.shape[-1])
+    b = b.reshape(len(b), -1, b.shape[-1])
     if name == "bias":
         return _instantiated(b.sum(1))
-    a = a.reshape(len(b), -1, a.shape[-1])
+    a = a.reshape(len(a), -1, a.shape[-1])
     sums = _matrix(a[:, None], b[:, None])
     return PerSample(sums.squared_norms, lambda c: sums.weighted_sum(c)[0])
 
@@ -209,3 +209,48 @@ RULES: dict[type[nn.Module], Callable[..., PerSample]] = {
     nn.LayerNorm: layer_norm,
     nn.GroupNorm: group_norm,
 }
+
+
+_FEW_POSITIONS = 16  # up to which no gradient is as cheap as its norm
+
+
+def squares_of_sums(
+    module: nn.Module, names: Iterable[str], a: Tensor, b: Tensor, rows: int
+) -> Tensor:
+    """Squared norms (B,), in double, of the sums of so many rows' gradients, over all parameters.
+
+    Parameters
+    ----------
+    module : nn.Module
+        A layer that has a rule.
+    names : iterable of str
+        Names of its trained parameters.
+    a, b : Tensor of shape (B·rows, ...)
+        Inputs, and gradients in the outputs.
+    rows : int
+        Rows of a record ≥ 1.
+    """
+    if isinstance(module, nn.Linear):
+        return _squares_of_linear(set(names), a, b, rows)
+    rule = RULES[type(module)]
+    found = [rule(module, name, a, b, rows).squared_norms.double() for name in names]
+    return torch.stack(found).sum(0)
+
+
+def _squares_of_linear(names: set[str], a: Tensor, b: Tensor, rows: int) -> Tensor:
+    """Σ_tt' (a_t·a_t' + 1)(b_t·b_t'): the 1 is that of the bias."""
+    a = a.reshape(len(a) // rows, -1, a.shape[-1])
+    b = b.reshape(len(a), -1, b.shape[-1])
+    positions, n_in, n_out = a.shape[1], a.shape[2], b.shape[2]
+    if positions > _FEW_POSITIONS and 4 * positions * (n_in + n_out) > n_in * n_out:
+        squares = torch.zeros(len(a), dtype=torch.float64, device=a.device)
+        if "weight" in names:
+            squares += (b.mT @ a).flatten(1).double().square().sum(1)
+        if "bias" in names:
+            squares += b.sum(1).double().square().sum(1)
+        return squares
+    a, b = a.double(), b.double()
+    products = a @ a.mT if "weight" in names else a.new_zeros(())
+    if "bias" in names:
+        products = products + 1.0
+    return (products * (b @ b.mT)).sum((1, 2))

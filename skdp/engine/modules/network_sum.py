@@ -30,6 +30,7 @@ from skdp._bounded_sum import BoundedSum
 from skdp._persons import PersonUnit, sizes_between
 from skdp._rows import Selection, copied, selected_rows
 from skdp._validate import expected, in_range, one_of, positive
+from skdp.engine.modules import layers
 from skdp.engine.modules.layers import RULES, PerSample
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (B, K), targets (B, ...) -> one a record, (B,)
@@ -394,9 +395,7 @@ def book_keeping(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> Gradie
         for layer, a, b in kept:
             weighted = b * c.reshape(-1, *(1,) * (b.ndim - 1))
             a, b = _taken(a, rows), _taken(weighted, rows)
-            for short in layer.trained:
-                rule = RULES[type(layer.part)](layer.part, short, a, b, rows.shape[1])
-                total += rule.squared_norms
+            total += layers.squares_of_sums(layer.part, layer.trained, a, b, rows.shape[1])
         return total
 
     return Gradients(squares.sqrt(), weighted_sum, by_name, squares_of_sums)
