@@ -443,7 +443,7 @@ def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
 
 @dataclass(eq=False, repr=False)
 class ProtectedUnit:
-    """Whose presence a private estimator protects, as parameters that all of them have.
+    """Whose presence is protected: parameters of the private estimators that know persons.
 
     Parameters
     ----------
@@ -477,7 +477,7 @@ class ProtectedUnit:
     max_rows_per_group: int | None = None
 
 
-class PrivateEstimator(ProtectedUnit, CallbackSupportMixin, BaseEstimator):
+class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     """A private estimator or transformer: plans from public facts, spends, then runs.
 
     A subclass says three things: `_read` checks the input and names the public facts, `_configure`
@@ -503,6 +503,12 @@ class PrivateEstimator(ProtectedUnit, CallbackSupportMixin, BaseEstimator):
     n_features_in_: int
     neighboring_relation: str
     random_state: Any
+    # Without `ProtectedUnit` before this class, rows are the records.
+    unit: str = ROW
+    n_groups: int | None = None
+    rows_per_group: float | None = None
+    group_clip: float | str = "auto"
+    max_rows_per_group: int | None = None
     # The parameter that takes the place of epsilon, and whether delta may be 0.
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False

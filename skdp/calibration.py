@@ -28,7 +28,14 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import _fitting
-from skdp._fitting import PrivateEstimator, Records, all_or_nothing, charged, encode_labels
+from skdp._fitting import (
+    PrivateEstimator,
+    ProtectedUnit,
+    Records,
+    all_or_nothing,
+    charged,
+    encode_labels,
+)
 from skdp._input import AccuracyMixin, check_features_and_labels
 from skdp._plan import FitPlan, PublicFacts
 from skdp._types import ArrayLike, Estimator, Opaque, Seed
@@ -46,7 +53,7 @@ _IN_A_PIPELINE = (
 
 
 @dataclass(eq=False, repr=False)
-class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
+class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
     """Makes the probabilities of a private classifier calibrated, privately.
 
     Clipping and noise leave classifiers too sure of themselves, or not sure enough. One number
@@ -74,6 +81,19 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, PrivateEstimator):
         δ in (0, 1) at which ``privacy_`` is stated, if that of the classifier is not larger.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour; that of the classifier.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
+        √rows_per_group.
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
     target : {"accuracy", "log_loss"}, default="accuracy"
         Make the mean confidence equal to the accuracy (Luo et al. 2020), or the log-loss small
         (Zhang et al. 2022). The second needs each row's pull to be clipped, which leaves the

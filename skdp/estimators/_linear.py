@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._fitting import (
     PrivateEstimator,
+    ProtectedUnit,
     Records,
     encode_labels,
     n_classes,
@@ -80,7 +81,7 @@ class LinearClassifier(AccuracyMixin, PrivateEstimator):
 
 
 @dataclass(eq=False, repr=False)
-class VariationalLinearModel(GaussianDraws, PrivateEstimator):
+class VariationalLinearModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
     """A linear model whose posterior of the coefficients is normal."""
 
     epsilon: float | None = 1.0

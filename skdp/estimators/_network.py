@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from skdp import _fitting
-from skdp._fitting import PrivateEstimator, Records, with_callbacks
+from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, with_callbacks
 from skdp._input import (
     AccuracyMixin,
     R2Mixin,
@@ -57,7 +57,7 @@ class OneEpoch(PublicFacts):
 
 
 @dataclass(eq=False, repr=False)
-class NetworkEstimator(PrivateEstimator):
+class NetworkEstimator(ProtectedUnit, PrivateEstimator):
     """Training of a network, whatever the algorithm and the task."""
 
     epsilon: float | None = 1.0

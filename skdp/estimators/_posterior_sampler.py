@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_sum import MAX_ROWS
-from skdp._fitting import PrivateEstimator, Records
+from skdp._fitting import PrivateEstimator, ProtectedUnit, Records
 from skdp._persons import PersonUnit
 from skdp._plan import FitPlan, PublicFacts
 from skdp._random import Streams
@@ -44,7 +44,7 @@ class Family(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PosteriorSampler(ArvizMixin, PrivateEstimator):
+class PosteriorSampler(ArvizMixin, ProtectedUnit, PrivateEstimator):
     """A linear model of which a few posterior samples are released."""
 
     _n_draws: ClassVar[int | None] = None

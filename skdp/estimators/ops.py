@@ -50,9 +50,10 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
     of rejection is pure for ``delta=0`` and holds of the implemented law, on a public grid, given
     ideal random bits. *How long* rejection runs, and whether it is interrupted, depends on the data
     and is not covered: do not let those who see the samples see the clock, and set no time limit of
-    which they learn. The unit is a row. The guarantee covers one fit; each further fit on the same
-    rows is a further release. It is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, and is *not* one for a seeded fit.
+    which they learn. The unit is a row, or with ``unit="group"`` a person with all of its rows. The
+    guarantee covers one fit; each further fit on the same rows is a further release. It is
+    conditional on the public facts listed in ``privacy_.inferred_public_facts``, and is *not* one
+    for a seeded fit.
 
     Parameters
     ----------
@@ -64,6 +65,19 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        k₀ > 0: rows of a person of k rows have weight min(1, k₀/k). ``"auto"`` is
+        ``rows_per_group``.
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
     n_posterior_samples : int, default=1
         Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
         posterior, and each is of a flatter one.
@@ -242,9 +256,10 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
     of rejection is pure for ``delta=0`` and holds of the implemented law, on a public grid, given
     ideal random bits. *How long* rejection runs, and whether it is interrupted, depends on the data
     and is not covered: do not let those who see the samples see the clock, and set no time limit of
-    which they learn. The unit is a row. The guarantee covers one fit; each further fit on the same
-    rows is a further release. It is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, and is *not* one for a seeded fit.
+    which they learn. The unit is a row, or with ``unit="group"`` a person with all of its rows. The
+    guarantee covers one fit; each further fit on the same rows is a further release. It is
+    conditional on the public facts listed in ``privacy_.inferred_public_facts``, and is *not* one
+    for a seeded fit.
 
     Parameters
     ----------
@@ -256,6 +271,19 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        k₀ > 0: rows of a person of k rows have weight min(1, k₀/k). ``"auto"`` is
+        ``rows_per_group``.
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
     n_posterior_samples : int, default=1
         Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
         posterior, and each is of a flatter one.

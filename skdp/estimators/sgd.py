@@ -82,11 +82,11 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     per-record gradients (DP-SGD), at about the price of ordinary SGD.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    weights, predictions and samples together. The unit is a row. `partial_fit`, and `fit` with
-    ``warm_start``, release more about rows that they may have seen before: ``privacy_`` then states
-    the composition of all releases so far. It is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, is *not* a guarantee for a seeded fit, and treats
-    floating-point arithmetic as exact.
+    weights, predictions and samples together. The unit is a row, or with ``unit="group"`` a person
+    with all of its rows. `partial_fit`, and `fit` with ``warm_start``, release more about rows that
+    they may have seen before: ``privacy_`` then states the composition of all releases so far. It
+    is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* a
+    guarantee for a seeded fit, and treats floating-point arithmetic as exact.
 
     Parameters
     ----------
@@ -97,6 +97,19 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
+        √rows_per_group.
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
     hidden_layer_sizes : tuple of int, default=(100,)
         Neurons of the hidden layers; ``()`` is a linear model.
     activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
@@ -245,11 +258,11 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     per-record gradients (DP-SGD), at about the price of ordinary SGD.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    weights, predictions and samples together. The unit is a row. `partial_fit`, and `fit` with
-    ``warm_start``, release more about rows that they may have seen before: ``privacy_`` then states
-    the composition of all releases so far. It is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, is *not* a guarantee for a seeded fit, and treats
-    floating-point arithmetic as exact.
+    weights, predictions and samples together. The unit is a row, or with ``unit="group"`` a person
+    with all of its rows. `partial_fit`, and `fit` with ``warm_start``, release more about rows that
+    they may have seen before: ``privacy_`` then states the composition of all releases so far. It
+    is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* a
+    guarantee for a seeded fit, and treats floating-point arithmetic as exact.
 
     Parameters
     ----------
@@ -260,6 +273,19 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
+        √rows_per_group.
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
     hidden_layer_sizes : tuple of int, default=(100,)
         Neurons of the hidden layers; ``()`` is a linear model.
     activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"

@@ -110,10 +110,10 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     temperature. Predictions are averaged over the iterates kept after burn-in.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all iterates, predictions and samples together, whether or not the chain has converged. The
-    unit is a row. The guarantee is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and treats floating-point
-    arithmetic as exact.
+    all iterates, predictions and samples together, whether or not the chain has converged. The unit
+    is a row, or with ``unit="group"`` a person with all of its rows. The guarantee is conditional
+    on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit,
+    and treats floating-point arithmetic as exact.
 
     Parameters
     ----------
@@ -124,6 +124,19 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
+        √rows_per_group.
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
     temperature : float or None, default=None
         T > 0, instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was
         spent. With ``epsilon=float("inf")`` nothing is clipped, None is 1, the posterior itself,
@@ -300,10 +313,10 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     temperature. Predictions are averaged over the iterates kept after burn-in.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all iterates, predictions and samples together, whether or not the chain has converged. The
-    unit is a row. The guarantee is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and treats floating-point
-    arithmetic as exact.
+    all iterates, predictions and samples together, whether or not the chain has converged. The unit
+    is a row, or with ``unit="group"`` a person with all of its rows. The guarantee is conditional
+    on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit,
+    and treats floating-point arithmetic as exact.
 
     Parameters
     ----------
@@ -314,6 +327,19 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
+        √rows_per_group.
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
     temperature : float or None, default=None
         T > 0, instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was
         spent. With ``epsilon=float("inf")`` nothing is clipped, None is 1, the posterior itself,

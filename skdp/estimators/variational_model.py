@@ -30,7 +30,7 @@ from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._fitting import PrivateEstimator, Records, sampling_rate
+from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, sampling_rate
 from skdp._input import check_features, check_features_and_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, integer, integer_or_auto, number_or_auto, one_of
@@ -55,7 +55,7 @@ _MANY_HIDDEN = 0.25  # of the directions of theta
 
 
 @dataclass(eq=False, repr=False)
-class DPVariationalModel(GaussianDraws, PrivateEstimator):
+class DPVariationalModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
     """Bayesian inference for any log-likelihood, by differentially private variational inference.
 
     Approximates the posterior of the parameters of a model by a Gaussian, from noisy sums of
@@ -64,10 +64,11 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     the posterior, every posterior sample and every score of public rows together. The unit is a
-    row. The guarantee covers one fit; each further fit on the same rows is a further release. It is
-    conditional on the public facts listed in ``privacy_.inferred_public_facts``, on
-    ``log_likelihood`` being a function of its arguments alone that keeps nothing, is *not* one for
-    a seeded fit, and treats floating-point Gaussian noise as exact.
+    row, or with ``unit="group"`` a person with all of its rows. The guarantee covers one fit; each
+    further fit on the same rows is a further release. It is conditional on the public facts listed
+    in ``privacy_.inferred_public_facts``, on ``log_likelihood`` being a function of its arguments
+    alone that keeps nothing, is *not* one for a seeded fit, and treats floating-point Gaussian
+    noise as exact.
 
     Parameters
     ----------
@@ -93,6 +94,19 @@ class DPVariationalModel(GaussianDraws, PrivateEstimator):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
+        √rows_per_group.
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
     inference : {"noise_aware", "dpvi"}, default="noise_aware"
         ``"noise_aware"`` spends 8 % of the releases on the curvature of the log-likelihood, and is
         the posterior given the noisy releases, linearised at their mean. ``"dpvi"`` is the

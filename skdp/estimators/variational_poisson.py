@@ -51,10 +51,10 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     the coefficients, the posterior, every prediction and every posterior sample together. The unit
-    is a row. The guarantee covers one fit; each further fit on the same rows, a grid search for
-    instance, is a further release. It is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
-    floating-point Gaussian noise as exact.
+    is a row, or with ``unit="group"`` a person with all of its rows. The guarantee covers one fit;
+    each further fit on the same rows, a grid search for instance, is a further release. It is
+    conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a
+    seeded fit, and without ``secure`` treats floating-point Gaussian noise as exact.
 
     Parameters
     ----------
@@ -70,6 +70,19 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
+        √rows_per_group.
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
     prior_scale : float or "auto", default="auto"
         Standard deviation > 0 of the prior of every coefficient and intercept. ``"auto"`` infers it
         from the same releases, one for the features and one for the intercept, under a half-normal
@@ -78,11 +91,12 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
     prior_blocks : array-like of shape (n_features,) or None, default=None
         A label per feature: features with the same label share a prior scale, which is inferred.
         With ``prior_scale="auto"`` and the noise-aware inference. None is one block.
-    robust : bool, default=False
+    robust : bool or "auto", default="auto"
         Release also how much the records' scores scatter (8 % of the squared GDP budget), and
         report the sandwich covariance: intervals then are of the parameter at which the expected
         score is 0, whether or not counts vary as a Poisson model says. With the noise-aware
         inference.
+        ``"auto"`` is True with ``unit="group"``, by persons, and False else.
     covariance : {"auto", "full", "diag"}, default="auto"
         Of the posterior. ``"diag"`` is mean-field. ``"auto"`` is full when noise-aware, and
         diagonal with ``"dpvi"`` or where a fit without privacy has more than 1000 parameters.

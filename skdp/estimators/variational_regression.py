@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skdp._fitting import PrivateEstimator, Records
+from skdp._fitting import PrivateEstimator, ProtectedUnit, Records
 from skdp._input import R2Mixin, check_features_and_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, flag, integer, integer_or_auto, number_or_auto, one_of
@@ -44,7 +44,7 @@ from skdp.privacy.budget import Budget
 
 
 @dataclass(eq=False, repr=False)
-class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
+class DPVariationalLinearRegression(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
     """Bayesian linear regression from private releases, with intervals that know of the noise.
 
     Approximates the posterior of the coefficients and of the residual scale σ by a Gaussian of
@@ -67,6 +67,19 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
+        √rows_per_group.
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
     inference : {"noise_aware", "dpvi"}, default="noise_aware"
         What the posterior is given: what was released, with its noise; or, with the same means,
         the spread that it would have had the releases been exact, which is too small.
@@ -101,13 +114,14 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, PrivateEstimator):
         Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
         noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,
         and as accurate. See docs/privacy.md, section 8.
-    robust : bool, default=False
+    robust : bool or "auto", default="auto"
         Release also how much the records' scores scatter (8 % of the squared GDP budget), and
         report the sandwich covariance: intervals then are of the parameter at which clipped
         residuals are uncorrelated with the features, E ψ(y − θ·x) x = 0 with ψ cut at
         ``clip_norm_``, whether or not errors are normal, alike for all rows, or the mean is linear.
         Residuals are clipped at three times their scale or more, so that intervals are wider. Of
         the noise-aware posterior alone.
+        ``"auto"`` is True with ``unit="group"``, by persons, and False else.
     n_samples : int or None, default=None
         Public number of rows. None reads it from X and says so in the report. Where it is public,
         below half and above three times that of X are refused.

@@ -51,7 +51,7 @@ from skdp._input import check_labels, check_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
 from skdp._types import ArrayLike, Estimator, Given, Params, Seed
-from skdp._validate import expected, in_range, one_of, positive
+from skdp._validate import expected, in_range, positive
 from skdp._version import __version__
 from skdp.estimators._network import EACH_BY_ITSELF
 from skdp.model_selection import _candidates, _scores
@@ -62,7 +62,7 @@ from skdp.privacy import PrivacyReport, epsilon_of_event, privacy_of
 from skdp.privacy.ledger import BudgetExceededError, Cover, covered
 from skdp.privacy.report import joint
 from skdp.privacy.workflow import stating_parts
-from skdp.relations import GROUP, UNITS, check_relation
+from skdp.relations import check_relation
 
 _Score = _scores.PrivateScore | _scores.PublicScore
 
@@ -199,8 +199,8 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
     *Rows are scored where they were fitted.* The noise in both bounds what that can tell, and no
     rows are lost; but private models overfit little, and so does their choice.
 
-    *Persons.* ``unit="group"`` is refused, here and in the steps: a score would have to be one that
-    all rows of a person move no further than one row.
+    *Persons.* Steps with ``unit="group"`` are refused: a score would have to be one that all rows
+    of a person move no further than one row.
 
     *Does it pay?* Seldom where the defaults are good, because a search gives nearly half of the
     budget away. At (2, 1e-5), searches over the clipping norm, the prior and the steps of
@@ -288,7 +288,6 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         """
         with all_or_nothing(self):
             vars(self).pop("feature_names_in_", None)
-            self._check_unit()
             self._check_input(X, y)
             score = self._score(X_public, y_public)
             shape = _scores.shape_of(X)
@@ -313,15 +312,6 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         return self
 
     # --- before the charge ----------------------------------------------------------------------
-
-    def _check_unit(self) -> None:
-        """Refuse persons: a trial's score sums over rows, of which a person has any number."""
-        if one_of(UNITS, unit=self.unit) == GROUP:
-            remedy = (
-                "a private search does not protect persons: choose settings on public rows, and "
-                "fit once with unit='group'"
-            )
-            raise expected("'row'", remedy, unit=self.unit)
 
     def _check_input(self, X: ArrayLike, y: Given) -> None:
         """Check the input as far as it can be without a fit."""

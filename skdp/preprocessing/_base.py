@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.utils import Tags
 
-from skdp._fitting import PrivateEstimator, Records
+from skdp._fitting import PrivateEstimator, ProtectedUnit, Records
 from skdp._input import check_features
 from skdp._plan import PublicFacts
 from skdp._types import ArrayLike
@@ -17,7 +17,7 @@ from skdp._validate import as_array, expected
 _LEAST_WIDTH, _MOST_BOUND = 1e-150, 1e150  # their squares are doubles too
 
 
-class PrivateTransformer(TransformerMixin, PrivateEstimator):
+class PrivateTransformer(TransformerMixin, ProtectedUnit, PrivateEstimator):
     """A transformer that learns from private rows; it never reads how many there are."""
 
     _takes_missing: ClassVar[bool] = False

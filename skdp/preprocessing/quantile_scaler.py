@@ -41,10 +41,11 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
     the middle between the quantiles.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all of its attributes together. The unit is a row. The number of rows is never read. The
-    guarantee covers one fit; each further fit on the same rows is a further release. It is *not*
-    one for a seeded fit. `transform` works on each row by itself with released numbers, so imputing
-    missing values costs nothing; what it returns are rows, as private as those that went in.
+    all of its attributes together. The unit is a row, or with ``unit="group"`` a person with all of
+    its rows. The number of rows is never read. The guarantee covers one fit; each further fit on
+    the same rows is a further release. It is *not* one for a seeded fit. `transform` works on each
+    row by itself with released numbers, so imputing missing values costs nothing; what it returns
+    are rows, as private as those that went in.
 
     Parameters
     ----------
@@ -60,6 +61,18 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
         of the 2 n_features quantiles its share of ε and no more.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; not needed here.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is 5.
+    group_clip : float or "auto", default="auto"
+        Not used here: a person's values share the weight of one.
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
     quantile_range : (float, float), default=(5, 95)
         Percentiles, 0 ≤ low < high ≤ 100. Quantiles further inside are found with fewer rows.
     resolution : float, default=1e-6

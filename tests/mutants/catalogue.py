@@ -975,14 +975,6 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
             "tests/replay/test_persons_with_weights.py",
         ),
         Mutant(
-            "a search of persons sums the scores of rows",
-            "model_selection/search.py",
-            "DPRandomizedSearch._check_unit",
-            "one_of(UNITS, unit=self.unit) == GROUP",
-            "False",
-            "tests/replay/test_persons_with_weights.py",
-        ),
-        Mutant(
             "a split adds up statements of rows and of persons",
             "model_selection/budgets.py",
             "_relation",
