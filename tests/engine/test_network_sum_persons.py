@@ -348,6 +348,17 @@ def test_a_sum_of_a_model_over_persons_equals_a_loop(kind, numbers):
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_that_is_not_finite_is_missing_from_its_person_in_a_model(kind):
+    clipped_sum, _ = sums_of_model()[kind]
+    bad = 12  # of the person with 9 rows
+    rows = X.copy()
+    rows[bad] = np.nan
+    without = STARTS - (bad < STARTS)
+    expected = of_model(clipped_sum, np.delete(X, bad, 0), np.delete(Y, bad), without)
+    np.testing.assert_allclose(of_model(clipped_sum, rows), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("numbers", [2**21, 21])
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=15)
