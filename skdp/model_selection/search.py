@@ -333,7 +333,6 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
 
     def _search_plan(self, facts: PublicFacts, *, private_score: bool) -> FitPlan:
         """Draw the number of trials and the candidates, and plan them all."""
-        self._check_unit()
         check_seed(self.random_state)
         planner = Planner(
             estimator=self.estimator,
