@@ -44,14 +44,6 @@ SECTIONS = {
             "tests/engine/test_persons.py",
         ),
         Mutant(
-            "the kept rows of a person depend on the others",
-            "_persons.py",
-            "_subset",
-            'text = f"{type(label).__name__} {label!r}".encode()',
-            'text = b""',
-            "tests/engine/test_persons.py",
-        ),
-        Mutant(
             "persons are accounted as rows",
             "_fitting.py",
             "PrivateEstimator._relation",

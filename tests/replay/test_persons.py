@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from replay.persons_changed import VALUES, persons_changed
 
 from skdp import (
@@ -17,6 +18,7 @@ from skdp import (
     DPVariationalPoissonRegression,
     PrivacyLedger,
 )
+from skdp._rows import LinearRows
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
 from skdp.testing import fixed_streams, record_releases, replay_releases
@@ -109,6 +111,27 @@ def test_the_event_in_the_ledger_is_the_trace_and_of_persons(case):
     assert all(f >= e * (1 - 1e-9) for f, e in zip(found, expected, strict=True))
     if relation != "replace_one" and not settings.get("secure"):
         np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if CASES[case][0] in (logistic, counts)])
+def test_every_release_of_a_run_is_bounded_by_person(case):
+    make, settings = CASES[case]
+    config = make(**{**settings, "secure": False}).plan(n_features=3).config
+    plan, theta = config.release_plan(), torch.zeros(config.shape, dtype=torch.float64)
+    rows = LinearRows(
+        np.full((900, 3), 0.9),
+        np.zeros((900, config.shape[0])),
+        data_norm=config.data_norm,
+        fit_intercept=config.fit_intercept,
+        neighboring_relation=config.neighboring_relation,
+        starts=np.array([0, 900]),
+    ).take(slice(None))
+    if settings.get("gradient") == "vanilla":
+        theta = torch.stack([theta, theta])
+    for step in range(plan.sampling.n_steps):
+        released = plan.clipped_sum_of(step)
+        moved = float(torch.linalg.vector_norm(released(theta, rows)))
+        assert moved <= released.norm_bound <= plan.step(tuple(theta.shape), step)[1].sensitivity
 
 
 ROW_EACH = {
