@@ -34,6 +34,7 @@ STUDY = {
     "DOUBT": [0.02, 0.5],
     "TOLD": [1.0, 2.0, 1e3],
     "OVERSHOT": [1.0, 1e9],
+    "FIRST_AT_ZERO": [(1, 1, 1), (1, 8, 8), (1, 12, 12)],
     "MOST_ERROR": [0.1, 2.0],
     "MOST_CHAINED": [40],
     "TRAJECTORIES": [14],

@@ -414,16 +414,6 @@ _MOST_PLANS = 256
 _plans: dict[tuple, FitPlan] = {}
 
 
-def _with_persons(sampling: str, persons: PersonUnit | None) -> str:
-    """Say how the rows of a person are bounded."""
-    if persons is None:
-        return sampling
-    most = "all of its rows"
-    if persons.most_rows is not None:
-        most = f"at most {persons.most_rows} of its rows"
-    return f"{sampling}, each person as one record of {most}: {persons.bound_in_words}"
-
-
 def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
     """Everything that a plan depends on, types included; None where an object could change.
 
@@ -476,6 +466,31 @@ class ProtectedUnit:
     group_clip: float | str = "auto"
     max_rows_per_group: int | None = None
 
+    def _persons(self) -> PersonUnit | None:
+        """Public facts about persons, where these are the records."""
+        if one_of(UNITS, unit=self.unit) == ROW:
+            for name in ("n_groups", "rows_per_group", "max_rows_per_group"):
+                if getattr(self, name) is not None:
+                    raise expected(
+                        "None with unit='row'", _OF_GROUPS, **{name: getattr(self, name)}
+                    )
+            if not isinstance(self.group_clip, str) or self.group_clip != "auto":
+                raise expected("'auto' with unit='row'", _OF_GROUPS, group_clip=self.group_clip)
+            return None
+        n_groups = self.n_groups
+        if n_groups is None and hasattr(self, "n_samples"):
+            remedy = "persons cannot be counted privately: declare about how many there are"
+            raise expected("a public number of persons", remedy, n_groups=None)
+        if n_groups is not None:
+            n_groups = integer(1, n_groups=n_groups)
+        return PersonUnit.of(
+            n_groups,
+            self.rows_per_group,
+            self.group_clip,
+            self.max_rows_per_group,
+            getattr(self, "n_samples", None),
+        )
+
 
 class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     """A private estimator or transformer: plans from public facts, spends, then runs.
@@ -503,12 +518,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     n_features_in_: int
     neighboring_relation: str
     random_state: Any
-    # Without `ProtectedUnit` before this class, rows are the records.
-    unit: str = ROW
-    n_groups: int | None = None
-    rows_per_group: float | None = None
-    group_clip: float | str = "auto"
-    max_rows_per_group: int | None = None
+    unit: str = ROW  # without `ProtectedUnit` before this class, rows are the records
     # The parameter that takes the place of epsilon, and whether delta may be 0.
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False
@@ -646,29 +656,19 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         return check_relation(self.neighboring_relation).of_unit(one_of(UNITS, unit=self.unit))
 
     def _persons(self) -> PersonUnit | None:
-        """Public facts about persons, where these are the records."""
-        if one_of(UNITS, unit=self.unit) == ROW:
-            for name in ("n_groups", "rows_per_group", "max_rows_per_group"):
-                if getattr(self, name) is not None:
-                    raise expected(
-                        "None with unit='row'", _OF_GROUPS, **{name: getattr(self, name)}
-                    )
-            if not isinstance(self.group_clip, str) or self.group_clip != "auto":
-                raise expected("'auto' with unit='row'", _OF_GROUPS, group_clip=self.group_clip)
-            return None
-        n_groups = self.n_groups
-        if n_groups is None and hasattr(self, "n_samples"):
-            remedy = "persons cannot be counted privately: declare about how many there are"
-            raise expected("a public number of persons", remedy, n_groups=None)
-        if n_groups is not None:
-            n_groups = integer(1, n_groups=n_groups)
-        return PersonUnit.of(
-            n_groups,
-            self.rows_per_group,
-            self.group_clip,
-            self.max_rows_per_group,
-            getattr(self, "n_samples", None),
-        )
+        """Public facts about persons, where these are the records; see `ProtectedUnit`."""
+        return None
+
+    def _persons_in_words(self, persons: PersonUnit | None) -> str:
+        """Say how the rows of a person are bounded, where persons are the records."""
+        if persons is None:
+            return ""
+        most = "all" if persons.most_rows is None else f"at most {persons.most_rows}"
+        return f", each person as one record of {most} of its rows: {self._person_bound(persons)}"
+
+    def _person_bound(self, persons: PersonUnit) -> str:
+        """Say what all rows of a person may contribute."""
+        return persons.bound_in_words
 
     def _check_groups(self, groups: Any) -> None:
         """Refuse labels of persons that nobody would look at, and their absence."""
@@ -720,7 +720,9 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         is_public, n_samples = self._relation.n_is_public, None
         if hasattr(self, "n_samples"):  # else the plan does not depend on the number of rows
             n_samples = public_n_rows(self._declared_n_samples(), len(X), is_public=is_public)
-        if n := len(X) if is_public else self.n_groups or n_samples:
+        persons = self._persons()
+        n = len(X) if is_public else n_samples
+        if n := n if persons is None else persons.n_groups:
             warn_of_delta(self, n)
         return self._facts(
             n_samples=n_samples,
@@ -754,7 +756,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         report = PrivacyReport.of(
             config.event(),
             delta=budget.delta,
-            sampling=_with_persons(str(config.sampling), facts.persons),
+            sampling=str(config.sampling) + self._persons_in_words(facts.persons),
             neighboring_relation=budget.neighboring_relation,
             accountant=budget.accountant,
             inferred_public_facts=facts.inferred,

@@ -120,10 +120,8 @@ def _coded(groups: Any, n_rows: int) -> tuple[list[Hashable] | np.ndarray, np.nd
     if isinstance(groups, str | bytes) or not hasattr(groups, "__len__"):
         raise _wrong(n_rows, missing=False)
     try:
-        array = np.asarray(groups)
-    except ValueError:  # labels of several lengths
-        array = np.empty(0, dtype=object)
-    try:
+        # Of a list numpy would make one type, so that a person's label could merge two others.
+        array = np.asarray(groups) if hasattr(groups, "dtype") else np.empty(0, dtype=object)
         if array.dtype.kind == "O":
             return _numbered(list(groups), n_rows)
         missing = bool(array.dtype.kind in "fcmM" and np.isnan(array).any())

@@ -5,6 +5,12 @@ more than one row does otherwise. Nothing else changes: noise, events and accoun
 a record. Scores s_i have mean zero where the model holds, so that k of them add up to √k and not to
 k, and a bound C of √k times that of a row cuts little; counts and squares add up to k.
 
+Rounding stays within `BoundedSum.rounding`, which counts 2²⁶ terms and chunks of 8192 rows. A chunk
+ends before a person who does not fit, so that of n rows there may be c > n/8192 chunks; but such a
+person has more rows than the chunk lacks, and is one term: of at most 2n − 8191c, in sums that are
+deeper by c − n/8192 only. A person of more rows than a chunk holds is one term too. Within a person
+rounding comes before the clip, or is that of its own bound.
+
 Every bit of what a person contributes is a function of that person's rows: they are added up one
 after the other, whoever stands before them.
 """

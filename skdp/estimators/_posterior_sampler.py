@@ -177,6 +177,10 @@ class PosteriorSampler(ArvizMixin, ProtectedUnit, PrivateEstimator):
         weight = number_or_auto(persons.rows_per_group, group_clip=self.group_clip)
         return min(weight, persons.most_rows or weight)
 
+    def _person_bound(self, persons: PersonUnit) -> str:
+        weight = self._person_weight(persons)
+        return f"each of k rows has weight min(1, {weight:.3g}/k)"
+
     def _is_exact(self) -> bool:
         if self.sampler == "proximal":
             raise expected(

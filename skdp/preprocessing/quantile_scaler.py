@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_rows import declares_norm
 from skdp._fitting import Records
+from skdp._persons import PersonUnit
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, in_range, is_real
 from skdp.algorithms.quantiles import QuantilesConfig
@@ -195,6 +196,9 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
         if records.starts is not None:
             check_persons(records.starts)
         return plan.config.run
+
+    def _person_bound(self, persons: PersonUnit) -> str:
+        return "its values of a feature share the weight of one"
 
     def _keep(self, plan: FitPlan, released: tuple[np.ndarray, np.ndarray]) -> None:
         self.lower_, self.upper_ = released

@@ -198,8 +198,8 @@ class TestRowsOfPersons:
     def test_rows_of_a_person_are_brought_together_in_their_order(self):
         order, starts = rows_of_persons(["b", "a", "b", "c", "a"], 5)
         assert [order[a:b].tolist() for a, b in itertools.pairwise(starts)] == [
-            [1, 4],
             [0, 2],
+            [1, 4],
             [3],
         ]
 
@@ -209,6 +209,8 @@ class TestRowsOfPersons:
             np.array([3, 1, 3, 2]),
             np.array(["x", "y", "x", "z"]),
             [("a", 1), "b", ("a", 1), 7],
+            [1, "1", 1, 2.5],  # one type for all would be text, in which 1 and "1" are the same
+            [2**53 + 1, 2**53, 2**53 + 1, 0.5],
             np.array(["x", 2, "x", None], dtype=object)[[0, 1, 2, 1]],
             np.array(["2020-01-01", "2021-01-01", "2020-01-01", "2022-01-01"], dtype="M8[D]"),
         ],
