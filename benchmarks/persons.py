@@ -63,7 +63,7 @@ def sizes(rng, kind):
 def fitted(X, y, epsilon, groups=None, **settings):
     """A fit with declared facts; of persons where there are groups."""
     if groups is not None:
-        n_groups = len(np.unique(groups))
+        n_groups = int(groups.max()) + 1
         settings = {"rows_per_group": len(X) / n_groups, **settings}
         settings |= {"unit": "group", "n_groups": n_groups}
     else:
@@ -87,7 +87,8 @@ def averaged(X, y, groups):
 
 def strategies(arguments):
     """Median errors."""
-    names = ("no privacy", "row unit", "group privacy", "√k̄", "½√k̄", "k̄", "≤ 3 rows", "first row")
+    clips = ("½√k̄", "√k̄", "k̄")
+    names = ("no privacy", "row unit", "group privacy", "persons", *clips, "≤ 3 rows", "first row")
     print("".join(f"{name:>15}" for name in ("", *names)))
     for kind in ("10 each", "1 to 100"):
         for share in (0.0, 0.8):
@@ -108,6 +109,7 @@ def strategies(arguments):
                         error(fitted(X, y, smaller), theta),
                         error(fitted(X, y, 1.0, groups), theta),
                         error(fitted(X, y, 1.0, groups, group_clip=root / 2), theta),
+                        error(fitted(X, y, 1.0, groups, group_clip=root), theta),
                         error(fitted(X, y, 1.0, groups, group_clip=root**2), theta),
                         error(
                             fitted(X, y, 1.0, groups, max_rows_per_group=3, rows_per_group=3), theta

@@ -22,6 +22,7 @@ from skdp._input import LABELS, without_data
 from skdp._persons import PersonUnit, rows_of_persons
 from skdp._plan import Config, FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
+from skdp._rows import copied
 from skdp._types import Seed
 from skdp._validate import expected, in_range, integer, is_real, one_of, positive
 from skdp._version import __version__
@@ -447,7 +448,7 @@ class ProtectedUnit:
         declared, else 5.
     group_clip : float or "auto", default="auto"
         What the scores of a person are clipped to together, over the bound on those of one row.
-        ``"auto"`` is √rows_per_group.
+        ``"auto"`` is √((rows_per_group + 1)/2).
     max_rows_per_group : int or None, default=None
         Rows of a person that take part, at most; which ones does not depend on the data.
 
@@ -691,7 +692,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             return records
         key = initial_seed(self).to_bytes(4, "little")
         rows, starts = rows_of_persons(groups, len(records.X), persons.most_rows, key)
-        return records._replace(X=records.X[rows], targets=records.targets[rows], starts=starts)
+        X, targets = copied(records.X, rows), copied(records.targets, rows)
+        return records._replace(X=X, targets=targets, starts=starts)
 
     def _norm_diagnosed(self, facts: PublicFacts) -> tuple[str, ...]:
         """Say if ``data_norm="auto"`` stands in for a norm that was declared and lost."""

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from skdp._types import ArrayLike
 from skdp._validate import in_range, integer, number_or_auto
 
+_SHORT = 4  # times the number of rows
 ROWS_PER_GROUP = 5.0  # where nobody declares how many rows a person has
 
 
@@ -33,8 +35,9 @@ class PersonUnit:
     rows_per_group : float
         k̄ ≥ 1: declared mean number of rows of a person.
     clip : float
-        c > 0: a person's sum of terms that cancel is clipped to c times the bound on one row's. √k̄
-        takes little: scores nearly cancel where the model holds.
+        c > 0: a person's sum of terms that cancel is clipped to c times the bound on one row's.
+        √((k̄ + 1)/2) takes little: scores nearly cancel where the model holds, and the mean square
+        of one is about half of its bound's or less. It is 1 where persons have one row.
     most_rows : int or None
         Rows of a person that take part, at most; None for all.
     """
@@ -57,7 +60,9 @@ class PersonUnit:
                 rows_per_group = max(1.0, integer(1, n_samples=n_samples) / n_groups)
             rows_per_group = min(rows_per_group, most_rows or rows_per_group)
         mean = in_range(1.0, 1e9, "or None", closed="both", rows_per_group=rows_per_group)
-        return cls(n_groups, mean, number_or_auto(mean**0.5, group_clip=clip), most_rows)
+        return cls(
+            n_groups, mean, number_or_auto(((mean + 1.0) / 2.0) ** 0.5, group_clip=clip), most_rows
+        )
 
     @property
     def bound_in_words(self) -> str:
@@ -75,7 +80,7 @@ class PersonUnit:
 
 def rows_of_persons(
     groups: ArrayLike, n_rows: int, most_rows: int | None = None, key: bytes = b""
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray | slice, np.ndarray]:
     """Bring together the rows of each person.
 
     Parameters
@@ -92,9 +97,11 @@ def rows_of_persons(
 
     Returns
     -------
-    tuple of ndarray, (n_kept,) and (n_persons + 1,)
-        Numbers of the rows, those of a person together and in their order, and where each person's
-        begin; the last one is where all end.
+    rows : ndarray of shape (n_kept,) or slice
+        Numbers of the rows, those of a person together and in their order; a slice of all where
+        they lie so already.
+    starts : ndarray of shape (n_persons + 1,)
+        Where each person's begin among them; the last one is where all end.
 
     Raises
     ------
@@ -102,10 +109,15 @@ def rows_of_persons(
         If there is not one label a row, or one is missing; no label is quoted.
     """
     labels, codes = _coded(groups, n_rows)
-    order = np.argsort(codes, kind="stable")
     sizes = np.bincount(codes, minlength=len(labels))
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    if most_rows is not None and (sizes > most_rows).any():
+    is_cut = most_rows is not None and bool((sizes > most_rows).any())
+    if not is_cut and (codes[1:] >= codes[:-1]).all():
+        return slice(None), starts
+    # A column of ones: its transpose holds the rows of each person, counted and not compared.
+    shape = (n_rows, len(labels))
+    order = csr_array((np.ones(n_rows, bool), codes, np.arange(n_rows + 1)), shape).tocsc().indices
+    if most_rows is not None and is_cut:
         keep = np.ones(n_rows, dtype=bool)
         for person in np.flatnonzero(sizes > most_rows):
             own = slice(starts[person], starts[person + 1])
@@ -129,6 +141,15 @@ def _coded(groups: Any, n_rows: int) -> tuple[list[Hashable] | np.ndarray, np.nd
         raise _wrong(n_rows, missing=False) from None
     if array.shape != (n_rows,) or missing:
         raise _wrong(n_rows, missing=missing)
+    if array.dtype.kind in "iu" and array.size:
+        # A short range of integers needs no comparisons.
+        least, most = int(array.min()), int(array.max())
+        if most - least < _SHORT * n_rows:
+            first = np.uint64(least % 2**64)  # modulo 2⁶⁴, in which nothing overflows
+            places = (array.astype(np.uint64) - first).astype(np.int64)
+            present = np.bincount(places) > 0
+            labels = (np.flatnonzero(present).astype(np.uint64) + first).astype(array.dtype)
+            return labels, (np.cumsum(present) - 1)[places]
     return np.unique(array, return_inverse=True)
 
 

@@ -95,7 +95,8 @@ class LinearClippedSum(RowSum):
     def persons(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
         """Return the sums (n_persons, KD) of each person's terms, without an array of the terms."""
         r, rows = self._clipped(chunk.logits(theta.numpy().T), chunk)
-        return np.hstack([by_person(rows, chunk, column) for column in r.T])
+        sums = [by_person(rows, chunk, column) for column in r.T]
+        return sums[0] if len(sums) == 1 else np.hstack(sums)
 
     def _clipped(self, logits: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return r (m, K) and rows (m, D) whose outer products are the terms of the sum."""

@@ -51,7 +51,7 @@ def by_person(terms: np.ndarray, batch: Persons, weights: np.ndarray | None = No
         return terms if weights is None else weights[:, None] * terms
     weights = np.ones(m) if weights is None else weights
     places, shape = np.arange(m, dtype=np.int32), (len(starts) - 1, m)
-    return csr_matrix((weights, places, starts.astype(np.int32)), shape=shape) @ terms
+    return csr_matrix((weights, places, starts.astype(np.int32)), shape) @ terms
 
 
 class Terms(Protocol):
@@ -119,15 +119,22 @@ class PersonSum(BoundedSum):
         total = np.zeros(math.prod(shape))
         with np.errstate(all="ignore"):
             for chunk in batch.chunks(CHUNK_ROWS):
-                total += self.records(theta, chunk).sum(axis=0)
+                terms, factors = self._terms(theta, chunk)
+                total += factors @ terms
         return torch.from_numpy(total.reshape(shape))
 
     def records(self, theta: Tensor, chunk: Any) -> np.ndarray:
         """Return the terms (n_persons, size), each a function of its own person alone."""
-        terms = self.inner.persons(theta, chunk)
-        if self.bound < math.inf:
-            terms *= shrunk(self.bound, row_norms(terms))[:, None]
+        terms, factors = self._terms(theta, chunk)
+        terms *= factors[:, None]
         return terms
+
+    def _terms(self, theta: Tensor, chunk: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the persons' sums, a new array, and the factors that clip them."""
+        terms = self.inner.persons(theta, chunk)
+        if self.bound == math.inf:
+            return terms, np.ones(len(terms))
+        return terms, shrunk(self.bound, row_norms(terms))
 
 
 def shrunk(bound: float, found: np.ndarray) -> np.ndarray:

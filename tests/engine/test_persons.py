@@ -217,7 +217,7 @@ class TestRowsOfPersons:
     )
     def test_any_hashable_label_will_do(self, labels):
         order, starts = rows_of_persons(labels, 4)
-        assert sorted(order) == [0, 1, 2, 3]
+        assert sorted(np.arange(4)[order]) == [0, 1, 2, 3]
         assert {tuple(order[a:b]) for a, b in itertools.pairwise(starts)} >= {(0, 2)}
 
     @pytest.mark.parametrize(
@@ -247,6 +247,27 @@ class TestRowsOfPersons:
         np.testing.assert_array_equal(again[: ends[1]], kept)
         subsets = {tuple(rows_of_persons(groups[6:15], 9, 4, bytes([i]))[0]) for i in range(20)}
         assert len(subsets) > 10
+
+    @pytest.mark.parametrize("kind", ["i1", "u1", "i4", "u4", "i8", "u8"])
+    def test_integers_of_a_short_range_and_of_a_long_one_are_told_apart_alike(self, kind):
+        info = np.iinfo(kind)
+        ends = [[info.min, info.min + 3, info.min], [info.max, info.max - 2, info.max]]
+        for labels in (*ends, [info.max, info.min, info.max]):
+            labels = np.array(labels * 30, dtype=kind)
+            order, starts = rows_of_persons(labels, 90)
+            np.testing.assert_array_equal(order, np.argsort(labels, kind="stable"))
+            assert starts.tolist() == [0, *np.cumsum(np.unique(labels, return_counts=True)[1])]
+            assert labels[order].dtype == labels.dtype
+            kept, _ = rows_of_persons(labels, 90, most_rows=7, key=b"k")
+            by_name = [(kind, int(label)) for label in labels]  # the way of other labels
+            assert len(kept) == len(rows_of_persons(by_name, 90, most_rows=7)[0]) == 14
+
+    def test_persons_who_lie_together_already_are_not_moved(self):
+        order, starts = rows_of_persons(np.array([3, 3, 5, 9, 9]), 5)
+        assert order == slice(None)
+        assert starts.tolist() == [0, 2, 3, 5]
+        order, _ = rows_of_persons(np.array([3, 3, 5, 9, 3]), 5)
+        assert order.tolist() == [0, 1, 4, 2, 3]
 
     def test_a_million_persons_take_a_second(self):
         order, starts = rows_of_persons(np.arange(10**6) % 500_000, 10**6)
