@@ -14,9 +14,9 @@ SECTIONS = {
         Mutant(
             "a person's summed terms are not clipped",
             "engine/persons.py",
-            "PersonSum.records",
-            "self.bound < math.inf",
-            "False",
+            "PersonSum._terms",
+            "self.bound == math.inf",
+            "True",
             "tests/engine/test_persons.py",
         ),
         Mutant(
