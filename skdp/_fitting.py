@@ -448,7 +448,7 @@ class ProtectedUnit:
         declared, else 5.
     group_clip : float or "auto", default="auto"
         What the scores of a person are clipped to together, over the bound on those of one row.
-        ``"auto"`` is √((rows_per_group + 1)/2).
+        ``"auto"`` is √((3 rows_per_group + 1)/4).
     max_rows_per_group : int or None, default=None
         Rows of a person that take part, at most; which ones does not depend on the data.
 

@@ -36,8 +36,9 @@ class PersonUnit:
         k̄ ≥ 1: declared mean number of rows of a person.
     clip : float
         c > 0: a person's sum of terms that cancel is clipped to c times the bound on one row's.
-        √((k̄ + 1)/2) takes little: scores nearly cancel where the model holds, and the mean square
-        of one is about half of its bound's or less. It is 1 where persons have one row.
+        √((3k̄ + 1)/4) takes little: scores nearly cancel where the model holds. It is 1 where
+        persons have one row. A smaller one is better where rows of a person are alike by chance
+        alone, and biased where they are not.
     most_rows : int or None
         Rows of a person that take part, at most; None for all.
     """
@@ -61,7 +62,7 @@ class PersonUnit:
             rows_per_group = min(rows_per_group, most_rows or rows_per_group)
         mean = in_range(1.0, 1e9, "or None", closed="both", rows_per_group=rows_per_group)
         return cls(
-            n_groups, mean, number_or_auto(((mean + 1.0) / 2.0) ** 0.5, group_clip=clip), most_rows
+            n_groups, mean, number_or_auto(((3.0 * mean + 1.0) / 4.0) ** 0.5, group_clip=clip), most_rows
         )
 
     @property

@@ -90,7 +90,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
         Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
     group_clip : float or "auto", default="auto"
         Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((rows_per_group + 1)/2).
+        √((3 rows_per_group + 1)/4).
     max_rows_per_group : int or None, default=None
         Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
         None is all.
