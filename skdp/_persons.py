@@ -62,7 +62,10 @@ class PersonUnit:
             rows_per_group = min(rows_per_group, most_rows or rows_per_group)
         mean = in_range(1.0, 1e9, "or None", closed="both", rows_per_group=rows_per_group)
         return cls(
-            n_groups, mean, number_or_auto(((3.0 * mean + 1.0) / 4.0) ** 0.5, group_clip=clip), most_rows
+            n_groups,
+            mean,
+            number_or_auto(((3.0 * mean + 1.0) / 4.0) ** 0.5, group_clip=clip),
+            most_rows,
         )
 
     @property
