@@ -95,12 +95,12 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
 
     **Privacy.** The winner, with its parameters and its score, is (epsilon, delta)-differentially
     private under ``neighboring_relation``; so is everything predicted with it. The law of the
-    number of trials, the noise of the fits and that of the scores are all in it. The unit is a row.
-    The guarantee covers one search; it is void for a seeded one, conditional on the public facts in
-    ``privacy_``, and on three things that nobody can check for the caller: ``param_distributions``
-    were made without looking at these rows; a function given as ``scoring`` scores each row by
-    itself; and *the time that the search took is not told*, because it tells how many trials there
-    were. Floating-point arithmetic is treated as exact.
+    number of trials, the noise of the fits and that of the scores are all in it. The unit is a row,
+    or a person with all of its rows. The guarantee covers one search; it is void for a seeded one,
+    conditional on the public facts in ``privacy_``, and on three things that nobody can check for
+    the caller: ``param_distributions`` were made without looking at these rows; a function given as
+    ``scoring`` scores each row by itself; and *the time that the search took is not told*, because
+    it tells how many trials there were. Floating-point arithmetic is treated as exact.
 
     Parameters
     ----------
@@ -137,9 +137,15 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         Shares of the private steps of a pipeline, see `split_budget`.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour; that of the private steps.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; that of the private steps.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons, which all private steps are given; needed with
+        ``unit="group"``. None takes the one that they declare.
     n_samples : int or None, default=None
         Public number of rows, which all private steps are given. None takes the one that they
-        declare, or reads it from X and says so in the report.
+        declare, or reads it from X and says so in the report; with ``unit="group"`` it is not read.
     n_jobs : int or None, default=None
         Number of trials that run at a time.
     random_state : int, RandomState instance or None, default=None
@@ -157,7 +163,8 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         Its score: on public rows, or the noisy mean over the private ones of a score in [0, 1] per
         row, which flatters, being the best of several. By default that is the share of right
         classes, or 1 less the squared error over the squared width of the target bounds: for a
-        regression it is near 1 where R² may not be.
+        regression it is near 1 where R² may not be. With ``unit="group"`` it is the mean over
+        persons of the mean of their rows, where `score` and ``scorer_`` weigh rows alike.
     scorer_ : callable
         ``(estimator, X, y) -> float``, without noise.
     trial_epsilon_ : float
@@ -200,8 +207,11 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
     *Rows are scored where they were fitted.* The noise in both bounds what that can tell, and no
     rows are lost; but private models overfit little, and so does their choice.
 
-    *Persons.* Steps with ``unit="group"`` are refused: a score would have to be one that all rows
-    of a person move no further than one row.
+    *Persons.* With ``unit="group"`` the private steps have that unit too, and fits are given the
+    groups: a pipeline by scikit-learn's metadata routing, with ``set_fit_request(groups=True)`` on
+    each private step. A person's share of a private score is the mean of its rows' scores less ½,
+    so that all of its rows together move the sum by ½ at most, and the divisor is ``n_groups``.
+    Persons with many rows weigh no more than others, in this score and not in the fits.
 
     *Does it pay?* Seldom where the defaults are good, because a search gives nearly half of the
     budget away. At (2, 1e-5), searches over the clipping norm, the prior and the steps of
