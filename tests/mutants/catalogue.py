@@ -1774,8 +1774,8 @@ charge(
             "groups that nobody looks at are quoted",
             "_fitting.py",
             "PrivateEstimator._check_groups",
-            'groups="given"',
-            "groups=groups",
+            '"given"',
+            "groups",
             "tests/model_selection/test_search_persons.py",
         ),
         Mutant(
