@@ -43,6 +43,7 @@ _MOST = 2**53  # up to here a double holds each integer
 
 RowScore = Callable[..., np.ndarray]
 Scoring = str | RowScore | None
+Whose = tuple[np.ndarray | slice, np.ndarray]
 
 
 class PrivateRows(NamedTuple):
@@ -54,14 +55,15 @@ class PrivateRows(NamedTuple):
         Rows, and their labels or targets.
     groups : array-like or None
         The person whose row it is; None where a row is a record.
-    persons : tuple of ndarray, (n,) and (n_persons + 1,), or None
-        Numbers of the rows, those of a person together, and where each person's begin.
+    persons : tuple or None
+        Numbers of the rows, those of a person together, and where each person's begin: what
+        `rows_of_persons` returns.
     """
 
     X: ArrayLike
     y: Given
     groups: Given = None
-    persons: tuple[np.ndarray, np.ndarray] | None = None
+    persons: Whose | None = None
 
     @property
     def whose(self) -> Params:
@@ -176,14 +178,14 @@ class PrivateScore:
         return 0.5 + noisy / n_records
 
 
-def centred_sum(scores: np.ndarray, persons: tuple[np.ndarray, np.ndarray] | None = None) -> float:
+def centred_sum(scores: np.ndarray, persons: Whose | None = None) -> float:
     """Σ (s_i - ½), of persons Σ mean (s_i - ½), exactly; a score that is no number is the worst.
 
     Parameters
     ----------
     scores : ndarray of shape (n,)
         Scores of the rows.
-    persons : tuple of ndarray or None, default=None
+    persons : tuple or None, default=None
         As in `PrivateRows`.
     """
     worst_first = np.where(np.isnan(scores), 0.0, scores)
