@@ -675,7 +675,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         """Refuse labels of persons that nobody would look at, and their absence."""
         if one_of(UNITS, unit=self.unit) == ROW:
             if groups is not None:
-                raise expected("None with unit='row'", _OF_GROUPS, groups=groups)
+                raise expected("None with unit='row'", _OF_GROUPS, groups="given")
         elif groups is None:
             raise expected(
                 "one label a row with unit='group'",

@@ -128,7 +128,8 @@ LAYERS = [
         " excused without a reason.",
         (
             "tests/contracts/test_own_estimator", "tests/contracts/test_private_estimators",
-            "tests/contracts/test_scikit_learn", "tests/contracts/test_scores",
+            "tests/contracts/test_routing", "tests/contracts/test_scikit_learn",
+            "tests/contracts/test_scores",
         ),
     ),
     (

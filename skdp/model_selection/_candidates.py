@@ -22,7 +22,9 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.dp_event import DpEvent
 from scipy.optimize import root_scalar
+from sklearn import get_config
 from sklearn.base import clone
+from sklearn.utils.metadata_routing import get_routing_for_object, process_routing
 
 from skdp._types import Estimator, Params
 from skdp._validate import expected
@@ -32,16 +34,16 @@ from skdp.model_selection._scores import RECORD_NORM
 from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import epsilon_of_event, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, gdp_event, terms_of
-from skdp.relations import other_relation, sensitivity_factor
+from skdp.relations import GROUP, Relation, other_relation, sensitivity_factor
 
 Distributions = Params | Sequence[Params]  # values to draw from, by the name of a parameter
 
 # Set by the search, or facts about the data that trying out values would make private.
 _SET_BY_THE_SEARCH = {
     "epsilon", "delta", "noise_multiplier", "temperature", "likelihood_power", "accountant",
-    "neighboring_relation", "random_state",
+    "neighboring_relation", "unit", "random_state",
 }  # fmt: skip
-_FACTS = {"n_samples", "classes", "target_bounds"}
+_FACTS = {"n_samples", "n_groups", "rows_per_group", "classes", "target_bounds"}
 _SHOWS_TRIALS = {"verbose", "n_jobs", "memory"}
 
 _SLACK = 1e-7  # of μ, left between the candidates and the base for rounding
@@ -185,11 +187,12 @@ class Planner:
     estimator: Estimator
     epsilon: float
     delta: float
-    neighboring_relation: str
+    neighboring_relation: Relation
     law: TrialLaw
     score_share: float  # of μ² of a trial; 0 where the score costs nothing
     weights: Mapping[str, float] | None
     sizes: budgets.Sizes
+    n_groups: int | None = None  # of persons, where these are the records
 
     def plan(self, params: Params) -> TrialPlan:
         """Find the base event of one trial, for which the selection costs what was asked for."""
@@ -230,7 +233,7 @@ class Planner:
 
     def candidate(self, params: Params, plan: TrialPlan) -> Candidate:
         """Give a candidate its budgets, and plan what its fit is charged."""
-        workflow = prepared(self.estimator, params, self.sizes.n_samples)
+        workflow = prepared(self.estimator, params, self.sizes.n_samples, self.n_groups)
         check_private_parts(workflow, self.neighboring_relation)
         workflow = budgets.split_budget(
             workflow, self.trial_epsilon(plan), self.delta, self.weights, **self.sizes._asdict()
@@ -280,8 +283,10 @@ def _dearer(params: Params, first: Params) -> ValueError:
 # --- workflows ----------------------------------------------------------------------------------
 
 
-def prepared(estimator: budgets.E, params: Params, n_samples: int | None) -> budgets.E:
-    """Copy the estimator with the parameters of a candidate, silenced."""
+def prepared(
+    estimator: budgets.E, params: Params, n_samples: int | None, n_groups: int | None = None
+) -> budgets.E:
+    """Copy the estimator with the parameters of a candidate and public sizes, silenced."""
     copy: Any = clone(estimator)
     values: Any = clone(dict(params), safe=False)
     copy.set_params(**values)
@@ -293,6 +298,8 @@ def prepared(estimator: budgets.E, params: Params, n_samples: int | None) -> bud
             quiet["verbose"] = type(own["verbose"])(0)  # some take a number, some a bool
         if n_samples is not None and "n_samples" in own:
             quiet["n_samples"] = n_samples
+        if n_groups is not None and own.get("unit") == GROUP:
+            quiet["n_groups"] = n_groups
         part.set_params(**quiet)
         if hasattr(part, "set_callbacks"):
             part.set_callbacks()
@@ -307,8 +314,40 @@ def _parts(workflow: Estimator) -> Iterator[Any]:
             yield value
 
 
-def check_private_parts(workflow: Estimator, neighboring_relation: str) -> None:
+def check_unit(workflow: Estimator, unit: str) -> None:
+    """Check that all private parts protect what the search does: rows, or persons."""
+    found = budgets.relation_of(workflow).unit
+    if found != unit:
+        steps = [name for name in sorted(budgets.private_parts(workflow)) if name]
+        where = f"steps {', '.join(map(repr, steps))}" if steps else "estimator"
+        remedy = "statements about rows and about persons do not add up"
+        raise expected(f"{found!r} as in the {where}", remedy, unit=unit)
+
+
+def check_routing(workflow: Estimator) -> None:
+    """Check that groups reach every private part, before anything is spent.
+
+    A private part is given them by its fit, and hands them to the parts inside it; what is inside
+    of a pipeline, or another of scikit-learn's, gets them by metadata routing.
+    """
+    parts = budgets.private_parts(workflow)
+    routed = [name for name in sorted(parts) if name and name.rpartition("__")[0] not in parts]
+    if not routed:
+        return
+    requests = {name: get_routing_for_object(parts[name]).fit.requests for name in routed}
+    unset = [name for name in routed if requests[name].get("groups") is not True]
+    if unset or not get_config()["enable_metadata_routing"]:
+        raise ValueError(
+            "Expected groups to reach each private step: pipelines pass them on by metadata "
+            "routing alone. Call sklearn.set_config(enable_metadata_routing=True), and then "
+            f"set_fit_request(groups=True) on {', '.join(map(repr, unset or routed))}."
+        )
+    process_routing(workflow, "fit", groups=True)  # finds steps that leave open what they take
+
+
+def check_private_parts(workflow: Estimator, neighboring_relation: Relation) -> None:
     """Check what the search has to be sure of in each private part, whatever the candidate."""
+    check_unit(workflow, neighboring_relation.unit)
     relation = budgets.relation_of(workflow)
     if relation != neighboring_relation:
         raise other_relation(f"{relation!r} as in the estimator", neighboring_relation)

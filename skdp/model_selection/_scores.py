@@ -5,8 +5,13 @@ With row scores s_i in [0, 1], a trial on private rows releases
     Σ (s_i - 1/2) + N(0, scale²)
 
 A record's share is at most 1/2 whatever it holds, and a null record's is 0, so the number of rows
-is no part of it. Shares are rounded to multiples of 2^-24, so that the sum is exact and one record
-moves it by its share and nothing else.
+is no part of it. Where persons are the records, the share of a person is the mean of s_i - 1/2 over
+its rows, which is at most 1/2 too, however many they are.
+
+Shares are multiples of 2^-24, computed as integers: every bit of a person's share depends on the
+person's own rows alone, in any order, and one record moves the sum by its share and nothing else.
+64 bits hold the sum of 2^40 shares, more than any memory does. The sum is cut to ±2^29, so that a
+double holds it exactly; a cut moves nothing further apart.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
@@ -22,22 +27,48 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import indexable
 
 from skdp._random import SecureStream
-from skdp._types import ArrayLike, Estimator, Given, Opaque
+from skdp._types import ArrayLike, Estimator, Given, Opaque, Params
 from skdp._validate import expected
 from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection.budgets import private_parts
 
 RECORD_NORM = 0.5
-MAX_ROWS = 2**29  # up to here the sum is exact
 WORST = -math.inf
 
 # The log-loss is cut at that of a probability of 1/16 (two classes; n_classes^-4): the higher the
 # cut, the more noise; the lower, the less it tells an overconfident model from a wrong one.
 _LOG_LOSS_CUT = 4.0
 _UNIT = 2.0**-24
+_MOST = 2**53  # up to here a double holds each integer
 
 RowScore = Callable[..., np.ndarray]
 Scoring = str | RowScore | None
+Whose = tuple[np.ndarray | slice, np.ndarray]
+
+
+class PrivateRows(NamedTuple):
+    """What a search was given to fit and to score on.
+
+    Attributes
+    ----------
+    X, y : array-like
+        Rows, and their labels or targets.
+    groups : array-like or None
+        The person whose row it is; None where a row is a record.
+    persons : tuple or None
+        Numbers of the rows, those of a person together, and where each person's begin: what
+        `rows_of_persons` returns.
+    """
+
+    X: ArrayLike
+    y: Given
+    groups: Given = None
+    persons: Whose | None = None
+
+    @property
+    def whose(self) -> Params:
+        """What a fit is told of persons."""
+        return {} if self.groups is None else {"groups": self.groups}
 
 
 def shape_of(X: ArrayLike) -> tuple[int, ...]:
@@ -122,17 +153,17 @@ class MeanRowScore:
 
 @dataclass(frozen=True)
 class PrivateScore:
-    """Noisy sum of row scores less ½; without a mechanism, the exact one: no privacy."""
+    """Noisy sum of scores of records less ½; without a mechanism, the exact one: no privacy."""
 
     row_score: RowScore
     mechanism: GaussianMechanism | None
 
-    def __call__(self, fitted: Opaque, X: ArrayLike, y: Given, stream: SecureStream) -> float:
+    def __call__(self, fitted: Opaque, rows: PrivateRows, stream: SecureStream) -> float:
         """Release the score of one trial."""
-        scores = np.asarray(self.row_score(fitted, X, y), dtype=float)
-        if scores.shape != (shape_of(X)[0],):
+        scores = np.asarray(self.row_score(fitted, rows.X, rows.y), dtype=float)
+        if scores.shape != (shape_of(rows.X)[0],):
             raise ValueError("Expected scoring to return one number for each row.")
-        exact = centred_sum(scores)
+        exact = centred_sum(scores, rows.persons)
         if self.mechanism is None:
             return exact
         return float(self.mechanism.release(exact, stream, charged=True))
@@ -142,16 +173,33 @@ class PrivateScore:
         """The score without noise."""
         return MeanRowScore(self.row_score)
 
-    def mean(self, noisy: float, n_rows: int) -> float:
-        """Mean row score, from the released sum and a public number of rows."""
-        return 0.5 + noisy / n_rows
+    def mean(self, noisy: float, n_records: int) -> float:
+        """Mean score, from the released sum and a public number of rows or persons."""
+        return 0.5 + noisy / n_records
 
 
-def centred_sum(scores: np.ndarray) -> float:
-    """Σ (s_i - ½), exactly; a score that is no number is the worst."""
+def centred_sum(scores: np.ndarray, persons: Whose | None = None) -> float:
+    """Σ (s_i - ½), of persons Σ mean (s_i - ½), exactly; a score that is no number is the worst.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Scores of the rows.
+    persons : tuple or None, default=None
+        As in `PrivateRows`.
+    """
     worst_first = np.where(np.isnan(scores), 0.0, scores)
-    shares = np.clip(worst_first, 0.0, 1.0) - 0.5
-    return float(np.rint(shares / _UNIT).sum() * _UNIT)
+    shares = np.rint((np.clip(worst_first, 0.0, 1.0) - 0.5) / _UNIT).astype(np.int64)
+    if persons is not None:
+        order, starts = persons
+        sums = np.add.reduceat(shares[order], starts[:-1])
+        shares = np.rint(sums / np.diff(starts)).astype(np.int64)
+    return exact_double(int(shares.sum()))
+
+
+def exact_double(total: int) -> float:
+    """Return so many units of the lattice, cut to what a double holds exactly."""
+    return min(max(total, -_MOST), _MOST) * _UNIT
 
 
 @dataclass(frozen=True)
@@ -162,12 +210,12 @@ class PublicScore:
     X: ArrayLike
     y: ArrayLike
 
-    def __call__(self, fitted: Opaque, X: ArrayLike, y: Given, stream: SecureStream) -> float:
+    def __call__(self, fitted: Opaque, rows: PrivateRows, stream: SecureStream) -> float:
         """Score one trial; the private rows are not looked at."""
         score = float(np.mean(self.scorer(fitted, self.X, self.y)))
         return score if math.isfinite(score) else WORST
 
-    def mean(self, score: float, n_rows: int) -> float:
+    def mean(self, score: float, n_records: int) -> float:
         """Return the score as it is."""
         return score
 

@@ -316,7 +316,7 @@ def _with_budgets(workflow: E, epsilons: Mapping[str, float], delta: float) -> E
     return workflow
 
 
-def relation_of(workflow: Estimator) -> str:
+def relation_of(workflow: Estimator) -> Relation:
     """The one neighbouring relation of all private parts, whose records are rows or persons.
 
     Raises

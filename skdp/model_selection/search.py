@@ -48,21 +48,22 @@ from skdp._fitting import (
     warn_of_delta,
 )
 from skdp._input import check_labels, check_targets
+from skdp._persons import PersonUnit, rows_of_persons
 from skdp._plan import FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
 from skdp._types import ArrayLike, Estimator, Given, Params, Seed
-from skdp._validate import expected, in_range, positive
+from skdp._validate import expected, in_range, integer, one_of, positive
 from skdp._version import __version__
 from skdp.estimators._network import EACH_BY_ITSELF
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection._candidates import Candidate, Planner, TrialPlan
-from skdp.model_selection.budgets import Sizes, private_parts
+from skdp.model_selection.budgets import Sizes, private_parts, relation_of
 from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import PrivacyReport, epsilon_of_event, privacy_of
 from skdp.privacy.ledger import BudgetExceededError, Cover, covered
 from skdp.privacy.report import joint
 from skdp.privacy.workflow import stating_parts
-from skdp.relations import check_relation
+from skdp.relations import ROW, UNITS
 
 _Score = _scores.PrivateScore | _scores.PublicScore
 
@@ -94,12 +95,12 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
 
     **Privacy.** The winner, with its parameters and its score, is (epsilon, delta)-differentially
     private under ``neighboring_relation``; so is everything predicted with it. The law of the
-    number of trials, the noise of the fits and that of the scores are all in it. The unit is a row.
-    The guarantee covers one search; it is void for a seeded one, conditional on the public facts in
-    ``privacy_``, and on three things that nobody can check for the caller: ``param_distributions``
-    were made without looking at these rows; a function given as ``scoring`` scores each row by
-    itself; and *the time that the search took is not told*, because it tells how many trials there
-    were. Floating-point arithmetic is treated as exact.
+    number of trials, the noise of the fits and that of the scores are all in it. The unit is a row,
+    or a person with all of its rows. The guarantee covers one search; it is void for a seeded one,
+    conditional on the public facts in ``privacy_``, and on three things that nobody can check for
+    the caller: ``param_distributions`` were made without looking at these rows; a function given as
+    ``scoring`` scores each row by itself; and *the time that the search took is not told*, because
+    it tells how many trials there were. Floating-point arithmetic is treated as exact.
 
     Parameters
     ----------
@@ -136,9 +137,15 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         Shares of the private steps of a pipeline, see `split_budget`.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour; that of the private steps.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; that of the private steps.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons, which all private steps are given; needed with
+        ``unit="group"``. None takes the one that they declare.
     n_samples : int or None, default=None
         Public number of rows, which all private steps are given. None takes the one that they
-        declare, or reads it from X and says so in the report.
+        declare, or reads it from X and says so in the report; with ``unit="group"`` it is not read.
     n_jobs : int or None, default=None
         Number of trials that run at a time.
     random_state : int, RandomState instance or None, default=None
@@ -156,7 +163,8 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         Its score: on public rows, or the noisy mean over the private ones of a score in [0, 1] per
         row, which flatters, being the best of several. By default that is the share of right
         classes, or 1 less the squared error over the squared width of the target bounds: for a
-        regression it is near 1 where R² may not be.
+        regression it is near 1 where R² may not be. With ``unit="group"`` it is the mean over
+        persons of the mean of their rows, where `score` and ``scorer_`` weigh rows alike.
     scorer_ : callable
         ``(estimator, X, y) -> float``, without noise.
     trial_epsilon_ : float
@@ -199,8 +207,11 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
     *Rows are scored where they were fitted.* The noise in both bounds what that can tell, and no
     rows are lost; but private models overfit little, and so does their choice.
 
-    *Persons.* Steps with ``unit="group"`` are refused: a score would have to be one that all rows
-    of a person move no further than one row.
+    *Persons.* With ``unit="group"`` the private steps have that unit too, and fits are given the
+    groups: a pipeline by scikit-learn's metadata routing, with ``set_fit_request(groups=True)`` on
+    each private step. A person's share of a private score is the mean of its rows' scores less ½,
+    so that all of its rows together move the sum by ½ at most, and the divisor is ``n_groups``.
+    Persons with many rows weigh no more than others, in this score and not in the fits.
 
     *Does it pay?* Seldom where the defaults are good, because a search gives nearly half of the
     budget away. At (2, 1e-5), searches over the clipping norm, the prior and the steps of
@@ -255,11 +266,13 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
     score_share: float = 0.1
     weights: Mapping[str, float] | None = None
     neighboring_relation: str = "zero_out"
+    unit: str = ROW
+    n_groups: int | None = None
     n_samples: int | None = None
     n_jobs: int | None = None
     random_state: Seed = None
 
-    def fit(self, X, y=None, *, X_public=None, y_public=None) -> DPRandomizedSearch:
+    def fit(self, X, y=None, groups=None, *, X_public=None, y_public=None) -> DPRandomizedSearch:
         """Search, privately.
 
         Parameters
@@ -268,6 +281,9 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
             Rows, as the estimator takes them.
         y : array-like of shape (n_samples,) or None, default=None
             Class labels or targets.
+        groups : array-like of shape (n_samples,) or None, default=None
+            With ``unit="group"``: the person whose row it is, as any label. All trials are fitted
+            with them; a pipeline passes them on to steps with ``set_fit_request(groups=True)``.
         X_public, y_public : array-like or None, default=None
             Rows that are *public* and like the private ones: trials are then scored on them, and
             the score costs nothing.
@@ -288,39 +304,68 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         """
         with all_or_nothing(self):
             vars(self).pop("feature_names_in_", None)
-            self._check_input(X, y)
+            rows = self._checked(X, y, groups)
             score = self._score(X_public, y_public)
-            shape = _scores.shape_of(X)
-            if _is_private(score) and shape[0] > _scores.MAX_ROWS:
-                raise expected(f"at most {_scores.MAX_ROWS}", rows=shape[0])
-            declared = self._declared_n_samples()
-            is_public = check_relation(self.neighboring_relation).n_is_public
-            n_samples = public_n_rows(declared, shape[0], is_public=is_public)
-            warn_of_delta(self, shape[0] if is_public else n_samples)
-            facts = self._facts(
-                n_samples=n_samples,
-                n_features=shape[1] if len(shape) > 1 else None,
-                declared=() if declared is None else ("n_samples",),
-            )
+            facts = self._facts_of_input(_scores.shape_of(X))
             plan = self._search_plan(facts, private_score=_is_private(score))
             search: SearchPlan = plan.config
             if _is_private(score):
                 score = replace(score, mechanism=search.trial.mechanism)
             report = charged(self, plan)
-            outcomes = self._try(search, score, X, y)
+            outcomes = self._try(search, score, rows)
             self._keep_winner(_best(outcomes, search.planner.law), score, report, search)
         return self
 
     # --- before the charge ----------------------------------------------------------------------
 
-    def _check_input(self, X: ArrayLike, y: Given) -> None:
+    def _checked(self, X: ArrayLike, y: Given, groups: Given) -> _scores.PrivateRows:
         """Check the input as far as it can be without a fit."""
+        self._check_groups(groups)
         indexable(X, y)
-        parts = private_parts(self.estimator).values()
+        _candidates.check_unit(self.estimator, self.unit)
+        parts, persons = private_parts(self.estimator).values(), self._persons()
+        n_groups = None if persons is None else persons.n_groups
         first = getattr(self.estimator, "steps", [("", self.estimator)])[0][1]
         # The others see what the first returns.
         if isinstance(first, PrivateEstimator) and any(first is part for part in parts):
-            _read_alone(_candidates.prepared(first, {}, self.n_samples), X, y)
+            _read_alone(_candidates.prepared(first, {}, self.n_samples, n_groups), X, y)
+        if persons is None:
+            return _scores.PrivateRows(X, y)
+        _candidates.check_routing(self.estimator)
+        assert groups is not None
+        whose = rows_of_persons(groups, _scores.shape_of(X)[0])
+        return _scores.PrivateRows(X, y, groups, whose)
+
+    def _facts_of_input(self, shape: tuple[int, ...]) -> PublicFacts:
+        """Public facts about rows of a shape; of persons, how many rows there are is none."""
+        declared, persons = self._declared_n_samples(), self._persons()
+        if persons is None:
+            is_public = self._relation.n_is_public
+            n_samples = public_n_rows(declared, shape[0], is_public=is_public)
+            n_records = shape[0] if is_public else n_samples
+        else:
+            n_samples, n_records = declared, persons.n_groups
+        assert n_records is not None
+        warn_of_delta(self, n_records)
+        return self._facts(
+            n_samples=n_samples,
+            n_features=shape[1] if len(shape) > 1 else None,
+            declared=() if declared is None else ("n_samples",),
+        )
+
+    def _persons(self) -> PersonUnit | None:
+        """Public facts about persons, where these are the records."""
+        if one_of(UNITS, unit=self.unit) == ROW:
+            if self.n_groups is not None:
+                remedy = "it is for unit='group', which protects a person with all of its rows"
+                raise expected("None with unit='row'", remedy, n_groups=self.n_groups)
+            return None
+        n_groups = self._declared("n_groups")
+        if n_groups is None:
+            remedy = "persons cannot be counted privately: declare about how many there are"
+            raise expected("a public number of persons", remedy, n_groups=None)
+        n_groups = integer(1, n_groups=n_groups)
+        return PersonUnit.of(n_groups, None, "auto", None, self._declared_n_samples())
 
     def _score(self, X_public: Given, y_public: Given) -> _Score:
         if X_public is None and y_public is None:
@@ -334,18 +379,22 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
     def _search_plan(self, facts: PublicFacts, *, private_score: bool) -> FitPlan:
         """Draw the number of trials and the candidates, and plan them all."""
         check_seed(self.random_state)
+        relation, persons = self._relation, facts.persons
         planner = Planner(
             estimator=self.estimator,
             epsilon=positive(epsilon=self.epsilon, allow_inf=True),
             delta=in_range(0.0, 1.0, delta=self.delta),
-            neighboring_relation=check_relation(self.neighboring_relation),
+            neighboring_relation=relation,
             law=TrialLaw(self.mean_trials, self.shape),
             score_share=in_range(0.0, 1.0, score_share=self.score_share) * private_score,
             weights=self.weights,
-            sizes=Sizes.checked(facts.rows, facts.n_features),
+            sizes=Sizes.checked(
+                facts.rows if persons is None else self._declared_n_samples(), facts.n_features
+            ),
+            n_groups=None if persons is None else persons.n_groups,
         )
         groups = _candidates.checked_distributions(self.estimator, self.param_distributions)
-        _candidates.check_private_parts(self.estimator, self.neighboring_relation)
+        _candidates.check_private_parts(self.estimator, relation)
         streams = self._streams("candidates")
         n_trials = planner.law.draw(streams("number of trials").generator)
         generator = streams("candidates").generator
@@ -356,13 +405,13 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         with _silence():
             candidates = planner.candidates([*others, *drawn], trial)[len(others) :]
         event = _candidates.selection(trial.base, planner.law)
-        if not epsilon_of_event(event, self.delta, self.neighboring_relation) <= self.epsilon:
+        if not epsilon_of_event(event, self.delta, relation) <= self.epsilon:
             raise RuntimeError("The plan of the search exceeds its budget; please report this.")
         report = PrivacyReport.of(
             event,
             delta=self.delta,
             sampling="trials",
-            neighboring_relation=self.neighboring_relation,
+            neighboring_relation=relation,
             inferred_public_facts=facts.inferred,
             seeded=self.random_state is not None,
         )
@@ -379,10 +428,14 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
 
     def _declared_n_samples(self) -> int | None:
         """Return the number of rows that the search or its private parts declare, if it is one."""
-        if self.n_samples is not None:
-            return self.n_samples
+        return self._declared("n_samples")
+
+    def _declared(self, fact: str) -> int | None:
+        """Return a size that the search or its private parts declare, if it is one."""
+        if (own := getattr(self, fact)) is not None:
+            return own
         parts = private_parts(self.estimator).values()
-        declared = {getattr(part, "n_samples", None) for part in parts} - {None}
+        declared = {getattr(part, fact, None) for part in parts} - {None}
         return declared.pop() if len(declared) == 1 else None
 
     def _streams(self, purpose: str, *arrays: np.ndarray) -> Streams:
@@ -396,19 +449,19 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
 
     # --- after it -------------------------------------------------------------------------------
 
-    def _try(self, search: SearchPlan, score: _Score, X: ArrayLike, y: Given) -> list[_Tried]:
+    def _try(self, search: SearchPlan, score: _Score, rows: _scores.PrivateRows) -> list[_Tried]:
         candidates, plan = search.candidates, search.trial
         seeds, digest = [None] * len(candidates), np.empty(0)
         if self.random_state is not None:
             # Trials are seeded from all of the input, so that no two data sets share noise.
-            digest = _digest(X, y)
+            digest = _digest(rows.X, rows.y)
             generator = self._streams("trials", digest)("seeds").generator
             seeds = [int(s) for s in generator.integers(2**31 - 100, size=len(candidates))]
             if isinstance(self.random_state, np.random.RandomState):
                 self.random_state.randint(2**31 - 1)  # the next fit is another
         with _silence():
             outcomes: Any = Parallel(n_jobs=self.n_jobs)(
-                delayed(_trial)(candidate, plan, score, X, y, seed, digest, os.getpid())
+                delayed(_trial)(candidate, plan, score, rows, seed, digest, os.getpid())
                 for candidate, seed in zip(candidates, seeds, strict=True)
             )
         return [(c.params, outcome) for c, outcome in zip(candidates, outcomes, strict=True)]
@@ -419,7 +472,8 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         """Keep the winner, and let it state what the search costs."""
         params, (value, winner, parts, _) = best
         of_winner = privacy_of(winner)
-        scored = "a noisy sum over all rows" if _is_private(score) else "on public rows"
+        summed = "all rows" if self.unit == ROW else "persons, of each the mean of its rows"
+        scored = f"a noisy sum over {summed}" if _is_private(score) else "on public rows"
         facts = joint([report.inferred_public_facts, of_winner.inferred_public_facts])
         declared = self.n_samples is not None
         self.privacy_ = replace(
@@ -433,11 +487,12 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         warn_if_inferred(type(self).__name__, self.privacy_.inferred_public_facts)
         _restate(parts, self.privacy_)
         self.best_estimator_, self.best_params_, self._parts = winner, params, parts
-        n_rows = search.planner.sizes.n_samples
-        assert n_rows is not None
-        self.best_score_ = score.mean(value, n_rows)
+        planner = search.planner
+        n_records = planner.sizes.n_samples if self.unit == ROW else planner.n_groups
+        assert n_records is not None
+        self.best_score_ = score.mean(value, n_records)
         self.scorer_ = score.scorer
-        self.trial_epsilon_ = search.planner.trial_epsilon(search.trial)
+        self.trial_epsilon_ = planner.trial_epsilon(search.trial)
         if hasattr(winner, "feature_names_in_"):
             self.feature_names_in_ = winner.feature_names_in_
 
@@ -589,8 +644,7 @@ def _trial(
     candidate: Candidate,
     plan: TrialPlan,
     score: _Score,
-    X: ArrayLike,
-    y: Given,
+    rows: _scores.PrivateRows,
     seed: int | None,
     digest: np.ndarray,
     parent: int,
@@ -602,15 +656,14 @@ def _trial(
         streams = Streams(seed_material(seed, "score", {}, digest))
         for position, part in enumerate(private_parts(fitted).values()):
             part.set_params(random_state=seed + position)
-    relation = next(iter(private_parts(fitted).values())).neighboring_relation
-    cover = Cover(candidate.events, _candidates.covers_part, relation)
+    cover = Cover(candidate.events, _candidates.covers_part, relation_of(fitted))
     # A worker process is silenced by itself; filters of this one are set for all of its threads.
     with covered(cover), _alone(), _silence(os.getpid() != parent):
         try:
-            fitted.fit(X, y)
+            fitted.fit(rows.X, rows.y, **rows.whose)
             charged = stating_parts(fitted) <= {id(owner) for owner in cover.owners}
             covered_by_plan = charged and plan.covers(privacy_of(fitted).event)
-            value = score(fitted, X, y, streams("noise")) if covered_by_plan else 0.0
+            value = score(fitted, rows, streams("noise")) if covered_by_plan else 0.0
         except Exception:  # the search will say that, and no more
             return _UNPLANNED if cover.refused else _FAILED
     if cover.refused or not covered_by_plan:

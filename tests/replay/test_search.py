@@ -6,7 +6,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import sklearn
 from replay.neighbours import neighbours
+from replay.persons_changed import persons_changed
 from scipy.stats import loguniform
 from sklearn.pipeline import make_pipeline
 
@@ -71,6 +73,55 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
         for other in neighbours(X, Y, [0.0, -1e300, 5e-324]):
             with _release_hook.replay([release.output for release in tape]) as again:
                 second = public_state(search().fit(*other, **public))
+            assert [r.call for r in again] == [r.call for r in tape]
+            assert second == first
+
+
+PERSONS = 10
+GROUPS = np.random.default_rng(1).permutation(np.arange(N) % PERSONS)
+UNIT = {"unit": "group", "rows_per_group": 4}
+
+
+def by_person(**parameters):
+    return DPVariationalLogisticRegression(
+        classes=[0, 1], inference="dpvi", max_iter=2, **UNIT, **parameters
+    ).set_fit_request(groups=True)
+
+
+def piped_by_person():
+    return make_pipeline(DPStandardScaler(-1, 1, **UNIT).set_fit_request(groups=True), by_person())
+
+
+PLANS_BY_PERSON = {
+    "noisy accuracy": (by_person, {"prior_scale": [0.1, 1.0, 10.0]}, {}, {}),
+    "noisy log-loss": (
+        by_person,
+        {"group_clip": loguniform(0.5, 4), "max_rows_per_group": [2, 4]},
+        {"scoring": "neg_log_loss", "shape": math.inf},
+        {},
+    ),
+    "public rows": (by_person, {"learning_rate": [0.1, 1.0]}, {"scoring": "roc_auc"}, PUBLIC),
+    "pipeline": (piped_by_person, {f"{STEP}__prior_scale": [1.0, 3.0]}, {"shape": 1.0}, {}),
+}
+
+
+@pytest.mark.parametrize("plan", PLANS_BY_PERSON)
+def test_with_the_releases_frozen_nothing_depends_on_a_person(plan):
+    make, distributions, parameters, public = PLANS_BY_PERSON[plan]
+
+    def fitted(rows, labels, groups):
+        search = DPRandomizedSearch(
+            make(), distributions, epsilon=3.0, mean_trials=4, unit="group", n_groups=PERSONS,
+            **parameters,
+        )  # fmt: skip
+        return public_state(search.fit(rows, labels, groups=groups, **public))
+
+    with sklearn.config_context(enable_metadata_routing=True), fixed_streams(b"replay"):
+        with _release_hook.record() as tape:
+            first = fitted(X, Y, GROUPS)
+        for other in persons_changed(X, Y, GROUPS):
+            with _release_hook.replay([release.output for release in tape]) as again:
+                second = fitted(*other)
             assert [r.call for r in again] == [r.call for r in tape]
             assert second == first
 
