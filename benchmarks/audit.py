@@ -129,12 +129,12 @@ def releases_of(estimator):
         def __init__(self, estimator):
             self.estimator = estimator
 
-        def fit(self, X, y):
+        def fit(self, X, y, groups=None):
             with (
                 mock.patch.object(NoiseAwareLogit, "posterior", nothing),
                 mock.patch.object(NoiseAwareRegression, "posterior", nothing_of_scale),
             ):
-                self.privacy_ = self.estimator.fit(X, y).privacy_
+                self.privacy_ = self.estimator.fit(X, y, groups=groups).privacy_
             return self
 
     def nothing(algorithm, state, stream):
