@@ -220,6 +220,8 @@ def audit_estimator(
     present = _and(others, canary)
     fitted, _ = _fitted(estimator, present, free)
     claim = _claim(fitted, epsilon, delta, relation, frame)
+    if claim["neighboring_relation"].unit == GROUP and others.persons is None:
+        raise expected("given", "the fitted object's privacy_ is about persons", groups=None)
     if neighbor is None:
         neighbor = _default_neighbor(estimator, canary, claim["neighboring_relation"])
     kind, record = _neighbor(neighbor, claim["neighboring_relation"])
