@@ -142,6 +142,11 @@ def right(name):
             TWICE, DELTA, **declared, inference="dpvi", max_iter=1, clip_norm=0.01,
             fit_intercept=False,
         ), {}  # fmt: skip
+    if name == "persons":
+        return DPVariationalLogisticRegression(
+            **budget, classes=[0, 1], inference="dpvi", max_iter=1, clip_norm=0.01,
+            fit_intercept=False, unit="group", n_groups=10, rows_per_group=4,
+        ), {"statistic": "trace"}  # fmt: skip
     rows = {"X": np.zeros((9, 64)), "canary": (np.append(np.zeros(63), 1.0), 1)}
     return DPSGDClassifier(
         **budget, **declared, hidden_layer_sizes=(), sampling_rate=1.0, clip_norm=1e-5,
@@ -155,7 +160,7 @@ def last_weights(fitted):
     return weights[1, -1] - weights[0, -1] + biases[1] - biases[0]
 
 
-@pytest.mark.parametrize("name", ["variational", "network"])
+@pytest.mark.parametrize("name", ["variational", "network", "persons"])
 def test_estimators_of_skdp_are_not_accused_and_spend_what_they_say(name):
     estimator, options = right(name)
     # Of the bound 4.75 deviations are taken for its confidence; it is above 0 by another 5.
@@ -227,7 +232,9 @@ def test_a_private_search_is_not_accused_and_tells_the_canary():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "visible"), [("variational", 0.66), ("network", 1.0)])
+@pytest.mark.parametrize(
+    ("name", "visible"), [("variational", 0.66), ("network", 1.0), ("persons", 1.0)]
+)
 def test_5000_fits_prove_80_percent_of_what_the_result_shows(name, visible):
     # μ = √2 of 2 is epsilon 6.6 of 10.
     estimator, options = right(name)
