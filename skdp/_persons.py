@@ -138,7 +138,7 @@ def _coded(groups: Any, n_rows: int) -> tuple[list[Hashable] | np.ndarray, np.nd
     try:
         # Of a list numpy would make one type, so that a person's label could merge two others.
         array = np.asarray(groups) if hasattr(groups, "dtype") else np.empty(0, dtype=object)
-        if array.dtype.kind == "O":
+        if array.dtype.kind == "O" or isinstance(groups, np.ma.MaskedArray):
             return _numbered(list(groups), n_rows)
         missing = bool(array.dtype.kind in "fcmM" and np.isnan(array).any())
     except TypeError:  # not hashable
@@ -158,6 +158,8 @@ def _coded(groups: Any, n_rows: int) -> tuple[list[Hashable] | np.ndarray, np.nd
 
 
 def _numbered(labels: list[Any], n_rows: int) -> tuple[list[Hashable], np.ndarray]:
+    for label in labels:
+        hash(label)  # an array or a list is no label, and no missing one
     missing = any(_is_missing(label) for label in labels)
     if len(labels) != n_rows or missing:
         raise _wrong(n_rows, missing=missing)

@@ -1,8 +1,9 @@
 """What a private estimator of your own package is made of.
 
-`PrivateEstimator` is the base class of every private estimator and transformer of skdp;
-`PublicFacts` is what its plan is made of, `FitPlan` the plan, `Records` the private rows. The
-checks of input are scikit-learn's, with errors that quote no data.
+`PrivateEstimator` is the base class of every private estimator and transformer of skdp, and
+`ProtectedUnit`, before it among the bases, has the parameters of those that know persons.
+`PublicFacts` is what a plan is made of, `FitPlan` the plan, `Records` the private rows. The checks
+of input are scikit-learn's, with errors that quote no data.
 
 >>> from skdp import DPVariationalLogisticRegression
 >>> plan = DPVariationalLogisticRegression(epsilon=1.0).plan(569, 30, classes=[0, 1])
@@ -10,7 +11,7 @@ checks of input are scikit-learn's, with errors that quote no data.
 (22, 17.3)
 """
 
-from skdp._fitting import PrivateEstimator, Records, encode_labels, n_classes
+from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, encode_labels, n_classes
 from skdp._input import (
     AccuracyMixin,
     R2Mixin,
@@ -28,6 +29,7 @@ __all__ = [
     "FitPlan",
     "MissingFactError",
     "PrivateEstimator",
+    "ProtectedUnit",
     "PublicFacts",
     "R2Mixin",
     "Records",

@@ -127,9 +127,9 @@ LAYERS = [
         "scikit-learn's `check_estimator` and skdp's own checks over every public estimator, none"
         " excused without a reason.",
         (
-            "tests/contracts/test_own_estimator", "tests/contracts/test_private_estimators",
-            "tests/contracts/test_routing", "tests/contracts/test_scikit_learn",
-            "tests/contracts/test_scores",
+            "tests/contracts/test_own_estimator", "tests/contracts/test_persons",
+            "tests/contracts/test_private_estimators", "tests/contracts/test_routing",
+            "tests/contracts/test_scikit_learn", "tests/contracts/test_scores",
         ),
     ),
     (

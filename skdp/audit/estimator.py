@@ -6,6 +6,9 @@ Cristofaro 2024 show how much such starts matter). For a linear model on the ful
 is then as telling as all releases together, and an audit with 5000 fits an arm proves 90 % and more
 of a Gaussian claim.
 
+Where persons are protected, the canary is a person with 50 such rows: neighbours differ in all rows
+of one person, so that whatever is bounded by row, and not by person, moves 50 times as far.
+
 >>> import numpy as np
 >>> from skdp.audit import audit_estimator
 >>> def noisy_sum(X, y):  # claims sensitivity 1, but nothing was clipped
@@ -36,13 +39,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.parallel import Parallel, delayed
 
 from skdp import _release_hook
+from skdp._persons import rows_of_persons
 from skdp._types import ArrayLike, Given, Label, Opaque, Params
 from skdp._validate import expected, flag, in_range, integer, one_of
 from skdp._warnings import PrivacyWarning
@@ -52,12 +56,21 @@ from skdp.audit.samples import audit_samples
 from skdp.privacy.events import gaussian_mu
 from skdp.privacy.ledger import BudgetExceededError, covered
 from skdp.privacy.report import PrivacyReport
-from skdp.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, check_relation
+from skdp.relations import (
+    ADD_OR_REMOVE_ONE,
+    GROUP,
+    REPLACE_ONE,
+    ROW,
+    ZERO_OUT,
+    Relation,
+    check_relation,
+)
 
 Record = tuple[ArrayLike, Label]
 Statistic = Callable[[Any], ArrayLike] | str | None  # of a fitted object
 
 _N_ROWS, _N_FEATURES, _LARGE = 9, 2, 1e3
+_CANARY_ROWS = 50  # of a person
 _CHUNKS, _LEAST = 16, 8  # most parts of parallel fits, and least fits an arm of each
 _MOST_NUMBERS = 64  # of a fitted object that are looked at without being asked to
 
@@ -67,6 +80,7 @@ def audit_estimator(
     *,
     X: Given = None,
     y: Given = None,
+    groups: Given = None,
     canary: Record | None = None,
     neighbor: Any = None,
     statistic: Statistic = None,
@@ -91,14 +105,20 @@ def audit_estimator(
     ----------
     estimator : estimator or callable
         Anything with scikit-learn's `fit`, or a function (X, y) -> fitted object. It is cloned for
-        each fit. Its noise must not be seeded.
+        each fit. Its noise must not be seeded. Persons are audited if it has ``unit="group"``, if
+        there are ``groups``, or if the relation says so; a function then takes (X, y, groups).
     X : array-like of shape (n, n_features), default=None
         Rows that both data sets have; None is 9 rows of two zeros. Use **made-up or public rows**:
         the report is a function of what thousands of fits release. See ``public``.
     y : array-like of shape (n,), default=None
         Their targets. None is alternating 0 and 1, or 0 for a regressor.
+    groups : array-like of shape (n,), default=None
+        Labels of the persons whose rows they are; None, where persons are audited, is a person a
+        row. Fits see the persons numbered, the canary as the last.
     canary : tuple (x, y), default=None
-        The record that one of the data sets has. None is (0, …, 0, 1000) with target 1.
+        The record that one of the data sets has. None is (0, …, 0, 1000) with target 1. Of a
+        person, x of shape (n_rows, n_features) holds several rows, with one target or n_rows of
+        them; None is the row above, 50 times.
     neighbor : {"removed"}, tuple (x, y) or tuple ("null", (x, y)), default=None
         What the other data set has in its place; the verdict is worth nothing if the two are not
         neighbours. Under ``"add_or_remove_one"`` that is nothing, ``"removed"``. Under
@@ -107,7 +127,8 @@ def audit_estimator(
         zeros adds something where there is an intercept. A record alone is taken as null too, with
         a warning.
         Or ``"removed"``, if the number of rows is never read: that is None for a function, and for
-        an estimator with a declared ``n_samples``.
+        an estimator with a declared ``n_samples``. A person without rows is the null record, so
+        that ``"removed"`` is None for persons, but for ``"replace_one"``.
     statistic : callable or "trace", default=None
         Function of the fitted object that returns a number or a vector of a few. None takes
         ``coef_`` and ``intercept_``; or else the probabilities of the canary; or else all fitted
@@ -120,7 +141,8 @@ def audit_estimator(
     epsilon, delta : float, default=None
         The claim. None reads it from the fitted ``privacy_``.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default=None
-        The claim's. None reads it from ``privacy_`` as well, or is ``"zero_out"``.
+        The claim's, of rows or of persons. None reads it from ``privacy_`` as well, or is
+        ``"zero_out"``.
     frame : {"auto", "dp", "gdp"}, default="auto"
         See `audit_samples`. ``"auto"`` is ``"gdp"`` where ``privacy_`` says that all that was
         released is full-batch Gaussian, and ``"dp"`` for all else.
@@ -134,7 +156,8 @@ def audit_estimator(
     public : bool, default=False
         Whether all rows and records are made up or public, those that a function holds as well.
         Open ledgers are not charged then. Else they are, for each of the 2 ``n_fits`` + 1 fits,
-        unless the rows are made here: an estimator, and no X, y, canary or record as neighbour.
+        unless the rows are made here: an estimator, and no X, y, groups, canary or record as
+        neighbour.
 
     Returns
     -------
@@ -174,25 +197,36 @@ def audit_estimator(
     >>> report = audit_estimator(estimator, n_fits=100, confidence=1 - 1e-6)
     >>> report.verdict, report.frame
     ('no violation found', 'gdp')
+
+    Of a person with 50 rows:
+
+    >>> persons = {"unit": "group", "n_groups": 10, "rows_per_group": 4, "n_samples": None}
+    >>> report = audit_estimator(
+    ...     estimator.set_params(**persons), n_fits=20, confidence=1 - 1e-6
+    ... )
+    >>> report.unit, report.neighboring_relation
+    ('group', 'zero_out_group')
     """
     start = time.perf_counter()
     n_fits = integer(20, "fewer prove nothing", n_fits=n_fits)
     one_of(("auto", *FRAMES), frame=frame)
     in_range(0.0, 1.0, confidence=confidence)
-    free = flag(public=public) or _made_here(estimator, neighbor, X, y, canary)
+    free = flag(public=public) or _made_here(estimator, neighbor, X, y, groups, canary)
     if not (statistic is None or statistic == "trace" or callable(statistic)):
         raise expected("a function, 'trace' or None", statistic=statistic)
     _refuse_seed(estimator)
-    X, y, canary = _rows(estimator, X, y, canary)
-    present = _and(X, y, canary)
-    fitted, _ = _fitted(estimator, *present, free)
-    relation = neighboring_relation or _parameter(estimator, "neighboring_relation")
+    relation = _relation(estimator, groups, neighboring_relation)
+    others, canary = _rows(estimator, X, y, groups, canary, relation)
+    present = _and(others, canary)
+    fitted, _ = _fitted(estimator, present, free)
     claim = _claim(fitted, epsilon, delta, relation, frame)
+    if claim["neighboring_relation"].unit == GROUP and others.persons is None:
+        raise expected("given", "the fitted object's privacy_ is about persons", groups=None)
     if neighbor is None:
         neighbor = _default_neighbor(estimator, canary, claim["neighboring_relation"])
     kind, record = _neighbor(neighbor, claim["neighboring_relation"])
-    absent = (X, y) if record is None else _and(X, y, record)
-    look = _Look(statistic, present[0][-1:])
+    absent = others if record is None else _and(others, record)
+    look = _Look(statistic, present.X[-1:])
     fits = _Fits(estimator, (present, absent), look, free)
     arms = _results(fits, n_fits, n_jobs)
     report = audit_samples(
@@ -229,11 +263,41 @@ def _refuse_seed(estimator: Opaque) -> None:
 
 # --- two neighbours -------------------------------------------------------------------------------
 
-Rows = tuple[np.ndarray, np.ndarray]
+
+class _Rows(NamedTuple):
+    """Rows, their targets, and the numbers of their persons where these are audited."""
+
+    X: np.ndarray
+    y: np.ndarray
+    persons: np.ndarray | None = None
+
+    @property
+    def given(self) -> tuple[np.ndarray, ...]:
+        """What a fit is given."""
+        return tuple(part for part in self if part is not None)
 
 
-def _rows(estimator: Opaque, X: Given, y: Given, canary: Record | None) -> tuple[*Rows, Record]:
-    """Return the rows that both data sets have, their targets, and the canary."""
+def _relation(estimator: Opaque, groups: Given, relation: str | None) -> Relation | None:
+    """Return the relation that was given or is a parameter, of rows or of persons; or None."""
+    unit = _parameter(estimator, "unit")
+    relation = relation or _parameter(estimator, "neighboring_relation")
+    found = None if relation is None else check_relation(relation)
+    if GROUP not in (unit, found and found.unit) and groups is None:
+        return found
+    if unit == ROW:
+        raise expected("'group'", "persons are audited where persons are protected", unit=unit)
+    return (found or Relation.ZERO_OUT).of_unit(GROUP)
+
+
+def _rows(
+    estimator: Opaque,
+    X: Given,
+    y: Given,
+    groups: Given,
+    canary: Record | None,
+    relation: Relation | None,
+) -> tuple[_Rows, Record]:
+    """Return the rows that both data sets have, with their targets and persons, and the canary."""
     X = np.zeros((_N_ROWS, _N_FEATURES)) if X is None else np.asarray(X)
     if X.ndim != 2 or len(X) == 0:
         raise ValueError(f"Expected X of shape (n, n_features) with n >= 1, got {X.shape}.")
@@ -242,22 +306,35 @@ def _rows(estimator: Opaque, X: Given, y: Given, canary: Record | None) -> tuple
     y = np.asarray(y)
     if y.shape != (len(X),):
         raise ValueError(f"Expected y of shape ({len(X)},), got {y.shape}.")
+    of_persons = relation is not None and relation.unit == GROUP
     if canary is None:
         largest = np.unique(y)[-1] if _is(is_classifier, estimator) else 1
         canary = np.append(np.zeros(X.shape[1] - 1), _LARGE), largest
-    return X, y, canary
+        if of_persons:
+            canary = np.tile(canary[0], (_CANARY_ROWS, 1)), largest
+    return _Rows(X, y, _numbered(groups, len(X)) if of_persons else None), canary
+
+
+def _numbered(groups: Given, n_rows: int) -> np.ndarray:
+    """Number the persons; each row is a person where none were given."""
+    if groups is None:
+        return np.arange(n_rows)
+    rows, starts = rows_of_persons(groups, n_rows)
+    numbers = np.empty(n_rows, dtype=np.int64)
+    numbers[rows] = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    return numbers
 
 
 def _is(kind: Callable[[Opaque], bool], estimator: Opaque) -> bool:
     return hasattr(estimator, "__sklearn_tags__") and kind(estimator)
 
 
-def _default_neighbor(estimator: Opaque, canary: Record, relation: str) -> Record | str:
-    if relation == REPLACE_ONE:
+def _default_neighbor(estimator: Opaque, canary: Record, relation: Relation) -> Record | str:
+    if relation.of_rows == REPLACE_ONE:
         return -np.asarray(canary[0]), canary[1]
     declared = _parameter(estimator, "n_samples") is not None
     function = not hasattr(estimator, "fit")
-    if relation == ADD_OR_REMOVE_ONE or declared or function:
+    if not relation.n_is_public or declared or function:
         return "removed"
     raise expected(
         "given, or the estimator to have a declared n_samples",
@@ -267,17 +344,17 @@ def _default_neighbor(estimator: Opaque, canary: Record, relation: str) -> Recor
     )
 
 
-def _neighbor(neighbor: Any, relation: str) -> tuple[str, Any]:
+def _neighbor(neighbor: Any, relation: Relation) -> tuple[str, Any]:
     """Return what the canary's place holds, in words, and the record; refuse what is no neighbour.
 
     Whether a record is null cannot be seen from outside: the caller has to know.
     """
     if isinstance(neighbor, str):
         one_of(("removed",), "or a record (x, y)", neighbor=neighbor)
-        if relation == REPLACE_ONE:
+        if relation.of_rows == REPLACE_ONE:
             raise expected("a record (x, y)", "under 'replace_one' none goes", neighbor=neighbor)
         return "removed", None
-    if relation == ADD_OR_REMOVE_ONE:
+    if relation.of_rows == ADD_OR_REMOVE_ONE:
         remedy = "under 'add_or_remove_one' a record in its place is no neighbour"
         raise expected("'removed'", remedy, neighbor=neighbor)
     said = isinstance(neighbor, tuple) and len(neighbor) == 2 and isinstance(neighbor[0], str)
@@ -285,7 +362,7 @@ def _neighbor(neighbor: Any, relation: str) -> tuple[str, Any]:
     if said:
         one_of(("null",), "or a record (x, y)", neighbor=neighbor[0])
         record = neighbor[1]
-    if relation == REPLACE_ONE:
+    if relation.of_rows == REPLACE_ONE:
         return "another record", record
     if not said:
         warnings.warn(
@@ -298,10 +375,19 @@ def _neighbor(neighbor: Any, relation: str) -> tuple[str, Any]:
     return "a record taken as null", record
 
 
-def _and(X: np.ndarray, y: np.ndarray, record: Record) -> Rows:
+def _and(others: _Rows, record: Record) -> _Rows:
     try:
         row, target = record
-        return np.vstack([X, np.asarray(row)[None]]), np.append(y, target)
+        if others.persons is None:
+            rows = np.asarray(row)[None]
+            return _Rows(np.vstack([others.X, rows]), np.append(others.y, target))
+        rows = np.atleast_2d(row)
+        own = np.full(len(rows), others.persons.max() + 1)
+        return _Rows(
+            np.vstack([others.X, rows]),
+            np.append(others.y, np.broadcast_to(target, len(rows))),
+            np.append(others.persons, own),
+        )
     except (TypeError, ValueError):
         raise expected("a pair (x, y), x of the width of X", record=record) from None
 
@@ -329,13 +415,15 @@ def _booked(free: bool) -> Iterator[None]:
         raise
 
 
-def _fitted(estimator: Any, X: np.ndarray, y: np.ndarray, free: bool) -> tuple[Any, list]:
+def _fitted(estimator: Any, rows: _Rows, free: bool) -> tuple[Any, list]:
     """Fit a copy; return it and the record of its releases."""
     with _booked(free), _release_hook.record() as tape:
         if not hasattr(estimator, "fit"):
-            return estimator(X, y), tape
+            return estimator(*rows.given), tape
         copied: Callable = clone if hasattr(estimator, "get_params") else copy.deepcopy
-        return copied(estimator).fit(X, y), tape
+        if rows.persons is None:
+            return copied(estimator).fit(rows.X, rows.y), tape
+        return copied(estimator).fit(rows.X, rows.y, groups=rows.persons), tape
 
 
 @dataclass(frozen=True)
@@ -403,7 +491,7 @@ class _Fits:
     """What is fitted again and again, and how the results are looked at."""
 
     estimator: Any
-    arms: tuple[Rows, Rows]
+    arms: tuple[_Rows, _Rows]
     look: _Look
     free: bool
 
@@ -414,7 +502,7 @@ class _Fits:
         results: list[list] = [[], []]
         for _ in range(n_fits):
             for arm, found in zip(self.arms, results, strict=True):
-                found.append(self.look(*_fitted(self.estimator, *arm, self.free)))
+                found.append(self.look(*_fitted(self.estimator, arm, self.free)))
         return results
 
 
@@ -479,9 +567,9 @@ def _claim(
     if isinstance(report, PrivacyReport):
         if report.seeded:
             raise ValueError("The fitted object says that its noise was seeded: nothing to audit.")
-        relation = relation or report.neighboring_relation
-        if report.neighboring_relation != relation:
-            stated = report.neighboring_relation
+        stated = report.neighboring_relation
+        relation = relation or stated
+        if stated != relation:
             raise expected(f"{stated!r} as in privacy_", neighboring_relation=relation)
         if delta is None:
             delta = report.delta

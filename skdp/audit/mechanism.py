@@ -62,7 +62,7 @@ from skdp.audit.confidence import frame_of, limits, proved
 from skdp.audit.report import AuditReport
 from skdp.privacy.accounting import epsilon_of_event
 from skdp.privacy.events import GaussianTerm, dp_sgd_event, terms_of
-from skdp.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, check_relation
+from skdp.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation, check_relation
 
 _Release = Callable[[np.ndarray], Any]
 
@@ -106,7 +106,8 @@ def audit_mechanism(
         δ in (0, 1) at which the report states ε.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default=None
         An absent canary is a row of zeros, no row, or a row with the opposite sign. None is the
-        mechanism's own, or ``"zero_out"``.
+        mechanism's own, or ``"zero_out"``. Under one of persons, as ``"zero_out_group"``, a row of
+        values is what all rows of a person add up to.
     n_canaries : int, default=1000
         Number of canaries ≥ 20.
     n_blocks : int, default=4
@@ -185,7 +186,7 @@ class _Claim:
     sampling_rate: float
     n_steps: int
     clip_norm: float
-    relation: str
+    relation: Relation
 
     def __post_init__(self) -> None:
         in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
@@ -204,7 +205,7 @@ class _Claim:
     def ratio(self, z: np.ndarray) -> np.ndarray:
         """Log-likelihood ratio of presence, of outputs (n, n_steps)."""
         ratio = self._mixture(z, self.clip_norm)
-        if self.relation == REPLACE_ONE:
+        if self.relation.of_rows == REPLACE_ONE:
             ratio = ratio - self._mixture(z, -self.clip_norm)
         return ratio.sum(axis=1)
 
@@ -221,7 +222,7 @@ class _Claim:
         """Simulate outputs of canaries, (n, n_steps)."""
         shape = (_SIMULATED, self.n_steps)
         z = self.scale * rng.standard_normal(shape)
-        sign = 1.0 if present else -1.0 if self.relation == REPLACE_ONE else 0.0
+        sign = 1.0 if present else -1.0 if self.relation.of_rows == REPLACE_ONE else 0.0
         return z + sign * self.clip_norm * (rng.random(shape) < self.sampling_rate)
 
 
@@ -248,8 +249,8 @@ def _seen(claim: _Claim, release: _Release, present: np.ndarray, n_blocks: int) 
     one = np.zeros((m, n_blocks, m))
     one[np.arange(m), :, np.arange(m)] = 10 * claim.clip_norm / math.sqrt(n_blocks)
     values = one.reshape(m, n_blocks * m)
-    values[~present] *= -1.0 if claim.relation == REPLACE_ONE else 0.0
-    if claim.relation == ADD_OR_REMOVE_ONE:
+    values[~present] *= -1.0 if claim.relation.of_rows == REPLACE_ONE else 0.0
+    if claim.relation.of_rows == ADD_OR_REMOVE_ONE:
         values = values[present]
     sums = np.asarray(release(values), dtype=float)
     if sums.size != claim.n_steps * n_blocks * m:

@@ -10,6 +10,7 @@ import numpy as np
 
 from skdp._types import Json, Params
 from skdp.audit.confidence import frame_of, limits
+from skdp.relations import GROUP, check_relation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,6 +82,11 @@ class AuditReport:
     neighbor: str = ""
 
     @property
+    def unit(self) -> str:
+        """What the claim protects: a ``"row"``, or a ``"group"``, all rows of a person."""
+        return check_relation(self.neighboring_relation).unit
+
+    @property
     def violation(self) -> bool:
         """Whether the claim was refuted."""
         return bool(self.departure) or self.epsilon_lower_bound > self.epsilon
@@ -106,9 +112,9 @@ class AuditReport:
         return self.alarms / self.n_without, self.misses / self.n_with
 
     def to_dict(self) -> dict[str, Json]:
-        """Return the report as plain Python objects, the verdict and the tightness among them."""
+        """Return the report as plain Python objects, with verdict, tightness and unit."""
         stated = [field.name for field in fields(self)]
-        names = [*stated, "violation", "verdict", "tightness"]
+        names = [*stated, "violation", "verdict", "tightness", "unit"]
         return {name: getattr(self, name) for name in names}
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -116,7 +122,10 @@ class AuditReport:
         against = "a Gaussian mechanism" if self.frame == "gdp" else "any (epsilon, delta)"
         counts = f"{self.alarms} of {self.n_without} false alarms, {self.misses} of {self.n_with}"
         of_canary = f"; in the canary's place: {self.neighbor}" if self.neighbor else ""
+        relation = check_relation(self.neighboring_relation)
+        unit = [("unit", relation.in_words)] if relation.unit == GROUP else []
         return [
+            *unit,
             ("claimed", f"(epsilon={self.epsilon:.4g}, delta={self.delta:g})"),
             ("proved", f"{bound} as {against}, {100 * self.confidence:g} % confidence"),
             ("tightness", f"{self.tightness:.2f}"),

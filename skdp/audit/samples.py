@@ -24,6 +24,7 @@ from skdp._types import ArrayLike
 from skdp._validate import in_range, positive
 from skdp.audit.confidence import Frame, frame_of, proved, upper_limit
 from skdp.audit.report import AuditReport
+from skdp.relations import check_relation
 
 _CANDIDATES = 199
 _NEARLY = 0.8
@@ -69,7 +70,8 @@ def audit_samples(
     audited : str, default="samples"
         Name in the report.
     neighboring_relation : str, default="zero_out"
-        How the data sets differ, for the report.
+        How the data sets differ, in one row or, as ``"zero_out_group"``, in all rows of a person;
+        for the report.
 
     Returns
     -------
@@ -79,8 +81,8 @@ def audit_samples(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the two samples do not fit together, or the results that
-        choose how to look hold no finite number, so that there is nothing to look at.
+        If a parameter is out of range or no relation, the two samples do not fit together, or the
+        results that choose how to look hold no finite number, so that there is nothing to look at.
 
     Examples
     --------
@@ -115,7 +117,7 @@ def audit_samples(
         frame=frame,
         confidence=float(confidence),
         audited=audited,
-        neighboring_relation=neighboring_relation,
+        neighboring_relation=check_relation(neighboring_relation),
         seconds=time.perf_counter() - start,
     )
 

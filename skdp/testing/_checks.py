@@ -22,16 +22,28 @@ from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
+from skdp import _release_hook
 from skdp._warnings import FitWarning, PrivacyWarning
 from skdp.privacy import BudgetExceededError, PrivacyLedger, privacy_of
 from skdp.privacy.events import PosteriorTerm, SelectionTerm, terms_of
-from skdp.relations import REPLACE_ONE, ZERO_OUT, sensitivity_factor
+from skdp.relations import GROUP, REPLACE_ONE, ZERO_OUT, check_relation, sensitivity_factor
 from skdp.testing import _inputs
 from skdp.testing._inputs import INF, NAN, assert_no_data, bad_inputs
+from skdp.testing._persons import (
+    GROUPS,
+    MANY,
+    assert_moved_within,
+    bad_groups,
+    of_rows,
+    protects_persons,
+    with_persons,
+)
 from skdp.testing._replay import (
     EXTREMES,
+    OF_PERSONS,
     Release,
     fixed_streams,
+    neighbouring_persons,
     neighbours,
     record_releases,
     replay_releases,
@@ -83,15 +95,22 @@ def declared(estimator: Any) -> Any:
 def relation_of(estimator: Any) -> str:
     """Return the neighbouring relation of an estimator, or of the first part that has one."""
     named = (v for k, v in estimator.get_params().items() if k.endswith("neighboring_relation"))
-    return next(named, ZERO_OUT)
+    relation = next(named, ZERO_OUT)
+    return f"{relation}_{GROUP}" if protects_persons(estimator) else relation
 
 
 def _fitted(estimator: Any) -> tuple[Any, PrivacyLedger, list[Release]]:
-    estimator = declared(estimator)
+    persons = protects_persons(estimator)
+    estimator = declared(with_persons(estimator) if persons else estimator)
     ledger = PrivacyLedger(neighboring_relation=relation_of(estimator))
     with _quiet(), ledger, record_releases() as tape:
-        estimator.fit(*good_data(estimator))
+        estimator.fit(*good_data(estimator), **_groups(GROUPS if persons else None))
     return estimator, ledger, tape
+
+
+def _groups(groups: Any) -> dict[str, Any]:
+    """The argument of `fit` that names persons, where there are any."""
+    return {} if groups is None else {"groups": groups}
 
 
 @contextmanager
@@ -228,16 +247,17 @@ def _assert_refused(
     errors: type[Exception] | tuple[type[Exception], ...],
     match: str,
     ledger: PrivacyLedger | None = None,
+    groups: Any = None,
 ) -> None:
     before = _attributes(estimator)
     if ledger is None:
         relation = relation_of(estimator)
-        known = isinstance(relation, str) and relation.endswith(("one", "out"))
+        known = isinstance(relation, str) and relation.endswith(("one", "out", GROUP))
         ledger = PrivacyLedger(neighboring_relation=relation if known else ZERO_OUT)
     changed = f"{type(estimator).__name__} where {match} is wrong"
     with ledger, _quiet(), record_releases() as tape:
         try:
-            estimator.fit(X, y)
+            estimator.fit(X, y, **_groups(groups))
         except errors as error:
             refusal: Exception = error
         else:
@@ -305,7 +325,12 @@ def check_ledger(estimator: Any) -> None:
         for r in tape
     )
     assert len(found) == len(expected), f"{len(expected)} charged, {len(found)} released"
-    assert np.allclose(found, expected, rtol=1e-9), "released with less or more noise than charged"
+    within = zip(found, expected, strict=True)
+    if protects_persons(estimator):  # who may move a sum by less when replaced than twice the bound
+        kept = all(f[0] >= e[0] * (1 - 1e-9) and f[1] == e[1] for f, e in within)
+    else:
+        kept = np.allclose(found, expected, rtol=1e-9)
+    assert kept, "released with less or more noise than charged"
 
 
 def _noise_of(event: DpEvent) -> list[tuple[float, float]] | None:
@@ -349,12 +374,12 @@ class _Seen(NamedTuple):
     attributes: Any
 
 
-def _seen(estimator: Any, X: Any, y: Any, tape: list[Release]) -> _Seen:
+def _seen(estimator: Any, X: Any, y: Any, tape: list[Release], groups: Any = None) -> _Seen:
     ledger, error = PrivacyLedger(neighboring_relation=relation_of(estimator)), None
     with warnings.catch_warnings(record=True) as said, ledger:
         warnings.simplefilter("always")
         try:
-            estimator.fit(X, y)
+            estimator.fit(X, y, **_groups(groups))
         except Exception as raised:
             error = repr(raised)
     return _Seen(
@@ -398,11 +423,64 @@ def check_replay(estimator: Any) -> None:
     for number, other in enumerate(neighbours(X, y, relation_of(estimator), values=values)):
         with fixed_streams(), replay_releases(tape) as again:
             second = _seen(clone(estimator), *other, again)
-        differing = [f for f in _Seen._fields if getattr(first, f) != getattr(second, f)]
-        if "attributes" in differing:
-            one, two = first.attributes, second.attributes
-            differing += sorted(k for k in one.keys() | two.keys() if one.get(k) != two.get(k))
-        assert not differing, f"neighbour {number} shows in {', '.join(differing)}: {second.error}"
+        _assert_same(first, second, f"neighbour {number}")
+
+
+def _assert_same(first: _Seen, second: _Seen, who: str) -> None:
+    differing = [f for f in _Seen._fields if getattr(first, f) != getattr(second, f)]
+    if "attributes" in differing:
+        one, two = first.attributes, second.attributes
+        differing += sorted(k for k in one.keys() | two.keys() if one.get(k) != two.get(k))
+    assert not differing, f"{who} shows in {', '.join(differing)}: {second.error}"
+
+
+# --- persons --------------------------------------------------------------------------------------
+
+
+def check_persons_replay(estimator: Any) -> None:
+    """With the releases held fixed, a fit looks the same whatever rows a person has, or none."""
+    estimator = declared(with_persons(estimator))
+    X, y = good_data(estimator)
+    values = OF_PERSONS
+    if get_tags(estimator).input_tags.allow_nan:
+        values = (*OF_PERSONS, NAN)
+    with fixed_streams(), record_releases() as tape:
+        first = _seen(clone(estimator), X, y, tape, GROUPS)
+    assert first.error is None, f"a good fit has failed: {first.error}"
+    pairs = neighbouring_persons(X, y, GROUPS, relation_of(estimator), values=values)
+    for number, (rows, targets, groups) in enumerate(pairs):
+        with fixed_streams(), replay_releases(tape) as again:
+            second = _seen(clone(estimator), rows, targets, again, groups)
+        _assert_same(first, second, f"person {number}")
+
+
+def check_persons_bounded(estimator: Any) -> None:
+    """No person, with however many rows, moves a noisy sum by more than the sum declares."""
+    estimator = declared(with_persons(estimator))
+    relation = check_relation(relation_of(estimator))
+    X, y = good_data(estimator)
+    rows = np.vstack([np.tile(X[:1], (MANY, 1)), X])
+    targets = None if y is None else np.concatenate([np.repeat(y[:1], MANY), y])
+    groups = np.concatenate([np.full(MANY, GROUPS[0]), GROUPS])
+    with fixed_streams(), record_releases() as first:
+        _seen(clone(estimator), rows, targets, first, groups)
+    for other in neighbouring_persons(rows, targets, groups, relation, person=GROUPS[0]):
+        with fixed_streams(), _release_hook.rerun([release.output for release in first]) as again:
+            _seen(clone(estimator), *other[:2], again, other[2])
+        replaced = len(np.unique(other[2])) == len(np.unique(groups))
+        steps = 2 if replaced and relation.null_record else 1
+        assert_moved_within(first, again, steps=steps, same_coins=replaced)
+
+
+def check_persons_refused(estimator: Any) -> None:
+    """A fit without one label a row is refused, before any charge and quoting no label."""
+    estimator = declared(with_persons(estimator))
+    X, y = good_data(estimator)
+    for kind, groups in bad_groups():
+        try:
+            _assert_refused(clone(estimator), X, y, ValueError, "groups", groups=groups)
+        except AssertionError as error:
+            raise AssertionError(f"Groups of the kind {kind!r}: {error}") from error
 
 
 # --- the rest of what scikit-learn's users rely on ------------------------------------------------
@@ -437,7 +515,8 @@ def check_plan(estimator: Any) -> None:
     if not hasattr(estimator, "plan"):
         return
     classes = [0, 1] if is_classifier(estimator) else None
-    plan = declared(estimator).plan(n_samples=N, n_features=D, classes=classes)
+    fitted_to = with_persons(estimator) if protects_persons(estimator) else estimator
+    plan = declared(fitted_to).plan(n_samples=N, n_features=D, classes=classes)
     fitted, _, _ = _fitted(estimator)
     same = terms_of(plan.event) == terms_of(privacy_of(fitted).event)
     assert same, "the plan and the fit have different events"
@@ -468,6 +547,16 @@ CHECKS: tuple[Callable[[Any], Any], ...] = (
     check_replay,
     check_plan,
 )
+PERSON_CHECKS: tuple[Callable[[Any], Any], ...] = (
+    check_persons_replay,
+    check_persons_bounded,
+    check_persons_refused,
+)
+# What fits without groups.
+OF_ROWS = (
+    "check_bad_parameters", "check_bad_input", "check_refused_fit", "check_replay",
+    "check_scikit_learn",
+)  # fmt: skip
 
 
 def private_estimator_checks(
@@ -497,9 +586,14 @@ def private_estimator_checks(
     expected = expected_failed_checks or {}
     theirs = partial(check_scikit_learn, expected_failed_checks=expected)
     checks = {check.__name__: check for check in CHECKS} | {"check_scikit_learn": theirs}
+    persons = protects_persons(estimator)
+    rows = of_rows(estimator) if persons else estimator
     for name, check in checks.items():
         if name not in expected:
-            yield name, partial(check, estimator)
+            yield name, partial(check, rows if name in OF_ROWS else estimator)
+    for check in PERSON_CHECKS if persons else ():
+        if check.__name__ not in expected:
+            yield check.__name__, partial(check, estimator)
 
 
 def check_private_estimator(
@@ -526,6 +620,15 @@ def check_private_estimator(
                              equal attributes, warnings, errors and ledgers
     check_plan               ``plan``, where there is one, states the event of the fit
     check_scikit_learn       `sklearn.utils.estimator_checks.check_estimator`
+    ======================== =====================================================================
+
+    An estimator with ``unit="group"`` is checked with ``unit="row"`` where rows are changed, and by
+    itself for the rest, with 8 persons and a parameter ``n_groups`` set to 9 where it is None:
+
+    ======================== =====================================================================
+    check_persons_replay     as check_replay, where all rows of a person change, go or come
+    check_persons_bounded    with the same noise, no person moves a noisy sum by more than declared
+    check_persons_refused    without one label a row a fit is refused as in check_refused_fit
     ======================== =====================================================================
 
     Parameters

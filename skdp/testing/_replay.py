@@ -15,12 +15,13 @@ import numpy as np
 from skdp import _release_hook
 from skdp._random import Streams
 from skdp._release_hook import MechanismCall, Release
-from skdp.relations import ADD_OR_REMOVE_ONE, check_relation
+from skdp.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, check_relation
 
 __all__ = [
     "MechanismCall",
     "Release",
     "fixed_streams",
+    "neighbouring_persons",
     "neighbours",
     "record_releases",
     "replay_releases",
@@ -28,6 +29,7 @@ __all__ = [
 
 # Their squares, sums and products leave the range of a double, at either end.
 EXTREMES = (1e308, -1e308, 5e-324)
+OF_PERSONS = (0.0, 1.0, -1e300, 1e154, 5e-324)
 
 
 def neighbours(
@@ -93,6 +95,72 @@ def _odd(y: np.ndarray, record: int) -> Iterator:
         extremes = [1e308, 5e-324, -1e308 if (y < 0).any() else 0.0]
         return itertools.cycle([y[record], *extremes])
     return itertools.cycle([y[record], *np.unique(y[y != y[record]])[:3]])
+
+
+def neighbouring_persons(
+    X: np.ndarray,
+    y: np.ndarray | None,
+    groups: np.ndarray,
+    relation: str = "zero_out_group",
+    *,
+    values: Iterable[float] = OF_PERSONS,
+    person: int = 3,
+) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
+    """Yield data sets that differ from (X, y, groups) in all rows of one person.
+
+    The person has other rows, one, three or as many as all others together, and, but for
+    ``"replace_one_group"``, none at all; and once somebody comes who has as many.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Rows.
+    y : ndarray of shape (n_samples,) or None
+        Labels, or numbers in floats, which become extreme: negative only if some are.
+    groups : ndarray of int of shape (n_samples,)
+        Whose row it is.
+    relation : str, default="zero_out_group"
+        What a neighbour is. Unless it is ``"replace_one_group"``, a person with other rows is two
+        steps apart, by way of the person without rows: what is equal at each is equal along both.
+    values : iterable of float, default=(0, 1, -1e300, 1e154, 5e-324)
+        Values of the rows, in all features or in the first.
+    person : int, default=3
+        Label of the person who changes.
+
+    Yields
+    ------
+    tuple of (ndarray, ndarray or None, ndarray)
+        Rows, targets and persons of a neighbour; the new rows stand before the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.testing import neighbouring_persons
+    >>> persons = np.array([3, 1, 3, 2])
+    >>> pairs = neighbouring_persons(np.ones((4, 2)), None, persons)
+    >>> [int((groups == 3).sum()) for _, _, groups in pairs]
+    [0, 2, 1, 3, 4, 1, 3]
+    """
+    others = groups != person
+    targets = np.zeros(len(X)) if y is None else y
+    odd = list(itertools.islice(_odd(targets, int(np.flatnonzero(~others)[0])), 4))
+
+    def table(keep: np.ndarray, rows: np.ndarray, target: float, label: int) -> tuple:
+        new = np.full(len(rows), target, dtype=targets.dtype)
+        return (
+            np.vstack([rows, X[keep]]),
+            None if y is None else np.concatenate([new, y[keep]]),
+            np.concatenate([np.full(len(rows), label), groups[keep]]),
+        )
+
+    if check_relation(relation).of_rows != REPLACE_ONE:
+        yield table(others, X[:0], 0, person)
+        yield table(np.ones(len(X), bool), np.full_like(X, 1.0), odd[1], groups.max() + 1)
+    for i, value in enumerate(values):
+        rows = np.full(([1, 3, len(X)][i % 3], X.shape[1]), value)
+        if i % 2:
+            rows[:, 1:] = X[:1, 1:]
+        yield table(others, rows, odd[i % 4], person)
 
 
 @contextmanager

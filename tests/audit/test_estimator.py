@@ -142,6 +142,11 @@ def right(name):
             TWICE, DELTA, **declared, inference="dpvi", max_iter=1, clip_norm=0.01,
             fit_intercept=False,
         ), {}  # fmt: skip
+    if name == "persons":
+        return DPVariationalLogisticRegression(
+            **budget, classes=[0, 1], inference="dpvi", max_iter=1, clip_norm=0.01,
+            fit_intercept=False, unit="group", n_groups=10, rows_per_group=4,
+        ), {"statistic": "trace"}  # fmt: skip
     rows = {"X": np.zeros((9, 64)), "canary": (np.append(np.zeros(63), 1.0), 1)}
     return DPSGDClassifier(
         **budget, **declared, hidden_layer_sizes=(), sampling_rate=1.0, clip_norm=1e-5,
@@ -155,7 +160,7 @@ def last_weights(fitted):
     return weights[1, -1] - weights[0, -1] + biases[1] - biases[0]
 
 
-@pytest.mark.parametrize("name", ["variational", "network"])
+@pytest.mark.parametrize("name", ["variational", "network", "persons"])
 def test_estimators_of_skdp_are_not_accused_and_spend_what_they_say(name):
     estimator, options = right(name)
     # Of the bound 4.75 deviations are taken for its confidence; it is above 0 by another 5.
@@ -227,7 +232,9 @@ def test_a_private_search_is_not_accused_and_tells_the_canary():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "visible"), [("variational", 0.66), ("network", 1.0)])
+@pytest.mark.parametrize(
+    ("name", "visible"), [("variational", 0.66), ("network", 1.0), ("persons", 1.0)]
+)
 def test_5000_fits_prove_80_percent_of_what_the_result_shows(name, visible):
     # μ = √2 of 2 is epsilon 6.6 of 10.
     estimator, options = right(name)
@@ -422,6 +429,146 @@ def test_what_is_no_neighbour_is_refused():
 def test_the_report_says_what_was_in_the_place_of_the_canary(relation, neighbor, said):
     report = audit_estimator(NoisySums("", relation), neighbor=neighbor, n_fits=20)
     assert report.neighbor == said
+
+
+# --- persons --------------------------------------------------------------------------------------
+
+
+class PersonSums(NoisySums):
+    """Releases noisy sums of what persons add up to, clipped to C; each fault can be put in."""
+
+    def __init__(self, fault="", relation="zero_out_group", n_steps=4, n_samples=None):
+        super().__init__(fault, relation, n_steps, n_samples)
+
+    def fit(self, X, y=None, groups=None):
+        if self.fault == "clipped by row":
+            rows = X * (2.0 / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 2.0))
+            persons = np.array([rows[groups == label].sum(0) for label in np.unique(groups)])
+            fault = "no clipping"
+        else:
+            persons = np.array([X[groups == label].sum(0) for label in np.unique(groups)])
+            fault = self.fault
+        factor = 2.0 if self.relation.startswith("replace_one") else 1.0
+        sigma = factor * math.sqrt(self.n_steps)
+        of_persons = NoisySums(fault, self.relation.removesuffix("_group"), self.n_steps)
+        self.sums_ = of_persons.fit(persons).sums_
+        self.privacy_ = stated(sigma, self.n_steps, self.relation)
+        seen.append((X, y, groups))
+        return self
+
+
+class SaysPersons(NoisySums):
+    """States a guarantee for persons, which no parameter announces."""
+
+    def fit(self, X, y=None):
+        super().fit(X, y)
+        self.privacy_ = stated(2.0, self.n_steps, "zero_out_group")
+        return self
+
+
+GROUP_RELATIONS = ["zero_out_group", "add_or_remove_one_group", "replace_one_group"]
+
+
+@pytest.mark.parametrize("relation", GROUP_RELATIONS)
+def test_the_neighbours_of_an_audit_of_persons_differ_in_all_rows_of_one(relation):
+    seen.clear()
+    report = audit_estimator(
+        PersonSums("", relation), neighboring_relation=relation, statistic=total, n_fits=20
+    )
+    (X, y, groups), (other, labels, others) = seen[-2:]
+    assert X.shape == (59, 2)
+    np.testing.assert_array_equal(groups, [*range(9), *[9] * 50])
+    np.testing.assert_array_equal(X[9:], np.tile([0, 1000], (50, 1)))
+    np.testing.assert_array_equal(y[9:], np.ones(50))
+    if relation == "replace_one_group":
+        np.testing.assert_array_equal(others, groups)
+        np.testing.assert_array_equal(other[9:], np.tile([0, -1000], (50, 1)))
+    else:
+        np.testing.assert_array_equal(others, np.arange(9))
+        np.testing.assert_array_equal(other, X[:9])
+        np.testing.assert_array_equal(labels, y[:9])
+    assert (report.unit, report.neighboring_relation) == ("group", relation)
+    assert "unit        group: a person with all rows" in repr(report)
+    assert report.to_dict()["unit"] == "group"
+    assert len(seen) == 2 * 20 + 1
+
+
+@pytest.mark.parametrize("relation", GROUP_RELATIONS)
+def test_a_right_estimator_of_persons_is_not_accused_and_proves_most_of_its_claim(relation):
+    report = audit_estimator(
+        PersonSums("", relation),
+        neighboring_relation=relation,
+        statistic=total,
+        n_fits=2000,
+        **SURE,
+    )
+    assert not report.violation
+    assert report.tightness > 0.5
+
+
+@pytest.mark.parametrize("relation", GROUP_RELATIONS)
+def test_an_estimator_that_bounds_rows_and_claims_persons_is_found(relation):
+    wrong = PersonSums("clipped by row", relation)
+    report = audit_estimator(
+        wrong, neighboring_relation=relation, statistic=total, n_fits=200, confidence=0.999
+    )
+    assert report.violation
+
+
+def test_groups_and_a_person_of_ones_own():
+    seen.clear()
+    rows = {"X": np.eye(3), "y": [0, 1, 0], "groups": ["b", "a", "b"]}
+    person = [[0.0, 1.0, 0.0], [2.0, 0.0, 0.0]], [1, 0]
+    options = {"n_fits": 20, "statistic": total}
+    audit_estimator(PersonSums(), **rows, canary=person, **options)
+    (X, y, groups), (other, _, others) = seen[-2:]
+    np.testing.assert_array_equal(groups, [0, 1, 0, 2, 2])
+    np.testing.assert_array_equal(y, [0, 1, 0, 1, 0])
+    np.testing.assert_array_equal(X[3:], person[0])
+    assert (other.shape, others.tolist()) == ((3, 3), [0, 1, 0])
+    # A row is a person with one row; a replaced one may have another number of them.
+    relation = {"neighboring_relation": "replace_one"}
+    estimator = PersonSums("", "replace_one_group")
+    audit_estimator(
+        estimator, **rows, **relation, canary=person, neighbor=([1.0, 0.0, 0.0], 1), **options
+    )
+    assert seen[-1][2].tolist() == [0, 1, 0, 2]
+
+
+def noisy_persons(X, y, groups):
+    """A function, of which nobody knows a unit."""
+    return np.random.default_rng().normal(len(np.unique(groups)) * 3)
+
+
+def test_persons_are_audited_where_the_relation_the_groups_or_the_estimator_say_so():
+    claim = {"epsilon": 4.0, "delta": 1e-5, "n_fits": 20}
+    report = audit_estimator(noisy_persons, **claim, neighboring_relation="add_or_remove_one_group")
+    assert report.neighboring_relation == "add_or_remove_one_group"
+    report = audit_estimator(noisy_persons, **claim, X=np.eye(2), groups=[7, 7])
+    assert (report.neighboring_relation, report.neighbor) == ("zero_out_group", "removed")
+    model = DPVariationalLogisticRegression(
+        2.0, classes=[0, 1], inference="dpvi", max_iter=1, unit="group", n_groups=10
+    )
+    report = audit_estimator(model, n_fits=20, **SURE)
+    assert (report.unit, report.neighbor, report.violation) == ("group", "removed", False)
+    with pytest.raises(ValueError, match=r"unit='row' .* to be 'group'"):
+        audit_estimator(right("variational")[0], groups=np.arange(9))
+    with pytest.raises(ValueError, match=r"groups=None .* to be given"):
+        audit_estimator(SaysPersons())
+    for wrong in ([1] * 8, [None] * 9, np.zeros((9, 1))):
+        with pytest.raises(ValueError, match="one hashable label a row"):
+            audit_estimator(PersonSums(), groups=wrong)
+
+
+def test_groups_that_are_given_are_charged():
+    model = DPVariationalLogisticRegression(
+        2.0, classes=[0, 1], inference="dpvi", max_iter=1, unit="group", n_groups=10
+    )
+    with PrivacyLedger(unit="group") as ledger:
+        audit_estimator(model, n_fits=20)
+        assert ledger.entries == ()
+        audit_estimator(model, groups=np.arange(9) // 2, n_fits=20)
+        assert len(ledger.entries) == 41
 
 
 class Vote(ClassifierMixin, NoisySums):

@@ -205,3 +205,22 @@ def test_a_release_that_is_not_finite_is_refused(value):
 
     with pytest.raises(ValueError, match="finite numbers"):
         audit_mechanism(broken, noise_multiplier=1.0)
+
+
+@pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
+def test_of_persons_a_row_of_values_is_what_a_person_adds(relation):
+    """The canaries are those of rows, and the claim is named as it is."""
+    seen = []
+
+    def release(values):
+        seen.append(values)
+        clipped = values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1.0)
+        return clipped.sum(axis=0) + np.random.default_rng(0).normal(size=values.shape[1])
+
+    options = {"noise_multiplier": 1.0, "random_state": 1, "n_canaries": 200}
+    rows = audit_mechanism(release, neighboring_relation=relation, **options)
+    persons = audit_mechanism(release, neighboring_relation=f"{relation}_group", **options)
+    np.testing.assert_array_equal(*seen)
+    assert (rows.unit, persons.unit) == ("row", "group")
+    same = ("epsilon", "misses", "alarms", "threshold", "epsilon_lower_bound", "departure")
+    assert [getattr(rows, name) for name in same] == [getattr(persons, name) for name in same]

@@ -8,7 +8,6 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from replay.persons_changed import VALUES, persons_changed
 
 from skdp import (
     DPPCA,
@@ -21,7 +20,13 @@ from skdp import (
 from skdp._rows import LinearRows
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
-from skdp.testing import fixed_streams, record_releases, replay_releases
+from skdp.testing import (
+    fixed_streams,
+    neighbouring_persons,
+    record_releases,
+    replay_releases,
+)
+from skdp.testing._replay import OF_PERSONS
 
 N, PERSONS = 60, 20
 RNG = np.random.default_rng(0)
@@ -84,8 +89,8 @@ def test_with_the_releases_frozen_nothing_depends_on_a_person(case):
     with fixed_streams():
         with record_releases() as tape:
             first = public_state(make(**settings).fit(X, LABELS, groups=GROUPS))
-        values = [abs(value) for value in VALUES] if make is counts else VALUES
-        for rows, labels, groups in persons_changed(X, LABELS, GROUPS, values):
+        values = [abs(value) for value in OF_PERSONS] if make is counts else OF_PERSONS
+        for rows, labels, groups in neighbouring_persons(X, LABELS, GROUPS, values=values):
             with replay_releases(tape) as again:
                 second = public_state(make(**settings).fit(rows, labels, groups=groups))
             assert [r.call for r in again] == [r.call for r in tape]

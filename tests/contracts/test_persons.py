@@ -1,0 +1,341 @@
+"""Every estimator that protects persons: the checks of `skdp.testing`, and labels of any kind."""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from contracts.subjects import CLASSES, VARIANTS
+from sklearn.base import clone
+
+from skdp import DPStandardScaler, DPVariationalLogisticRegression, PrivacyLedger
+from skdp._release_hook import record
+from skdp.base import PrivateEstimator, ProtectedUnit, Records, check_features
+from skdp.engine.persons import by_person
+from skdp.mechanisms import GaussianMechanism
+from skdp.privacy.ledger import charge
+from skdp.testing import (
+    check_private_estimator,
+    fixed_streams,
+    private_estimator_checks,
+    record_releases,
+)
+from skdp.testing._checks import (
+    PERSON_CHECKS,
+    check_ledger,
+    check_persons_bounded,
+    check_persons_refused,
+    check_persons_replay,
+    check_plan,
+    declared,
+    good_data,
+    relation_of,
+)
+from skdp.testing._inputs import TEXT, N, assert_no_data
+from skdp.testing._persons import GROUPS, with_persons
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+
+
+def of_persons(name, **changes):
+    """Return an estimator of the registry that protects persons, at every level."""
+    estimator = clone(VARIANTS[name])
+    units = [key for key in estimator.get_params() if key.rpartition("__")[2] == "unit"]
+    return estimator.set_params(**dict.fromkeys(units, "group"), **changes)
+
+
+KNOWING = [name for name in VARIANTS if "unit" in VARIANTS[name].get_params(deep=False)]
+FIRST = [name for name in CLASSES if name in KNOWING]
+OTHERS = [name for name in KNOWING if name not in FIRST]
+
+
+def test_all_but_the_search_and_declared_bounds_know_persons():
+    assert set(CLASSES) - set(FIRST) == {"DPRandomizedSearch", "BoundedScaler", "NormClipper"}
+
+
+@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("check", [*PERSON_CHECKS, check_ledger, check_plan])
+def test_persons_are_protected(name, check):
+    check(of_persons(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("check", [*PERSON_CHECKS, check_ledger, check_plan])
+def test_persons_are_protected_in_every_way(name, check):
+    check(of_persons(name))
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_persons_are_protected_under_each_relation(relation):
+    for check in PERSON_CHECKS:
+        check(of_persons("DPStandardScaler", neighboring_relation=relation))
+        check(of_persons("DPVariationalLogisticRegression", neighboring_relation=relation))
+
+
+def test_the_checks_by_person_are_part_of_the_check_of_who_protects_persons():
+    names = {check.__name__ for check in PERSON_CHECKS}
+    of_rows = dict(private_estimator_checks(DPStandardScaler()))
+    checks = dict(private_estimator_checks(DPStandardScaler(unit="group")))
+    assert names.isdisjoint(of_rows)
+    assert set(checks) == names | set(of_rows)
+    left_out = {"check_persons_bounded": "slow"}
+    checks = dict(
+        private_estimator_checks(DPStandardScaler(unit="group"), expected_failed_checks=left_out)
+    )
+    assert set(checks) == set(of_rows) | names - set(left_out)
+
+
+def test_the_whole_check_runs_with_persons():
+    check_private_estimator(DPStandardScaler(lower=-100, upper=100, unit="group"))
+
+
+# --- an estimator of one's own, and that the checks can fail --------------------------------------
+
+
+@dataclass(frozen=True)
+class SumConfig:
+    mechanism: GaussianMechanism
+    summed: Callable
+    n_releases = 1
+    sampling = "full batch, 1 release"
+
+    def event(self):
+        return self.mechanism.event()
+
+    def run(self, records, streams, progress=iter):
+        return self.mechanism.release(self.summed(records), streams("noise"), charged=True)
+
+
+def clipped(rows):
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+
+
+def over_persons(records):
+    scaled = np.clip(records.X, -1e9, 1e9)
+    return clipped(by_person(scaled, records)).sum(axis=0)
+
+
+def over_rows(records):
+    return clipped(np.clip(records.X, -1e9, 1e9)).sum(axis=0)
+
+
+@dataclass(eq=False, repr=False)
+class PrivateSum(ProtectedUnit, PrivateEstimator):
+    """Sum of rows, or of persons, clipped to norm 1; what is private is the record.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    neighboring_relation : str
+        Who is a neighbour.
+    random_state : int or None
+        A seed.
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    neighboring_relation: str = "zero_out"
+    random_state: Any = None
+
+    summed = staticmethod(over_persons)
+
+    def _read(self, X, y):
+        X = check_features(self, X)
+        return Records(X, np.zeros(len(X))), self._facts_of(X)
+
+    def _configure(self, facts, budget):
+        mechanism = GaussianMechanism.from_budget(
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            record_norm=1.0 + 1e-9,
+            neighboring_relation=budget.neighboring_relation,
+        )
+        return SumConfig(mechanism, self.summed)
+
+    def _keep(self, plan, released):
+        self.sum_ = released
+
+
+class ForgetsPersons(PrivateSum):
+    summed = staticmethod(over_rows)
+
+
+class KeepsTheirNumber(PrivateSum):
+    def _by_person(self, records, groups):
+        records = super()._by_person(records, groups)
+        self.n_persons_ = len(records.starts) - 1
+        return records
+
+
+class NamesALabel(PrivateSum):
+    def _check_groups(self, groups):
+        super()._check_groups(groups)
+        if len(groups) != N:
+            raise ValueError(f"Wrong groups: {groups[0]}")
+
+
+class ChargesFirst(PrivateSum):
+    def _by_person(self, records, groups):
+        charge(self.plan(n_features=3).event, label="", neighboring_relation=self._relation)
+        return super()._by_person(records, groups)
+
+
+class MakesPersonsUp(PrivateSum):
+    def fit(self, X, y=None, groups=None):
+        return super().fit(X, y, np.arange(len(X)) if groups is None else groups)
+
+
+@pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
+def test_a_right_estimator_of_ones_own_passes(relation):
+    estimator = PrivateSum(unit="group", neighboring_relation=relation)
+    for check in PERSON_CHECKS:
+        check(estimator)
+
+
+@pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
+def test_who_sums_rows_and_claims_persons_is_found(relation):
+    wrong = ForgetsPersons(unit="group", neighboring_relation=relation)
+    with pytest.raises(AssertionError, match="are rows bounded instead of persons"):
+        check_persons_bounded(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "check", "text"),
+    [
+        (KeepsTheirNumber, check_persons_replay, "shows in attributes, n_persons_"),
+        (NamesALabel, check_persons_refused, "quotes the data"),
+        (ChargesFirst, check_persons_refused, "charged before it was refused"),
+        (MakesPersonsUp, check_persons_refused, "not refused"),
+    ],
+)
+def test_other_mistakes_are_found(wrong, check, text):
+    with pytest.raises(AssertionError, match=text):
+        check(wrong(unit="group"))
+
+
+class CountsRows(PrivateSum):
+    """The sum moves with the number of all rows."""
+
+    @staticmethod
+    def summed(records):
+        return over_persons(records) + 0.1 * len(records.X)
+
+
+def test_a_sum_that_depends_on_the_number_of_rows_is_found():
+    with pytest.raises(AssertionError, match="times the sensitivity"):
+        check_persons_bounded(CountsRows(unit="group"))
+
+
+# --- labels of any kind ---------------------------------------------------------------------------
+
+LABELS = {
+    "a list": GROUPS.tolist(),
+    "a tuple": tuple(GROUPS.tolist()),
+    "texts": [f"{TEXT}{code}" for code in GROUPS],
+    "an array of texts": np.array([f"{TEXT}{code}" for code in GROUPS]),
+    "bytes": np.array([f"{code}".encode() for code in GROUPS]),
+    "floats": GROUPS / 2,
+    "booleans": GROUPS > 3,
+    "dates": np.datetime64("8675-03-09") + GROUPS,
+    "durations": GROUPS.astype("timedelta64[s]"),
+    "complex numbers": GROUPS * 1j,
+    "tuples": [(TEXT, code) for code in GROUPS],
+    "labels of several types": [code if code % 2 else str(code) for code in GROUPS],
+    "a series": pd.Series(GROUPS, index=np.arange(N) + 100),
+    "a series of texts": pd.Series([f"{TEXT}{code}" for code in GROUPS]),
+    "nullable integers": pd.Series(GROUPS, dtype="Int64"),
+    "categories": pd.Categorical([f"{TEXT}{code}" for code in GROUPS]),
+    "a series of categories": pd.Series(GROUPS).astype("category"),
+    "timestamps": pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(GROUPS, "D")),
+    "timestamps of a zone": pd.Series(pd.Timestamp("2020-01-01", tz="UTC")).repeat(N),
+    "an index": pd.Index(GROUPS),
+    "polars numbers": pl.Series(GROUPS),
+    "polars texts": pl.Series([f"{TEXT}{code}" for code in GROUPS]),
+    "one person": np.zeros(N, dtype=int),
+    "a person a row": np.arange(N),
+    "a masked array without masks": np.ma.masked_equal(GROUPS, 99),
+}
+NO_LABELS = {
+    "pandas NA": [pd.NA, *LABELS["texts"][1:]],
+    "nullable integers with NA": pd.Series([None, *GROUPS[1:]], dtype="Int64"),
+    "texts with NA": pd.Series([None, *LABELS["texts"][1:]], dtype="string"),
+    "categories with NaN": pd.Categorical([None, *LABELS["texts"][1:]]),
+    "NaT": pd.Series([pd.NaT, *LABELS["timestamps"][1:]]),
+    "polars null": pl.Series([None, *LABELS["texts"][1:]]),
+    "NaN among floats": [float("nan"), *map(float, GROUPS[1:])],
+    "a frame": pd.DataFrame({"person": LABELS["texts"]}),
+    "a dictionary": dict.fromkeys(LABELS["texts"], 1),
+    "a label that is a dictionary": [{TEXT: 1}, *LABELS["texts"][1:]],
+    "a generator": (label for label in LABELS["texts"]),
+    "a matrix": np.tile(GROUPS, (2, 1)).T,
+    "no rows": [],
+    "a set": set(LABELS["texts"]),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_labels_of_any_kind_are_persons_or_a_clear_error(name):
+    estimator = declared(with_persons(of_persons(name)))
+    if "n_groups" in estimator.get_params():
+        estimator.set_params(n_groups=N)
+    data = good_data(estimator)
+    for kind, groups in {**LABELS, **NO_LABELS}.items():
+        fitted = clone(estimator)
+        ledger = PrivacyLedger(neighboring_relation=relation_of(fitted))
+        with ledger, record_releases() as tape:
+            if kind in NO_LABELS:
+                with pytest.raises(ValueError, match="groups") as refused:
+                    fitted.fit(*data, groups=groups)
+                assert_no_data(f"{refused.value!r} {refused.value.__cause__!r}", kind)
+                assert (ledger.entries, tape) == ((), []), kind
+                continue
+            fitted.fit(*data, groups=groups)
+        assert len(ledger.entries) >= 1
+        assert tape
+        assert_no_data(f"{fitted!r} {fitted.privacy_!r}", kind)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in LABELS if len(set(map(str, LABELS[kind]))) == 8])
+def test_persons_are_who_they_are_in_any_form(kind):
+    """The same persons in whatever form: the same sums, but for their order."""
+    X, _ = good_data(DPStandardScaler())
+    with fixed_streams():
+        means = [
+            DPStandardScaler(unit="group", rows_per_group=3).fit(X, groups=groups).mean_
+            for groups in (GROUPS, LABELS[kind])
+        ]
+    np.testing.assert_allclose(*means, atol=1e-6)
+
+
+def test_a_person_beyond_the_most_rows_is_bounded_and_its_label_is_not_told():
+    X, y = np.ones((60, 2)), np.arange(60) % 2
+    groups = [TEXT] * 50 + [f"{code}" for code in range(10)]
+    model = DPVariationalLogisticRegression(
+        classes=[0, 1],
+        unit="group",
+        n_groups=11,
+        rows_per_group=4,
+        max_rows_per_group=6,
+        max_iter=2,
+    )
+    with record() as tape:
+        model.fit(X, y, groups=groups)
+    assert tape
+    assert_no_data(f"{model!r} {model.privacy_!r} {vars(model)}", "a fit")
+
+
+@pytest.mark.slow
+def test_a_million_persons():
+    n = 10**6
+    X = np.random.default_rng(0).uniform(-1, 1, (n, 1))
+    labels = [f"{TEXT}{code}" for code in range(n)]
+    rows = DPStandardScaler(epsilon=float("inf")).fit(X)
+    persons = DPStandardScaler(unit="group", rows_per_group=1, epsilon=float("inf"))
+    persons.fit(X, groups=labels)
+    np.testing.assert_allclose(persons.mean_, rows.mean_, atol=1e-12)
