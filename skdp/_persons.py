@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from skdp._types import ArrayLike
 from skdp._validate import in_range, integer, number_or_auto
@@ -118,9 +117,7 @@ def rows_of_persons(
     is_cut = most_rows is not None and bool((sizes > most_rows).any())
     if not is_cut and (codes[1:] >= codes[:-1]).all():
         return slice(None), starts
-    # A column of ones: its transpose holds the rows of each person, counted and not compared.
-    shape = (n_rows, len(labels))
-    order = csr_array((np.ones(n_rows, bool), codes, np.arange(n_rows + 1)), shape).tocsc().indices
+    order = _sorted_by(codes)
     if most_rows is not None and is_cut:
         keep = np.ones(n_rows, dtype=bool)
         for person in np.flatnonzero(sizes > most_rows):
@@ -131,10 +128,20 @@ def rows_of_persons(
     return order, starts
 
 
+def _sorted_by(codes: np.ndarray) -> np.ndarray:
+    """Order (n,) of whole numbers from 0 to 2⁴⁸, equal ones as they stand; without comparisons."""
+    order = np.argsort(codes.astype(np.uint16), kind="stable")  # 16 bits, which numpy counts
+    for shift in (16, 32):
+        digits = codes >> shift
+        if digits.any():
+            order = order[np.argsort(digits.astype(np.uint16)[order], kind="stable")]
+    return order
+
+
 def _coded(groups: Any, n_rows: int) -> tuple[list[Hashable] | np.ndarray, np.ndarray]:
     """Distinct labels, and the number among them of each row's."""
     if isinstance(groups, str | bytes) or not hasattr(groups, "__len__"):
-        raise _wrong(n_rows, missing=False)
+        raise _wrong(missing=False)
     try:
         # Of a list numpy would make one type, so that a person's label could merge two others.
         array = np.asarray(groups) if hasattr(groups, "dtype") else np.empty(0, dtype=object)
@@ -142,9 +149,9 @@ def _coded(groups: Any, n_rows: int) -> tuple[list[Hashable] | np.ndarray, np.nd
             return _numbered(list(groups), n_rows)
         missing = bool(array.dtype.kind in "fcmM" and np.isnan(array).any())
     except TypeError:  # not hashable
-        raise _wrong(n_rows, missing=False) from None
+        raise _wrong(missing=False) from None
     if array.shape != (n_rows,) or missing:
-        raise _wrong(n_rows, missing=missing)
+        raise _wrong(missing=missing)
     if array.dtype.kind in "iu" and array.size:
         # A short range of integers needs no comparisons.
         least, most = int(array.min()), int(array.max())
@@ -162,7 +169,7 @@ def _numbered(labels: list[Any], n_rows: int) -> tuple[list[Hashable], np.ndarra
         hash(label)  # an array or a list is no label, and no missing one
     missing = any(_is_missing(label) for label in labels)
     if len(labels) != n_rows or missing:
-        raise _wrong(n_rows, missing=missing)
+        raise _wrong(missing=missing)
     numbers: dict[Hashable, int] = {}
     codes = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
     return list(numbers), codes
@@ -175,10 +182,10 @@ def _is_missing(label: Any) -> bool:
         return True
 
 
-def _wrong(n_rows: int, *, missing: bool) -> ValueError:
-    found = "some are missing" if missing else "these are others"
+def _wrong(*, missing: bool) -> ValueError:
+    found = "some are missing" if missing else "these are not"
     return ValueError(
-        f"Expected groups to hold one hashable label a row, {n_rows} of them, but {found}. Drop "
+        f"Expected groups to hold one hashable label a row, but {found}. Drop "
         "rows whose person is unknown, or give each of them a label of its own."
     )
 
