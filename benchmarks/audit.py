@@ -249,8 +249,8 @@ def others():
 def persons():
     """Neighbours differ in a person with 50 rows alike, whose scores are clipped together.
 
-    Fits are told of 10 persons with 4 rows each, so that a person counts for 2 rows or for 4. Steps
-    leave θ where it starts.
+    Fits are told of 10 persons with 4 rows each, so that a person counts for 1.8 rows or for 4.
+    Steps leave θ where it starts.
     """
     from skdp import (
         DPVariationalLinearRegression,
@@ -317,7 +317,7 @@ def quantiles_of_persons(unit):
     from skdp.preprocessing import DPQuantileScaler
 
     scaler = DPQuantileScaler(
-        0.0, 1.0, epsilon=EPSILON, delta=0.0, quantile_range=(49.9, 50.1), resolution=1e3, **unit
+        0.0, 1.0, epsilon=BUDGET["epsilon"], delta=0.0, quantile_range=(49.9, 50.1), resolution=1e3, **unit
     )
 
     def above(fitted):
@@ -342,7 +342,7 @@ def workflows():
     # gradients are cut to the clip, and cancel.
     half = np.repeat([[-1.0], [0.0]], n_rows // 2, axis=0)
     sizes = {"n_samples": n_rows, "n_features": 1}
-    pipeline = split_budget(make_pipeline(DPStandardScaler(), logistic), EPSILON, DELTA, **sizes)
+    pipeline = split_budget(make_pipeline(DPStandardScaler(), logistic), **BUDGET, **sizes)
     rows = {"X": half, "y": np.ones(n_rows - 1, dtype=int), "canary": ([1.0], 1)}
 
     def scaler_and_coefficient(fitted):
@@ -609,12 +609,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="only cases whose name holds one of these words")
     parser.add_argument("--fits", type=int, default=5000)
+    parser.add_argument("--epsilon", type=float, default=EPSILON, help="of each fit")
     parser.add_argument("--jobs", type=int, default=None)
     parser.add_argument("--json", type=Path, help="file for the reports, and to go on from")
     parser.add_argument("--peers", action="store_true", help="Opacus instead of skdp")
     parser.add_argument("--sample-diffprivlib", metavar="FILE", help="fit diffprivlib's models")
     parser.add_argument("--judge", metavar="FILE", help="audit what they returned")
     options = parser.parse_args()
+    BUDGET["epsilon"] = options.epsilon
     if options.sample_diffprivlib:
         return sample(options.sample_diffprivlib, options.fits)
     ours = (variational, networks, samplers, others, persons, workflows)
