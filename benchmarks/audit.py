@@ -317,7 +317,13 @@ def quantiles_of_persons(unit):
     from skdp.preprocessing import DPQuantileScaler
 
     scaler = DPQuantileScaler(
-        0.0, 1.0, epsilon=BUDGET["epsilon"], delta=0.0, quantile_range=(49.9, 50.1), resolution=1e3, **unit
+        0.0,
+        1.0,
+        epsilon=BUDGET["epsilon"],
+        delta=0.0,
+        quantile_range=(49.9, 50.1),
+        resolution=1e3,
+        **unit,
     )
 
     def above(fitted):
