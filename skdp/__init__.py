@@ -11,6 +11,7 @@ from skdp._version import __version__
 if TYPE_CHECKING:
     from skdp._warnings import FitWarning, PrivacyWarning
     from skdp.estimators import (
+        DPAdditiveClassifier,
         DPSGDClassifier,
         DPSGDRegressor,
         DPSGLDClassifier,
@@ -41,6 +42,7 @@ __all__ = [
     "DPPCA",
     "BoundedScaler",
     "BudgetExceededError",
+    "DPAdditiveClassifier",
     "DPQuantileScaler",
     "DPRandomizedSearch",
     "DPSGDClassifier",

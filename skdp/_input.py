@@ -5,6 +5,7 @@ Scores of given rows are here too: they check y.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -148,6 +149,79 @@ def check_features_and_targets(
             estimator, X, y, dtype="numeric", multi_output=multi_output, y_numeric=True, **checks
         )
         return _plain(rows, X), _finite(y)
+
+
+def check_columns(estimator: Estimator, X: Any, *, reset: bool) -> dict[Any, np.ndarray]:
+    """Validate the columns of X, which may be a frame with text and missing values.
+
+    Parameters
+    ----------
+    estimator : estimator
+        It learns the number and the names of the columns, or checks them.
+    X : array-like of shape (n, n_features)
+        An array, or a frame of pandas or polars.
+    reset : bool
+        Whether it learns them.
+
+    Returns
+    -------
+    dict
+        Values (n,) of each column, by its name in a frame, and by its position else.
+
+    Raises
+    ------
+    ValueError
+        If the input is invalid; no value of it is quoted.
+    """
+    with without_data():
+        if not _is_frame(X):
+            rows = validate_data(
+                estimator, X, dtype=None, reset=reset, ensure_all_finite="allow-nan"
+            )
+            return dict(enumerate(np.asarray(rows).T))
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        if len(X) < 1:
+            raise ValueError("Expected at least one row.")
+        return {name: np.asarray(X[name]) for name in X.columns}
+
+
+def check_columns_and_labels(
+    estimator: Estimator, X: Any, y: Any, *, declared: bool
+) -> tuple[dict[Any, np.ndarray], np.ndarray]:
+    """Validate the columns of X and class labels y of a fit; see `check_columns`."""
+    columns = check_columns(estimator, X, reset=True)
+    with without_data():
+        if y is None:
+            validate_data(estimator, X, y, reset=False, skip_check_array=True)
+        y = column_or_1d(y)
+        check_consistent_length(next(iter(columns.values())), y)
+        if not declared:
+            check_classification_targets(np.tile(y, 2))
+    return columns, y
+
+
+def numbers(values: np.ndarray, name: str) -> np.ndarray:
+    """Values of a column as float64, NaN where they are missing; none may be infinite."""
+    try:
+        if values.dtype.kind == "O":
+            values = np.array([_number_or_nan(value) for value in values.tolist()])
+        found = values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"Expected numbers in {name}; give categories= for a column of others."
+        ) from None
+    if np.isinf(found).any():
+        raise ValueError(f"Input {name} contains infinity.")
+    return found
+
+
+def _number_or_nan(value: Any) -> float:
+    missing = value is None or type(value).__name__ in ("NAType", "NaTType")
+    return math.nan if missing else float(value)
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(X, "columns") and hasattr(X, "__getitem__") and not isinstance(X, np.ndarray)
 
 
 def check_labels(X: ArrayLike, y: Given, classes: np.ndarray) -> np.ndarray:

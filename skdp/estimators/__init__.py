@@ -1,5 +1,6 @@
 """Estimators: parameters, documentation and a few calls."""
 
+from skdp.estimators.additive import DPAdditiveClassifier
 from skdp.estimators.ops import OPSPosteriorSampler, OPSRegressor
 from skdp.estimators.sgd import DPSGDClassifier, DPSGDRegressor
 from skdp.estimators.sgld import DPSGLDClassifier, DPSGLDRegressor
@@ -9,6 +10,7 @@ from skdp.estimators.variational_poisson import DPVariationalPoissonRegression
 from skdp.estimators.variational_regression import DPVariationalLinearRegression
 
 __all__ = [
+    "DPAdditiveClassifier",
     "DPSGDClassifier",
     "DPSGDRegressor",
     "DPSGLDClassifier",

@@ -80,15 +80,13 @@ class LinearClassifier(AccuracyMixin, PrivateEstimator):
         return self.classes_[most_probable]
 
 
-@dataclass(eq=False, repr=False)
-class VariationalLinearModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
-    """A linear model whose posterior of the coefficients is normal."""
+class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
+    """A linear model whose posterior of the coefficients is normal.
 
-    epsilon: float | None = 1.0
-    delta: float = 1e-5
-    _: KW_ONLY
+    A subclass has these as parameters, or has no choice of them.
+    """
+
     inference: str = NOISE_AWARE
-    neighboring_relation: str = "zero_out"
     prior_scale: float | str = "auto"
     prior_blocks: Any = None
     robust: bool | str = "auto"
@@ -101,12 +99,7 @@ class VariationalLinearModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
     sampling_rate: float | None = None
     clip_norm: float | str = "auto"
     learning_rate: float | str = "auto"
-    noise_multiplier: float | None = None
-    accountant: str = "auto"
     secure: bool = False
-    n_samples: int | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     # What the noise-aware inference has no use for, with the defaults.
     _OF_DPVI: ClassVar[dict[str, Any]] = {
@@ -323,19 +316,91 @@ class VariationalLinearModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
         K, D = self._posterior.mean.shape
         return linear_names(self, K, D, self._labels())
 
+    def _fitted_rows(self, X: Any) -> np.ndarray:
+        """Rows to predict, with the intercept's 1 if the fit had one."""
+        return fitted_rows(self, X, self._posterior.mean.shape[1])
+
     def _logits(self, X) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean (n, K) and covariance (n, K, K)."""
         check_is_fitted(self)
-        rows = fitted_rows(self, X, self._posterior.mean.shape[1])
-        return self._posterior.logits(rows)
+        return self._posterior.logits(self._fitted_rows(X))
 
     def _logit_draws(self, X, n_samples: int, random_state: Any) -> np.ndarray:
         """(n_samples, n, K)."""
         check_is_fitted(self)
-        rows = fitted_rows(self, X, self._posterior.mean.shape[1])
+        rows = self._fitted_rows(X)
         draws = self.sample_posterior(n_samples, random_state)
         draws = draws.reshape(n_samples, *self._posterior.mean.shape)
         return np.einsum("nd,skd->snk", rows, draws, optimize=True)
+
+
+class NormalClassifier(LinearClassifier, NormalPosterior):
+    """Classes by a linear model whose posterior is normal."""
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Class probabilities, averaged over the posterior.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows, as in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            Each row sums to 1.
+        """
+        logits = self._logits(X)
+        return self._likelihood.predictive(*logits)
+
+    def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Class probabilities under each of several posterior draws; this costs no privacy.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows, as in `fit`.
+        n_samples : int, default=1
+            Number of draws ≥ 1.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n, n_classes)
+            Their mean over draws approaches `predict_proba`.
+        """
+        draws = self._logit_draws(X, n_samples, random_state)
+        return self._likelihood.probabilities(draws)
+
+
+@dataclass(eq=False, repr=False)
+class VariationalLinearModel(NormalPosterior):
+    """A linear model of the columns as they are."""
+
+    epsilon: float | None = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    inference: str = NOISE_AWARE
+    neighboring_relation: str = "zero_out"
+    prior_scale: float | str = "auto"
+    prior_blocks: Any = None
+    robust: bool | str = "auto"
+    covariance: str = "auto"
+    gradient: str = "aligned"
+    data_norm: float | str = "auto"
+    fit_intercept: bool = True
+    max_iter: int | str = "auto"
+    batch_size: int | str = "auto"
+    sampling_rate: float | None = None
+    clip_norm: float | str = "auto"
+    learning_rate: float | str = "auto"
+    noise_multiplier: float | None = None
+    accountant: str = "auto"
+    secure: bool = False
+    n_samples: int | None = None
+    random_state: Any = None
+    verbose: int = 0
 
 
 def fitted_rows(estimator: Any, X: Any, n_columns: int) -> np.ndarray:

@@ -21,13 +21,11 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-import numpy as np
-
-from skdp.estimators._linear import LinearClassifier, VariationalLinearModel
+from skdp.estimators._linear import NormalClassifier, VariationalLinearModel
 
 
 @dataclass(eq=False, repr=False)
-class DPVariationalLogisticRegression(LinearClassifier, VariationalLinearModel):
+class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
     """Bayesian logistic regression by differentially private variational inference.
 
     Approximates the posterior of the coefficients under a Gaussian prior N(0, prior_scale² I) by a
@@ -216,39 +214,3 @@ class DPVariationalLogisticRegression(LinearClassifier, VariationalLinearModel):
 
     _: KW_ONLY
     classes: Any = None
-
-    def predict_proba(self, X) -> np.ndarray:
-        """Class probabilities, averaged over the posterior.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows, clipped to ``data_norm_`` as in `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n, n_classes)
-            Each row sums to 1.
-        """
-        logits = self._logits(X)
-        return self._likelihood.predictive(*logits)
-
-    def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Class probabilities under each of several posterior draws; this costs no privacy.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows, clipped to ``data_norm_`` as in `fit`.
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n, n_classes)
-            Their mean over draws approaches `predict_proba`.
-        """
-        draws = self._logit_draws(X, n_samples, random_state)
-        return self._likelihood.probabilities(draws)

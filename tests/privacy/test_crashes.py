@@ -27,7 +27,7 @@ POINTS = [
     "skdp.engine.loop.gaussian",
     "skdp.algorithms.noise_aware_logit.NoiseAwareLogit.update",
     "skdp.algorithms.noise_aware_logit.NoiseAwareLogit.posterior",
-    f"{LINEAR}.VariationalLinearModel._keep",
+    f"{LINEAR}.NormalPosterior._keep",
 ]
 
 

@@ -1,0 +1,398 @@
+"""`DPAdditiveClassifier`: private curves, one per feature, with bands.
+
+>>> import numpy as np
+>>> from skdp import DPAdditiveClassifier
+>>> rng = np.random.default_rng(0)
+>>> X = rng.uniform(0, 10, (4000, 2))
+>>> y = rng.random(4000) < 1 / (1 + np.exp(-3 * np.sin(X[:, 0])))
+>>> classifier = DPAdditiveClassifier(
+...     epsilon=1.0, bounds=[(0, 10), (0, 10)], classes=[False, True], n_samples=4000
+... ).fit(X, y)
+>>> classifier.score(X, y) > 0.75
+True
+>>> curve = classifier.curve_(0)
+>>> bool(curve.mean[5] > 0.5), bool(curve.mean[15] < -0.5)  # sin(1.7) and sin(4.8)
+(True, True)
+>>> classifier.privacy_.epsilon <= 1.0
+True
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+from scipy.stats import norm
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from skdp._fitting import Records, encode_labels
+from skdp._input import check_columns, check_columns_and_labels, numbers
+from skdp._plan import FitPlan, PublicFacts
+from skdp._rows import row_bound
+from skdp._validate import expected, in_range, integer, one_of
+from skdp.algorithms import additive
+from skdp.algorithms import noise_aware_glm as noise_aware
+from skdp.algorithms.additive import Config
+from skdp.algorithms.dp_vi import DPVIConfig
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
+from skdp.estimators._linear import NormalClassifier, NormalPosterior
+from skdp.models.additive import WAVES, Additive, Category, Number
+from skdp.models.likelihoods import classification_likelihood
+from skdp.privacy.budget import Budget
+
+USUAL_SCALE = 0.67  # median of a half-normal, over its scale
+PARTS, SCALES = ("curve", "deviation"), ("log-odds", "probability")
+N_DRAWS = 4000  # for the simultaneous band: its level errs by .005 or so
+
+
+class Curve(NamedTuple):
+    """What is known of the effect of one feature.
+
+    Parameters
+    ----------
+    name : str
+        Name of the feature.
+    grid : ndarray
+        Edges (B + 1,) of the bins of a number, or the L levels of a category.
+    mean : ndarray of shape (B,) or (L,)
+        Posterior mean of the effect of each bin or level, less the mean over all of them.
+    low, high : ndarray of the same shape
+        Ends of the interval of each bin, by itself.
+    band_low, band_high : ndarray of the same shape
+        Ends of the band that holds the whole curve.
+
+    Examples
+    --------
+    >>> from skdp.estimators.additive import Curve
+    >>> Curve._fields
+    ('name', 'grid', 'mean', 'low', 'high', 'band_low', 'band_high')
+    """
+
+    name: str
+    grid: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    band_low: np.ndarray
+    band_high: np.ndarray
+
+
+class AdditiveModel(NormalPosterior):
+    """A linear model of public features of columns that are cut into bins or levels."""
+
+    bounds: Any
+    edges: Any
+    categories: Any
+    n_bins: int
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    # --- columns --------------------------------------------------------------------------------
+
+    def _declared(self, n_columns: int | None) -> dict[Any, tuple[str, Any]]:
+        """What is declared of each column, by its name or its position."""
+        found: dict[Any, tuple[str, Any]] = {}
+        for kind in ("bounds", "edges", "categories"):
+            given = getattr(self, kind)
+            if given is None:
+                continue
+            if not isinstance(given, Mapping):
+                if isinstance(given, str) or not hasattr(given, "__len__"):
+                    raise expected("a dictionary by column, or an entry a column", **{kind: given})
+                given = dict(enumerate(given))
+            for column, value in given.items():
+                if column in found:
+                    raise expected(
+                        f"no {kind} of a column that has {found[column][0]}", **{kind: column}
+                    )
+                found[column] = kind, value
+        if not found and n_columns is not None:
+            return dict.fromkeys(range(n_columns), ("bounds", (-1.0, 1.0)))
+        return found
+
+    def _columns(self, n_columns: int | None) -> tuple[Number | Category, ...]:
+        """The declared columns, in the order in which they are; no waves are asked for yet."""
+        n_bins = integer(2, n_bins=self.n_bins)
+        names = getattr(self, "feature_names_in_", None)
+        columns: list[Number | Category] = []
+        for key, (kind, value) in self._declared(n_columns).items():
+            name = f"x{key}" if isinstance(key, int | np.integer) and names is None else str(key)
+            columns.append(
+                _category(name, value)
+                if kind == "categories"
+                else _number(name, kind, value, n_bins)
+            )
+        return tuple(columns)
+
+    def _codes(self, columns: dict[Any, np.ndarray]) -> np.ndarray:
+        """Codes (n, columns) of the columns of X, by name or by position."""
+        declared = self._declared(self.n_features_in_)
+        by_place = list(columns.values())
+        model, values, used = Additive(self._columns(self.n_features_in_)), [], set()
+        names = list(columns)
+        for key, column in zip(declared, model.columns, strict=True):
+            place = names.index(key) if key in columns else key
+            if not isinstance(place, int | np.integer) or not 0 <= place < len(by_place):
+                raise expected("names or positions of columns of X", bounds=key)
+            used.add(int(place))
+            found = by_place[int(place)]
+            values.append(found if isinstance(column, Category) else numbers(found, column.name))
+        if len(used) < len(names):
+            others = [str(name) for place, name in enumerate(names) if place not in used]
+            raise ValueError(
+                f"Expected something declared of every column of X, and of {', '.join(others)} "
+                "nothing is: give its bounds, edges or categories, or drop it."
+            )
+        return model.codes(values)
+
+    # --- fit ------------------------------------------------------------------------------------
+
+    def _configure(self, facts: PublicFacts, budget: Budget) -> Config:
+        mu = math.inf
+        if budget.private:
+            mu = budget.mu if budget.given is None else noise_aware.STEPS**0.5 / budget.given
+        most = additive.most_features(facts.rows, mu)
+        columns = self._columns(facts.n_features)
+        model = Additive(columns).asked(facts.rows, mu, most)
+        facts = replace(facts, n_features=model.size, declared_norm=model.norm)
+        config = super()._configure(facts, budget)
+        assert not isinstance(config, DPVIConfig)
+        return additive.of_codes(config, model, mu)
+
+    def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
+        super()._keep(plan, released)
+        self._model: Additive = plan.config.model
+
+    def _fitted_rows(self, X: Any) -> np.ndarray:
+        codes = self._codes(check_columns(self, X, reset=False))
+        return np.hstack([self._model.rows(codes), np.ones((len(codes), 1))])
+
+    @property
+    def parameter_names_(self) -> list[str]:
+        """Names of the columns of `sample_posterior`: the outputs in turn, intercept last."""
+        check_is_fitted(self)
+        names, K = [*self._model.names, "intercept"], len(self._posterior.mean)
+        return names if K == 1 else [f"{c}: {name}" for c in self._labels() for name in names]
+
+    # --- what it says ---------------------------------------------------------------------------
+
+    def curve_(
+        self,
+        feature: Any,
+        *,
+        level: float = 0.9,
+        part: str = "curve",
+        scale: str = "log-odds",
+        output: int = 0,
+    ) -> Curve:
+        """What is known of the effect of a feature; this costs no privacy.
+
+        Parameters
+        ----------
+        feature : str or int
+            Name or position among the declared columns.
+        level : float, default=0.9
+            Of the intervals and of the band, in (0, 1).
+        part : {"curve", "deviation"}, default="curve"
+            ``"deviation"`` is what a number's curve has beside its trend.
+        scale : {"log-odds", "probability"}, default="log-odds"
+            ``"probability"`` is that of the second class where all other effects are 0.
+        output : int, default=0
+            Number of the class, where there are more than two.
+
+        Returns
+        -------
+        Curve
+            Effects less their mean over all bins or levels. Waves that the budget did not pay for
+            are in the intervals with their prior.
+
+        Raises
+        ------
+        ValueError
+            If there is no such feature.
+        """
+        check_is_fitted(self)
+        one_of(PARTS, part=part)
+        one_of(SCALES, scale=scale)
+        in_range(0.0, 1.0, closed="neither", level=level)
+        place = self._place(feature)
+        mean, covariance = self._effects(place, part, output)
+        deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        half = norm.ppf(0.5 + level / 2) * deviation
+        band = _critical(covariance, level) * deviation
+        ends = [mean, mean - half, mean + half, mean - band, mean + band]
+        if scale == "probability":
+            level_at = float(self.intercept_[output])
+            ends = [expit(level_at + end) for end in ends]
+        column = self._model.columns[place]
+        grid = column.levels if isinstance(column, Category) else column.edges
+        return Curve(column.name, np.asarray(grid), *ends)
+
+    def _place(self, feature: Any) -> int:
+        names = [column.name for column in self._model.columns]
+        place = names.index(feature) if feature in names else feature
+        if not isinstance(place, int | np.integer) or not 0 <= place < len(names):
+            raise expected("the name or the position of a declared column", feature=feature)
+        return int(place)
+
+    def _effects(self, place: int, part: str, output: int) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (B,) and covariance (B, B) of the effects of the bins or levels of a column."""
+        column, features = self._model.columns[place], self._model.places[place]
+        K, D = self._posterior.mean.shape
+        if not 0 <= integer(0, output=output) < K:
+            raise expected(f"a number below {K}", output=output)
+        table = column.table[:-1]
+        table = table - table.mean(axis=0)
+        if part == "deviation":
+            table = table * np.array([kind == WAVES for kind in column.kinds])
+        block = slice(output * D + features.start, output * D + features.stop)
+        mean = table @ self._posterior.mean[output, features]
+        covariance = table @ self._posterior.covariance[block, block] @ table.T
+        if isinstance(column, Number):
+            others = column.waves[:, column.n_waves :]
+            covariance = covariance + self._usual_scale(place) ** 2 * others @ others.T
+        return mean, covariance
+
+    def _usual_scale(self, place: int) -> float:
+        """Prior scale of the waves of a column, or what it usually is where there are none."""
+        blocks, names = list(dict.fromkeys(self._model.blocks)), self._model.blocks
+        own = [name for name in names[self._model.places[place]] if name.startswith(WAVES)]
+        scales = np.atleast_1d(self.prior_scale_)
+        if own and len(scales) == len(blocks):
+            return float(scales[blocks.index(own[0])])
+        if len(scales) < len(blocks):
+            return float(scales[0])
+        return USUAL_SCALE * HYPERPRIOR_SCALE / row_bound(self._model.norm, True)
+
+    @property
+    def feature_importance_(self) -> np.ndarray:
+        """Root mean square effect of each declared column over its bins or levels, (columns,).
+
+        The posterior median; `feature_importance_interval_` is its 90 % interval.
+        """
+        return np.median(self._importances(), axis=0)
+
+    @property
+    def feature_importance_interval_(self) -> np.ndarray:
+        """Percentiles 5 and 95 of the posterior of `feature_importance_`, (2, columns)."""
+        return np.percentile(self._importances(), (5.0, 95.0), axis=0)
+
+    def _importances(self) -> np.ndarray:
+        """Draws (n, columns), the largest over the outputs."""
+        check_is_fitted(self)
+        K = len(self._posterior.mean)
+        found = np.empty((N_DRAWS // 4, K, len(self._model.columns)))
+        for place in range(found.shape[2]):
+            for output in range(K):
+                mean, covariance = self._effects(place, "curve", output)
+                draws = mean + _normals(len(found), covariance)
+                found[:, output, place] = np.sqrt(np.mean(draws**2, axis=1))
+        return found.max(axis=1)
+
+    def to_frame(self, *, level: float = 0.9, output: int = 0) -> Any:
+        """A scorecard: the effect of each bin and level with its interval; needs pandas.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            Of the intervals, in (0, 1).
+        output : int, default=0
+            Number of the class, where there are more than two.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``feature``, ``from``, ``to`` or ``level``, ``effect``, ``low`` and ``high``.
+        """
+        import pandas as pd
+
+        rows = []
+        for column in self._model.columns:
+            curve = self.curve_(column.name, level=level, output=output)
+            is_number = isinstance(column, Number)
+            starts = curve.grid[:-1] if is_number else [None] * len(curve.grid)
+            stops = curve.grid[1:] if is_number else [None] * len(curve.grid)
+            levels = [None] * len(curve.mean) if is_number else curve.grid
+            for cells in zip(starts, stops, levels, curve.mean, curve.low, curve.high, strict=True):
+                rows.append((column.name, *cells))
+        return pd.DataFrame(
+            rows, columns=["feature", "from", "to", "level", "effect", "low", "high"]
+        )
+
+
+def _number(name: str, kind: str, value: Any, n_bins: int) -> Number:
+    edges = numbers(np.asarray(value), kind)
+    if kind == "bounds":
+        if edges.shape != (2,) or not np.isfinite(edges).all() or edges[0] >= edges[1]:
+            raise expected("a lower and a larger upper bound of each column", bounds=value)
+        edges = np.linspace(edges[0], edges[1], n_bins + 1)
+    if (
+        edges.ndim != 1
+        or len(edges) < 2
+        or not np.isfinite(edges).all()
+        or (np.diff(edges) <= 0).any()
+    ):
+        raise expected("finite ascending edges of each column", edges=value)
+    return Number(name, tuple(edges.tolist()))
+
+
+def _category(name: str, levels: Any) -> Category:
+    if isinstance(levels, str) or not hasattr(levels, "__len__") or not len(levels):
+        raise expected("a list of the levels of each column", categories=levels)
+    levels = np.asarray(levels, dtype=object).tolist()
+    if len(set(levels)) < len(levels):
+        raise expected("different levels of each column", categories=levels)
+    return Category(name, tuple(levels))
+
+
+def _normals(n: int, covariance: np.ndarray) -> np.ndarray:
+    """Draws (n, B) of a normal of mean 0, always the same."""
+    values, vectors = np.linalg.eigh(covariance)
+    normals = np.random.default_rng(0).standard_normal((n, len(values)))
+    return (normals * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+def _critical(covariance: np.ndarray, level: float) -> float:
+    """By how many deviations a whole curve is within the band, at a level."""
+    deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    return float(np.quantile(np.abs(_normals(N_DRAWS, covariance) / deviation).max(axis=1), level))
+
+
+@dataclass(eq=False, repr=False)
+class DPAdditiveClassifier(NormalClassifier, AdditiveModel):
+    """TODO."""
+
+    epsilon: float | None = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    bounds: Any = None
+    edges: Any = None
+    categories: Any = None
+    n_bins: int = 32
+    neighboring_relation: str = "zero_out"
+    robust: bool | str = "auto"
+    accountant: str = "auto"
+    noise_multiplier: float | None = None
+    classes: Any = None
+    secure: bool = False
+    n_samples: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+        columns, y = check_columns_and_labels(self, X, y, declared=self.classes is not None)
+        self.classes_, labels = encode_labels(y, self.classes, type(self).__name__)
+        codes = self._codes(columns)
+        targets = classification_likelihood(len(self.classes_)).targets(labels)
+        return Records(codes, targets), self._facts_of(codes, len(self.classes_))
