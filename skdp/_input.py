@@ -192,7 +192,7 @@ def check_columns_and_labels(
     columns = check_columns(estimator, X, reset=True)
     with without_data():
         if y is None:
-            validate_data(estimator, X, y, reset=False, skip_check_array=True)
+            validate_data(estimator, X, y=y, reset=False, skip_check_array=True)
         y = column_or_1d(y)
         check_consistent_length(next(iter(columns.values())), y)
         if not declared:
@@ -215,9 +215,10 @@ def numbers(values: np.ndarray, name: str) -> np.ndarray:
     return found
 
 
-def _number_or_nan(value: Any) -> float:
-    missing = value is None or type(value).__name__ in ("NAType", "NaTType")
-    return math.nan if missing else float(value)
+def _number_or_nan(value: object) -> float:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return math.nan
+    return float(value)
 
 
 def _is_frame(X: Any) -> bool:

@@ -109,7 +109,8 @@ class AdditiveModel(NormalPosterior):
                 continue
             if not isinstance(given, Mapping):
                 if isinstance(given, str) or not hasattr(given, "__len__"):
-                    raise expected("a dictionary by column, or an entry a column", **{kind: given})
+                    given_as: dict[str, Any] = {kind: given}
+                    raise expected("a dictionary by column, or an entry a column", **given_as)
                 given = dict(enumerate(given))
             for column, value in given.items():
                 if column in found:

@@ -29,13 +29,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from itertools import pairwise
 
 import numpy as np
 
 # Constants, the same for every data set and ε; docs/derivations.md says on what they were chosen.
-DECAY = 0.75  # of the amplitudes of waves, with their number
-WEIGHT = 0.5  # squared norm of the waves of a bin, over that of the largest trend
+DECAY = 1.0  # of the amplitudes of waves, with their number
+WEIGHT = 1.0  # squared norm of the waves of a bin, over that of the largest trend
 USUAL = 3.0  # standard deviation of a coefficient, in logits of a row at the norm bound
 TOLD = 0.5  # information over prior precision from which on a wave is asked for
 SLOPE = 0.2  # of the mean of a label in its logit
@@ -44,29 +44,6 @@ MANY = 8  # waves of a column from which on their scale is inferred by itself
 MOST_WAVES = 40  # of a column
 
 TREND, WAVES, LEVELS, MISSING = "trend", "waves", "levels", "missing"
-
-
-class Column(Protocol):
-    """Public features of one column."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Name of each feature."""
-        ...
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """Kind of each feature."""
-        ...
-
-    @property
-    def table(self) -> np.ndarray:
-        """Features of each bin or level; the last row is that of what is missing."""
-        ...
-
-    def codes(self, values: np.ndarray) -> np.ndarray:
-        """Row of the table of each value."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -232,7 +209,7 @@ class Additive:
     def places(self) -> tuple[slice, ...]:
         """Where the features of each column are."""
         ends = np.cumsum([0, *(column.table.shape[1] for column in self.columns)]).tolist()
-        return tuple(slice(start, stop) for start, stop in zip(ends, ends[1:], strict=False))
+        return tuple(slice(start, stop) for start, stop in pairwise(ends))
 
     def codes(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """Codes (n, columns) of the values of each column."""
