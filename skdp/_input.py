@@ -5,7 +5,6 @@ Scores of given rows are here too: they check y.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -215,10 +214,9 @@ def numbers(values: np.ndarray, name: str) -> np.ndarray:
     return found
 
 
-def _number_or_nan(value: object) -> float:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return math.nan
-    return float(value)
+def _number_or_nan(value: Any) -> float:
+    missing = value is None or type(value).__name__ in ("NAType", "NaTType")
+    return float("nan" if missing else value)
 
 
 def _is_frame(X: Any) -> bool:

@@ -109,8 +109,7 @@ class AdditiveModel(NormalPosterior):
                 continue
             if not isinstance(given, Mapping):
                 if isinstance(given, str) or not hasattr(given, "__len__"):
-                    given_as: dict[str, Any] = {kind: given}
-                    raise expected("a dictionary by column, or an entry a column", **given_as)
+                    raise self._wrong("a dictionary by column, or an entry per column", kind, given)
                 given = dict(enumerate(given))
             for column, value in given.items():
                 if column in found:
@@ -121,6 +120,11 @@ class AdditiveModel(NormalPosterior):
         if not found and n_columns is not None:
             return dict.fromkeys(range(n_columns), ("bounds", (-1.0, 1.0)))
         return found
+
+    @staticmethod
+    def _wrong(what: str, parameter: str, value: Any) -> ValueError:
+        shown: dict[str, Any] = {parameter: value}
+        return expected(what, **shown)
 
     def _columns(self, n_columns: int | None) -> tuple[Number | Category, ...]:
         """The declared columns, in the order in which they are; no waves are asked for yet."""
@@ -372,7 +376,157 @@ def _critical(covariance: np.ndarray, level: float) -> float:
 
 @dataclass(eq=False, repr=False)
 class DPAdditiveClassifier(NormalClassifier, AdditiveModel):
-    """TODO."""
+    """Additive logistic regression: a private curve per feature, with bands.
+
+    The log-odds are an intercept and one curve per column. A number's curve is a linear trend and
+    waves over public bins, a category's one effect per level. The scales of trends, waves and
+    levels are learned from the same releases, and there are only as many waves as the number of
+    rows and the budget let one learn, so that little is lost where curves are straight lines or
+    rows are few. The posterior is noise-aware, as in `DPVariationalLogisticRegression`.
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    curves, bands, every prediction and every posterior sample together. The unit is a row, or with
+    ``unit="group"`` a person with all of its rows. Bounds, edges and levels are declared, and no
+    row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers one fit;
+    it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one
+    for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as exact.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
+    delta : float, default=1e-5
+        δ in (0, 1); should be well below 1/n.
+    bounds : dict, or sequence of pairs, or None, default=None
+        Public lower and upper bound of columns of numbers, by name or by position, or a pair per
+        column of X. Values beyond count as the bound. Every column of X is in ``bounds``, ``edges``
+        or ``categories``; where all three are None, numbers are in [-1, 1].
+    edges : dict, or sequence, or None, default=None
+        Public ascending edges of the bins of columns of numbers, instead of bounds.
+    categories : dict, or sequence, or None, default=None
+        Public levels of columns of categories. Others share an effect with missing values.
+    n_bins : int, default=32
+        Bins ≥ 2 of equal width between bounds.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
+        √((3 rows_per_group + 1)/4).
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
+    robust : bool or "auto", default="auto"
+        Report the sandwich covariance, for which the scatter of the scores is released too.
+        ``"auto"`` is True with ``unit="group"`` of two classes, and False else.
+    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
+        See `skdp.privacy.epsilon`.
+    noise_multiplier : float or None, default=None
+        Standard deviation > 0 of a gradient's noise over ``clip_norm``, instead of ``epsilon``
+        (pass ``epsilon=None``); the report then accounts for what was spent.
+    classes : array-like of shape (n_classes,) or None, default=None
+        The class labels, as a declared public fact. None reads them from y and says so in the
+        report.
+    secure : bool, default=False
+        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
+        noise: the guarantee then no longer treats floating-point sums and noise as exact. Full
+        batches only; slower, and as accurate. See docs/privacy.md, section 8.
+    n_samples : int or None, default=None
+        Public number of rows, from which rates and step sizes are computed. None reads it from X
+        and says so in the report. Where it is public, below half and above three times that of X
+        are refused.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they are told of steps and see no data.
+
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    feature_importance_ : ndarray of shape (n_features_in_,)
+        Root mean square effect of each declared column over its bins or levels.
+    feature_importance_interval_ : ndarray of shape (2, n_features_in_)
+        Its percentiles 5 and 95.
+    coef_ : ndarray
+        Posterior mean of the coefficients of trends, waves and levels, (1, n_parameters - 1), or a
+        row per class for more than two.
+    intercept_ : ndarray
+        Posterior mean of the intercepts.
+    covariance_ : ndarray of shape (n_parameters, n_parameters)
+        Posterior covariance, in the order of ``parameter_names_``.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Number of noisy gradients, or of passes at most.
+    noise_multiplier_ : float
+        Standard deviation of a gradient's noise over the bound on one record.
+    clip_norm_, data_norm_, sampling_rate_ : float
+        The values used; ``data_norm_`` is the largest norm that a row can have.
+    prior_scale_ : float or ndarray of shape (n_blocks,)
+        Posterior median of the prior scales.
+    prior_scale_interval_ : tuple of two float or ndarray
+        Percentiles 5 and 95 of their posterior.
+    privacy_ : PrivacyReport
+        The privacy statement of this fit.
+    diagnostics_ : tuple of str
+        What the released values tell against the fit; each was a `FitWarning`.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, where X had any.
+
+    See Also
+    --------
+    DPVariationalLogisticRegression : The linear model.
+
+    Notes
+    -----
+    See `skdp.models.additive` for the features, and for the rule by which waves are asked for. A
+    value that is missing has no effect where rows are few, and else an effect of its own. Intervals
+    hold waves that were not asked for with their prior; the mean does not. Near a jump of the true
+    curve, which no smooth curve has, intervals are too narrow (benchmarks/additive.py).
+
+    Columns may be text in frames. Names are those of the frame; a column of an array is called
+    ``x0``, ``x1``, ... by its position.
+
+    References
+    ----------
+    T. Hastie, R. Tibshirani, *Generalized Additive Models*, 1990. P. H. C. Eilers, B. D. Marx,
+    *Flexible Smoothing with B-splines and Penalties*, Statistical Science 1996. H. Nori, R.
+    Caruana, Z. Bu, J. H. Shen, J. Kulkarni, *Accuracy, Interpretability, and Differential Privacy
+    via Explainable Boosting*, ICML 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skdp import DPAdditiveClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"age": rng.uniform(18, 90, 5000), "ward": rng.choice(["a", "b"], 5000)})
+    >>> y = rng.random(5000) < 1 / (1 + np.exp(-((X["age"] - 50) / 15) ** 2 + 2))
+    >>> classifier = DPAdditiveClassifier(
+    ...     bounds={"age": (15, 95)},
+    ...     categories={"ward": ["a", "b"]},
+    ...     classes=[False, True],
+    ...     n_samples=5000,
+    ... ).fit(X, y)
+    >>> curve = classifier.curve_("age")
+    >>> bool(curve.mean[4] > 0 > curve.mean[14])  # ages 26 and 51
+    True
+    >>> bool((curve.band_low <= curve.low).all())
+    True
+    """
 
     epsilon: float | None = 1.0
     delta: float = 1e-5
