@@ -61,6 +61,7 @@ def bands(arguments):
                 for j in (0, len(TRUTHS) - 1):
                     curve = model.curve_(j, level=LEVEL, part="deviation")
                     flat.append(((curve.band_low <= 0) & (curve.band_high >= 0)).all())
+            held, none = 100 * np.mean(list(whole.values())), 100 * np.mean(flat)
             each = {name: 100 * np.mean(found) for name, found in hits.items()}
             worst = 100 * min(
                 part.mean()
@@ -71,7 +72,7 @@ def bands(arguments):
                 f"n={n:<6} epsilon={epsilon:<4g} pointwise {np.mean(list(each.values())):.1f}  "
                 + " ".join(f"{name} {value:.0f}" for name, value in each.items())
                 + f"  worst fifth {worst:.0f}  half width {np.mean(widths):.2f}  simultaneous "
-                f"{100 * np.mean(list(whole.values())):.0f}  no deviation {100 * np.mean(flat):.0f}",
+                f"{held:.0f}  no deviation {none:.0f}",
                 flush=True,
             )
 

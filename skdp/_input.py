@@ -5,6 +5,7 @@ Scores of given rows are here too: they check y.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -190,8 +191,8 @@ def check_columns_and_labels(
     """Validate the columns of X and class labels y of a fit; see `check_columns`."""
     columns = check_columns(estimator, X, reset=True)
     with without_data():
-        if y is None:
-            validate_data(estimator, X, y=y, reset=False, skip_check_array=True)
+        # Of y it says what is missing, if that is all of it.
+        validate_data(estimator, X, y, reset=False, skip_check_array=True)
         y = column_or_1d(y)
         check_consistent_length(next(iter(columns.values())), y)
         if not declared:
@@ -215,8 +216,9 @@ def numbers(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def _number_or_nan(value: Any) -> float:
-    missing = value is None or type(value).__name__ in ("NAType", "NaTType")
-    return float("nan" if missing else value)
+    if type(value).__name__ in ("NoneType", "NAType", "NaTType"):
+        return math.nan
+    return float(value)
 
 
 def _is_frame(X: Any) -> bool:

@@ -113,9 +113,8 @@ class AdditiveModel(NormalPosterior):
                 given = dict(enumerate(given))
             for column, value in given.items():
                 if column in found:
-                    raise expected(
-                        f"no {kind} of a column that has {found[column][0]}", **{kind: column}
-                    )
+                    others = f"no {kind} of a column that has {found[column][0]}"
+                    raise self._wrong(others, kind, column)
                 found[column] = kind, value
         if not found and n_columns is not None:
             return dict.fromkeys(range(n_columns), ("bounds", (-1.0, 1.0)))

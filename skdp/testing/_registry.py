@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 
 from skdp.calibration import DPTemperatureScaler
 from skdp.estimators import (
+    DPAdditiveClassifier,
     DPSGDClassifier,
     DPSGDRegressor,
     DPSGLDClassifier,
@@ -95,6 +96,10 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "robust": _ROBUST,
             "dpvi": _DPVI | {"target_bounds": (-200, 200)},
         },
+    ),
+    DPAdditiveClassifier: (
+        _NOISE,
+        {"": {}, "secure": _SECURE, "robust": _ROBUST, "few bins": {"n_bins": 3}},
     ),
     DPVariationalPoissonRegression: (
         _STEPS,
