@@ -1,6 +1,8 @@
 """Private additive models: bands on simulated curves, and log-loss against the linear model.
 
     python benchmarks/additive.py bands [--repetitions 20]
+    python benchmarks/additive.py tables [--repetitions 10] [--epsilon 1] [names ...]
+    python benchmarks/additive.py adult
     python benchmarks/additive.py time
 
 ``bands``: five features, uniform in [-1, 1], of which one is linear, one a step, one a bump, one a
@@ -8,17 +10,35 @@ wave, and one has no effect. How often 90 % intervals of bins hold the truth, ov
 and in the worst fifth of it; how often simultaneous bands hold a whole curve; and how often that of
 the deviation holds 0 where there is none.
 
+``tables``: the tasks of benchmarks/_tasks.py at its protocol, the linear model on the rows as it
+makes them, the additive one on the same standardised columns before rows are scaled down, with 32
+bins between quantiles of a normal; differences are paired over splits.
+
+``adult``: the official split, with bounds and with round edges.
+
 ``time``: 20 features with 20 bins each.
 """
 
 import argparse
+import math
+import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from scipy.special import expit
+from scipy.stats import norm
+from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedShuffleSplit
 
-from skdp import DPAdditiveClassifier, FitWarning, PrivacyWarning
+from skdp import (
+    DPAdditiveClassifier,
+    DPVariationalLogisticRegression,
+    FitWarning,
+    PrivacyWarning,
+)
 
 TRUTHS = {
     "linear": lambda x: 1.5 * x,
@@ -77,6 +97,90 @@ def bands(arguments):
             )
 
 
+def tables(arguments):
+    """Log-loss of the linear and of the additive model."""
+    import _tasks
+
+    edges = [-4.0, *norm.ppf(np.arange(1, 32) / 32), 4.0]
+    for name in arguments.names or _tasks.TASKS:
+        X, y = _tasks.load(name)
+        columns, categories = standardised(name)
+        declared = {"edges": dict.fromkeys(columns, edges), "classes": [0, 1]}
+        declared["categories"] = {
+            c: sorted(set(columns_of)) for c, columns_of in categories.items()
+        }
+        table = pd.DataFrame(columns | categories)
+        found = []
+        split = StratifiedShuffleSplit(arguments.repetitions, test_size=0.3, random_state=0)
+        for train, test in split.split(X, y):
+            n, epsilon = len(train), arguments.epsilon
+            linear = DPVariationalLogisticRegression(
+                epsilon, DELTA, classes=[0, 1], n_samples=n, data_norm=1.0, fit_intercept=False
+            ).fit(X[train], y[train])
+            model = DPAdditiveClassifier(epsilon, DELTA, n_samples=n, **declared)
+            model.fit(table.iloc[train], y[train])
+            p = linear.predict_proba(X[test]), model.predict_proba(table.iloc[test])
+            found.append([log_loss(y[test], q) for q in p])
+        means, gain = np.mean(found, axis=0), np.diff(found, axis=1)
+        print(
+            f"{name:<14} n={n:<6} linear {means[0]:.4f}  additive {means[1]:.4f}  difference "
+            f"{gain.mean():+.4f} ± {gain.std(ddof=1) / math.sqrt(len(gain)):.4f}",
+            flush=True,
+        )
+
+
+def standardised(name):
+    """Columns of numbers and of categories of a task, by name."""
+    import _tasks
+
+    if name == "breast_cancer":
+        table, categorical = _tasks.load_breast_cancer(as_frame=True).data, []
+    else:
+        target = _tasks.SOURCES[name][2]
+        table = _tasks._table(name)
+        target = target if target in table else table.columns[-1]
+        table = table.drop(columns=[target, "ID"], errors="ignore")
+        categorical = _tasks.CATEGORICAL_NUMBERS.get(name, [])
+    numeric = [c for c in table if pd.api.types.is_numeric_dtype(table[c]) and c not in categorical]
+    Z = table[numeric].to_numpy(float)
+    scale = np.nanstd(Z, axis=0)
+    Z = np.clip((Z - np.nanmean(Z, axis=0)) / np.where(scale == 0, 1, scale), -4, 4)
+    others = {c: table[c].astype(str).to_numpy() for c in table if c not in numeric}
+    return dict(zip(numeric, Z.T, strict=True)), others
+
+
+ADULT_EDGES = {
+    "age": range(0, 101, 5),
+    "hours_per_week": range(0, 101, 5),
+    "education_num": np.arange(0.5, 17.5),
+    "capital_gain": [*range(0, 20_000, 1000), *range(20_000, 100_001, 10_000)],
+    "capital_loss": range(0, 5001, 200),
+}
+
+
+def adult(arguments):
+    """Accuracy and log-loss on the official split."""
+    sys.path.append(str(Path(__file__).parents[1] / "examples"))
+    from _tables import BOUNDS, CATEGORIES
+    from _tables import adult as table
+
+    train, test = table()
+    y, y_test = train["income"].to_numpy(), (test["income"] == ">50K").to_numpy()
+    columns = [*BOUNDS, *CATEGORIES]
+    for epsilon in (0.5, 1.0, 3.0):
+        for kind, declared in (("bounds", BOUNDS), ("edges", ADULT_EDGES)):
+            scores = []
+            for _ in range(arguments.repetitions):
+                model = DPAdditiveClassifier(
+                    epsilon, DELTA, categories=CATEGORIES, classes=["<=50K", ">50K"],
+                    n_samples=len(train), **{kind: declared},
+                ).fit(train[columns], y)  # fmt: skip
+                p = model.predict_proba(test[columns])[:, 1]
+                scores.append(((y_test == (p > 0.5)).mean(), log_loss(y_test, p)))
+            accuracy, loss = np.mean(scores, axis=0)
+            print(f"epsilon={epsilon:g} {kind:<7} accuracy {accuracy:.4f} log-loss {loss:.4f}")
+
+
 def times(arguments):
     """Seconds of a fit."""
     rng = np.random.default_rng(0)
@@ -91,7 +195,7 @@ def times(arguments):
         )
 
 
-PARTS = {"bands": bands, "time": times}
+PARTS = {"bands": bands, "tables": tables, "adult": adult, "time": times}
 
 
 def main():
@@ -99,6 +203,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", PrivacyWarning)
     warnings.simplefilter("ignore", FitWarning)

@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import (
     check_array,
     check_consistent_length,
+    check_X_y,
     column_or_1d,
     validate_data,
 )
@@ -193,8 +194,9 @@ def check_columns_and_labels(
     with without_data():
         # Of y it says what is missing, if that is all of it.
         validate_data(estimator, X, y, reset=False, skip_check_array=True)
-        y = column_or_1d(y)
-        check_consistent_length(next(iter(columns.values())), y)
+        _, y = check_X_y(
+            next(iter(columns.values()))[:, None], y, dtype=None, ensure_all_finite=False
+        )
         if not declared:
             check_classification_targets(np.tile(y, 2))
     return columns, y
@@ -206,7 +208,7 @@ def numbers(values: np.ndarray, name: str) -> np.ndarray:
         if values.dtype.kind == "O":
             values = np.array([_number_or_nan(value) for value in values.tolist()])
         found = values.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"Expected numbers in {name}; give categories= for a column of others."
         ) from None

@@ -94,8 +94,7 @@ class AdditiveModel(NormalPosterior):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
+        tags.input_tags.categorical = tags.input_tags.string = self.categories is not None
         return tags
 
     # --- columns --------------------------------------------------------------------------------

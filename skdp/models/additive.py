@@ -3,9 +3,9 @@
 A column is cut into bins by public edges. Bin b of B has u_b in [-1, 1], equally spaced, and the
 features
 
-    u_b,    a_k (cos(πk(b + ½)/B) - c_k u_b),  k = 1, ..., K,    a_k ∝ k^(-DECAY)
+    u_b,    a_k (cos(πk(b + ½)/B) - c_k u_b),  k = 2, ..., K + 1,    a_k ∝ k^(-DECAY)
 
-with c_k such that no wave has a trend. The features of all bins sum to 0. Under independent normal
+with c_k such that no wave has a trend; the one of k = 1 is nearly one. The features of all bins sum to 0. Under independent normal
 priors N(0, τ²) of the coefficients of the waves their sum is a smooth random curve: a_k² are the
 eigenvalues of its covariance, and DECAY = 1 is a random walk, whose first differences are
 independent (of DECAY = 2 second differences are). With the waves scaled so that the squares of
@@ -149,7 +149,7 @@ def trend(n_bins: int) -> np.ndarray:
 def waves(n_bins: int) -> np.ndarray:
     """Waves without a trend, (B, K), of at most as many as there are directions beside it."""
     n_waves = max(0, min(n_bins - 2, MOST_WAVES))
-    k = np.arange(1, n_waves + 1)
+    k = np.arange(2, n_waves + 2)
     found = np.cos(math.pi * np.outer((np.arange(n_bins) + 0.5) / n_bins, k)) * k**-DECAY
     u = trend(n_bins)
     found -= np.outer(u, u @ found / max(float(u @ u), 1e-300))
