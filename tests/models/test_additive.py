@@ -69,7 +69,7 @@ def test_waves_have_no_level_and_no_trend_and_the_squares_of_a_bin_are_bounded(n
 
 def test_more_rows_and_more_budget_ask_for_more():
     def n_waves(n, mu, most=math.inf):
-        return [c.n_waves for c in Additive(COLUMNS).asked(n, mu, most).columns[:1]][0]
+        return Additive(COLUMNS).asked(n, mu, most).columns[0].n_waves
 
     assert n_waves(20, 0.3) == 0
     sizes = [n_waves(n, 0.3) for n in (20, 1000, 10**4, 10**5, 10**6)]
