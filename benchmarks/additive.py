@@ -205,7 +205,7 @@ def main():
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("names", nargs="*")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     warnings.simplefilter("ignore", PrivacyWarning)
     warnings.simplefilter("ignore", FitWarning)
     PARTS[arguments.part](arguments)

@@ -207,7 +207,8 @@ def numbers(values: np.ndarray, name: str) -> np.ndarray:
     try:
         if values.dtype.kind == "O":
             values = np.array([_number_or_nan(value) for value in values.tolist()])
-        found = values.astype(np.float64)
+        with np.errstate(over="ignore"):  # a warning would tell of a value
+            found = values.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"Expected numbers in {name}; give categories= for a column of others."
