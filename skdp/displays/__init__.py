@@ -4,12 +4,14 @@
 here needs matplotlib until something is drawn.
 """
 
+from skdp.displays.additive import AdditiveDisplay
 from skdp.displays.posterior import PosteriorDisplay
 from skdp.displays.privacy_utility import PrivacyUtilityDisplay, UtilityCurve
 from skdp.displays.reliability import ReliabilityDisplay
 from skdp.displays.trace import TraceDisplay
 
 __all__ = [
+    "AdditiveDisplay",
     "PosteriorDisplay",
     "PrivacyUtilityDisplay",
     "ReliabilityDisplay",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from skdp._validate import expected
@@ -18,16 +19,34 @@ GREY = "0.45"
 
 def axes(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
     """Check the axes given, or make a figure."""
-    try:
-        import matplotlib.pyplot as plt
-        from matplotlib.axes import Axes
-    except ImportError:
-        raise ImportError("plot needs matplotlib; install it: pip install 'skdp[plot]'.") from None
+    plt = _pyplot()
     if ax is None:
         return plt.subplots(figsize=figsize, layout="constrained")[1]
-    if not isinstance(ax, Axes):
+    if not isinstance(ax, plt.Axes):
         raise expected("matplotlib Axes or None", "plt.subplots() returns a figure and them", ax=ax)
     return ax
+
+
+def panels(heights: Sequence[float], n_columns: int, width: float) -> list[Axes]:
+    """Make a figure with an axes per height, in inches, row by row and at the top of its row."""
+    rows = [max(heights[i : i + n_columns]) for i in range(0, len(heights), n_columns)]
+    figure = _pyplot().figure(figsize=(width * n_columns, sum(rows)), layout="constrained")
+    grid = figure.add_gridspec(len(rows), n_columns, height_ratios=rows)
+    made = []
+    for i, height in enumerate(heights):
+        place, below = grid[divmod(i, n_columns)], rows[i // n_columns] - height
+        if below > 0:
+            place = place.subgridspec(2, 1, height_ratios=(height, below))[0]
+        made.append(figure.add_subplot(place))
+    return made
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plot needs matplotlib; install it: pip install 'skdp[plot]'.") from None
+    return plt
 
 
 def plain(ax: Axes) -> None:

@@ -1,0 +1,419 @@
+"""`AdditiveDisplay`: the curves of a private additive model, one panel per feature.
+
+A number is a step curve over its public edges, a category has a row for each level. Both are drawn
+with the interval of each bin or level by itself, which is darker, and with the band that holds the
+whole curve, which is lighter.
+
+>>> from types import SimpleNamespace
+>>> from skdp.displays import AdditiveDisplay
+>>> age = SimpleNamespace(
+...     name="age", grid=[18, 40, 65, 90], mean=[-0.5, 0.1, 0.4], low=[-0.7, 0.0, 0.2],
+...     high=[-0.3, 0.2, 0.6], band_low=[-0.8, -0.1, 0.1], band_high=[-0.2, 0.3, 0.7],
+... )
+>>> display = AdditiveDisplay([age]).plot()
+>>> display.lines_[0].get_xdata(), display.axes_[0].get_title()
+(array([18., 40., 65., 90.]), 'age')
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import islice
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from skdp._types import ArrayLike, Params
+from skdp._validate import expected, in_range, integer, is_real, one_of
+from skdp.displays._axes import GREY, Axes, axes, legend, panels, plain, shown
+from skdp.displays._inputs import Chosen, last_step
+from skdp.metrics._predictions import numbers
+
+_EFFECTS = {
+    ("log-odds", "curve"): "Effect on the log-odds",
+    ("log-odds", "deviation"): "Deviation from the trend",
+    ("probability", "curve"): "Probability",
+    ("probability", "deviation"): "Probability, without trend",
+}
+_SCALES, _PARTS = ("log-odds", "probability"), ("curve", "deviation")
+_ENDS = ("mean", "low", "high", "band_low", "band_high")
+_NUMBER, _CATEGORY = "skdp.AdditiveDisplay.number", "skdp.AdditiveDisplay.category"
+_TICK_UP = 2  # matplotlib.markers.TICKUP
+_LEGEND = "skdp.AdditiveDisplay.legend"
+_N_DEFAULT = 6
+_WIDTH = 4.2  # inches of a panel: a single column has 420 pixels, at 100 an inch
+
+
+class AdditiveDisplay:
+    """Effects of features with their intervals and bands, one panel per feature.
+
+    Parameters
+    ----------
+    curves : list of Curve
+        What to draw, as `skdp.DPAdditiveClassifier.curve_` returns it: has ``name``, ``grid``,
+        ``mean``, ``low``, ``high``, ``band_low`` and ``band_high``. A grid of one more entry than
+        the mean holds the edges of a number, one of as many the levels of a category.
+    scale : {"log-odds", "probability"}, default="log-odds"
+        Scale of the curves.
+    part : {"curve", "deviation"}, default="curve"
+        What the curves show: all of the effect, or what it has beside its trend.
+    level : float, default=None
+        Probability in (0, 1) of the intervals and bands, for the legend.
+    reference : float, default=None
+        Where a line shows that a feature has no effect. None draws it at 0 on the scale of
+        log-odds, and nowhere on that of probabilities.
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib Axes
+        Axes of the panels.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    lines_ : list of matplotlib Line2D
+        Means: a step curve for a number, points for a category.
+    intervals_ : list of matplotlib artists
+        Intervals of each bin or level by itself.
+    bands_ : list of matplotlib artists
+        Bands that hold the whole curve.
+
+    See Also
+    --------
+    skdp.DPAdditiveClassifier : The model whose curves these are.
+    skdp.displays.PosteriorDisplay : Marginal densities of single coefficients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import DPAdditiveClassifier
+    >>> from skdp.displays import AdditiveDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (4000, 2))
+    >>> y = rng.random(4000) < 1 / (1 + np.exp(-3 * np.sin(X[:, 0])))
+    >>> classifier = DPAdditiveClassifier(
+    ...     epsilon=1.0, bounds=[(0, 10), (0, 10)], classes=[False, True], n_samples=4000
+    ... ).fit(X, y)
+    >>> display = AdditiveDisplay.from_estimator(classifier)
+    >>> [ax.get_title() for ax in display.axes_]  # the larger effect first
+    ['x0', 'x1']
+    """
+
+    def __init__(
+        self,
+        curves: Sequence[Any],
+        *,
+        scale: str = "log-odds",
+        part: str = "curve",
+        level: float | None = None,
+        reference: float | None = None,
+    ) -> None:
+        self.scale = one_of(_SCALES, scale=scale)
+        self.part = one_of(_PARTS, part=part)
+        self.level = None if level is None else in_range(0, 1, level=level)
+        if reference is not None and not (is_real(reference) and np.isfinite(reference)):
+            raise expected("a finite number or None", reference=reference)
+        self.reference = 0.0 if reference is None and scale == "log-odds" else reference
+        if not isinstance(curves, list | tuple) or not curves:
+            raise expected("a list of curves, not empty", "curve_ returns one", curves=curves)
+        self.curves = list(curves)
+        self._panels = [_panel(curve) for curve in curves]
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        features: Chosen | None = None,
+        level: float = 0.9,
+        scale: str = "log-odds",
+        part: str = "curve",
+        output: int = 0,
+        max_columns: int = 3,
+        ax: Axes | Sequence[Axes] | np.ndarray | None = None,
+        **line_kw: Any,
+    ) -> AdditiveDisplay:
+        """Draw the curves of a fitted additive model; this costs no privacy.
+
+        Parameters
+        ----------
+        estimator : fitted DPAdditiveClassifier, or Pipeline that ends with one
+            Has `curve_` and ``feature_importance_``.
+        features : str, int, or list of them, default=None
+            Names or positions of the features, in the order of the panels. None takes the six of
+            the largest ``feature_importance_``; those of numbers alone where ``part`` is
+            ``"deviation"``, since a category has no trend to deviate from.
+        level : float, default=0.9
+            Probability in (0, 1) of the intervals and bands.
+        scale : {"log-odds", "probability"}, default="log-odds"
+            ``"probability"`` is that of the second class where all other effects are 0.
+        part : {"curve", "deviation"}, default="curve"
+            ``"deviation"`` is what a number's curve has beside its trend.
+        output : int, default=0
+            Number of the class, where there are more than two.
+        max_columns : int, default=3
+            As in `plot`.
+        ax : matplotlib Axes or array of them, default=None
+            As in `plot`.
+        **line_kw
+            As in `plot`.
+
+        Returns
+        -------
+        AdditiveDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If the estimator has no curves, or a feature is none of its.
+        """
+        last = last_step(estimator, "curve_")
+        options: Params = {"level": level, "scale": scale, "part": part}
+        if features is None:
+            order = np.argsort(-np.asarray(last.feature_importance_), kind="stable").tolist()
+            found = (last.curve_(i, output=output, **options) for i in order)
+            drawn = (c for c in found if part == "curve" or _is_number(c.grid, c.mean))
+            curves = list(islice(drawn, _N_DEFAULT))
+            if not curves:
+                raise expected("'curve' where no feature is a number", part=part)
+        else:
+            curves = [last.curve_(i, output=output, **options) for i in _listed(features)]
+        reference = None
+        if scale == "probability" and hasattr(last, "intercept_"):
+            reference = float(1 / (1 + np.exp(-last.intercept_[output])))
+        display = cls(curves, reference=reference, **options)
+        return display.plot(ax, max_columns=max_columns, **line_kw)
+
+    def plot(
+        self,
+        ax: Axes | Sequence[Axes] | np.ndarray | None = None,
+        *,
+        max_columns: int = 3,
+        **line_kw: Any,
+    ) -> AdditiveDisplay:
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or array of them, default=None
+            Axes to draw on, at least one per curve: those of another display of the same features,
+            to compare the two. None makes a figure.
+        max_columns : int, default=3
+            Most panels side by side in a new figure, ≥ 1; 1 suits a narrow page.
+        **line_kw
+            Arguments of ``Axes.plot`` for every mean, ``color`` and ``label`` for instance.
+
+        Returns
+        -------
+        AdditiveDisplay
+            The display itself.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer axes than curves, or the axes show other features.
+        """
+        n, most = len(self.curves), integer(1, max_columns=max_columns)
+        if ax is None:
+            n_columns = math.ceil(n / math.ceil(n / most))  # four panels are two by two
+            heights = [panel.height for panel in self._panels]
+            self.axes_ = _array(panels(heights, n_columns, _WIDTH))
+        else:
+            self.axes_ = _given(ax, n)
+        self.figure_ = self.axes_[0].figure
+        # All axes are checked before anything is drawn on one of them.
+        before = list(map(_displays_before, self.axes_, self._panels))
+        self.lines_, self.intervals_, self.bands_ = [], [], []
+        for one, panel, n_before in zip(self.axes_, self._panels, before, strict=True):
+            if n_before == 0:
+                self._prepare(one, panel)
+            if panel.is_number:
+                self._draw_number(one, panel, line_kw)
+            else:
+                self._draw_category(one, panel, n_before, line_kw)
+        _share_range([a for a, p in zip(self.axes_, self._panels, strict=True) if p.is_number])
+        self._draw_legend(new=ax is None)
+        return self
+
+    def _prepare(self, ax: Axes, panel: _Panel) -> None:
+        plain(ax)
+        ax.set_title(panel.name, fontsize="medium")
+        effect = _EFFECTS[self.scale, self.part]
+        style: Params = {"color": GREY, "linewidth": 0.8, "linestyle": ":"}
+        if panel.is_number:
+            ax.set_ylabel(effect)
+            ax.margins(x=0)
+            if ax.get_xscale() == "linear":
+                ax.locator_params(axis="x", nbins=6)  # more would touch where they have decimals
+            if self.reference is not None:
+                ax.axhline(self.reference, **style)
+            return
+        ax.set_xlabel(effect)
+        ax.grid(visible=False, axis="y")
+        if self.reference is not None:
+            ax.axvline(self.reference, **style)
+        ax.set_yticks(range(len(panel.levels)), panel.levels)
+        ax.tick_params(axis="y", length=0, labelsize="small")
+        ax.set_ylim(len(panel.levels) - 0.4, -0.6)
+
+    def _draw_number(self, ax: Axes, panel: _Panel, line_kw: Params) -> None:
+        # The last value is there twice: matplotlib ends a step where the next one begins.
+        edges, ends = panel.grid, np.hstack([panel.ends, panel.ends[:, -1:]])
+        mean, interval, band = self._labels(ax)
+        style: Params = {"linewidth": 1.6, "gid": _NUMBER, "label": mean}
+        (line,) = ax.plot(edges, ends[0], **style | line_kw)
+        line.set_drawstyle("steps-post")
+        fill: Params = {"color": line.get_color(), "step": "post", "linewidth": 0}
+        self.lines_.append(line)
+        self.intervals_.append(
+            ax.fill_between(edges, ends[1], ends[2], alpha=0.35, label=interval, **fill)
+        )
+        self.bands_.append(ax.fill_between(edges, ends[3], ends[4], alpha=0.15, label=band, **fill))
+        rug: Params = {"transform": ax.get_xaxis_transform(), "color": GREY, "linestyle": "none"}
+        ax.plot(edges, 0 * edges, marker=_TICK_UP, markersize=5, markeredgewidth=0.8, **rug)
+
+    def _draw_category(self, ax: Axes, panel: _Panel, n_before: int, line_kw: Params) -> None:
+        # Each further display has its bars a little lower.
+        rows, ends = np.arange(len(panel.levels)) + 0.22 * n_before, panel.ends
+        mean, interval, band = self._labels(ax)
+        style: Params = {"marker": "o", "markersize": 5, "gid": _CATEGORY, "label": mean}
+        style["zorder"] = 3  # above the bars
+        (line,) = ax.plot(ends[0], rows, **style | line_kw)
+        line.set_linestyle("none")
+        bar: Params = {"color": line.get_color()}
+        self.lines_.append(line)
+        self.intervals_.append(
+            ax.hlines(rows, ends[1], ends[2], linewidth=1.8, label=interval, **bar)
+        )
+        self.bands_.append(
+            ax.hlines(rows, ends[3], ends[4], linewidth=5, alpha=0.35, label=band, **bar)
+        )
+
+    def _labels(self, ax: Axes) -> list[str]:
+        """Names in the legend of mean, interval and band, empty where the axes have them."""
+        level = "" if self.level is None else f"{100 * self.level:.4g}% "
+        interval = f"{level}interval, each bin or level alone".capitalize()
+        band = f"{level}band, whole curve".capitalize()
+        return ["" if shown(ax, name) else name for name in ("Posterior mean", interval, band)]
+
+    def _draw_legend(self, *, new: bool) -> None:
+        """Draw it below the panels of a figure of a display, and within the first panel else."""
+        first, figure = self.axes_[0], self.figure_
+        ours = [found for found in figure.legends if found.get_gid() == _LEGEND]
+        if not new and not ours:
+            legend(first, loc="best")
+            return
+        for found in ours:
+            found.remove()
+        n_columns = 1 if figure.get_figwidth() < 1.9 * _WIDTH else 3
+        # The means of all displays come first: intervals and bands are named once for all.
+        named = sorted(
+            zip(*first.get_legend_handles_labels(), strict=True),
+            key=lambda entry: entry[0].get_gid() not in (_NUMBER, _CATEGORY),
+        )
+        handles, names = zip(*named, strict=True)
+        place: Params = {"loc": "outside lower center", "ncols": n_columns, "fontsize": "small"}
+        figure.legend(handles, names, edgecolor="none", **place).set_gid(_LEGEND)
+
+
+class _Panel:
+    """A curve as it is drawn: checked, and its levels as text."""
+
+    def __init__(self, name: str, grid: Sequence[Any] | np.ndarray, ends: np.ndarray) -> None:
+        self.name, self.ends = name, ends
+        self.is_number = _is_number(grid, ends[0])
+        self.grid = np.asarray(grid, dtype=float) if self.is_number else np.empty(0)
+        self.levels = [] if self.is_number else _short([str(level) for level in grid])
+
+    @property
+    def height(self) -> float:
+        """Of the panel, in inches: levels need a line of text each."""
+        return max(2.6, 1.0 + 0.2 * len(self.levels))
+
+
+def _panel(curve: Any) -> _Panel:
+    missing = [name for name in ("name", "grid", *_ENDS) if not hasattr(curve, name)]
+    if missing:
+        what = f"a list of curves: one has no {missing[0]}"
+        raise expected(what, "curve_ of a fitted DPAdditiveClassifier returns one", curves=curve)
+    ends = [numbers(getattr(curve, name), f"curves: {name}") for name in _ENDS]
+    if ends[0].ndim != 1 or not len(ends[0]) or len({end.shape for end in ends}) > 1:
+        shapes = ", ".join(f"{name} {np.shape(getattr(curve, name))}" for name in _ENDS)
+        raise ValueError(f"Expected curves of {_ENDS} of one length, got {shapes}.")
+    table = np.array(ends)
+    if not np.isfinite(table).all():
+        raise ValueError(f"Expected curves to be finite, and {curve.name!r} is not.")
+    grid, n = curve.grid, len(ends[0])
+    if np.ndim(grid) != 1 or len(grid) not in (n, n + 1):
+        raise ValueError(
+            f"Expected curves with a grid of {n + 1} edges or {n} levels where there are {n} "
+            f"means, which {curve.name!r} has not."
+        )
+    if len(grid) == n + 1:
+        edges = numbers(grid, "curves: grid")
+        if not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
+            raise ValueError(f"Expected curves with finite ascending edges, not {curve.name!r}.")
+    return _Panel(str(curve.name), grid, table)
+
+
+def _is_number(grid: Any, mean: ArrayLike) -> bool:
+    """Whether the grid has edges, one more than there are bins, or levels."""
+    return len(grid) == np.size(mean) + 1
+
+
+def _listed(features: Any) -> list[Any]:
+    if isinstance(features, str | Integral):
+        return [features]
+    listed = list(features) if np.iterable(features) else []
+    if not listed:
+        what = "a list of names or positions, not empty"
+        raise expected(what, "or None, for those of the largest effect", features=features)
+    return listed
+
+
+def _short(levels: list[str]) -> list[str]:
+    """Shorten levels so that their panel keeps half of 420 pixels, if they still differ then."""
+    for start in (16, 26, 36):
+        short = [s if len(s) <= start + 10 else f"{s[:start]}…{s[-10:]}" for s in levels]
+        if len(set(short)) == len(set(levels)):
+            return short
+    return levels
+
+
+def _array(ax: Sequence[Axes]) -> np.ndarray:
+    found = np.empty(len(ax), dtype=object)
+    found[:] = ax
+    return found
+
+
+def _given(ax: Any, n: int) -> np.ndarray:
+    several = isinstance(ax, list | tuple | np.ndarray)
+    found = list(np.ravel(np.array(ax, dtype=object))) if several else [ax]
+    found = [axes(one, (_WIDTH, 2.6)) for one in found if one is not None or not several]
+    if len(found) < n:
+        remedy = "give more of them, fewer features, or None for a new figure"
+        raise expected(f"at least {n} axes, one per curve", remedy, ax=ax)
+    return _array(found[:n])
+
+
+def _displays_before(ax: Axes, panel: _Panel) -> int:
+    there = [gid for line in ax.lines if (gid := line.get_gid()) in (_NUMBER, _CATEGORY)]
+    kind = _NUMBER if panel.is_number else _CATEGORY
+    same = ax.get_title() == panel.name and set(there) == {kind}
+    if same and not panel.is_number:
+        same = [label.get_text() for label in ax.get_yticklabels()] == panel.levels
+    if there and not same:
+        remedy = "draw on axes of their own"
+        raise expected("axes of a display of the same features", remedy, ax=ax)
+    return len(there)
+
+
+def _share_range(number_axes: Sequence[Axes]) -> None:
+    """Give all numbers the range of the widest; not by sharey, for the axes may be given."""
+    for ax in number_axes:
+        ax.autoscale(enable=True, axis="y")
+    if number_axes:
+        low, high = np.transpose([ax.get_ylim() for ax in number_axes])
+        for ax in number_axes:
+            ax.set_ylim(low.min(), high.max())

@@ -1,0 +1,302 @@
+import itertools
+from types import SimpleNamespace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from bundles import bundled
+from scipy.special import expit
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdp import DPAdditiveClassifier
+from skdp.displays import AdditiveDisplay
+
+LEVELS = ["red", "green", "blue"]
+
+
+def curve(name="age", grid=(0.0, 1.0, 2.0, 4.0), mean=(-0.5, 0.1, 0.4), half=0.2, **changes):
+    mean = np.asarray(mean, dtype=float)
+    ends = {"low": mean - half, "high": mean + half}
+    ends |= {"band_low": mean - 2 * half, "band_high": mean + 2 * half}
+    return SimpleNamespace(**({"name": name, "grid": grid, "mean": mean} | ends | changes))
+
+
+@pytest.fixture
+def curves():
+    return [curve(), curve("colour", LEVELS), curve("income", [10.0, 20.0, 40.0], [1.0, 3.0])]
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = np.empty((3000, 3), dtype=object)
+    X[:, 0], X[:, 1] = rng.uniform(-1, 1, 3000), rng.uniform(-1, 1, 3000)
+    X[:, 2] = rng.choice(LEVELS, 3000)
+    y = rng.random(3000) < expit(4 * X[:, 1].astype(float) + (X[:, 2] == "red"))
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    model = DPAdditiveClassifier(
+        3.0,
+        bounds={0: (-1, 1), 1: (-1, 1)},
+        categories={2: LEVELS},
+        classes=[False, True],
+        n_bins=8,
+        n_samples=3000,
+    )
+    return make_pipeline(FunctionTransformer(), model).fit(*table)
+
+
+def titles(display):
+    return [ax.get_title() for ax in display.axes_]
+
+
+def heights(fill):
+    """Lower and upper ends of a filled step, bin by bin: what is drawn over its middle."""
+    vertices = fill.get_paths()[0].vertices
+    edges = np.unique(vertices[:, 0])
+    middles, ends = (edges[1:] + edges[:-1]) / 2, []
+    for middle in middles:
+        x, y = vertices.T
+        crossing = (np.minimum(x[1:], x[:-1]) < middle) & (middle < np.maximum(x[1:], x[:-1]))
+        ends.append(sorted(y[1:][crossing]))
+    return np.array(ends).T
+
+
+def bars(lines):
+    return np.array([segment[:, 0] for segment in lines.get_segments()]).T
+
+
+def test_there_is_a_panel_per_curve(curves):
+    display = AdditiveDisplay(curves).plot()
+    assert titles(display) == ["age", "colour", "income"]
+    assert len(display.figure_.axes) == 3
+    assert len(display.lines_) == len(display.intervals_) == len(display.bands_) == 3
+
+
+def test_a_number_is_a_step_over_its_edges(curves):
+    display = AdditiveDisplay(curves).plot()
+    line = display.lines_[0]
+    assert line.get_drawstyle() == "steps-post"
+    np.testing.assert_array_equal(line.get_xdata(), curves[0].grid)
+    np.testing.assert_array_equal(line.get_ydata(), [-0.5, 0.1, 0.4, 0.4])
+    np.testing.assert_allclose(heights(display.intervals_[0]), [curves[0].low, curves[0].high])
+    band = [curves[0].band_low, curves[0].band_high]
+    np.testing.assert_allclose(heights(display.bands_[0]), band)
+    assert display.axes_[0].get_xlim() == (0.0, 4.0)
+
+
+def test_the_edges_are_marked_at_the_bottom(curves):
+    ax = AdditiveDisplay(curves).plot().axes_[0]
+    rugs = [line for line in ax.lines if line.get_transform() == ax.get_xaxis_transform()]
+    np.testing.assert_array_equal(rugs[0].get_xdata(), curves[0].grid)
+    assert not rugs[0].get_ydata().any()
+
+
+def test_a_category_has_a_row_per_level(curves):
+    display = AdditiveDisplay(curves).plot()
+    ax, line = display.axes_[1], display.lines_[1]
+    assert [label.get_text() for label in ax.get_yticklabels()] == LEVELS
+    assert ax.yaxis_inverted()  # the first level is on top
+    assert (line.get_linestyle(), line.get_marker()) == ("None", "o")
+    np.testing.assert_array_equal(line.get_xdata(), curves[1].mean)
+    np.testing.assert_array_equal(line.get_ydata(), [0, 1, 2])
+    np.testing.assert_allclose(bars(display.intervals_[1]), [curves[1].low, curves[1].high])
+    np.testing.assert_allclose(bars(display.bands_[1]), [curves[1].band_low, curves[1].band_high])
+
+
+def test_many_levels_have_room_and_long_ones_are_shortened():
+    n = 60
+    levels = [f"a level of which the name is much too long to be read, {i}" for i in range(n)]
+    display = AdditiveDisplay([curve("town", levels, np.zeros(n))]).plot()
+    display.figure_.canvas.draw()
+    boxes = [label.get_window_extent() for label in display.axes_[0].get_yticklabels()]
+    assert all(upper.y0 > lower.y1 for upper, lower in itertools.pairwise(boxes))
+    assert boxes[0].width < 210  # half of 420 pixels
+    assert display.axes_[0].get_yticklabels()[59].get_text() == "a level of which…e read, 59"
+
+
+def test_levels_that_would_look_the_same_are_shortened_less():
+    levels = [f"occupation number {i} of these forty" for i in (12, 22)]
+    display = AdditiveDisplay([curve("work", levels, [0.0, 1.0])]).plot()
+    assert [label.get_text() for label in display.axes_[0].get_yticklabels()] == levels
+
+
+def test_a_number_beside_many_levels_keeps_its_height():
+    n = 60
+    display = AdditiveDisplay([curve(), curve("town", list(range(n)), np.zeros(n))]).plot()
+    display.figure_.canvas.draw()
+    inches = [ax.get_position().height * display.figure_.get_figheight() for ax in display.axes_]
+    assert inches[0] < 3.0
+    assert inches[1] > 10.0
+
+
+def test_numbers_share_their_range_and_a_line_shows_no_effect(curves):
+    display = AdditiveDisplay(curves).plot()
+    first, category, second = display.axes_
+    assert first.get_ylim() == second.get_ylim()
+    assert first.get_ylim()[0] < -0.9
+    assert first.get_ylim()[1] > 3.4
+    assert category.get_xlim()[1] < 1.0
+    assert any(np.array_equal(line.get_ydata(), [0, 0]) for line in first.lines)
+    assert any(np.array_equal(line.get_xdata(), [0, 0]) for line in category.lines)
+
+
+def test_a_probability_has_the_line_where_it_is_asked_for(curves):
+    assert AdditiveDisplay(curves, scale="probability").reference is None
+    display = AdditiveDisplay(curves, scale="probability", reference=0.3).plot()
+    assert any(np.array_equal(line.get_ydata(), [0.3, 0.3]) for line in display.axes_[0].lines)
+    assert display.axes_[0].get_ylabel() == display.axes_[1].get_xlabel() == "Probability"
+
+
+@pytest.mark.parametrize(("n", "most", "shape"), [(4, 3, (2, 2)), (5, 3, (2, 3)), (3, 1, (3, 1))])
+def test_columns_are_balanced(n, most, shape):
+    display = AdditiveDisplay([curve()] * n).plot(max_columns=most)
+    assert display.axes_[0].get_subplotspec().get_gridspec().get_geometry() == shape
+    assert display.figure_.get_figwidth() == pytest.approx(4.2 * shape[1])
+
+
+def test_given_axes_are_used(curves):
+    figure, given = plt.subplots(2, 2)
+    display = AdditiveDisplay(curves, level=0.9).plot(given, color="black")
+    assert list(display.axes_) == list(given.ravel()[:3])
+    assert display.figure_ is figure
+    assert not figure.legends
+    texts = [text.get_text() for text in given[0, 0].get_legend().get_texts()]
+    names = ["Posterior mean", "90% interval, each bin or level alone", "90% band, whole curve"]
+    assert texts == names
+    assert {line.get_color() for line in display.lines_} == {"black"}
+    _, ax = plt.subplots()
+    assert AdditiveDisplay(curves[:1]).plot(ax).axes_[0] is ax
+
+
+def test_two_displays_share_axes(curves):
+    first = AdditiveDisplay(curves).plot(label="ε = 1")
+    second = AdditiveDisplay(curves).plot(first.axes_, label="ε = 2")
+    (legend,) = first.figure_.legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert texts[:2] == ["ε = 1", "ε = 2"]
+    assert len(texts) == len(set(texts)) == 4
+    assert second.lines_[1].get_color() != first.lines_[1].get_color()
+    assert (second.lines_[1].get_ydata() > first.lines_[1].get_ydata()).all()
+
+
+@bundled(
+    "others",
+    [
+        [curve("weight"), curve("colour", LEVELS)],
+        [curve(), curve("colour", ["red", "green", "black"])],
+        [curve(), curve("colour")],
+        [curve("age", LEVELS), curve("colour", LEVELS)],
+    ],
+)
+def test_axes_of_other_features_are_refused_before_anything_is_drawn(curves, others):
+    first = AdditiveDisplay(curves).plot()
+    n_lines = len(first.axes_[0].lines)
+    with pytest.raises(ValueError, match=r"axes of a display of the same features"):
+        AdditiveDisplay(others).plot(first.axes_)
+    assert len(first.axes_[0].lines) == n_lines
+
+
+def test_from_estimator_draws_the_largest_effects_first(fitted):
+    display = AdditiveDisplay.from_estimator(fitted, level=0.5)
+    order = np.argsort(-fitted[-1].feature_importance_)
+    assert titles(display) == [f"x{i}" for i in order]
+    assert titles(display)[0] == "x1"
+    expected = fitted[-1].curve_(1, level=0.5)
+    np.testing.assert_array_equal(display.lines_[0].get_ydata()[:-1], expected.mean)
+    low, high = heights(display.bands_[0])
+    np.testing.assert_allclose(low, expected.band_low)
+    assert (low < expected.mean).all()
+    assert (expected.mean < high).all()
+    assert titles(AdditiveDisplay.from_estimator(fitted[-1])) == titles(display)
+
+
+def test_from_estimator_draws_six_features_at_most():
+    X = np.random.default_rng(0).uniform(-1, 1, (300, 8))
+    model = DPAdditiveClassifier(1.0, bounds=[(-1, 1)] * 8, n_bins=4, classes=[False, True])
+    assert len(AdditiveDisplay.from_estimator(model.fit(X, X[:, 0] > 0)).lines_) == 6
+
+
+@bundled(
+    ("features", "names"),
+    [(["x2", "x0"], ["x2", "x0"]), ([0, 1], ["x0", "x1"]), ("x2", ["x2"]), (1, ["x1"])],
+)
+def test_from_estimator_draws_the_features_chosen(fitted, features, names):
+    assert titles(AdditiveDisplay.from_estimator(fitted, features=features)) == names
+
+
+def test_from_estimator_on_other_scales(fitted):
+    display = AdditiveDisplay.from_estimator(fitted, features=[1, 2], scale="probability")
+    assert display.reference == pytest.approx(expit(fitted[-1].intercept_[0]))
+    values = fitted[-1].curve_(1, scale="probability").mean
+    np.testing.assert_array_equal(display.lines_[0].get_ydata()[:-1], values)
+    deviations = AdditiveDisplay.from_estimator(fitted, part="deviation")
+    assert sorted(titles(deviations)) == ["x0", "x1"]  # a category has no trend
+    assert deviations.axes_[0].get_ylabel() == "Deviation from the trend"
+
+
+@bundled(
+    ("options", "message"),
+    [
+        ({"features": "x9"}, "feature='x9' .str. to be the name or the position"),
+        ({"features": []}, "features=.*not empty; or None"),
+        ({"features": 1.5}, "features=1.5 .float. to be a list of names"),
+        ({"level": 1}, "level=1"),
+        ({"scale": "odds"}, "scale='odds' .* 'log-odds'"),
+        ({"part": "trend"}, "part='trend' .* 'deviation'"),
+        ({"output": 1}, "output=1"),
+        ({"max_columns": 0}, "max_columns=0"),
+        ({"ax": 3}, "ax=3 .int. to be matplotlib Axes or None"),
+    ],
+)
+def test_bad_options_are_named(fitted, options, message):
+    with pytest.raises(ValueError, match=message):
+        AdditiveDisplay.from_estimator(fitted, **options)
+
+
+def test_too_few_axes_are_refused(curves):
+    figure, given = plt.subplots(1, 2)
+    with pytest.raises(ValueError, match=r"ax=.* to be at least 3 axes.*; give more of them"):
+        AdditiveDisplay(curves).plot(given)
+    assert not any(ax.lines for ax in figure.axes)
+
+
+@bundled(
+    ("curves", "options", "message"),
+    [
+        ([], {}, "curves=.*a list of curves, not empty"),
+        (curve(), {}, "curves=.*a list of curves"),
+        ([3], {}, "curves=3 .int. to be .*has no name; curve_ of a fitted"),
+        ([curve(grid=[1.0, 2.0])], {}, "a grid of 4 edges or 3 levels"),
+        ([curve(grid=3)], {}, "a grid of 4 edges or 3 levels"),
+        ([curve(grid=[0.0, 2.0, 1.0, 3.0])], {}, "ascending edges, not 'age'"),
+        ([curve(low=[0.0])], {}, "of one length"),
+        ([curve(low=[0.0, np.nan, 0.0])], {}, "finite, and 'age' is not"),
+        ([curve(low=["a", "b", "c"])], {}, "curves: low"),
+        ([curve()], {"scale": "odds"}, "scale='odds'"),
+        ([curve()], {"part": 1}, "part=1"),
+        ([curve()], {"level": 90}, "level=90"),
+        ([curve()], {"reference": "0"}, "reference='0'"),
+    ],
+)
+def test_bad_curves_are_named(curves, options, message):
+    with pytest.raises(ValueError, match=message):
+        AdditiveDisplay(curves, **options)
+
+
+def test_a_deviation_needs_a_number():
+    X = np.array([["red"], ["green"]] * 100, dtype=object)
+    model = DPAdditiveClassifier(1.0, categories=[["red", "green"]], classes=[0, 1])
+    model.fit(X, [0, 1] * 100)
+    with pytest.raises(ValueError, match=r"part='deviation' .*'curve' where no feature is a num"):
+        AdditiveDisplay.from_estimator(model, part="deviation")
+
+
+def test_an_estimator_without_curves_is_named(two_blobs):
+    with pytest.raises(ValueError, match=r"estimator=.* have curve_"):
+        AdditiveDisplay.from_estimator(GaussianNB().fit(*two_blobs))
