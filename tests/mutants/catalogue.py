@@ -730,6 +730,14 @@ apart = 2**0.5
             "tests/engine/test_network_sum_persons.py",
         ),
         Mutant(
+            "of rows that cancel the rounding is left",
+            "algorithms/dp_vi_model.py",
+            "_ModelSum._records",
+            "self.record_bound < math.inf",
+            "False",
+            "tests/engine/test_network_sum_persons.py",
+        ),
+        Mutant(
             "a person has a curvature for each of its rows",
             "algorithms/dp_vi_model.py",
             "PersonCurvatureSum._factors",
