@@ -451,7 +451,8 @@ class ProtectedUnit:
         What the scores of a person are clipped to together, over the bound on those of one row.
         ``"auto"`` is √((3 rows_per_group + 1)/4).
     max_rows_per_group : int or None, default=None
-        Rows of a person that take part, at most; which ones does not depend on the data.
+        Rows of a person that take part, at most: a random subset, by a hash of the person's label
+        and number of rows. A larger ``rows_per_group`` counts as this number.
 
     Examples
     --------

@@ -65,8 +65,10 @@ class PersonUnit:
             rows_per_group = ROWS_PER_GROUP
             if n_groups is not None and n_samples is not None:
                 rows_per_group = max(1.0, integer(1, n_samples=n_samples) / n_groups)
-            rows_per_group = min(rows_per_group, most_rows or rows_per_group)
         mean = in_range(1.0, 1e9, "or None", closed="both", rows_per_group=rows_per_group)
+        if most_rows is not None:
+            # Nobody has more rows than take part: a larger bound cuts nothing, and only adds noise.
+            mean = min(mean, float(most_rows))
         return cls(
             n_groups,
             mean,

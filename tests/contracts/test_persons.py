@@ -358,6 +358,16 @@ def test_a_person_beyond_the_most_rows_is_bounded_and_its_label_is_not_told():
     assert_no_data(f"{model!r} {model.privacy_!r} {vars(model)}", "a fit")
 
 
+def test_no_noise_is_added_for_rows_that_cannot_take_part():
+    capped = {"classes": [0, 1], "unit": "group", "n_groups": 9, "max_rows_per_group": 2}
+    plans = [
+        DPVariationalLogisticRegression(rows_per_group=mean, **capped).plan(n_features=2)
+        for mean in (40, 2)
+    ]
+    assert plans[0].config == plans[1].config
+    assert "squares to 2 times" in plans[0].privacy.sampling
+
+
 def test_a_label_that_cannot_be_shown_is_not_told_either():
     model = DPStandardScaler(unit="group", max_rows_per_group=1)
     label = TreacherousLabel("__repr__")
