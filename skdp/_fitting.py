@@ -195,12 +195,13 @@ def public_n_rows(declared: int | None, n: int, *, is_public: bool) -> int:
 
 
 def warn_of_delta(estimator: Any, n: int) -> None:
-    """Warn where δ allows one of n records to be shown."""
+    """Warn where δ allows one of n records, rows or persons, to be shown."""
     delta, epsilon = estimator.delta, estimator.epsilon
     if is_real(delta) and 1.0 <= delta * n < n and not (is_real(epsilon) and np.isinf(epsilon)):
+        one, all_of_them = ("a row", "rows") if estimator.unit == ROW else ("a person", "persons")
         warnings.warn(
-            f"{type(estimator).__name__} has delta={delta:g} for {n} rows: a delta of 1/n or more "
-            "allows a fit that publishes a row at random. Choose one well below 1/n.",
+            f"{type(estimator).__name__} has delta={delta:g} for {n} {all_of_them}: a delta of 1/n "
+            f"or more allows a fit that publishes {one} at random. Choose one well below 1/n.",
             PrivacyWarning,
             stacklevel=6,
         )
@@ -450,7 +451,8 @@ class ProtectedUnit:
         What the scores of a person are clipped to together, over the bound on those of one row.
         ``"auto"`` is √((3 rows_per_group + 1)/4).
     max_rows_per_group : int or None, default=None
-        Rows of a person that take part, at most; which ones does not depend on the data.
+        Rows of a person that take part, at most: a random subset, by a hash of the person's label
+        and number of rows. A larger ``rows_per_group`` counts as this number.
 
     Examples
     --------

@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,12 @@ from skdp._validate import in_range, integer, number_or_auto
 
 _SHORT = 4  # times the number of rows
 ROWS_PER_GROUP = 5.0  # where nobody declares how many rows a person has
+
+_NOT_LABELS, _SOME_MISSING = (
+    f"Expected groups to hold one hashable label a row, but {found}. Drop rows whose person is "
+    "unknown, or give each of them a label of its own."
+    for found in ("these are not", "some are missing")
+)
 
 
 @dataclass(frozen=True)
@@ -58,8 +65,10 @@ class PersonUnit:
             rows_per_group = ROWS_PER_GROUP
             if n_groups is not None and n_samples is not None:
                 rows_per_group = max(1.0, integer(1, n_samples=n_samples) / n_groups)
-            rows_per_group = min(rows_per_group, most_rows or rows_per_group)
         mean = in_range(1.0, 1e9, "or None", closed="both", rows_per_group=rows_per_group)
+        if most_rows is not None:
+            # Nobody has more rows than take part: a larger bound cuts nothing, and only adds noise.
+            mean = min(mean, float(most_rows))
         return cls(
             n_groups,
             mean,
@@ -138,24 +147,47 @@ def _sorted_by(codes: np.ndarray) -> np.ndarray:
     return order
 
 
+@contextmanager
+def _without_labels() -> Iterator[None]:
+    """Let no error of a label's own code, which may quote the label, leave."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception:
+        raise ValueError(_NOT_LABELS) from None
+
+
 def _coded(groups: Any, n_rows: int) -> tuple[list[Hashable] | np.ndarray, np.ndarray]:
     """Distinct labels, and the number among them of each row's."""
-    if isinstance(groups, str | bytes) or not hasattr(groups, "__len__"):
-        raise _wrong(missing=False)
-    try:
+    # Of a table or a mapping list() takes the names of columns, or the keys; a set has no order.
+    whole = isinstance(groups, str | bytes | Mapping | Set) or hasattr(groups, "columns")
+    if whole or not hasattr(groups, "__len__"):
+        raise ValueError(_NOT_LABELS)
+    with _without_labels():
         # Of a list numpy would make one type, so that a person's label could merge two others.
         array = np.asarray(groups) if hasattr(groups, "dtype") else np.empty(0, dtype=object)
-        if array.dtype.kind == "O" or isinstance(groups, np.ma.MaskedArray):
-            return _numbered(list(groups), n_rows)
-        missing = bool(array.dtype.kind in "fcmM" and np.isnan(array).any())
-    except TypeError:  # not hashable
-        raise _wrong(missing=False) from None
-    if array.shape != (n_rows,) or missing:
-        raise _wrong(missing=missing)
+        labels: list[Any] | None = None
+        shape = array.shape
+        if array.dtype.kind in "OT" or isinstance(groups, np.ma.MaskedArray):
+            labels = list(groups)
+            for label in labels:
+                hash(label)  # an array or a list is no label, and no missing one
+            shape = (len(labels),)
+            missing = any(_is_missing(label) for label in labels)
+        else:
+            missing = bool(array.dtype.kind in "fcmM" and np.isnan(array).any())
+    if missing or shape != (n_rows,):
+        raise ValueError(_SOME_MISSING if missing else _NOT_LABELS)
+    with _without_labels():
+        return _numbered(array) if labels is None else _numbered_objects(labels)
+
+
+def _numbered(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if array.dtype.kind in "iu" and array.size:
         # A short range of integers needs no comparisons.
         least, most = int(array.min()), int(array.max())
-        if most - least < _SHORT * n_rows:
+        if most - least < _SHORT * array.size:
             first = np.uint64(least % 2**64)  # modulo 2⁶⁴, in which nothing overflows
             places = (array.astype(np.uint64) - first).astype(np.int64)
             present = np.bincount(places) > 0
@@ -164,12 +196,7 @@ def _coded(groups: Any, n_rows: int) -> tuple[list[Hashable] | np.ndarray, np.nd
     return np.unique(array, return_inverse=True)
 
 
-def _numbered(labels: list[Any], n_rows: int) -> tuple[list[Hashable], np.ndarray]:
-    for label in labels:
-        hash(label)  # an array or a list is no label, and no missing one
-    missing = any(_is_missing(label) for label in labels)
-    if len(labels) != n_rows or missing:
-        raise _wrong(missing=missing)
+def _numbered_objects(labels: list[Hashable]) -> tuple[list[Hashable], np.ndarray]:
     numbers: dict[Hashable, int] = {}
     codes = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
     return list(numbers), codes
@@ -182,17 +209,10 @@ def _is_missing(label: Any) -> bool:
         return True
 
 
-def _wrong(*, missing: bool) -> ValueError:
-    found = "some are missing" if missing else "these are not"
-    return ValueError(
-        f"Expected groups to hold one hashable label a row, but {found}. Drop "
-        "rows whose person is unknown, or give each of them a label of its own."
-    )
-
-
 def _subset(label: Hashable, size: int, most: int, key: bytes) -> np.ndarray:
     """Mask of a random subset of a person's rows; the key and the person decide."""
-    text = f"{type(label).__name__} {label!r}".encode()
+    with _without_labels():
+        text = f"{type(label).__name__} {label!r}".encode(errors="backslashreplace")
     digest = hashlib.blake2b(text, key=key[:64], digest_size=16).digest()
     chosen = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
     mask = np.zeros(size, dtype=bool)

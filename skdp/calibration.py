@@ -211,8 +211,8 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             self.temperature_privacy_ = self._charge(plan)
             self.privacy_ = fitted.privacy_ + self.temperature_privacy_
             log_p = np.log(np.maximum(fitted.predict_proba(X), np.finfo(float).tiny))[chosen.X]
-            streams = _fitting.streams(self, codes, log_p)
             rows = Records(scaling.bounded(log_p), codes, chosen.starts)
+            streams = _fitting.streams(self, *Records(codes, log_p, chosen.starts).arrays)
             self.temperature_ = plan.config.run(rows, streams)
             self.noise_multiplier_ = plan.config.noise_multiplier
             self.n_iter_ = plan.config.n_steps

@@ -85,6 +85,7 @@ from skdp.models.user_models import Prior, UserModel
 
 GRADIENT, OUTER, SQUARES = "gradient", "outer", "squares"
 _CHUNK_NUMBERS = 2**21  # of per-record gradients in memory
+_MOST_CANCELLED = 1e4  # lengths of a person's gradients over the clip, beyond which it shrinks
 _MAX_THETA = 1e6
 _SCALE_LEARNING_RATE = 0.05  # of log s
 _LEAST_PRECISION = 1e-8
@@ -201,12 +202,20 @@ class _ModelSum(BoundedSum):
             return
         for starts in _runs(batch.starts, len(theta)):
             sums = torch.zeros((len(starts) - 1, len(theta)), dtype=torch.float64)
+            lengths = torch.zeros(len(sums), dtype=torch.float64)
             whose = torch.from_numpy(np.repeat(np.arange(len(sums)), np.diff(starts)))
             for gradients, first in self._rows(theta, clip_norm, batch, starts[0], starts[-1]):
                 # A row without a finite gradient contributes nothing to its person.
-                finite = torch.isfinite(torch.linalg.vector_norm(gradients, dim=1))
+                norms = torch.linalg.vector_norm(gradients, dim=1)
+                finite = torch.isfinite(norms)
                 persons = whose[first - starts[0] :][: len(gradients)]
                 sums.index_add_(0, persons[finite], gradients[finite])
+                lengths.index_add_(0, persons[finite], norms[finite])
+            if self.record_bound < math.inf:
+                # The last bits of a row's gradient depend on where the row stands, so on other
+                # persons. Where rows cancel those bits are what is left, and they must be little
+                # beside the clip.
+                sums /= (lengths / _MOST_CANCELLED).clamp(min=1.0)[:, None]
             yield sums
 
     def _rows(

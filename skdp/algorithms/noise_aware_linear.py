@@ -265,11 +265,9 @@ class NoiseAwareRegressionConfig(GaussianRun):
         if not self.private:
             return replace(update.ordinary_posterior(state), outside=outside)
         assert state.gram is not None
-        short = far_below(
-            float(np.trace(state.gram)), update.gram_noise * math.sqrt(self.n_columns), self
-        )
+        found, noise = update.n_found(state), update.gram_noise * math.sqrt(self.n_columns)
+        short = far_below(float(np.trace(state.gram)), noise, self, found)
         q = update.posterior(state, streams("inference"))
-        found = update.n_found(state)
         q = replace(q, outside=outside, short_rows=short, n_found=found)
         return q if self.noise_aware else update.plain_posterior(state, q)
 

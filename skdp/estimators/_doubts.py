@@ -55,9 +55,13 @@ def of_posterior(plan: FitPlan, q: GaussianPosterior, prior_scale: float) -> tup
     if q.n_found is not None and not relation.n_is_public:
         found, noise = q.n_found
         if found - LOUD * noise > TOO_FEW * n or found + LOUD * noise < n / TOO_MANY:
+            declared, remedy = f"n_samples={n} is", "a number nearby"
+            if plan.facts.persons is not None:
+                declared = f"n_groups times rows_per_group, {n}, is"
+                remedy = "numbers whose product is nearby"
             return (
-                f"About {_rounded(found)} rows took part, by a noisy count, and n_samples={n} "
-                "is declared: steps, noise and posterior are of so many. Declare a number nearby.",
+                f"About {_rounded(found)} rows took part, by a noisy count, and {declared} "
+                f"declared: steps, noise and posterior are of so many. Declare {remedy}.",
             )
     return () if found_any(q, plan.config.n_features, prior_scale) else (_LOST,)
 

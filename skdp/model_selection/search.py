@@ -454,7 +454,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         seeds, digest = [None] * len(candidates), np.empty(0)
         if self.random_state is not None:
             # Trials are seeded from all of the input, so that no two data sets share noise.
-            digest = _digest(rows.X, rows.y)
+            digest = _digest(rows)
             generator = self._streams("trials", digest)("seeds").generator
             seeds = [int(s) for s in generator.integers(2**31 - 100, size=len(candidates))]
             if isinstance(self.random_state, np.random.RandomState):
@@ -729,10 +729,12 @@ def _restate(parts: Iterable[Estimator], report: PrivacyReport) -> None:
         _restate([p for p in [getattr(part, "estimator_", None)] if p is not None], report)
 
 
-def _digest(X: ArrayLike, y: Given) -> np.ndarray:
-    """Hash rows and targets; the same for the same numbers of another type or form."""
-    X, y = np.asarray(X), np.asarray(y).ravel()
-    plain = [a.astype(float) if a.dtype.kind in "biuf" else a for a in (X, y)]
+def _digest(rows: _scores.PrivateRows) -> np.ndarray:
+    """Hash rows, targets and whose they are; the same for numbers of another type or form."""
+    X, y = np.asarray(rows.X), np.asarray(rows.y).ravel()
+    plain: list[Any] = [a.astype(float) if a.dtype.kind in "biuf" else a for a in (X, y)]
+    if rows.persons is not None:
+        plain += rows.persons
     return np.frombuffer(str(joblib.hash(plain, hash_name="sha1")).encode(), dtype=np.uint8)
 
 

@@ -34,7 +34,7 @@ from skdp.testing._checks import (
     good_data,
     relation_of,
 )
-from skdp.testing._inputs import TEXT, N, assert_no_data
+from skdp.testing._inputs import TEXT, N, Treacherous, assert_no_data
 from skdp.testing._persons import GROUPS, with_persons
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -234,6 +234,28 @@ def test_a_sum_that_depends_on_the_number_of_rows_is_found():
 
 # --- labels of any kind ---------------------------------------------------------------------------
 
+
+class TreacherousLabel:
+    """A label of which a method raises an error that quotes it."""
+
+    def __init__(self, method):
+        self.method = method
+
+    def raised(self, method, value):
+        if method == self.method:
+            raise RuntimeError(TEXT)
+        return value
+
+    def __hash__(self):
+        return self.raised("__hash__", 1)
+
+    def __eq__(self, other):
+        return self.raised("__eq__", self is other)
+
+    def __repr__(self):
+        return self.raised("__repr__", "a label")
+
+
 LABELS = {
     "a list": GROUPS.tolist(),
     "a tuple": tuple(GROUPS.tolist()),
@@ -276,6 +298,12 @@ NO_LABELS = {
     "a matrix": np.tile(GROUPS, (2, 1)).T,
     "no rows": [],
     "a set": set(LABELS["texts"]),
+    "a dictionary with as many keys": {f"{TEXT}{row}": 1 for row in range(N)},
+    "a set of as many": {f"{TEXT}{row}" for row in range(N)},
+    "a frame with as many columns": pd.DataFrame(np.zeros((N, N))),
+    "labels whose hash quotes them": [TreacherousLabel("__hash__") for _ in range(N)],
+    "labels whose comparison quotes them": [TreacherousLabel("__eq__") for _ in range(N)],
+    "labels that quote themselves when read": Treacherous(RuntimeError, N),
 }
 
 
@@ -328,6 +356,33 @@ def test_a_person_beyond_the_most_rows_is_bounded_and_its_label_is_not_told():
         model.fit(X, y, groups=groups)
     assert tape
     assert_no_data(f"{model!r} {model.privacy_!r} {vars(model)}", "a fit")
+
+
+def test_no_noise_is_added_for_rows_that_cannot_take_part():
+    capped = {"classes": [0, 1], "unit": "group", "n_groups": 9, "max_rows_per_group": 2}
+    plans = [
+        DPVariationalLogisticRegression(rows_per_group=mean, **capped).plan(n_features=2)
+        for mean in (40, 2)
+    ]
+    assert plans[0].config == plans[1].config
+    assert "squares to 2 times" in plans[0].privacy.sampling
+
+
+def test_a_label_that_cannot_be_shown_is_not_told_either():
+    model = DPStandardScaler(unit="group", max_rows_per_group=1)
+    label = TreacherousLabel("__repr__")
+    with pytest.raises(ValueError, match="groups") as refused:
+        model.fit(np.ones((3, 2)), groups=[label] * 3)
+    assert_no_data(f"{refused.value!r} {refused.value.__cause__!r}", "a label")
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_text_is_no_person(missing):
+    if not hasattr(np.dtypes, "StringDType"):
+        pytest.skip("numpy before 2.0 has no such type")
+    texts = np.array(["a", missing, "b"], dtype=np.dtypes.StringDType(na_object=missing))
+    with pytest.raises(ValueError, match="some are missing"):
+        DPStandardScaler(unit="group").fit(np.ones((3, 2)), groups=texts)
 
 
 @pytest.mark.slow

@@ -359,6 +359,30 @@ def test_a_row_that_is_not_finite_is_missing_from_its_person_in_a_model(kind):
     np.testing.assert_allclose(of_model(clipped_sum, rows), expected, rtol=1e-12)
 
 
+def weighted(theta, x, y):
+    return y * nn.functional.logsigmoid(x @ theta)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_left_of_rows_that_cancel_does_not_tell_who_else_is_there(seed):
+    rng, d = np.random.default_rng(seed), 9
+    alike = np.repeat(rng.normal(size=(1, d)), 2, axis=0)  # two rows of opposite, huge gradients
+    other = rng.normal(size=(3, d))
+    query = torch.from_numpy(np.append(rng.normal(size=d), 1.0))
+    clipped_sum = ModelClippedSum(UserModel(weighted, d, supervised=True), GRADIENT, 1.0)
+
+    def summed(X, y, starts):
+        batch = NetworkRecords(X, y, torch.empty(0).double(), starts).take(slice(None))
+        return clipped_sum.of_persons(UNIT)(query, batch)
+
+    huge = np.array([1e17, -1e17])
+    absent = summed(alike, huge, np.array([0, 2]))
+    present = summed(
+        np.vstack([other, alike]), np.concatenate([np.ones(3), huge]), np.array([0, 3, 5])
+    )
+    assert torch.linalg.vector_norm(present - absent) <= 1.0 + 1e-6
+
+
 @pytest.mark.parametrize("numbers", [2**21, 21])
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=15)

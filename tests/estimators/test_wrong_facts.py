@@ -18,6 +18,7 @@ from skdp import (
     FitWarning,
     OPSPosteriorSampler,
     OPSRegressor,
+    PrivacyWarning,
 )
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators import _doubts
@@ -53,6 +54,35 @@ def test_a_private_number_of_rows_that_was_declared_wrong_is_said(model, y):
     assert quiet(model, y).diagnostics_ == ()
     with pytest.warns(FitWarning, match=r"rows took part.*n_samples=20000 is declared"):
         model.set_params(n_samples=10 * N).fit(X, y)
+
+
+def test_a_wrong_number_of_persons_is_said_by_the_names_that_were_declared():
+    model = DPVariationalLogisticRegression(
+        3.0, classes=[0, 1], unit="group", n_groups=10 * N, rows_per_group=1
+    )
+    with pytest.warns(FitWarning, match="n_groups times rows_per_group, 20000, is declared"):
+        model.fit(X, LABELS, groups=np.arange(N))
+
+
+def test_delta_is_held_against_the_number_of_persons():
+    model = DPVariationalLogisticRegression(
+        delta=1e-3, classes=[0, 1], unit="group", n_groups=N, rows_per_group=1
+    )
+    with pytest.warns(PrivacyWarning, match=r"for 2000 persons.*publishes a person"):
+        model.fit(X, LABELS, groups=np.arange(N))
+
+
+@pytest.mark.parametrize(
+    ("model", "y"),
+    [
+        (DPVariationalLinearRegression(3.0, target_bounds=BOUNDS, n_samples=2 * N, **ADD), NUMBERS),
+        (DPVariationalLogisticRegression(3.0, classes=[0, 1], n_samples=2 * N, **ADD), LABELS),
+    ],
+    ids=["linear", "logistic"],
+)
+def test_rows_are_not_taken_for_short_where_there_are_half_as_many_as_declared(model, y):
+    # Σ‖x‖² of the rows and their intercepts is that of twice as many rows of features 0 then.
+    assert quiet(model, y).diagnostics_ == ()
 
 
 def said_by_some_fit(model, y):

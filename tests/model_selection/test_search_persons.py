@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import config_context
 from sklearn.compose import make_column_transformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -103,6 +104,32 @@ def test_reports_say_person():
     assert (plan.event, plan.privacy.unit) == (fitted.privacy_.event, "group")
     again = pickle.loads(pickle.dumps(fitted))
     assert again.best_estimator_.privacy_ is again.privacy_
+
+
+@pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+def test_with_a_seed_other_persons_have_other_noise():
+    def half(estimator, X, y):  # a share of 0 for every person: what is released is noise
+        return np.full(len(X), 0.5)
+
+    seeded = search(mean_trials=1, scoring=half, random_state=0)
+    scores = [seeded.fit(X, Y, groups).best_score_ for groups in (GROUPS, GROUPS, GROUPS[::-1])]
+    assert scores[0] == scores[1] != scores[2]
+
+    drowned = DPTemperatureScaler(
+        logistic(random_state=0, n_groups=PERSONS),
+        n_groups=PERSONS,
+        group_clip=1e9,
+        random_state=0,
+        **UNIT,
+    )
+    drowned.set_params(estimator=FrozenEstimator(drowned.estimator.fit(X, Y, GROUPS)))
+    noise = []
+    for groups in (np.sort(GROUPS), np.sort(GROUPS), np.sort(GROUPS[::-1] // 2)):
+        with record_releases() as tape:
+            drowned.fit(X, Y, groups)
+        noise.append(float(tape[0].output[0]))
+    assert noise[0] == noise[1]
+    assert abs(noise[2] / noise[0] - 1) > 1e-3
 
 
 def test_the_number_of_persons_may_be_declared_by_the_steps():

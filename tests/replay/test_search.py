@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import sklearn
 from replay.neighbours import neighbours
-from replay.persons_changed import persons_changed
 from scipy.stats import loguniform
 from sklearn.pipeline import make_pipeline
 
@@ -16,7 +15,7 @@ from skdp import DPVariationalLogisticRegression, _release_hook
 from skdp._random import Streams
 from skdp.model_selection import DPRandomizedSearch
 from skdp.preprocessing import DPStandardScaler
-from skdp.testing import fixed_streams
+from skdp.testing import fixed_streams, neighbouring_persons
 
 N = 40
 BASE = np.random.default_rng(0)
@@ -119,7 +118,7 @@ def test_with_the_releases_frozen_nothing_depends_on_a_person(plan):
     with sklearn.config_context(enable_metadata_routing=True), fixed_streams(b"replay"):
         with _release_hook.record() as tape:
             first = fitted(X, Y, GROUPS)
-        for other in persons_changed(X, Y, GROUPS):
+        for other in neighbouring_persons(X, Y, GROUPS):
             with _release_hook.replay([release.output for release in tape]) as again:
                 second = fitted(*other)
             assert [r.call for r in again] == [r.call for r in tape]

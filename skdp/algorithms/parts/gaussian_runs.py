@@ -207,12 +207,19 @@ class BoundedRows(Protocol):
         """Norm bound of a row with its intercept."""
         ...
 
+    @property
+    def neighboring_relation(self) -> str:
+        """Who is a neighbour."""
+        ...
+
 
 SHORT = 0.1  # root mean square norm of rows over its bound, below which a fit says so
 UNSURE = 1 / 25  # of the squared bound: more noise in the mean square tells nothing
 
 
-def far_below(trace: float, noise: float, config: BoundedRows) -> float | None:
+def far_below(
+    trace: float, noise: float, config: BoundedRows, found: tuple[float, float] | None = None
+) -> float | None:
     """Root mean square norm of the features, if that is clearly far below their bound.
 
     Parameters
@@ -223,8 +230,16 @@ def far_below(trace: float, noise: float, config: BoundedRows) -> float | None:
         Standard deviation of its noise.
     config : BoundedRows
         Public facts about the rows.
+    found : (float, float) or None
+        Noisy number of rows, and the standard deviation of its noise. Where the number is private,
+        it may be far from the one that was declared.
     """
-    unit = config.row_bound**2 / config.n_rows
+    n = float(config.n_rows)
+    if found is not None and not check_relation(config.neighboring_relation).n_is_public:
+        n = found[0]
+        if n <= 0.0:
+            return None
+    unit = config.row_bound**2 / n
     square, deviation = trace * unit - bool(config.fit_intercept), noise * unit
     bound = config.data_norm**2
     if deviation > UNSURE * bound or square > SHORT**2 * bound + deviation:

@@ -80,7 +80,8 @@ class NoiseAwareUpdate:
         assert state.moments is not None
         size = 1 if self.config.curvature == TRACE else self.config.shape[1]
         trace = float(np.trace(np.atleast_2d(state.moments)))
-        return far_below(trace, self.moments_scale * math.sqrt(size), self.config)
+        noise = self.moments_scale * math.sqrt(size)
+        return far_below(trace, noise, self.config, self.n_found(state))
 
     def n_found(self, state: NoiseAwareState) -> tuple[float, float] | None:
         """Noisy number of records, by the intercept's second moment."""
