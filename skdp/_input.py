@@ -194,9 +194,8 @@ def check_columns_and_labels(
     with without_data():
         # Of y it says what is missing, if that is all of it.
         validate_data(estimator, X, y, reset=False, skip_check_array=True)
-        _, y = check_X_y(
-            next(iter(columns.values()))[:, None], y, dtype=None, ensure_all_finite=False
-        )
+        n = len(next(iter(columns.values())))
+        _, y = check_X_y(np.zeros((n, 1)), y)
         if not declared:
             check_classification_targets(np.tile(y, 2))
     return columns, y
@@ -204,15 +203,10 @@ def check_columns_and_labels(
 
 def numbers(values: np.ndarray, name: str) -> np.ndarray:
     """Values of a column as float64, NaN where they are missing; none may be infinite."""
-    try:
+    with without_data(f"Expected numbers in {name}; give categories= for a column of others."):
         if values.dtype.kind == "O":
             values = np.array([_number_or_nan(value) for value in values.tolist()])
-        with np.errstate(over="ignore"):  # a warning would tell of a value
-            found = values.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(
-            f"Expected numbers in {name}; give categories= for a column of others."
-        ) from None
+        found = values.astype(np.float64)
     if np.isinf(found).any():
         raise ValueError(f"Input {name} contains infinity.")
     return found
