@@ -194,6 +194,24 @@ def test_one_person_moves_the_sum_by_no_more_than_the_sensitivity(
     assert (present - absent).norm() <= bound
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "n_persons"), [("book-keeping", 100_000), ("vmap", 10_000)])
+def test_none_of_very_many_persons_does(method, n_persons):
+    flat, rng = FlatModule(seeded(perceptron)), np.random.default_rng(0)
+    bound = NetworkClippedSum(flat, squared_error, 0.5).of_persons(UNIT)
+    bound = bound.sensitivity("add_or_remove_one_group")
+    largest = 0.0
+    for _ in range(n_persons):
+        k = int(rng.integers(1, 9))
+        rows = rng.standard_normal((k, 6)) * 10.0 ** rng.uniform(-6, 30, (k, 1))
+        if rng.random() < 0.5:  # alike, or nearly opposite
+            rows = rows[:1] * rng.choice([1.0, -1.0, 1.0 + 1e-6], (k, 1))
+        y = rng.choice([-1e30, -1.0, 0.0, 1e3, np.nan], k)
+        found = person_sum(flat, rows, y, np.array([0, k]), method=method)
+        largest = max(largest, float(found.norm()))
+    assert 0.99 * bound < largest <= bound
+
+
 @pytest.mark.parametrize("n", [40, 1000, 3000])
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_that_nearly_cancel_are_bounded(n, method):
