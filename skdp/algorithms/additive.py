@@ -13,6 +13,7 @@ import numpy as np
 
 from skdp._random import Streams
 from skdp._rows import row_bound
+from skdp.algorithms.dp_vi import DPVIConfig
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.gaussian_vi import GaussianVIConfig
 from skdp.algorithms.noise_aware_glm import (
@@ -62,15 +63,34 @@ class GaussianVIAdditiveConfig(GaussianVIConfig):
         return super().run(_rows(self.model, records), streams, progress)
 
 
-Config = NoiseAwareAdditiveConfig | GaussianVIAdditiveConfig
+@dataclass(frozen=True)
+class DPVIAdditiveConfig(DPVIConfig):
+    """Public facts of a run by steps: without privacy, where the exact one has too many numbers.
+
+    Parameters
+    ----------
+    model : Additive
+        As in `NoiseAwareAdditiveConfig`.
+    """
+
+    model: Additive = field(kw_only=True)
+
+    def run(self, records: Any, streams: Streams, progress: Progress = iter) -> GaussianPosterior:
+        """Run the algorithm on codes (n, columns) and targets; see the base class."""
+        return super().run(_rows(self.model, records), streams, progress)
 
 
-def of_codes(config: NoiseAwareConfig | GaussianVIConfig, model: Additive, mu: float) -> Config:
+Config = NoiseAwareAdditiveConfig | GaussianVIAdditiveConfig | DPVIAdditiveConfig
+
+
+def of_codes(
+    config: NoiseAwareConfig | GaussianVIConfig | DPVIConfig, model: Additive, mu: float
+) -> Config:
     """Return the config of the same run on codes.
 
     Parameters
     ----------
-    config : NoiseAwareConfig or GaussianVIConfig
+    config : NoiseAwareConfig, GaussianVIConfig or DPVIConfig
         Of a linear model of the features.
     model : Additive
         The features.
@@ -78,6 +98,8 @@ def of_codes(config: NoiseAwareConfig | GaussianVIConfig, model: Additive, mu: f
         GDP budget > 0 of a record that comes or goes.
     """
     plain: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(config) if f.init}
+    if isinstance(config, DPVIConfig):
+        return DPVIAdditiveConfig(**plain, model=model)
     if config.likelihood.n_outputs == 1:
         order = list(dict.fromkeys(model.blocks))
         plain["prior_blocks"] = tuple(order.index(block) for block in model.blocks)

@@ -166,7 +166,7 @@ class AdditiveDisplay:
         Raises
         ------
         ValueError
-            If the estimator has no curves, or a feature is none of its.
+            If the estimator has no curves or no such feature.
         """
         last = last_step(estimator, "curve_")
         options: Params = {"level": level, "scale": scale, "part": part}

@@ -31,14 +31,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._fitting import Records, encode_labels
-from skdp._input import check_columns, check_columns_and_labels, numbers
+from skdp._input import check_columns, check_columns_and_labels, numbers, without_data
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import row_bound
 from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms import additive
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.additive import Config
-from skdp.algorithms.dp_vi import DPVIConfig
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
 from skdp.estimators._linear import NormalClassifier, NormalPosterior
@@ -90,6 +89,8 @@ class AdditiveModel(NormalPosterior):
     edges: Any
     categories: Any
     n_bins: int
+    _keys: list[Any]  # names or positions of the declared columns
+    _model: Additive
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -138,26 +139,27 @@ class AdditiveModel(NormalPosterior):
             )
         return tuple(columns)
 
-    def _codes(self, columns: dict[Any, np.ndarray]) -> np.ndarray:
-        """Codes (n, columns) of the columns of X, by name or by position."""
-        declared = self._declared(self.n_features_in_)
-        by_place = list(columns.values())
-        model, values, used = Additive(self._columns(self.n_features_in_)), [], set()
-        names = list(columns)
-        for key, column in zip(declared, model.columns, strict=True):
-            place = names.index(key) if key in columns else key
-            if not isinstance(place, int | np.integer) or not 0 <= place < len(by_place):
+    def _codes(self, found: dict[Any, np.ndarray], keys: list[Any], model: Additive) -> np.ndarray:
+        """Codes (n, columns) of the columns of X, which the keys name or number."""
+        names, values, used = list(found), [], set()
+        for key, column in zip(keys, model.columns, strict=True):
+            place = names.index(key) if key in found else key
+            if not isinstance(place, int | np.integer) or not 0 <= place < len(names):
                 raise expected("names or positions of columns of X", bounds=key)
+            if place in used:
+                raise expected("one entry per column of X", bounds=key)
             used.add(int(place))
-            found = by_place[int(place)]
-            values.append(found if isinstance(column, Category) else numbers(found, column.name))
-        if len(used) < len(names):
-            others = [str(name) for place, name in enumerate(names) if place not in used]
+            of_column = found[names[int(place)]]
+            is_number = isinstance(column, Number)
+            values.append(numbers(of_column, column.name) if is_number else of_column)
+        others = [str(name) for place, name in enumerate(names) if place not in used]
+        if others:
             raise ValueError(
                 f"Expected something declared of every column of X, and of {', '.join(others)} "
                 "nothing is: give its bounds, edges or categories, or drop it."
             )
-        return model.codes(values)
+        with without_data("Expected categories to be hashable values that can be compared."):
+            return model.codes(values)
 
     # --- fit ------------------------------------------------------------------------------------
 
@@ -169,16 +171,15 @@ class AdditiveModel(NormalPosterior):
         columns = self._columns(facts.n_features)
         model = Additive(columns).asked(facts.rows, mu, most)
         facts = replace(facts, n_features=model.size, declared_norm=model.norm)
-        config = super()._configure(facts, budget)
-        assert not isinstance(config, DPVIConfig)
-        return additive.of_codes(config, model, mu)
+        return additive.of_codes(super()._configure(facts, budget), model, mu)
 
     def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
         super()._keep(plan, released)
-        self._model: Additive = plan.config.model
+        self._model = plan.config.model
 
     def _fitted_rows(self, X: Any) -> np.ndarray:
-        codes = self._codes(check_columns(self, X, reset=False))
+        # By what was declared in the fit, whatever the parameters are by now.
+        codes = self._codes(check_columns(self, X, reset=False), self._keys, self._model)
         return np.hstack([self._model.rows(codes), np.ones((len(codes), 1))])
 
     @property
@@ -546,6 +547,7 @@ class DPAdditiveClassifier(NormalClassifier, AdditiveModel):
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         columns, y = check_columns_and_labels(self, X, y, declared=self.classes is not None)
         self.classes_, labels = encode_labels(y, self.classes, type(self).__name__)
-        codes = self._codes(columns)
+        self._keys = list(self._declared(self.n_features_in_))
+        codes = self._codes(columns, self._keys, Additive(self._columns(self.n_features_in_)))
         targets = classification_likelihood(len(self.classes_)).targets(labels)
         return Records(codes, targets), self._facts_of(codes, len(self.classes_))

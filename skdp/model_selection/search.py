@@ -337,7 +337,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         return _scores.PrivateRows(X, y, groups, whose)
 
     def _facts_of_input(self, shape: tuple[int, ...]) -> PublicFacts:
-        """Public facts about rows of a shape; of persons, how many rows there are is none."""
+        """Public facts about rows of this shape; with persons the number of rows is private."""
         declared, persons = self._declared_n_samples(), self._persons()
         if persons is None:
             is_public = self._relation.n_is_public

@@ -8,6 +8,7 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from skdp import DPAdditiveClassifier, PrivacyLedger
+from skdp.estimators import _linear
 from skdp.testing import record_releases
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -166,6 +167,7 @@ def test_no_row_is_ever_cut(table):
         ({"bounds": {"age": (10, 0), "dose": (0, 1)}}, "bounds"),
         ({"bounds": {"age": (0, np.inf), "dose": (0, 1)}}, "bounds"),
         ({"bounds": 3.0}, "bounds"),
+        ({"bounds": {"age": (0, 10), "dose": (0, 1), 0: (0, 1)}}, "one entry"),
         ({"edges": {"age": [0, 5, 10]}}, "edges"),
         ({"bounds": None, "edges": {"age": [0, 0, 1], "dose": [0, 1]}}, "edges"),
         ({"categories": {"ward": "abc"}}, "categories"),
@@ -179,6 +181,34 @@ def test_bad_declarations_are_named_before_any_charge(table, changes, match):
         DPAdditiveClassifier(**DECLARED | changes).fit(*table)
     assert not ledger.entries
     assert "elsewhere" not in str(error.value)
+
+
+def test_predictions_are_by_what_was_declared_in_the_fit(table):
+    X, y = table
+    model = DPAdditiveClassifier(**DECLARED).fit(X, y)
+    before = model.predict_proba(X)
+    model.set_params(bounds={"age": (0, 1), "dose": (0, 100)}, categories={"ward": ["c", "b"]})
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+def test_without_privacy_many_numbers_are_fitted_by_steps(table, monkeypatch):
+    X, y = table
+    monkeypatch.setattr(_linear, "MOST_PRODUCTS", 1)
+    model = DPAdditiveClassifier(float("inf"), **DECLARED).fit(X, y)
+    assert model.score(X, y) > 0.7
+
+
+def test_a_level_that_raises_is_not_quoted(table):
+    class Rude:
+        def __hash__(self):
+            raise KeyError("secret")
+
+    X, y = table
+    X = X.astype({"ward": object})
+    X.loc[3, "ward"] = Rude()
+    with pytest.raises(ValueError, match="categories") as error:
+        DPAdditiveClassifier(**DECLARED).fit(X, y)
+    assert "secret" not in str(error.value)
 
 
 def test_text_in_a_column_of_numbers_is_not_quoted(table):

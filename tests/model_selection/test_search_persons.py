@@ -115,18 +115,18 @@ def test_with_a_seed_other_persons_have_other_noise():
     scores = [seeded.fit(X, Y, groups).best_score_ for groups in (GROUPS, GROUPS, GROUPS[::-1])]
     assert scores[0] == scores[1] != scores[2]
 
-    drowned = DPTemperatureScaler(
+    noisy = DPTemperatureScaler(
         logistic(random_state=0, n_groups=PERSONS),
         n_groups=PERSONS,
         group_clip=1e9,
         random_state=0,
         **UNIT,
     )
-    drowned.set_params(estimator=FrozenEstimator(drowned.estimator.fit(X, Y, GROUPS)))
+    noisy.set_params(estimator=FrozenEstimator(noisy.estimator.fit(X, Y, GROUPS)))
     noise = []
     for groups in (np.sort(GROUPS), np.sort(GROUPS), np.sort(GROUPS[::-1] // 2)):
         with record_releases() as tape:
-            drowned.fit(X, Y, groups)
+            noisy.fit(X, Y, groups)
         noise.append(float(tape[0].output[0]))
     assert noise[0] == noise[1]
     assert abs(noise[2] / noise[0] - 1) > 1e-3
