@@ -101,6 +101,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
     learning_rate: float | str = "auto"
     secure: bool = False
 
+    _STEPS: ClassVar[int] = noise_aware.STEPS
     # What the noise-aware inference has no use for, with the defaults.
     _OF_DPVI: ClassVar[dict[str, Any]] = {
         "batch_size": "auto", "sampling_rate": None, "learning_rate": "auto", "gradient": "aligned",
@@ -145,7 +146,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
             )
         data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
         R = row_bound(data_norm, self.fit_intercept)
-        n_steps = integer_or_auto(noise_aware.STEPS, max_iter=self.max_iter)
+        n_steps = integer_or_auto(self._STEPS, max_iter=self.max_iter)
         mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given
         share = noise_aware.default_clip_share(n, D, mu)
         return noise_aware.NoiseAwareConfig(

@@ -36,16 +36,21 @@ from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import row_bound
 from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms import additive
-from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.additive import Config
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
 from skdp.estimators._linear import NormalClassifier, NormalPosterior
-from skdp.models.additive import WAVES, Additive, Category, Number
+from skdp.models.additive import (
+    WAVES,
+    Additive,
+    Category,
+    Number,
+    beside_trend,
+    not_told,
+)
 from skdp.models.likelihoods import classification_likelihood
 from skdp.privacy.budget import Budget
 
-USUAL_SCALE = 0.67  # median of a half-normal, over its scale
 PARTS, SCALES = ("curve", "deviation"), ("log-odds", "probability")
 N_DRAWS = 4000  # for the simultaneous band: its level errs by .005 or so
 
@@ -89,6 +94,7 @@ class AdditiveModel(NormalPosterior):
     edges: Any
     categories: Any
     n_bins: int
+    _STEPS = 40  # rows of bins are far from normal: the posterior takes longer to settle
     _keys: list[Any]  # names or positions of the declared columns
     _model: Additive
 
@@ -166,7 +172,7 @@ class AdditiveModel(NormalPosterior):
     def _configure(self, facts: PublicFacts, budget: Budget) -> Config:
         mu = math.inf
         if budget.private:
-            mu = budget.mu if budget.given is None else noise_aware.STEPS**0.5 / budget.given
+            mu = budget.mu if budget.given is None else self._STEPS**0.5 / budget.given
         most = additive.most_features(facts.rows, mu)
         columns = self._columns(facts.n_features)
         model = Additive(columns).asked(facts.rows, mu, most)
@@ -258,14 +264,16 @@ class AdditiveModel(NormalPosterior):
             raise expected(f"a number below {K}", output=output)
         table = column.table[:-1]
         table = table - table.mean(axis=0)
-        if part == "deviation":
-            table = table * np.array([kind == WAVES for kind in column.kinds])
         block = slice(output * D + features.start, output * D + features.stop)
         mean = table @ self._posterior.mean[output, features]
         covariance = table @ self._posterior.covariance[block, block] @ table.T
         if isinstance(column, Number):
-            others = column.waves[:, column.n_waves :]
-            covariance = covariance + self._usual_scale(place) ** 2 * others @ others.T
+            told = [kind == WAVES for kind in column.kinds]
+            known = self._posterior.covariance[block, block][np.ix_(told, told)]
+            covariance = covariance + not_told(column, mean, known, self._usual_scale(place))
+        if part == "deviation":
+            beside = beside_trend(column)
+            mean, covariance = beside @ mean, beside @ covariance @ beside
         return mean, covariance
 
     def _usual_scale(self, place: int) -> float:
@@ -277,7 +285,7 @@ class AdditiveModel(NormalPosterior):
             return float(scales[blocks.index(own[0])])
         if len(scales) < len(blocks):
             return float(scales[0])
-        return USUAL_SCALE * HYPERPRIOR_SCALE / row_bound(self._model.norm, True)
+        return HYPERPRIOR_SCALE / row_bound(self._model.norm, True)
 
     @property
     def feature_importance_(self) -> np.ndarray:

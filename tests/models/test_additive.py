@@ -1,11 +1,21 @@
-"""Public features of additive models: no row is longer than declared, and waves have no trend."""
+"""Public features of additive models: no row is longer than declared, waves are a random walk's."""
 
 import math
 
 import numpy as np
 import pytest
 
-from skdp.models.additive import WEIGHT, Additive, Category, Number, trend, waves
+from skdp.models.additive import (
+    WEIGHT,
+    Additive,
+    Category,
+    Number,
+    beside_trend,
+    not_told,
+    steepness,
+    trend,
+    waves,
+)
 
 EDGES = tuple(np.linspace(0.0, 10.0, 21))
 COLUMNS = (
@@ -33,7 +43,7 @@ def test_no_row_is_longer_than_the_public_norm_and_one_is_as_long(n, mu):
     norms = np.linalg.norm(model.rows(model.codes(values)), axis=1)
     assert norms.max() <= model.norm * (1 + 1e-15)
     assert norms.max() == pytest.approx(model.norm)
-    assert model.usual_norm < model.norm <= math.sqrt(3 + 2 * WEIGHT) * (1 + 1e-12)
+    assert model.usual_norm < model.norm <= math.sqrt(3 + 2 * WEIGHT / 3)
 
 
 def test_rows_are_those_of_a_loop_over_values():
@@ -49,22 +59,61 @@ def test_rows_are_those_of_a_loop_over_values():
             edges = column.edges
             b = sum(value >= edge for edge in edges[1:-1])
             row += [trend(len(edges) - 1)[b], *waves(len(edges) - 1)[b, : column.n_waves], 0.0]
-        row += [float(ward == level) for level in ("a", "b", 3)]
-        row.append(float(ward not in ("a", "b", 3)))
-        np.testing.assert_array_equal(rows[i], row)
+        known = ward in ("a", "b", 3)
+        row += [(float(ward == level) - 1 / 3) * known for level in ("a", "b", 3)]
+        row.append(float(not known))
+        np.testing.assert_allclose(rows[i], row, rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("n_bins", [1, 2, 3, 5, 32, 100])
-def test_waves_have_no_level_and_no_trend_and_the_squares_of_a_bin_are_bounded(n_bins):
+def test_waves_are_all_that_a_curve_has_beside_its_trend(n_bins):
     found, u = waves(n_bins), trend(n_bins)
     np.testing.assert_allclose(found.sum(axis=0), 0.0, atol=1e-12)
-    np.testing.assert_allclose(u @ found, 0.0, atol=1e-12)
     assert found.shape == (n_bins, max(0, min(n_bins - 2, 40)))
     assert np.linalg.matrix_rank(np.column_stack([np.ones(n_bins), u, found])) == min(
         n_bins, 2 + found.shape[1]
     )
-    if found.size:
-        assert (found**2).sum(axis=1).max() == pytest.approx(WEIGHT)
+    assert (found**2).sum(axis=1).max(initial=0.0) <= WEIGHT / 3
+
+
+def test_waves_of_many_bins_are_a_brownian_bridge_less_its_mean(monkeypatch):
+    """Watson's process: independent increments, but for the sums that are fixed."""
+    monkeypatch.setattr("skdp.models.additive.MOST_WAVES", 400)
+    n_bins = 400
+    covariance = waves(n_bins) @ waves(n_bins).T
+    x = (np.arange(n_bins) + 0.5) / n_bins
+    bridge = 4.0 * WEIGHT * (np.minimum.outer(x, x) - np.outer(x, x))
+    centre = np.eye(n_bins) - 1.0 / n_bins
+    np.testing.assert_allclose(covariance, centre @ bridge @ centre, atol=0.01 * WEIGHT)
+
+
+def test_what_waves_leave_out_is_wide_at_a_jump_and_nowhere_else():
+    column = Number("x", tuple(np.linspace(-1, 1, 33)), 8)
+    told, others = column.waves[:, :8], column.waves[:, 8:]
+    known = 0.01 * np.eye(8)
+    line = np.linspace(-1.0, 1.0, 32)
+    np.testing.assert_allclose(not_told(column, line, known, 2.0), 4.0 * others @ others.T)
+    step = told @ np.linalg.pinv(told) @ np.where(line > 0.2, 1.0, -1.0)
+    more = np.diag(not_told(column, step, known, 2.0) - 4.0 * others @ others.T)
+    assert more[18:21].min() > 3 * more[2:14].max()
+    known_well = np.diag(not_told(column, step, 1e-9 * np.eye(8), 2.0) - 4.0 * others @ others.T)
+    assert (known_well <= more + 1e-12).all()
+
+
+def test_steepness_is_at_least_one_and_that_of_a_line_is_one():
+    line = np.linspace(-1.0, 1.0, 32)
+    np.testing.assert_array_equal(steepness(line, 8), 1.0)
+    np.testing.assert_array_equal(steepness(np.sin(line), 0), 1.0)
+    np.testing.assert_array_equal(steepness(np.zeros(2), 1), 1.0)
+    assert steepness(np.where(line > 0, 1.0, -1.0), 16).argmax() in (15, 16)
+
+
+def test_beside_its_trend_a_line_has_nothing_and_a_wave_of_full_periods_has_all():
+    column = Number("x", tuple(np.linspace(-1, 1, 33)))
+    beside = beside_trend(column)
+    np.testing.assert_allclose(beside @ (3.0 + 2.0 * trend(32)), 0.0, atol=1e-12)
+    np.testing.assert_allclose(beside @ waves(32)[:, 0], waves(32)[:, 0], atol=1e-12)
+    assert not beside_trend(COLUMNS[2]).any()
 
 
 def test_more_rows_and_more_budget_ask_for_more():
@@ -79,6 +128,9 @@ def test_more_rows_and_more_budget_ask_for_more():
     assert budgets == sorted(budgets)
     assert 0 < n_waves(10**5, 1.0, most=15) < n_waves(10**5, 1.0)
     assert Additive(COLUMNS).asked(10**5, 1.0, 15).size <= 15
+    alone = Additive(COLUMNS).asked(10**5, 1.0, 2)  # where trends and levels are too many already
+    assert alone.size == 5
+    assert alone.names == ("age: trend", "dose: trend", "ward=a", "ward=b", "ward=3")
 
 
 def test_blocks_and_names_are_of_the_features_in_their_order():
@@ -92,5 +144,5 @@ def test_blocks_and_names_are_of_the_features_in_their_order():
 
 def test_few_rows_leave_missing_numbers_without_an_effect():
     model = Additive(COLUMNS).asked(20, 0.3)
-    row = model.rows(model.codes([np.array([math.nan]), np.array([math.nan]), np.array(["a"])]))
-    np.testing.assert_array_equal(row, [[0.0, 0.0, 1.0, 0.0, 0.0, 0.0]])
+    row = model.rows(model.codes([np.array([math.nan]), np.array([math.nan]), np.array(["no"])]))
+    np.testing.assert_array_equal(row, np.zeros((1, 5)))
