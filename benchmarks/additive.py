@@ -136,8 +136,11 @@ def tables(arguments):
                 text += f"  difference {gap:+.4f} ± {error:.4f}  ({best})"
                 better.append(gap < 0)
             print(text, flush=True)
-    print(f"not more than .005 behind linear: {behind.count(False)} of {len(behind)}")
-    print(f"better than DP-EBM: {better.count(True)} of {len(better)}")
+        print(
+            f"so far: at most .005 behind linear in {behind.count(False)} of {len(behind)} cells, "
+            f"better than DP-EBM in {better.count(True)} of {len(better)}",
+            flush=True,
+        )
 
 
 ADULT_EDGES = {
