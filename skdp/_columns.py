@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.utils import Tags
 
 from skdp._input import numbers, without_data
 from skdp._validate import expected, integer
@@ -22,6 +23,13 @@ class DeclaredColumns:
     edges: Any
     categories: Any
     n_bins: int
+    n_features_in_: int
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = tags.input_tags.string = self.categories is not None
+        return tags
 
     def _declared(self, n_columns: int | None) -> dict[Any, tuple[str, Any]]:
         """What is declared of each column, by its name or its position."""

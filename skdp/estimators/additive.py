@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 from scipy.stats import norm
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._columns import DeclaredColumns
@@ -87,12 +86,6 @@ class AdditiveModel(DeclaredColumns, NormalPosterior):
 
     _keys: list[Any]  # names or positions of the declared columns
     _model: Additive
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = tags.input_tags.string = self.categories is not None
-        return tags
 
     # --- fit ------------------------------------------------------------------------------------
 
