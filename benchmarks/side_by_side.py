@@ -209,10 +209,9 @@ def curves(options):
     """Additive models on tables."""
     import _additive_tables as protocol
 
-    kept = json.loads(Path(options.peer).read_text()) if options.peer else {}
     there = [t for t in protocol.TABLES if t != "credit" or os.environ.get("SKDP_DATA")]
     jobs = [
-        (task, epsilon, split, not kept)
+        (task, epsilon, split, options.peer is None)
         for task in there
         for epsilon in protocol.EPSILONS
         for split in range(protocol.n_splits(task))
@@ -220,6 +219,7 @@ def curves(options):
     tasks = {}
     for (task, epsilon, *_), losses in each(one_curve, jobs, options.jobs):
         gathered(tasks.setdefault(task, {}), {f"{epsilon:g}": losses})
+    kept = json.loads(Path(options.peer).read_text()) if options.peer else {}
     for task, cells in tasks.items():
         for epsilon, methods in cells.items():
             losses = {method: found["log-loss"] for method, found in methods.items()}
