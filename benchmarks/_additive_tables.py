@@ -26,7 +26,7 @@ TABLES = ("breast_cancer", "german", "pima", "abalone", "spambase", "magic", "ad
 EDGES = [-4.0, *norm.ppf(np.arange(1, 32) / 32), 4.0]
 # Rounds and learning rate: the defaults, and others. What matters most is their product: the noise
 # of a round grows with the root of their number.
-SETTINGS = ((300, 0.01), (50, 0.02), (50, 0.06), (50, 0.2), (50, 0.6))
+SETTINGS = ((300, 0.01), (50, 0.02), (50, 0.06), (50, 0.2), (50, 0.6), (150, 0.6))
 DEFAULTS, INPUTS = f"{SETTINGS[0][0]} × {SETTINGS[0][1]:g}", ("columns", "rows")
 
 try:
@@ -100,8 +100,11 @@ def ours(name, epsilon, split):
     return {method: float(log_loss(of.y[test], p)) for method, p in found.items()}
 
 
-def peers(name, epsilon, split):
-    """Log-loss of DP-EBM on a split, by input and setting; nothing where it is not installed."""
+def peers(name, epsilon, split, known=()):
+    """Log-loss of DP-EBM on a split, by input and setting, but for those that are known.
+
+    Nothing where it is not installed.
+    """
     if VERSION is None:
         return {}
     from interpret.privacy import DPExplainableBoostingClassifier
@@ -116,6 +119,9 @@ def peers(name, epsilon, split):
         numbers = [c for c, kind in zip(table, kinds, strict=True) if kind == "continuous"]
         bounds = {c: (table[c].min(), table[c].max()) for c in numbers}
         for n_rounds, rate in SETTINGS:
+            method = f"DP-EBM, {key}, {n_rounds} × {rate:g}"
+            if method in known:
+                continue
             model = DPExplainableBoostingClassifier(
                 epsilon=epsilon,
                 delta=DELTA,
@@ -126,7 +132,7 @@ def peers(name, epsilon, split):
                 n_jobs=1,
             ).fit(table.iloc[train], of.y[train])
             p = model.predict_proba(table.iloc[test])
-            found[f"DP-EBM, {key}, {n_rounds} × {rate:g}"] = float(log_loss(of.y[test], p))
+            found[method] = float(log_loss(of.y[test], p))
     return found
 
 

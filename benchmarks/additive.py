@@ -101,11 +101,9 @@ def peer(arguments):
     kept = json.loads(file.read_text()) if file.exists() else {}
     for name in arguments.names or protocol.TABLES:
         for epsilon in arguments.epsilon or protocol.EPSILONS:
-            if f"{epsilon:g}" in kept.get(name, {}):
-                continue
-            found = [protocol.peers(name, epsilon, split) for split in protocol.splits(name)]
-            losses = {method: [f[method] for f in found] for method in found[0]}
-            kept.setdefault(name, {})[f"{epsilon:g}"] = losses
+            losses = kept.setdefault(name, {}).setdefault(f"{epsilon:g}", {})
+            found = [protocol.peers(name, epsilon, at, losses) for at in protocol.splits(name)]
+            losses |= {method: [f[method] for f in found] for method in found[0]}
             file.write_text(json.dumps(kept, indent=1))
             best = protocol.best(losses)
             print(f"{name:<14} epsilon={epsilon:g} {best} {np.mean(losses[best]):.4f}", flush=True)
