@@ -1,7 +1,8 @@
 """Private additive models: bands on simulated curves, and log-loss against the linear model.
 
     python benchmarks/additive.py bands [--repetitions 20]
-    python benchmarks/additive.py tables [--repetitions 10] [--epsilon 1] [names ...]
+    python benchmarks/additive.py tables [--epsilon 1] [--peer build/ebm.json] [names ...]
+    python benchmarks/additive.py peer --peer build/ebm.json [--epsilon 1] [names ...]
     python benchmarks/additive.py adult
     python benchmarks/additive.py time
 
@@ -10,9 +11,9 @@ effect. Prints the coverage of pointwise 90 % intervals on average and in the wo
 curve, the coverage of simultaneous bands, and how often the band of the deviation contains 0 for
 the linear and the zero effect.
 
-``tables``: the tasks of benchmarks/_tasks.py at its protocol, the linear model on the rows as it
-makes them, the additive one on the same standardised columns before rows are scaled down, with 32
-bins between quantiles of a normal; differences are paired over splits.
+``tables``: the protocol of benchmarks/_additive_tables.py; differences are paired over splits. With
+the file that ``peer`` writes, beside DP-EBM: with its defaults, and with the setting and the input
+that do best on the rows held back, which is in its favour.
 
 ``adult``: the official split, with bounds and with round edges.
 
@@ -20,22 +21,19 @@ bins between quantiles of a normal; differences are paired over splits.
 """
 
 import argparse
-import math
+import json
 import sys
 import time
 import warnings
 from pathlib import Path
 
+import _additive_tables as protocol
 import numpy as np
-import pandas as pd
 from scipy.special import expit
-from scipy.stats import norm
 from sklearn.metrics import log_loss
-from sklearn.model_selection import StratifiedShuffleSplit
 
 from skdp import (
     DPAdditiveClassifier,
-    DPVariationalLogisticRegression,
     FitWarning,
     PrivacyWarning,
 )
@@ -64,7 +62,7 @@ def bands(arguments):
             hits = {name: [] for name in TRUTHS}
             whole = {name: [] for name in TRUTHS}
             widths, flat = [], []
-            for seed in range(arguments.repetitions):
+            for seed in range(arguments.repetitions or 20):
                 rng = np.random.default_rng([seed, n])
                 X = rng.uniform(-1, 1, (n, len(TRUTHS)))
                 logits = sum(f(X[:, j]) for j, f in enumerate(TRUTHS.values()))
@@ -97,56 +95,50 @@ def bands(arguments):
             )
 
 
-def tables(arguments):
-    """Log-loss of the linear and of the additive model."""
-    import _tasks
+def peer(arguments):
+    """DP-EBM's log-loss, kept in a file as cells are done: it does not depend on this package."""
+    file = Path(arguments.peer)
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    for name in arguments.names or protocol.TABLES:
+        for epsilon in arguments.epsilon or protocol.EPSILONS:
+            losses = kept.setdefault(name, {}).setdefault(f"{epsilon:g}", {})
+            found = [protocol.peers(name, epsilon, at, losses) for at in protocol.splits(name)]
+            losses |= {method: [f[method] for f in found] for method in found[0]}
+            file.write_text(json.dumps(kept, indent=1))
+            best = protocol.best(losses)
+            print(f"{name:<14} epsilon={epsilon:g} {best} {np.mean(losses[best]):.4f}", flush=True)
 
-    edges = [-4.0, *norm.ppf(np.arange(1, 32) / 32), 4.0]
-    for name in arguments.names or _tasks.TASKS:
-        X, y = _tasks.load(name)
-        columns, categories = standardised(name)
-        declared = {"edges": dict.fromkeys(columns, edges), "classes": [0, 1]}
-        declared["categories"] = {
-            c: sorted(set(columns_of)) for c, columns_of in categories.items()
-        }
-        table = pd.DataFrame(columns | categories)
-        found = []
-        split = StratifiedShuffleSplit(arguments.repetitions, test_size=0.3, random_state=0)
-        for train, test in split.split(X, y):
-            n, epsilon = len(train), arguments.epsilon
-            linear = DPVariationalLogisticRegression(
-                epsilon, DELTA, classes=[0, 1], n_samples=n, data_norm=1.0, fit_intercept=False
-            ).fit(X[train], y[train])
-            model = DPAdditiveClassifier(epsilon, DELTA, n_samples=n, **declared)
-            model.fit(table.iloc[train], y[train])
-            p = linear.predict_proba(X[test]), model.predict_proba(table.iloc[test])
-            found.append([log_loss(y[test], q) for q in p])
-        means, gain = np.mean(found, axis=0), np.diff(found, axis=1)
+
+def tables(arguments):
+    """Log-loss of the linear and of the additive model, beside DP-EBM where there is a file."""
+    kept = json.loads(Path(arguments.peer).read_text()) if arguments.peer else {}
+    behind, better = [], []
+    for name in arguments.names or protocol.TABLES:
+        splits = protocol.splits(name, arguments.repetitions)
+        for epsilon in arguments.epsilon or protocol.EPSILONS:
+            found = [protocol.ours(name, epsilon, split) for split in splits]
+            losses = {method: [f[method] for f in found] for method in found[0]}
+            n_rows = len(splits[0][0])
+            text = f"{name:<14} n={n_rows:<6} epsilon={epsilon:<4g}"
+            text += "".join(f" {method} {np.mean(v):.4f}" for method, v in losses.items())
+            gap, error = protocol.difference(losses, "additive", "linear")
+            text += f"  difference {gap:+.4f} ± {error:.4f}"
+            behind.append(gap > 0.005)
+            # splits of one seed are the first ones of more
+            theirs = kept.get(name, {}).get(f"{epsilon:g}", {})
+            losses |= {method: values[: len(splits)] for method, values in theirs.items()}
+            if best := protocol.best(losses):
+                default = protocol.best(losses, protocol.DEFAULTS)
+                gap, error = protocol.difference(losses, "additive", best)
+                text += f"  DP-EBM {np.mean(losses[default]):.4f}, best {np.mean(losses[best]):.4f}"
+                text += f"  difference {gap:+.4f} ± {error:.4f}  ({best})"
+                better.append(gap < 0)
+            print(text, flush=True)
         print(
-            f"{name:<14} n={n:<6} linear {means[0]:.4f}  additive {means[1]:.4f}  difference "
-            f"{gain.mean():+.4f} ± {gain.std(ddof=1) / math.sqrt(len(gain)):.4f}",
+            f"so far: at most .005 behind linear in {behind.count(False)} of {len(behind)} cells, "
+            f"better than DP-EBM in {better.count(True)} of {len(better)}",
             flush=True,
         )
-
-
-def standardised(name):
-    """Columns of numbers and of categories of a task, by name."""
-    import _tasks
-
-    if name == "breast_cancer":
-        table, categorical = _tasks.load_breast_cancer(as_frame=True).data, []
-    else:
-        target = _tasks.SOURCES[name][2]
-        table = _tasks._table(name)
-        target = target if target in table else table.columns[-1]
-        table = table.drop(columns=[target, "ID"], errors="ignore")
-        categorical = _tasks.CATEGORICAL_NUMBERS.get(name, [])
-    numeric = [c for c in table if pd.api.types.is_numeric_dtype(table[c]) and c not in categorical]
-    Z = table[numeric].to_numpy(float)
-    scale = np.nanstd(Z, axis=0)
-    Z = np.clip((Z - np.nanmean(Z, axis=0)) / np.where(scale == 0, 1, scale), -4, 4)
-    others = {c: table[c].astype(str).to_numpy() for c in table if c not in numeric}
-    return dict(zip(numeric, Z.T, strict=True)), others
 
 
 ADULT_EDGES = {
@@ -170,7 +162,7 @@ def adult(arguments):
     for epsilon in (0.5, 1.0, 3.0):
         for kind, declared in (("bounds", BOUNDS), ("edges", ADULT_EDGES)):
             scores = []
-            for _ in range(arguments.repetitions):
+            for _ in range(arguments.repetitions or 20):
                 model = DPAdditiveClassifier(
                     epsilon, DELTA, categories=CATEGORIES, classes=["<=50K", ">50K"],
                     n_samples=len(train), **{kind: declared},
@@ -195,15 +187,16 @@ def times(arguments):
         )
 
 
-PARTS = {"bands": bands, "tables": tables, "adult": adult, "time": times}
+PARTS = {"bands": bands, "tables": tables, "peer": peer, "adult": adult, "time": times}
 
 
 def main():
     """Run one part."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=PARTS)
-    parser.add_argument("--repetitions", type=int, default=20)
-    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--repetitions", type=int)
+    parser.add_argument("--epsilon", type=float, action="append")
+    parser.add_argument("--peer", help="file of DP-EBM's figures")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_intermixed_args()
     warnings.simplefilter("ignore", PrivacyWarning)

@@ -1,13 +1,15 @@
-"""skdp beside diffprivlib, Opacus and scikit-learn: the figures of docs/benchmarks.md.
+"""skdp beside diffprivlib, Opacus, DP-EBM and scikit-learn: the figures of docs/benchmarks.md.
 
     SKDP_DATA=... DIFFPRIVLIB_PYTHON=... python benchmarks/side_by_side.py [PART ...] [--mnist]
 
-Parts: utility (log-loss, accuracy and calibration of logistic regressions on tables), intervals
-(coverage), images (networks on digits, with ``--mnist`` on MNIST too), accounting (what is counted
-in searches and folds), memory, time. Without a name, all: under 35 minutes on 2 cores. SKDP_DATA
-names a folder of data (see `_tasks.py`); DIFFPRIVLIB_PYTHON the interpreter of an environment that
-has diffprivlib, which does not import on the scikit-learn of today. Without it, and without Opacus,
-their columns are left out, and the page says so.
+Parts: utility (log-loss, accuracy and calibration of logistic regressions on tables), curves
+(log-loss of additive models on tables; ``--peer`` names the file of DP-EBM's figures that
+`additive.py peer` writes, so that they need not run again), intervals (coverage), images (networks
+on digits, with ``--mnist`` on MNIST too), accounting (what is counted in searches and folds),
+memory, time. Without a name, all: under 35 minutes on 2 cores, and about as long again for DP-EBM.
+SKDP_DATA names a folder of data (see `_tasks.py`); DIFFPRIVLIB_PYTHON the interpreter of an
+environment that has diffprivlib, which does not import on the scikit-learn of today. Without it,
+and without Opacus or interpret-core, their columns are left out, and the page says so.
 
 A part that has run keeps its figures in docs/benchmarks.json; the page and its pictures are written
 anew from all of them. `page` writes them and runs nothing. Every sentence that compares is computed
@@ -191,6 +193,46 @@ def utility(options):
     for (task, _), (about, cells) in each(one_table, jobs, options.jobs):
         gathered(tasks.setdefault(task, about | {"cells": {}})["cells"], cells)
     return {"splits": SPLITS, "tasks": tasks}
+
+
+def one_curve(task, epsilon, split, with_peers):
+    """Log-loss of every additive model and of the linear one on one split, by method."""
+    import _additive_tables as protocol
+
+    at = protocol.splits(task)[split]
+    losses = protocol.ours(task, epsilon, at)
+    losses |= protocol.peers(task, epsilon, at) if with_peers else {}
+    return {method: {"log-loss": loss} for method, loss in losses.items()}
+
+
+def curves(options):
+    """Additive models on tables."""
+    import _additive_tables as protocol
+
+    there = [t for t in protocol.TABLES if t != "credit" or os.environ.get("SKDP_DATA")]
+    jobs = [
+        (task, epsilon, split, options.peer is None)
+        for task in there
+        for epsilon in protocol.EPSILONS
+        for split in range(protocol.n_splits(task))
+    ]
+    tasks = {}
+    for (task, epsilon, *_), losses in each(one_curve, jobs, options.jobs):
+        gathered(tasks.setdefault(task, {}), {f"{epsilon:g}": losses})
+    kept = json.loads(Path(options.peer).read_text()) if options.peer else {}
+    for task, cells in tasks.items():
+        for epsilon, methods in cells.items():
+            losses = {method: found["log-loss"] for method, found in methods.items()}
+            losses |= kept.get(task, {}).get(epsilon, {})
+            chosen = {
+                "DP-EBM, defaults": protocol.best(losses, protocol.DEFAULTS),
+                "DP-EBM, best": protocol.best(losses),
+            }
+            shown_as = {"linear": "linear", "additive": "additive"}
+            shown_as |= {name: method for name, method in chosen.items() if method}
+            cells[epsilon] = {name: {"log-loss": losses[m]} for name, m in shown_as.items()}
+    sizes = {task: len(protocol.splits(task)[0][0]) for task in tasks}
+    return {"tasks": tasks, "rows": sizes, "settings": protocol.SETTINGS}
 
 
 def one_coverage(n, d, inference, epsilon):
@@ -442,6 +484,7 @@ def times(options):
 
 PARTS = {
     "utility": utility,
+    "curves": curves,
     "intervals": intervals,
     "images": images,
     "accounting": accounting,
@@ -456,7 +499,7 @@ PARTS = {
 def packages(peers):
     """Versions that the figures were measured with."""
     found = {"Python": platform.python_version()}
-    for name in ("skdp", "scikit-learn", "numpy", "torch", "opacus"):
+    for name in ("skdp", "scikit-learn", "numpy", "torch", "opacus", "interpret-core"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -464,12 +507,14 @@ def packages(peers):
     return found | (peers or {})
 
 
-def when(part):
+PEERS = {"opacus": "Opacus", "diffprivlib": "diffprivlib"}
+
+
+def when(part, peers=PEERS):
     """Date, versions and duration of a part, and which peers were not there."""
     versions = ", ".join(f"{name} {v}" for name, v in part["packages"].items())
     text = f"Run on {part['date']} with {versions}, in {part['minutes']:.1f} minutes."
-    names = {"opacus": "Opacus", "diffprivlib": "diffprivlib"}
-    gone = [name for key, name in names.items() if key not in part["packages"]]
+    gone = [name for key, name in peers.items() if key not in part["packages"]]
     return text + (f" Not installed, and left out: {listed(gone)}." if gone else "")
 
 
@@ -648,6 +693,7 @@ RELATIONS = (  # methods, and which of them is compared with which
         ),
     ),
 )  # fmt: skip
+NEAR = 0.005  # of log-losses
 DECIDED = """*Lower* and *higher* are by a paired t-test at 5 %, as if repetitions were independent;
     other cells are undecided."""
 
@@ -717,6 +763,59 @@ def utility_section(part):
                     (medians over tasks)""")
             if said:
                 yield from prose(f"{title} on held-out rows is, {'; '.join(said)}.")
+
+
+def curve_section(part):
+    """Log-loss of additive models."""
+    cells = {(t, e): methods for t, found in part["tasks"].items() for e, methods in found.items()}
+    there = list(dict.fromkeys(m for methods in cells.values() for m in methods))
+    sizes = ", ".join(f"{plain(task)} {thousands(n)}" for task, n in part["rows"].items())
+    counts = {t: len(found["1"]["linear"]["log-loss"]) for t, found in part["tasks"].items()}
+    (rounds, rate), *others = part["settings"]
+    tried = listed([f"{n} × {size:g}" for n, size in others])
+    yield "## Curves on tables"
+    yield ""
+    yield from prose(f"""
+        Log-loss on held-out rows of stratified 70/30 splits, {min(counts.values())} of each task
+        and {max(counts.values())} of those with fewer than 5000 rows; mean ± standard error; δ =
+        1e-5, one record zeroed, or one more or fewer. Rows to fit: {sizes}. Columns are
+        standardised and cut at ±4, as above (`benchmarks/_additive_tables.py`).""")
+    yield from bullets(
+        "**linear**: `DPVariationalLogisticRegression(epsilon)`, on rows as above.",
+        """**additive**: `DPAdditiveClassifier(epsilon)`, on columns with 32 bins between quantiles
+        of a normal.""",
+        f"""**DP-EBM**: `DPExplainableBoostingClassifier(epsilon)` of interpret-core, on these
+        columns and on these rows; the better of the two, with its defaults ({rounds} rounds with
+        learning rate {rate:g}), and the best of these and of {tried}. Its bounds are the least
+        and the largest value of each column. What is best is seen on the held-out rows, and bounds
+        are read from the rows: both are in its favour.""",
+    )
+    yield from prose(f"{DECIDED} {when(part, {'interpret-core': 'DP-EBM'})}")
+    rows = [
+        (plain(task), epsilon, *marked(row, "log-loss", there, (there,)))
+        for (task, epsilon), row in cells.items()
+    ]
+    yield from table(("task", "ε", *there), rows)
+    names = {
+        "linear": "the linear model",
+        "DP-EBM, defaults": "DP-EBM with its defaults",
+        "DP-EBM, best": "the best DP-EBM",
+    }
+    said = [
+        f"against {name}, {outcome(cells, 'log-loss', 'additive', (peer,))}"
+        for peer, name in names.items()
+        if peer in there
+    ]
+    yield from prose(f"The log-loss of the additive model is, {'; '.join(said)}.")
+    gaps = {
+        cell: -fmean(gains("log-loss", row["additive"]["log-loss"], row["linear"]["log-loss"]))
+        for cell, row in cells.items()
+    }
+    within, worst = sum(gap <= NEAR for gap in gaps.values()), max(gaps, key=gaps.get)
+    yield from prose(f"""
+        Its mean is at most {NEAR:g} above that of the linear model in {within} of {len(cells)}
+        cells; the largest difference is {gaps[worst]:+.3f}, on {listed([*placed([worst], cells)])}.
+        """)
 
 
 def interval_section(part):
@@ -960,6 +1059,7 @@ def step_times_section(steps):
 
 SECTIONS = {
     "utility": utility_section,
+    "curves": curve_section,
     "intervals": interval_section,
     "images": image_section,
     "accounting": accounting_section,
@@ -975,11 +1075,11 @@ def page(parts):
     yield "# Benchmarks"
     yield ""
     yield from prose("""
-        skdp beside diffprivlib, Opacus and scikit-learn. One command writes this page and its
-        pictures, and no figure is typed by hand; each table is followed by what it supports,
+        skdp beside diffprivlib, Opacus, DP-EBM and scikit-learn. One command writes this page and
+        its pictures, and no figure is typed by hand; each table is followed by what it supports,
         computed from it.""")
     yield "```text"
-    yield 'pip install -c constraints.txt -e ".[bench]" opacus'
+    yield 'pip install -c constraints.txt -e ".[bench]" opacus interpret-core'
     yield "SKDP_DATA=... DIFFPRIVLIB_PYTHON=... python benchmarks/side_by_side.py"
     yield "```"
     yield ""
@@ -1139,6 +1239,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", choices=[*PARTS, "page", []], default=[])
     parser.add_argument("--mnist", action="store_true", help="images: MNIST too, some minutes more")
+    parser.add_argument("--peer", help="curves: file of DP-EBM's figures")
     parser.add_argument("--jobs", type=int, default=2, help="processes where nothing is timed")
     parser.add_argument("--memory-of", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()

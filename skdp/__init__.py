@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from skdp.model_selection import DPRandomizedSearch, PrivacyLedgerCallback, split_budget
     from skdp.preprocessing import (
         DPPCA,
+        AdditiveFeatures,
         BoundedScaler,
+        DPBins,
         DPQuantileScaler,
         DPStandardScaler,
         NormClipper,
@@ -40,9 +42,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DPPCA",
+    "AdditiveFeatures",
     "BoundedScaler",
     "BudgetExceededError",
     "DPAdditiveClassifier",
+    "DPBins",
     "DPQuantileScaler",
     "DPRandomizedSearch",
     "DPSGDClassifier",

@@ -203,19 +203,21 @@ def check_columns_and_labels(
 
 def numbers(values: np.ndarray, name: str) -> np.ndarray:
     """Values of a column as float64, NaN where they are missing; none may be infinite."""
-    with without_data(f"Expected numbers in {name}; give categories= for a column of others."):
-        if values.dtype.kind == "O":
-            values = np.array([_number_or_nan(value) for value in values.tolist()])
+    wrong = f"Expected numbers in {name}; give categories= for a column of others."
+    objects = values.tolist() if values.dtype.kind == "O" else []
+    if not all(isinstance(v, str) or hasattr(type(v), "__float__") or _missing(v) for v in objects):
+        raise TypeError(f"{wrong} An entry as argument must be a string of a number, or a number.")
+    with without_data(wrong):
+        if objects:
+            values = np.array([math.nan if _missing(value) else float(value) for value in objects])
         found = values.astype(np.float64)
     if np.isinf(found).any():
         raise ValueError(f"Input {name} contains infinity.")
     return found
 
 
-def _number_or_nan(value: Any) -> float:
-    if type(value).__name__ in ("NoneType", "NAType", "NaTType"):
-        return math.nan
-    return float(value)
+def _missing(value: Any) -> bool:
+    return type(value).__name__ in ("NoneType", "NAType", "NaTType")
 
 
 def _is_frame(X: Any) -> bool:

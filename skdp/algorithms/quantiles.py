@@ -1,28 +1,32 @@
-"""Two quantiles of each feature, each by the exponential mechanism on the axis asinh(x/unit).
+"""Quantiles of each feature, each by the exponential mechanism on the axis asinh(x/unit).
 
 Why that axis, and what bounds the price of so many mechanisms, stands in the Notes of
-`skdp.preprocessing.DPQuantileScaler`.
+`skdp.preprocessing.DPQuantileScaler`; how many quantiles cost what few do, in those of
+`skdp.preprocessing.DPBins`.
 
 References
 ----------
 A. Smith, *Privacy-preserving Statistical Estimation with Optimal Convergence Rates*, STOC 2011.
 M. Cesar, R. Rogers, *Bounding, Concentrating, and Truncating: Unifying Privacy Loss Composition
-for Data Analytics*, ALT 2021.
+for Data Analytics*, ALT 2021. H. Kaplan, S. Schnapp, U. Stemmer, *Differentially Private
+Approximate Quantiles*, ICML 2022.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from skdp._random import SecureStream, Streams
 from skdp._validate import expected, in_range
-from skdp.mechanisms.quantile import GRID, QuantileMechanism
+from skdp.mechanisms.quantile import GRID, Cell, QuantileMechanism, split
 from skdp.privacy import epsilon_of_event
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import PosteriorSamplesDpEvent, SelfComposedDpEvent, dp_sgd_event
@@ -39,8 +43,8 @@ class QuantilesConfig:
     ----------
     lower, upper : tuple of float
         Declared bounds of the features, lower < upper.
-    shares : (float, float)
-        The two quantiles, in [0, 1].
+    shares : tuple of float
+        The quantiles of each feature, in [0, 1], ascending.
     unit : float
         Magnitude > 0 below which values are told apart by their difference.
     epsilon : float
@@ -52,10 +56,12 @@ class QuantilesConfig:
 
     lower: tuple[float, ...]
     upper: tuple[float, ...]
-    shares: tuple[float, float]
+    shares: tuple[float, ...]
     unit: float
     epsilon: float = math.inf
     neighboring_relation: str = ZERO_OUT
+
+    least: ClassVar[float] = LEAST_EPSILON
 
     def __post_init__(self) -> None:
         if not (self.axis(np.array(self.lower)) < self.axis(np.array(self.upper))).all():
@@ -64,7 +70,7 @@ class QuantilesConfig:
     @property
     def n_releases(self) -> int:
         """Number of quantiles."""
-        return 2 * len(self.lower)
+        return len(self.shares) * len(self.lower)
 
     @property
     def sampling(self) -> str:
@@ -80,14 +86,14 @@ class QuantilesConfig:
     def calibrated(self, budget: Budget) -> QuantilesConfig:
         """Return the same run with the largest ε of one quantile that affords a budget."""
         if budget.epsilon is None:
-            given = in_range(LEAST_EPSILON, MOST_EPSILON, quantile_epsilon=budget.given)
+            given = in_range(self.least, MOST_EPSILON, quantile_epsilon=budget.given)
             return replace(self, epsilon=given)
         if not budget.private:
             return replace(self, epsilon=math.inf)
         epsilon, delta, count = float(budget.epsilon), float(budget.delta), self.n_releases
         eta = epsilon / count
-        if eta < LEAST_EPSILON:
-            kind = f"at least {count * LEAST_EPSILON:g}"
+        if eta < self.least:
+            kind = f"at least {count * self.least:g}"
             raise expected(kind, f"for {count} quantiles", epsilon=epsilon)
         if delta > 0.0:
             inverse = budget.least(lambda x: replace(self, epsilon=1 / x).event(), 1 / eta)
@@ -101,7 +107,7 @@ class QuantilesConfig:
 
     @cached_property
     def mechanisms(self) -> tuple[QuantileMechanism, ...]:
-        """Two for each feature, on the axis t."""
+        """Those of each feature in turn, on the axis t."""
         ranges = zip(self.axis(np.array(self.lower)), self.axis(np.array(self.upper)), strict=True)
         return tuple(
             QuantileMechanism(share, low, high, self.epsilon, self.neighboring_relation)
@@ -114,8 +120,8 @@ class QuantilesConfig:
         records: tuple[np.ndarray, ...],
         streams: Streams,
         progress: Callable[[Iterable], Iterable] = iter,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Release lower and upper quantiles of private rows, (n_features,) each.
+    ) -> np.ndarray:
+        """Release quantiles of private rows, (n_shares, n_features); they may be out of order.
 
         Parameters
         ----------
@@ -132,17 +138,18 @@ class QuantilesConfig:
         if math.isinf(self.epsilon):
             missing = np.isnan(clipped).all(axis=0)
             found = np.nanquantile(np.where(missing, 0.0, clipped), self.shares, axis=0)
-            return self.apart(*np.where(missing, [lower, upper], found))
+            return np.where(missing, np.linspace(lower, upper, len(self.shares)), found)
         starts = getattr(records, "starts", None)
         drawn = list(progress(self._drawn(self.axis(clipped), starts, streams("noise"))))
-        answers = self.unit * np.sinh(np.reshape(drawn, (-1, 2)).T)
-        return self.apart(*np.clip(answers, lower, upper))
+        answers = self.unit * np.sinh(np.reshape(np.hstack(drawn), (-1, len(self.shares))).T)
+        return np.clip(answers, lower, upper)
 
     def _drawn(
         self, t: np.ndarray, starts: np.ndarray | None, stream: SecureStream
-    ) -> Iterable[float]:
+    ) -> Iterator[np.ndarray | float]:
         for k, mechanism in enumerate(self.mechanisms):
-            yield mechanism.release(t[:, k // 2], stream, charged=True, starts=starts)
+            j = k // len(self.shares)
+            yield mechanism.release(t[:, j], stream, charged=True, starts=starts)
 
     def apart(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Put two quantiles in order, and at least two points of the grid apart."""
@@ -157,3 +164,51 @@ class QuantilesConfig:
     def axis(self, x: np.ndarray) -> np.ndarray:
         """Map values to the axis t."""
         return np.arcsinh(x / self.unit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinsConfig(QuantilesConfig):
+    """The same by halving: the median, the medians of both halves, and so on.
+
+    ``shares`` are 1/B, ..., (B - 1)/B for B bins, and ε is that of a level of a feature.
+    """
+
+    least: ClassVar[float] = 10 * LEAST_EPSILON  # leaves room for rounding in a thousand cells
+
+    @property
+    def n_releases(self) -> int:
+        """Number of levels of all features."""
+        return len(halvings(len(self.shares) + 1)) * len(self.lower)
+
+    @property
+    def sampling(self) -> str:
+        """How the report says it."""
+        return f"full batch, {self.n_releases} levels of quantiles"
+
+    def _drawn(
+        self, t: np.ndarray, starts: np.ndarray | None, stream: SecureStream
+    ) -> Iterator[np.ndarray | float]:
+        n_bins = len(self.shares) + 1
+        ranges = zip(self.axis(np.array(self.lower)), self.axis(np.array(self.upper)), strict=True)
+        for j, (low, high) in enumerate(ranges):
+            found = {0: float(low), n_bins: float(high)}  # by the number of bins below
+            for level in halvings(n_bins):
+                answers = split(
+                    [Cell((m - a) / (b - a), found[a], found[b]) for a, m, b in level],
+                    t[:, j],
+                    stream,
+                    epsilon=self.epsilon,
+                    neighboring_relation=self.neighboring_relation,
+                    starts=starts,
+                )
+                found.update(zip((m for _, m, _ in level), answers.tolist(), strict=True))
+                yield answers
+
+
+def halvings(n_bins: int) -> list[list[tuple[int, int, int]]]:
+    """Levels of (start, middle, stop) that part n bins, until each is alone."""
+    edges, levels = [0, n_bins], []
+    while level := [(a, (a + b) // 2, b) for a, b in pairwise(edges) if b - a > 1]:
+        levels.append(level)
+        edges = sorted({*edges, *(m for _, m, _ in level)})
+    return levels

@@ -24,6 +24,7 @@ Mechanisms*, ICML 2020 (bounded range).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -307,16 +308,28 @@ class QuantileMechanism(Mechanism):
         )
         return min(self.lower + (self.upper - self.lower) * (number / GRID), self.upper)
 
-    def _draw(self, values: np.ndarray, starts: np.ndarray | None, random: Integers) -> float:
-        segments = self._segments(values, starts)
+    def _draw(
+        self,
+        values: np.ndarray,
+        starts: np.ndarray | None,
+        random: Integers,
+        inside: np.ndarray | None = None,
+    ) -> float:
+        segments = self._segments(values, starts, inside)
         level = _levels(segments)
         while (number := _attempt(segments, level, random)) is None:
             pass
         return float(number)
 
-    def _segments(self, values: np.ndarray, starts: np.ndarray | None = None) -> _Segments:
+    def _segments(
+        self,
+        values: np.ndarray,
+        starts: np.ndarray | None = None,
+        inside: np.ndarray | None = None,
+    ) -> _Segments:
         there = ~np.isnan(values)
-        values = np.clip(values[there], self.lower, self.upper)
+        counted = there if inside is None else there & inside
+        values = np.clip(values[counted], self.lower, self.upper)
         share = (values - self.lower) / (self.upper - self.lower)
         # Integers from here on: what floating point did above, it did to each record by itself.
         records = np.rint(share * GRID).astype(np.int64)
@@ -326,7 +339,8 @@ class QuantileMechanism(Mechanism):
         else:
             order, shares = np.argsort(records), SHARES
             records = records[order]
-            weight = np.concatenate([[0], np.cumsum(_weights(there, starts)[order])])
+            weights = _weights(there, starts)[counted[there]]
+            weight = np.concatenate([[0], np.cumsum(weights[order])])
         first = np.sort(np.concatenate([[0], records, records + 1]))
         first = first[(np.diff(first, prepend=-1) > 0) & (first <= GRID)]
         below = weight[np.searchsorted(records, first, side="left")]
@@ -344,6 +358,73 @@ class QuantileMechanism(Mechanism):
         halvings = np.floor(x / math.log(2))
         fraction = np.exp(np.minimum(halvings * math.log(2) - x, 0.0))
         return (fraction * 2.0**MANTISSA_BITS).astype(np.int64), halvings.astype(np.int64)
+
+
+class Cell(NamedTuple):
+    """An interval (lower, upper] of the values, and which of their quantiles there is asked for."""
+
+    quantile: float
+    lower: float
+    upper: float
+
+
+def split(
+    cells: Sequence[Cell],
+    values: np.ndarray,
+    stream: SecureStream,
+    *,
+    epsilon: float,
+    neighboring_relation: str,
+    starts: np.ndarray | None = None,
+) -> np.ndarray:
+    """Release one quantile of each of several disjoint cells at the price of one.
+
+    **Privacy.** ε-DP for neighbours under ``neighboring_relation``, and the log-density of all
+    answers together moves by a function whose range is at most ε; charged by the caller. A cell has
+    the law of `QuantileMechanism` on the values in it. A record is in one cell: a record that
+    comes, goes or is zeroed out moves the log-density of one answer, over a range of ε. Where it is
+    replaced it may leave one cell for another, so each has half of ε. The values of a person have
+    weights that add up to 1 over all cells: the ranges of the cells, which are ε times the person's
+    weight in each, add up to ε. Doubles err by 4ξ in each cell that is touched.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        Public, disjoint, in ascending order. Of a cell without length the answer is its end.
+    values : ndarray of shape (n,)
+        Numbers; NaN is missing.
+    stream : SecureStream
+        Source of the randomness.
+    epsilon : float
+        ε of all cells together; well above 4ξ times their number.
+    neighboring_relation : str
+        Who is a neighbour.
+    starts : ndarray of int of shape (n_persons + 1,) or None, default=None
+        As in `QuantileMechanism.release`.
+
+    Returns
+    -------
+    ndarray of shape (n_cells,)
+        Points of the cells, ascending.
+    """
+    factor = check_relation(neighboring_relation).factor
+    each = (epsilon - 4 * WEIGHT_ERROR * len(cells)) / factor
+    sensitivity = factor * max(2 * max(cell.quantile, 1 - cell.quantile) for cell in cells)
+
+    def drawn() -> np.ndarray:
+        answers = np.zeros(len(cells))
+        for k, (quantile, low, high) in enumerate(cells):
+            if low < high:
+                inside = (values <= high) & ((values > low) if k else (values >= low))
+                mechanism = QuantileMechanism(quantile, low, high, each)
+                answers[k] = mechanism._draw(values, starts, stream.generator.integers, inside)
+        return answers
+
+    shape = (len(cells),)
+    call = MechanismCall("quantile", sensitivity, sensitivity / epsilon, 1.0, shape, 0, 1.0)
+    share = np.clip(_release_hook.release(call, drawn) / GRID, 0.0, 1.0)
+    lower, upper = np.array([cell[1:] for cell in cells]).T
+    return np.minimum(lower + (upper - lower) * share, upper)
 
 
 def check_persons(starts: np.ndarray) -> None:

@@ -4,17 +4,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from skdp.preprocessing.additive_features import AdditiveFeatures
+    from skdp.preprocessing.bins import DPBins
     from skdp.preprocessing.bounded_scaler import BoundedScaler
     from skdp.preprocessing.norm_clipper import NormClipper
     from skdp.preprocessing.pca import DPPCA
     from skdp.preprocessing.quantile_scaler import DPQuantileScaler
     from skdp.preprocessing.standard_scaler import DPStandardScaler
 
-__all__ = ["DPPCA", "BoundedScaler", "DPQuantileScaler", "DPStandardScaler", "NormClipper"]
+__all__ = [
+    "DPPCA",
+    "AdditiveFeatures",
+    "BoundedScaler",
+    "DPBins",
+    "DPQuantileScaler",
+    "DPStandardScaler",
+    "NormClipper",
+]
 
 # Fetched when first asked for: a declared bound should not cost an import of torch.
 _HOMES = {
+    "AdditiveFeatures": "additive_features",
     "BoundedScaler": "bounded_scaler",
+    "DPBins": "bins",
     "DPPCA": "pca",
     "DPQuantileScaler": "quantile_scaler",
     "DPStandardScaler": "standard_scaler",

@@ -200,8 +200,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
     def _person_bound(self, persons: PersonUnit) -> str:
         return "its values of a feature share the weight of one"
 
-    def _keep(self, plan: FitPlan, released: tuple[np.ndarray, np.ndarray]) -> None:
-        self.lower_, self.upper_ = released
+    def _keep(self, plan: FitPlan, released: np.ndarray) -> None:
+        self.lower_, self.upper_ = plan.config.apart(*released)
         self.quantile_epsilon_ = plan.config.epsilon
         self.output_norm_ = len(self.lower_) ** 0.5
 

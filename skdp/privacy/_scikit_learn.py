@@ -578,6 +578,7 @@ _TABLE = {
 }
 
 RULES: dict[tuple[str, str], Rule] = {
+    ("skdp", "AdditiveFeatures"): _PASSES,
     ("skdp", "BoundedScaler"): _PASSES,
     ("skdp", "NormClipper"): _PASSES,
     # Its fit is that of scikit-learn's; samplers among its steps are unknown, as they must be.

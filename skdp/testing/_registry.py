@@ -24,7 +24,9 @@ from skdp.estimators import (
 from skdp.model_selection import DPRandomizedSearch
 from skdp.preprocessing import (
     DPPCA,
+    AdditiveFeatures,
     BoundedScaler,
+    DPBins,
     DPQuantileScaler,
     DPStandardScaler,
     NormClipper,
@@ -135,6 +137,11 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
     DPPCA: (_NOISE, {"": {"n_components": 1}}),
     DPStandardScaler: (_NOISE, {"": {"lower": -100.0, "upper": 100.0}}),
     DPQuantileScaler: ({}, {"": {}, "pure": {"delta": 0.0}}),
+    DPBins: ({}, {"": {"n_bins": 4}, "ordinal": {"encode": "ordinal", "n_bins": 3, "delta": 0.0}}),
+    AdditiveFeatures: (
+        {},
+        {"": {}, "splines": {"encode": "splines"}, "onehot": {"encode": "onehot", "n_bins": 3}},
+    ),
     BoundedScaler: ({}, {"": {"lower": -5.0, "upper": 5.0}}),
     NormClipper: ({}, {"": {}, "norm": {"norm": 3.0}}),
 }

@@ -21,9 +21,10 @@ CLASSES = [name for name in VARIANTS if "," not in name]
 ESTIMATORS = [name for name in CLASSES if name != "DPRandomizedSearch"]
 CLASSIFIERS = [name for name in ESTIMATORS if is_classifier(VARIANTS[name])]
 REGRESSORS = [name for name in ESTIMATORS if is_regressor(VARIANTS[name])]
-TRANSFORMERS = ["DPPCA", "DPStandardScaler", "DPQuantileScaler", "BoundedScaler", "NormClipper"]
+PUBLIC = ["AdditiveFeatures", "BoundedScaler", "NormClipper"]  # they release nothing
+TRANSFORMERS = ["DPPCA", "DPStandardScaler", "DPQuantileScaler", "DPBins", *PUBLIC]
 WITHOUT_TARGETS = [*TRANSFORMERS, "DPVariationalModel"]
-RELEASING = [name for name in VARIANTS if name.partition(",")[0] not in TRANSFORMERS[-2:]]
+RELEASING = [name for name in VARIANTS if name.partition(",")[0] not in PUBLIC]
 
 # Networks of four classes share their code: these ways repeat those of DPSGDClassifier.
 REPEATED = [

@@ -104,6 +104,7 @@ TAKEN = {
     ("OPSPosteriorSampler", "delta"): (0,),
     ("OPSRegressor", "delta"): (0,),
     ("DPQuantileScaler", "delta"): (0,),
+    ("DPBins", "delta"): (0,),
     ("DPSGLDClassifier", "prior_scale"): (INF,),
     ("DPSGLDRegressor", "prior_scale"): (INF,),
     ("DPVariationalModel", "data_norm"): (None,),
@@ -111,7 +112,7 @@ TAKEN = {
 INSTEAD = {
     **dict.fromkeys(("DPSGLDClassifier", "DPSGLDRegressor"), "temperature"),
     **dict.fromkeys(("OPSPosteriorSampler", "OPSRegressor"), "likelihood_power"),
-    "DPQuantileScaler": "quantile_epsilon",
+    **dict.fromkeys(("DPQuantileScaler", "DPBins"), "quantile_epsilon"),
 }
 DEFAULTS = private_estimators(cheap=False)
 PREDICTORS = [n for n in ESTIMATORS if n not in (*WITHOUT_TARGETS, "DPTemperatureScaler")]

@@ -21,6 +21,7 @@ from scipy import sparse
 from skdp import (
     DPPCA,
     BoundedScaler,
+    DPBins,
     DPQuantileScaler,
     DPStandardScaler,
     DPVariationalLinearRegression,
@@ -42,6 +43,7 @@ KINDS: list[tuple[Any, dict[str, Any], int]] = [
     (NormClipper, {}, 0),
     (DPStandardScaler, {"epsilon": None, "noise_multiplier": 9.0}, 1),
     (DPQuantileScaler, {"epsilon": 1.0}, 1),
+    (DPBins, {"epsilon": 1.0}, 1),
     (DPPCA, {"epsilon": None, "noise_multiplier": 9.0, "n_components": 1}, 1),
     (DPVariationalLogisticRegression, LINEAR, 1),
     (DPVariationalLogisticRegression, {**LINEAR, "classes": [0, 1]}, 1),

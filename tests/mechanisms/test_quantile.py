@@ -476,3 +476,81 @@ def test_persons_whom_the_relation_does_not_speak_of_and_too_many_are_refused(mo
 def test_as_many_persons_as_are_taken_leave_64_bits():
     """A miss of all of their ranks, in units of RANK / SHARES."""
     assert module.MAX_PERSONS * module.SHARES * round(1 / module.RANK) < 2**63
+
+
+# --- cells --------------------------------------------------------------------------------------
+
+CELLS = [module.Cell(1 / 3, 0.0, 0.5), module.Cell(0.5, 0.5, 0.5), module.Cell(0.5, 0.5, 1.0)]
+
+
+def laws_of_cells(monkeypatch, epsilon, relation, persons):
+    """Segments of each cell that has a length, and its mechanism, of which `split` draws."""
+    found = []
+
+    def drawn(self, values, starts, random, inside):
+        found.append((self, self._segments(values, starts, inside)))
+        return 0.0
+
+    values, starts = of_persons(persons)
+    with monkeypatch.context() as patch:
+        patch.setattr(QuantileMechanism, "_draw", drawn)
+        given = {"starts": starts} if relation.endswith("group") else {}
+        settings = {"epsilon": epsilon, "neighboring_relation": relation}
+        module.split(CELLS, values, Streams()("noise"), **settings, **given)
+    return found
+
+
+def losses_of_cells(monkeypatch, epsilon, relation, *pair):
+    """Least and largest change of the log-probability of an answer, a row for each cell."""
+    ends = []
+    laws = [laws_of_cells(monkeypatch, epsilon, relation, persons) for persons in pair]
+    for (_, one), (_, two) in zip(*laws, strict=True):
+        first = np.unique(np.concatenate([one.first, two.first]))
+        size = np.diff(first, append=module.GRID + 1)
+        here = [log_weight(s)[np.searchsorted(s.first, first, "right") - 1] for s in (one, two)]
+        loss = np.subtract(*[h - logsumexp(h, b=size) for h in here])
+        ends.append((loss.min(), loss.max()))
+    return np.array(ends)
+
+
+@pytest.mark.parametrize("unit", ["", "_group"])
+@pytest.mark.parametrize("relation", RELATIONS)
+@given(st.lists(PERSON, max_size=4), PERSON, PERSON, st.floats(-3, 1.5))
+def test_privacy_loss_of_all_cells_together(unit, relation, others, person, other, log_eps):
+    if not unit:  # a row each
+        others, person, other = [[*o, 0.5][:1] for o in others], [*person, 0.5][:1], [0.75]
+    second = {"zero_out": [[math.nan]], "add_or_remove_one": [], "replace_one": [other]}[relation]
+    pair = [[*others[:2], person, *others[2:]], [*others[:2], *second, *others[2:]]]
+    epsilon = 10**log_eps
+    with pytest.MonkeyPatch.context() as patch:
+        ends = losses_of_cells(patch, epsilon, relation + unit, *pair)
+    # Answers of cells are independent: the loss of all is the sum.
+    assert (ends[:, 1] - ends[:, 0]).sum() <= epsilon + 1e-9
+    assert np.abs(ends.sum(axis=0)).max() <= epsilon + 1e-9
+
+
+@pytest.mark.parametrize(("relation", "second"), [("zero_out", math.nan), ("replace_one", 0.9)])
+def test_a_record_that_moves_as_far_as_it_may_costs_nearly_all_of_epsilon(
+    relation, second, monkeypatch
+):
+    others = [[0.1], [0.2], [0.2], [0.3], [0.6], [0.7], [0.8], [0.95]]
+    pair = [[*others, [0.01]], [*others, [second]]]
+    ends = losses_of_cells(monkeypatch, 0.5, relation, *pair)
+    assert 0.8 * 0.5 < (ends[:, 1] - ends[:, 0]).sum() <= 0.5
+
+
+def test_each_value_is_in_one_cell(monkeypatch):
+    persons = [[x] for x in (0.0, 0.1, 0.5, 0.5, 0.6, 1.0, math.nan)]
+    found = laws_of_cells(monkeypatch, 1e9, "zero_out", persons)
+    assert [mechanism.lower for mechanism, _ in found] == [0.0, 0.5]
+    # Without noise to speak of, the point with the rank that was asked for: 4 values and 2.
+    answers = module.split(
+        CELLS,
+        of_persons(persons)[0],
+        Streams()("noise"),
+        epsilon=1e9,
+        neighboring_relation="zero_out",
+    )
+    assert answers[0] == pytest.approx(0.1, abs=1e-8)
+    assert answers[1] == 0.5
+    assert 0.6 - 1e-8 <= answers[2] <= 1.0

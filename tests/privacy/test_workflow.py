@@ -156,6 +156,7 @@ PASSING = [
     (text.TfidfVectorizer(vocabulary=VOCABULARY, use_idf=False), texts),
     (text.TfidfTransformer(use_idf=False), counts),
     (preprocessing.MultiLabelBinarizer(classes=["a", "b"]), label_sets),
+    (skdp.preprocessing.AdditiveFeatures(), numbers),
     (BoundedScaler(), numbers),
     (skdp.preprocessing.NormClipper(), numbers),
     (FeatureUnion([("a", preprocessing.Binarizer()), ("b", "passthrough")]), numbers),

@@ -33,6 +33,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from skdp import (
+    AdditiveFeatures,
     BoundedScaler,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
@@ -130,6 +131,9 @@ ImbalancedPipeline = type("Pipeline", (Pipeline,), {"__module__": "imblearn.pipe
 
 # class: (workflow for a relation, rows, targets) of configurations that pass or compose.
 WORKFLOWS = {
+    "skdp AdditiveFeatures": [
+        (before(AdditiveFeatures(encode=encode)), X, Y) for encode in ("waves", "splines", "onehot")
+    ],
     "skdp BoundedScaler": [(before(BoundedScaler(0, 0.1)), X, Y)],
     "skdp NormClipper": [(before(NormClipper()), X, Y)],
     "imblearn Pipeline": [

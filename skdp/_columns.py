@@ -1,0 +1,118 @@
+"""Columns of which bounds, edges or levels are declared: `DeclaredColumns`.
+
+Shared by additive models and by transformers that make their features for other models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Tags
+
+from skdp._input import numbers, without_data
+from skdp._validate import expected, integer
+from skdp.models.additive import Additive, Category, Number
+
+
+class DeclaredColumns:
+    """What is declared of the columns of X, by name or by position, and their codes."""
+
+    bounds: Any
+    edges: Any
+    categories: Any
+    n_bins: int
+    n_features_in_: int
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = tags.input_tags.string = self.categories is not None
+        return tags
+
+    def _declared(self, n_columns: int | None) -> dict[Any, tuple[str, Any]]:
+        """What is declared of each column, by its name or its position."""
+        found: dict[Any, tuple[str, Any]] = {}
+        for kind in ("bounds", "edges", "categories"):
+            given = getattr(self, kind)
+            if given is None:
+                continue
+            if not isinstance(given, Mapping):
+                if isinstance(given, str) or not hasattr(given, "__len__"):
+                    raise self._wrong("a dictionary by column, or an entry per column", kind, given)
+                given = dict(enumerate(given))
+            for column, value in given.items():
+                if column in found:
+                    others = f"no {kind} of a column that has {found[column][0]}"
+                    raise self._wrong(others, kind, column)
+                found[column] = kind, value
+        if not found and n_columns is not None:
+            return dict.fromkeys(range(n_columns), ("bounds", (-1.0, 1.0)))
+        return found
+
+    @staticmethod
+    def _wrong(what: str, parameter: str, value: Any) -> ValueError:
+        shown: dict[str, Any] = {parameter: value}
+        return expected(what, **shown)
+
+    def _columns(self, n_columns: int | None) -> tuple[Number | Category, ...]:
+        """The declared columns, in the order in which they are; no waves are asked for yet."""
+        n_bins = integer(2, n_bins=self.n_bins)
+        names = getattr(self, "feature_names_in_", None)
+        columns: list[Number | Category] = []
+        for key, (kind, value) in self._declared(n_columns).items():
+            name = f"x{key}" if isinstance(key, int | np.integer) and names is None else str(key)
+            columns.append(
+                _category(name, value)
+                if kind == "categories"
+                else _number(name, kind, value, n_bins)
+            )
+        return tuple(columns)
+
+    def _codes(self, found: dict[Any, np.ndarray], keys: list[Any], model: Additive) -> np.ndarray:
+        """Codes (n, columns) of the columns of X, which the keys name or number."""
+        names, values, used = list(found), [], set()
+        for key, column in zip(keys, model.columns, strict=True):
+            place = names.index(key) if key in found else key
+            if not isinstance(place, int | np.integer) or not 0 <= place < len(names):
+                raise expected("names or positions of columns of X", bounds=key)
+            if place in used:
+                raise expected("one entry per column of X", bounds=key)
+            used.add(int(place))
+            of_column = found[names[int(place)]]
+            is_number = isinstance(column, Number)
+            values.append(numbers(of_column, column.name) if is_number else of_column)
+        others = [str(name) for place, name in enumerate(names) if place not in used]
+        if others:
+            raise ValueError(
+                f"Expected something declared of every column of X, and of {', '.join(others)} "
+                "nothing is: give its bounds, edges or categories, or drop it."
+            )
+        with without_data("Expected categories to be hashable values that can be compared."):
+            return model.codes(values)
+
+
+def _number(name: str, kind: str, value: Any, n_bins: int) -> Number:
+    edges = numbers(np.asarray(value), kind)
+    if kind == "bounds":
+        if edges.shape != (2,) or not np.isfinite(edges).all() or edges[0] >= edges[1]:
+            raise expected("a lower and a larger upper bound of each column", bounds=value)
+        edges = np.linspace(edges[0], edges[1], n_bins + 1)
+    if (
+        edges.ndim != 1
+        or len(edges) < 2
+        or not np.isfinite(edges).all()
+        or (np.diff(edges) <= 0).any()
+    ):
+        raise expected("finite ascending edges of each column", edges=value)
+    return Number(name, tuple(edges.tolist()))
+
+
+def _category(name: str, levels: Any) -> Category:
+    if isinstance(levels, str) or not hasattr(levels, "__len__") or not len(levels):
+        raise expected("a list of the levels of each column", categories=levels)
+    levels = np.asarray(levels, dtype=object).tolist()
+    if len(set(levels)) < len(levels):
+        raise expected("different levels of each column", categories=levels)
+    return Category(name, tuple(levels))

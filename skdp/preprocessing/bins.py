@@ -1,0 +1,230 @@
+"""`DPBins`: bins between private quantiles, about as many rows in each.
+
+>>> import numpy as np
+>>> from skdp.preprocessing import DPBins
+>>> rng = np.random.default_rng(0)
+>>> incomes = rng.lognormal(10.0, 1.0, (20_000, 1))
+>>> bins = DPBins(lower=0, n_bins=8, epsilon=0.5, encode="ordinal").fit(incomes)
+>>> counts = np.bincount(np.asarray(bins.transform(incomes))[:, 0].astype(int))
+>>> bool(counts.min() > 2000), bool(counts.max() < 3000)
+(True, True)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from skdp._bounded_rows import declares_norm
+from skdp._fitting import Records
+from skdp._persons import PersonUnit
+from skdp._plan import FitPlan, PublicFacts
+from skdp._validate import expected, in_range, integer, one_of
+from skdp.algorithms.quantiles import BinsConfig, QuantilesConfig
+from skdp.mechanisms.quantile import check_persons
+from skdp.models.additive import Number
+from skdp.preprocessing._base import PrivateScaler
+from skdp.preprocessing.additive_features import features, looked_up
+from skdp.privacy.budget import Budget
+
+ENCODINGS, MOST_BINS = ("onehot", "ordinal"), 1024
+
+
+@declares_norm
+@dataclass(eq=False, repr=False)
+class DPBins(PrivateScaler):
+    """Cut each feature at private quantiles into bins that hold about as many rows each.
+
+    For features whose distribution nobody knows, before a linear model or a model of trees. The
+    declared bounds may be absurdly wide: their width costs its logarithm. Missing values (NaN)
+    count nowhere in `fit`, and are a bin of their own in `transform`.
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    all of its attributes together. The unit is a row, or with ``unit="group"`` a person with all of
+    its rows. The number of rows is never read. The guarantee covers one fit; each further fit on
+    the same rows is a further release. It is *not* one for a seeded fit. `transform` works on each
+    row by itself with released numbers; what it returns are rows, as private as those that went in.
+
+    Parameters
+    ----------
+    lower, upper : float or array-like of shape (n_features,), default=-1e9 and 1e9
+        Declared bounds of the features, public, finite, lower < upper. A number holds for every
+        feature.
+    n_bins : int, default=16
+        Bins of each feature, from 2 to 1024. Twice as many cost one level more.
+    encode : {"onehot", "ordinal"}, default="onehot"
+        One column per bin and one for what is missing, or the number of the bin from 0, with
+        ``n_bins`` for what is missing.
+    epsilon : float or None, default=0.5
+        ε > 0 of all edges together. ``float("inf")`` takes ordinary quantiles, without privacy.
+        None with ``quantile_epsilon``.
+    delta : float, default=1e-5
+        δ in [0, 1); should be well below 1/n. 0 is pure differential privacy.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; not needed here.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is 5.
+    group_clip : float or "auto", default="auto"
+        Not used here: a person's values share the weight of one.
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
+    resolution : float, default=1e-6
+        Magnitude > 0, public, below which values are told apart by their difference, and above
+        which by their ratio.
+    quantile_epsilon : float or None, default=None
+        ε > 0 of one level of a feature, instead of ``epsilon`` (pass ``epsilon=None``); the report
+        then accounts for what was spent.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+
+    Attributes
+    ----------
+    bin_edges_ : ndarray of shape (n_features, n_bins + 1)
+        Edges of the bins, ascending: the declared bounds, and private quantiles between them. A
+        value at an edge is in the bin above; between two equal edges is nothing.
+    output_norm_ : float
+        Largest norm of a row of the output: √n_features of one-hot bins.
+    quantile_epsilon_ : float
+        ε of one level of a feature; infinite without privacy.
+    privacy_ : PrivacyReport
+        The privacy statement of this fit.
+    diagnostics_ : tuple of str
+        What the released values tell against the fit; each was a `FitWarning`.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+
+    See Also
+    --------
+    AdditiveFeatures : Bins by declared bounds or edges, at no privacy cost.
+    DPQuantileScaler : Two quantiles of each feature, and its Notes on the axis and the account.
+
+    Notes
+    -----
+    *Levels.* The median of a feature comes first, then the medians of both halves, and so on: ⌈log₂
+    n_bins⌉ levels, each of which is one release of ``quantile_epsilon_`` (Kaplan, Schnapp & Stemmer
+    2022). A record is in one of the cells of a level, and a person's values have weights that add
+    up to 1 over all cells, so the answers of a level together cost what one costs; where records
+    are replaced, each cell has half of it (`skdp.mechanisms.quantile.split` has the proof). One
+    after the other, the n_bins - 1 edges would be that many releases.
+
+    *How much data.* Bins are about even where quantile_epsilon · n/n_bins is well above 10.
+
+    References
+    ----------
+    H. Kaplan, S. Schnapp, U. Stemmer, *Differentially Private Approximate Quantiles*, ICML 2022.
+
+    Examples
+    --------
+    >>> from skdp.preprocessing import DPBins
+    >>> X = [[float(x)] for x in range(101)]
+    >>> bins = DPBins(0, 100, n_bins=4, epsilon=float("inf")).fit(X)
+    >>> bins.bin_edges_
+    array([[  0.,  25.,  50.,  75., 100.]])
+    >>> bins.transform([[30.0], [1e6], [float("nan")]])
+    array([[0., 1., 0., 0., 0.],
+           [0., 0., 0., 1., 0.],
+           [0., 0., 0., 0., 1.]])
+    """
+
+    lower: Any = -1e9
+    upper: Any = 1e9
+    _: KW_ONLY
+    n_bins: int = 16
+    encode: str = "onehot"
+    epsilon: float | None = 0.5
+    delta: float = 1e-5
+    neighboring_relation: str = "zero_out"
+    resolution: float = 1e-6
+    quantile_epsilon: float | None = None
+    random_state: Any = None
+
+    _instead_of_epsilon: ClassVar[str] = "quantile_epsilon"
+    _takes_pure_budget: ClassVar[bool] = True
+    _max_rows: ClassVar[float] = math.inf  # nothing is summed
+
+    def _configure(self, facts: PublicFacts, budget: Budget) -> QuantilesConfig:
+        one_of(ENCODINGS, encode=self.encode)
+        n_bins = integer(2, n_bins=self.n_bins)
+        if n_bins > MOST_BINS:
+            raise expected(f"at most {MOST_BINS}", n_bins=n_bins)
+        lower, upper = self._range(facts)
+        return BinsConfig(
+            lower=lower,
+            upper=upper,
+            shares=tuple(k / n_bins for k in range(1, n_bins)),
+            unit=in_range(1e-100, 1e100, resolution=self.resolution),
+            neighboring_relation=self._relation,
+        ).calibrated(budget)
+
+    def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
+        if records.starts is not None:
+            check_persons(records.starts)
+        return plan.config.run
+
+    def _person_bound(self, persons: PersonUnit) -> str:
+        return "its values of a feature share the weight of one"
+
+    def _keep(self, plan: FitPlan, released: np.ndarray) -> None:
+        config = plan.config
+        self.bin_edges_ = np.vstack([config.lower, np.sort(released, axis=0), config.upper]).T
+        self.quantile_epsilon_ = config.epsilon
+        n_bins, d = released.shape[0] + 1, len(self.bin_edges_)
+        self._encode = self.encode  # of the fit, whatever the parameter is by now
+        self.output_norm_ = d**0.5 * (1 if self._encode == "onehot" else n_bins)
+
+    def _columns(self, names: Any) -> list[Number]:
+        pairs = zip(names, self.bin_edges_.tolist(), strict=True)
+        return [Number(str(name), tuple(edges)) for name, edges in pairs]
+
+    def transform(self, X) -> np.ndarray:
+        """Return the bins of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Numbers; NaN is a bin of its own.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features (n_bins + 1)) or (n_samples, n_features)
+            One-hot bins, or their numbers.
+        """
+        check_is_fitted(self)
+        X = self._checked(X, reset=False)
+        columns = self._columns(range(X.shape[1]))
+        codes = np.stack([c.codes(x) for c, x in zip(columns, X.T, strict=True)], axis=1)
+        if self._encode == "onehot":
+            codes = looked_up([features(column, "onehot", 0)[1] for column in columns], codes)
+        return codes.astype(X.dtype, copy=False)
+
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
+        """Names of the columns of the output.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the features; None is those of the fit, or ``x0``, ``x1``, ...
+
+        Returns
+        -------
+        ndarray of str
+        """
+        check_is_fitted(self)
+        names = _check_feature_names_in(self, input_features)
+        if self._encode == "onehot":
+            names = [n for c in self._columns(names) for n in features(c, "onehot", 0)[0]]
+        return np.asarray(names, dtype=object)
