@@ -275,8 +275,10 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, ProtectedUnit, PrivateE
         self.noise_multiplier_ = config.noise_multiplier
         self.data_norm_ = config.data_norm
         self.clip_norm_ = self._half_width * released.clip
-        self.prior_scale_ = released.prior_scale
-        self.prior_scale_interval_ = released.prior_interval
+        assert released.prior_scales is not None
+        found = released.prior_scales
+        low, self.prior_scale_, high = found if found.shape[1] > 1 else found[:, 0]
+        self.prior_scale_interval_ = low, high
 
     def _diagnosed(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> tuple[str, ...]:
         messages = cut_records(
@@ -286,7 +288,7 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, ProtectedUnit, PrivateE
             "bounds that hold nearly all of them",
         )
         if plan.config.private and plan.config.noise_aware:
-            prior_scale = released.prior_scale * released.unit
+            prior_scale = float(np.max(self.prior_scale_)) * released.unit
             messages += of_posterior(plan, released, prior_scale)
         if released.unit_found:
             return messages
