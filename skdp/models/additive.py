@@ -14,17 +14,17 @@ of those of a bin sum to WEIGHT at most. Every row of the column then has a norm
 its own, and so has each level of a category; levels that were not declared share one with those
 that are missing.
 
-*How many waves.* A gradient of n rows of norm ≤ R has noise R/μ in each coordinate, and the rows'
-own scatter there has the variance s_k = SLOPE n q_k, with q_k the mean square of wave k over the
-bins and SLOPE about the mean slope of the logistic function. What the gradient tells of the
-coefficient is
+*How many waves.* A sum over n rows of norm ≤ R of scores r x has noise bR/μ in each coordinate,
+where |r| ≤ b. With w_k = n q_k and q_k the mean square of wave k over the bins, the coefficient
+moves it by a w_k, and the rows' own scatter there has the variance v w_k. So it tells
 
-    I_k = s_k²/(s_k + R²/μ²),
+    I_k = (a w_k)²/(v w_k + b²R²/μ²)
 
-and a wave is worth asking for where I_k times a usual prior variance, (USUAL/R)², is above TOLD.
-All of these numbers are public. Fewer waves mean less noise in all other directions, since R is
-smaller and the second moments of fewer features can be told; beyond the number of features up to
-which they are released in full there are no waves.
+of the coefficient, and a wave is worth asking for where I_k times a usual prior variance,
+(USUAL/R)², is above TOLD. `Telling` has a, v, b and USUAL: of labels a = v = SLOPE, about the mean
+slope of the logistic function, and b = 1. All of these numbers are public. Fewer waves mean less
+noise in all other directions, since R is smaller and the second moments of fewer features can be
+told; beyond the number of features up to which they are released in full there are no waves.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,6 +50,30 @@ MANY = 8  # waves of a column from which on their scale is inferred by itself
 MOST_WAVES = 40  # of a column
 
 TREND, WAVES, LEVELS, MISSING = "trend", "waves", "levels", "missing"
+
+
+class Telling(NamedTuple):
+    """How much scores tell of the mean of a target, in public numbers.
+
+    Parameters
+    ----------
+    slope : float
+        a: of the mean score in the linear predictor.
+    scatter : float
+        v: variance of scores.
+    bound : float
+        b: largest score.
+    usual : float
+        Standard deviation of the linear predictor of a row at the norm bound.
+    """
+
+    slope: float
+    scatter: float
+    bound: float
+    usual: float
+
+
+LABELS = Telling(SLOPE, SLOPE, 1.0, USUAL)
 
 
 @dataclass(frozen=True)
@@ -228,19 +253,22 @@ class Additive:
             found[:, place] = column.table[codes[:, j]]
         return found
 
-    def asked(self, n_rows: int, mu: float, most: float = math.inf) -> Additive:
+    def asked(
+        self, n_rows: int, mu: float, most: float = math.inf, telling: Telling = LABELS
+    ) -> Additive:
         """The same columns with as many waves as n rows tell of at a budget of μ.
 
         And with no more features than ``most``, if there can be so few.
         """
         bound = self.norm**2 + 1.0  # with all waves; without, it is smaller
-        missing = _told(n_rows * FEW, mu, bound)
+        missing = _told(n_rows * FEW, mu, bound, telling)
         plain = [
             Number(c.name, c.edges, 0, missing) if isinstance(c, Number) else c
             for c in self.columns
         ]
         worth = [
-            _worth(c.waves, n_rows, mu, bound) if isinstance(c, Number) else 0 for c in self.columns
+            _worth(c.waves, n_rows, mu, bound, telling) if isinstance(c, Number) else 0
+            for c in self.columns
         ]
         size = Additive(tuple(plain)).size
         each = max(worth, default=0)
@@ -254,16 +282,16 @@ class Additive:
         )
 
 
-def _told(weight: float, mu: float, bound: float) -> bool:
+def _told(weight: float, mu: float, bound: float, telling: Telling) -> bool:
     """Whether a feature of Σ x² = weight is worth its noise; R² is the bound."""
-    information = SLOPE * weight
-    information = information**2 / (information + bound / mu**2)
-    return bool(information * USUAL**2 / bound > TOLD)
+    noise = bound * (telling.bound / mu) ** 2
+    information = (telling.slope * weight) ** 2 / (telling.scatter * weight + noise)
+    return bool(information * telling.usual**2 / bound > TOLD)
 
 
-def _worth(found: np.ndarray, n_rows: int, mu: float, bound: float) -> int:
+def _worth(found: np.ndarray, n_rows: int, mu: float, bound: float, telling: Telling) -> int:
     """Number of the last wave that is worth its noise."""
-    worth = [_told(n_rows * square, mu, bound) for square in np.mean(found**2, axis=0)]
+    worth = [_told(n_rows * square, mu, bound, telling) for square in np.mean(found**2, axis=0)]
     return max((k for k, told in enumerate(worth, start=1) if told), default=0)
 
 
