@@ -58,6 +58,11 @@ class NoiseAwareAdditiveConfig(OfCodes, NoiseAwareConfig):
 class NoiseAwareAdditiveRegressionConfig(OfCodes, NoiseAwareRegressionConfig):
     """Noise-aware, for numbers."""
 
+    @property
+    def usual_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where bins are equally frequent, and independent between columns."""
+        return self.model.usual_moments(self.fit_intercept)
+
 
 @dataclass(frozen=True)
 class GaussianVIAdditiveConfig(OfCodes, GaussianVIConfig):

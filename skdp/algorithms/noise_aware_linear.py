@@ -77,6 +77,7 @@ from skdp.algorithms.parts.residual_releases import (
     with_prior,
 )
 from skdp.algorithms.parts.row_moments import Beliefs, RowMoments
+from skdp.algorithms.parts.usual_moments import UsualMoments
 from skdp.engine.linear_sums import (
     MAGNITUDES,
     GramSum,
@@ -211,6 +212,11 @@ class NoiseAwareRegressionConfig(GaussianRun):
     def sampling(self) -> FullBatch:
         """Every record takes part in every release."""
         return FullBatch(self.n_steps + 2 + (not self.bounded_targets) + bool(self.robust))
+
+    @property
+    def usual_moments(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Second moments (D, D) that rows usually have, and the column of each feature, (D,)."""
+        return None
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -416,6 +422,11 @@ class NoiseAwareRegression:
     def beliefs(self, state: State, stream: SecureStream | None = None, size: int = 1) -> Beliefs:
         """A: the likeliest, or draws from what Ã leaves possible."""
         assert state.gram is not None
+        usual = self.config.usual_moments
+        if usual is not None:
+            matrix, column = usual[0] / self.R**2, usual[1]
+            known = UsualMoments(state.gram / self.n, self.gram_noise / self.n, matrix, column)
+            return known.beliefs(self.n, stream, size)
         traces = state.sums[:, -1]
         trace = (0.0, math.inf)
         if len(traces):
