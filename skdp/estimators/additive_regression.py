@@ -37,9 +37,9 @@ from skdp.models.additive import USUAL, Telling
 from skdp.models.likelihoods import Poisson
 
 # Residuals of targets in [-1, 1] are clipped at c = 0.4, two of the usual deviations σ₀ = 0.2: of
-# their scores the slope is P(|r| ≤ c)/c and the variance E min(r²/c², 1). The mean varies over half
-# of the bounds.
-NUMBERS = Telling(2.4, 0.24, 1.0, 1.0)
+# their scores the slope is P(|r| ≤ c)/c and the variance E min(r²/c², 1). The mean of a row at the
+# norm bound is usually as far away as residuals are.
+NUMBERS = Telling(2.4, 0.24, 1.0, 0.2)
 USUAL_RATE = 0.1  # of the largest count
 
 

@@ -20,7 +20,7 @@ from skdp._random import SecureStream
 from skdp.algorithms.parts.row_moments import Beliefs
 
 DEVIATIONS = np.geomspace(0.005, 1.0, 40)  # ρ, to choose from
-LEAST = 0.05  # eigenvalue, over that of A₀
+LEAST = 0.002  # eigenvalue, over that of A₀
 WIDEST = 0.5  # edge of the spectrum of what is unknown of A, over A₀
 
 
