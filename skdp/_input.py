@@ -210,7 +210,7 @@ def check_columns_and_targets(
         validate_data(estimator, X, y, reset=False, skip_check_array=True)
         n = len(next(iter(columns.values())))
         _, y = check_X_y(np.zeros((n, 1)), y, y_numeric=True)
-    return columns, _finite(y)
+        return columns, _finite(y)
 
 
 def numbers(values: np.ndarray, name: str) -> np.ndarray:

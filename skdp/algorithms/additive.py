@@ -59,9 +59,9 @@ class NoiseAwareAdditiveRegressionConfig(OfCodes, NoiseAwareRegressionConfig):
     """Noise-aware, for numbers."""
 
     @property
-    def usual_moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where bins are equally frequent, and independent between columns."""
-        return self.model.usual_moments(self.fit_intercept)
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """Features of each bin of each column."""
+        return tuple(column.table for column in self.model.columns)
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts import block_scales
+from skdp.algorithms.parts.binned_moments import BinnedMoments
 from skdp.algorithms.parts.gaussian_runs import (
     COUNT_SHARE,
     FLOAT,
@@ -77,7 +78,6 @@ from skdp.algorithms.parts.residual_releases import (
     with_prior,
 )
 from skdp.algorithms.parts.row_moments import Beliefs, RowMoments
-from skdp.algorithms.parts.usual_moments import UsualMoments
 from skdp.engine.linear_sums import (
     MAGNITUDES,
     GramSum,
@@ -214,9 +214,9 @@ class NoiseAwareRegressionConfig(GaussianRun):
         return FullBatch(self.n_steps + 2 + (not self.bounded_targets) + bool(self.robust))
 
     @property
-    def usual_moments(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Second moments (D, D) that rows usually have, and the column of each feature, (D,)."""
-        return None
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """Features of each bin, where these are functions of the bins of columns."""
+        return ()
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -422,18 +422,17 @@ class NoiseAwareRegression:
     def beliefs(self, state: State, stream: SecureStream | None = None, size: int = 1) -> Beliefs:
         """A: the likeliest, or draws from what Ã leaves possible."""
         assert state.gram is not None
-        usual = self.config.usual_moments
-        if usual is not None:
-            matrix, column = usual[0] / self.R**2, usual[1]
-            known = UsualMoments(state.gram / self.n, self.gram_noise / self.n, matrix, column)
-            return known.beliefs(self.n, stream, size)
+        found, scale = state.gram / self.n, self.gram_noise / self.n
+        if tables := tuple(table / self.R for table in self.config.tables):
+            one = self.config.fit_intercept / self.R
+            return BinnedMoments(found, scale, tables, one).beliefs(self.n, stream, size)
         traces = state.sums[:, -1]
         trace = (0.0, math.inf)
         if len(traces):
             unit = self.n * self.config.weights[1]
             trace = (float(traces.mean()) / unit + 0.5, self.noise / (unit * len(traces) ** 0.5))
         of_one = 1.0 / self.R**2 if self.config.fit_intercept else 0.0
-        moments = RowMoments(state.gram / self.n, self.gram_noise / self.n, of_one, trace)
+        moments = RowMoments(found, scale, of_one, trace)
         return moments.beliefs(self.n, stream, size)
 
     def inferred(

@@ -65,9 +65,10 @@ class AdditiveDisplay:
     Parameters
     ----------
     curves : list of Curve
-        What to draw, as `curve_` of `skdp.DPAdditiveClassifier` and its kin returns it: has ``name``, ``grid``,
-        ``mean``, ``low``, ``high``, ``band_low`` and ``band_high``. A grid of one more entry than
-        the mean holds the edges of a number, one of as many the levels of a category.
+        What to draw, as `curve_` of `skdp.DPAdditiveClassifier` and its kin returns it: has
+        ``name``, ``grid``, ``mean``, ``low``, ``high``, ``band_low`` and ``band_high``. A grid of
+        one more entry than the mean holds the edges of a number, one of as many the levels of a
+        category.
     scale : {"log-odds", "probability", "target", "log-mean", "rate-ratio"}, default="log-odds"
         Scale of the curves.
     part : {"curve", "deviation"}, default="curve"
@@ -182,7 +183,7 @@ class AdditiveDisplay:
             If the estimator has no curves or no such feature.
         """
         last = last_step(estimator, "curve_")
-        scale = last._scales[0] if scale is None else scale
+        scale = last.curve_scales[0] if scale is None else scale
         options: Params = {"level": level, "scale": scale, "part": part}
         if features is None:
             order = np.argsort(-np.asarray(last.feature_importance_), kind="stable").tolist()

@@ -98,7 +98,7 @@ class AdditiveModel(PrivateEstimator):
     prior_scale_: Any
     _posterior: Any
     # Scales of curves, of which on the first effects add up; the hyperprior of a row at its bound.
-    _scales: ClassVar[tuple[str, ...]]
+    curve_scales: ClassVar[tuple[str, ...]]
     _hyperprior_scale: ClassVar[float] = HYPERPRIOR_SCALE
     _telling: Telling
     _n_sums: ClassVar[int] = noise_aware.STEPS
@@ -254,7 +254,7 @@ class AdditiveModel(PrivateEstimator):
         """
         check_is_fitted(self)
         one_of(PARTS, part=part)
-        scale = one_of(self._scales, scale=self._scales[0] if scale is None else scale)
+        scale = one_of(self.curve_scales, scale=self.curve_scales[0] if scale is None else scale)
         in_range(0.0, 1.0, closed="neither", level=level)
         place = self._place(feature)
         mean, covariance = self._effects(place, part, output)
@@ -268,7 +268,7 @@ class AdditiveModel(PrivateEstimator):
         return Curve(column.name, np.asarray(grid), *ends)
 
     def _on_scale(self, effects: np.ndarray, scale: str, output: int) -> np.ndarray:
-        """Effects on a scale of `_scales`."""
+        """Effects on a scale of `curve_scales`."""
         return effects
 
     def _place(self, feature: Any) -> int:
@@ -579,7 +579,7 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     _: KW_ONLY
     classes: Any = None
 
-    _scales: ClassVar[tuple[str, ...]] = ("log-odds", "probability")
+    curve_scales: ClassVar[tuple[str, ...]] = ("log-odds", "probability")
     _telling: ClassVar[Telling] = LABELS
 
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -204,7 +204,7 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
 
-    _scales: ClassVar[tuple[str, ...]] = ("target",)
+    curve_scales: ClassVar[tuple[str, ...]] = ("target",)
     _telling: ClassVar[Telling] = NUMBERS
     _hyperprior_scale: ClassVar[float] = noise_aware_linear.HYPER_SCALE
     _n_sums: ClassVar[int] = noise_aware_linear.STEPS
@@ -377,7 +377,7 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     _: KW_ONLY
     largest_count: float = 100.0
 
-    _scales: ClassVar[tuple[str, ...]] = ("log-mean", "rate-ratio")
+    curve_scales: ClassVar[tuple[str, ...]] = ("log-mean", "rate-ratio")
     _of_either_sign: ClassVar[str] = "DPAdditiveRegressor"
 
     @property

@@ -220,22 +220,6 @@ class Additive:
         tables = (c.table if isinstance(c, Category) else c.table[:-1] for c in self.columns)
         return math.sqrt(sum(float((table**2).sum(axis=1).mean()) for table in tables))
 
-    def usual_moments(self, fit_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Second moments of rows whose bins are all equally frequent, and what column each is of.
-
-        A value is missing in the share FEW of the rows. Columns are independent. With an intercept
-        the last feature is 1, of column −1.
-        """
-        size = self.size + fit_intercept
-        mean, column = np.ones(size), np.full(size, -1)
-        covariance = np.zeros((size, size))
-        for j, (one, place) in enumerate(zip(self.columns, self.places, strict=True)):
-            chance = np.append(np.full(len(one.table) - 1, (1.0 - FEW) / (len(one.table) - 1)), FEW)
-            mean[place], column[place] = chance @ one.table, j
-            off = one.table - mean[place]
-            covariance[place, place] = (chance * off.T) @ off
-        return np.outer(mean, mean) + covariance, column
-
     @property
     def blocks(self) -> tuple[str, ...]:
         """Label of each feature: those of a label share a prior scale.

@@ -17,6 +17,8 @@ and Graphical Statistics 2011.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from skdp._random import SecureStream
@@ -102,7 +104,7 @@ def drawn(
     scales = np.repeat(scales[None], size, axis=0)
     for _ in range(SWEEPS):
         whole = of_data + prior.precision(scales)[:, :, None] * np.eye(len(blocks))
-        root = np.linalg.cholesky(np.linalg.inv(whole))
+        root = np.linalg.inv(np.linalg.cholesky(whole)).transpose(0, 2, 1)
         right = transposed_times(root, linear) + stream.normal(linear.shape)
         theta = (root @ right[..., None])[..., 0]
         scales = prior.drawn(theta, stream.generator.random((2, *scales.shape)))
@@ -123,7 +125,8 @@ def transposed_times(matrices: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     return np.einsum("bji,bj->bi", matrices, vectors)
 
 
-def _precisions(information: Information, prior: np.ndarray):
+def _precisions(information: Information, prior: np.ndarray) -> Iterator[np.ndarray]:
+    """Precisions (B, D, D) at each σ in turn, along the eigenvectors."""
     for k in range(information.precision.shape[1]):
         of_data = information.precision[:, k]
         yield prior + of_data[:, :, None] * np.eye(of_data.shape[1])
