@@ -334,7 +334,7 @@ class Grid(NamedTuple):
     around: tuple[float, float, float, float]  # where to look next time
     information: Information
     of_scale: np.ndarray  # (K,), log density of σ without θ
-    scales: np.ndarray | None = None  # τ of blocks, (B, blocks)
+    scales: np.ndarray = np.empty(0)  # τ of blocks, (B, blocks)
 
 
 class NoiseAwareRegression:
@@ -409,9 +409,9 @@ class NoiseAwareRegression:
             scales=self._scales(grid, point, state),
         )
 
-    def _scales(self, grid: Grid, point: Beliefs, state: State) -> np.ndarray | None:
+    def _scales(self, grid: Grid, point: Beliefs, state: State) -> np.ndarray:
         """Where the scales of blocks are now."""
-        return None
+        return state.scales
 
     def _given_clip(self, unit: float) -> float | None:
         return None if self.config.clip_norm is None else self.config.clip_norm / unit
@@ -686,16 +686,13 @@ class RegressionByBlocks(NoiseAwareRegression):
     def _given(
         self, information: Information, beliefs: Beliefs, state: State, log_widths: np.ndarray
     ) -> Given:
-        assert state.scales is not None
         return block_scales.given(information, self.prior.precision(state.scales), beliefs)
 
     def _scales(self, grid: Grid, point: Beliefs, state: State) -> np.ndarray:
-        assert state.scales is not None
         best = int(grid.weights[0, :, 0].argmax())
         return block_scales.likeliest(self.prior, state.scales, grid.information, best, point)
 
     def _final(self, drawn: Beliefs, state: State, stream: SecureStream) -> Grid:
-        assert state.scales is not None
         point = self.beliefs(state)
         grid = self.inferred(point, point, state)
         weights, found = (

@@ -277,7 +277,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
         found = released.prior_scales
         if config.prior_scale is not None or found is None:
             found = np.full((3, 1), config.prior_scale)
-        keep_prior_scales(self, found)
+        self.prior_scale_, self.prior_scale_interval_ = told_scales(found)
         self.sampling_rate_ = config.sampling.rate
 
     def _diagnosed(self, plan: FitPlan, released: GaussianPosterior) -> tuple[str, ...]:
@@ -413,10 +413,10 @@ def blocks_of_labels(
     return tuple(list(order).index(label) for label in labels.tolist())
 
 
-def keep_prior_scales(estimator: Any, found: np.ndarray) -> None:
-    """Say what is known of the prior scales, from percentiles (3, blocks)."""
-    low, estimator.prior_scale_, high = found if found.shape[1] > 1 else found[:, 0]
-    estimator.prior_scale_interval_ = low, high
+def told_scales(found: np.ndarray) -> tuple[Any, tuple[Any, Any]]:
+    """Medians and intervals of prior scales from percentiles (3, blocks), numbers if one block."""
+    low, median, high = found if found.shape[1] > 1 else found[:, 0]
+    return median, (low, high)
 
 
 def fitted_rows(estimator: Any, X: Any, n_columns: int) -> np.ndarray:

@@ -195,7 +195,8 @@ class AdditiveModel(PrivateEstimator):
         columns = self._columns(facts.n_features)
         model = Additive(columns).asked(facts.rows, mu, most, self._telling)
         facts = replace(facts, n_features=model.size, declared_norm=model.norm)
-        return additive.of_codes(super()._configure(facts, budget), model, mu)
+        config: Any = super()._configure(facts, budget)
+        return additive.of_codes(config, model, mu)
 
     def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
         super()._keep(plan, released)

@@ -38,8 +38,8 @@ from skdp.estimators._linear import (
     check_secure,
     cut_records,
     fitted_rows,
-    keep_prior_scales,
     linear_names,
+    told_scales,
     unit_of_targets,
 )
 from skdp.privacy.budget import Budget
@@ -126,7 +126,7 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
         self.data_norm_ = config.data_norm
         self.clip_norm_ = self._half_width * released.clip
         assert released.prior_scales is not None
-        keep_prior_scales(self, released.prior_scales)
+        self.prior_scale_, self.prior_scale_interval_ = told_scales(released.prior_scales)
 
     def _diagnosed(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> tuple[str, ...]:
         messages = cut_records(

@@ -38,7 +38,7 @@ def rotated(precision: np.ndarray, vectors: np.ndarray) -> np.ndarray:
 def given(information: Information, precision: np.ndarray, beliefs: Beliefs) -> Given:
     """Take in priors of precision (B, D), in place of `residual_releases.with_prior`."""
     prior = rotated(precision, beliefs.vectors)
-    mean, variance = np.empty((2, *information.linear.shape))
+    mean, variance = np.empty_like(information.linear), np.empty_like(information.linear)
     log_det = np.empty(mean.shape[:2])
     for k, whole in enumerate(_precisions(information, prior)):
         found = np.linalg.inv(whole)

@@ -39,7 +39,7 @@ class State(NamedTuple):
     products: np.ndarray | None = None  # Σ s sᵀ of scores at the last θ_t and c_t, (D, D)
     unit: float = 1.0  # of the targets
     unit_found: bool = True
-    scales: np.ndarray | None = None  # τ, (blocks,), where each block of θ has one
+    scales: np.ndarray = np.empty(0)  # τ, (blocks,), where each block of θ has one
 
 
 class Information(NamedTuple):
