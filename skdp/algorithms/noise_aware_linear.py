@@ -423,7 +423,8 @@ class NoiseAwareRegression:
         """A: the likeliest, or draws from what Ã leaves possible."""
         assert state.gram is not None
         found, scale = state.gram / self.n, self.gram_noise / self.n
-        if tables := tuple(table / self.R for table in self.config.tables):
+        tables = tuple(table / self.R for table in self.config.tables)
+        if tables and self.config.private:
             one = self.config.fit_intercept / self.R
             return BinnedMoments(found, scale, tables, one).beliefs(self.n, stream, size)
         traces = state.sums[:, -1]

@@ -100,7 +100,6 @@ class AdditiveModel(PrivateEstimator):
     # Scales of curves, of which on the first effects add up; the hyperprior of a row at its bound.
     curve_scales: ClassVar[tuple[str, ...]]
     _hyperprior_scale: ClassVar[float] = HYPERPRIOR_SCALE
-    _telling: Telling
     _n_sums: ClassVar[int] = noise_aware.STEPS
     _moments_share: ClassVar[float] = noise_aware.CURVATURE_SHARE
     _keys: list[Any]  # names or positions of the declared columns
@@ -177,6 +176,10 @@ class AdditiveModel(PrivateEstimator):
 
     # --- fit ------------------------------------------------------------------------------------
 
+    def _telling(self, facts: PublicFacts) -> Telling:
+        """How much targets tell, in public numbers."""
+        raise NotImplementedError
+
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """Codes and targets of a fit."""
         columns, y = check_columns_and_targets(self, X, y)
@@ -193,7 +196,7 @@ class AdditiveModel(PrivateEstimator):
             mu = budget.mu if budget.given is None else self._n_sums**0.5 / budget.given
         most = additive.most_features(facts.rows, mu, self._moments_share)
         columns = self._columns(facts.n_features)
-        model = Additive(columns).asked(facts.rows, mu, most, self._telling)
+        model = Additive(columns).asked(facts.rows, mu, most, self._telling(facts))
         facts = replace(facts, n_features=model.size, declared_norm=model.norm)
         config: Any = super()._configure(facts, budget)
         return additive.of_codes(config, model, mu)
@@ -581,7 +584,9 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     classes: Any = None
 
     curve_scales: ClassVar[tuple[str, ...]] = ("log-odds", "probability")
-    _telling: ClassVar[Telling] = LABELS
+
+    def _telling(self, facts: PublicFacts) -> Telling:
+        return LABELS
 
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         columns, y = check_columns_and_labels(self, X, y, declared=self.classes is not None)

@@ -29,12 +29,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from skdp._plan import PublicFacts
 from skdp.algorithms import noise_aware_linear
 from skdp.estimators.additive import AdditiveParameters
 from skdp.estimators.variational_poisson import NormalCounts
 from skdp.estimators.variational_regression import NormalRegressor
 from skdp.models.additive import USUAL, Telling
-from skdp.models.likelihoods import Poisson
 
 # Residuals of targets in [-1, 1] are clipped at c = 0.4, two of the usual deviations σ₀ = 0.2: of
 # their scores the slope is P(|r| ≤ c)/c and the variance E min(r²/c², 1). The mean of a row at the
@@ -205,10 +205,12 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     target_bounds: tuple[float, float] | None = None
 
     curve_scales: ClassVar[tuple[str, ...]] = ("target",)
-    _telling: ClassVar[Telling] = NUMBERS
     _hyperprior_scale: ClassVar[float] = noise_aware_linear.HYPER_SCALE
     _n_sums: ClassVar[int] = noise_aware_linear.STEPS
     _moments_share: ClassVar[float] = noise_aware_linear.GRAM_SHARE
+
+    def _telling(self, facts: PublicFacts) -> Telling:
+        return NUMBERS
 
     @property
     def parameter_names_(self) -> list[str]:
@@ -380,10 +382,10 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     curve_scales: ClassVar[tuple[str, ...]] = ("log-mean", "rate-ratio")
     _of_either_sign: ClassVar[str] = "DPAdditiveRegressor"
 
-    @property
-    def _telling(self) -> Telling:
-        rate = USUAL_RATE * self.largest_count
-        return Telling(rate, rate, Poisson(self.largest_count).residual_scale, USUAL)
+    def _telling(self, facts: PublicFacts) -> Telling:
+        likelihood = self._likelihood_of(facts)
+        rate = USUAL_RATE * likelihood.largest_target
+        return Telling(rate, rate, likelihood.residual_scale, USUAL)
 
     def _on_scale(self, effects: np.ndarray, scale: str, output: int) -> np.ndarray:
         return np.exp(effects) if scale == "rate-ratio" else effects
