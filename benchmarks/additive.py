@@ -13,7 +13,8 @@ the linear and the zero effect. ``linear`` has targets of standard deviation abo
 residuals of 1 and bounds of ±8, ``counts`` a mean of about 2 and a largest count of 30.
 
 ``errors``: the mean squared error of the mean (``linear``) or the log-mean (``counts``) on new
-rows, over that of the linear model of the same columns, where all five effects are of one kind.
+rows, over that of the linear model of the same columns, and in brackets itself, where all five
+effects are of one kind, over √5, and where there is one of each.
 
 ``tables``: the tasks of benchmarks/_tasks.py at its protocol, the linear model on the rows as it
 makes them, the additive one on the same standardised columns before rows are scaled down, with 32
@@ -153,11 +154,11 @@ def errors(arguments):
                         mean = np.log(mean) if arguments.model == "counts" else mean
                         found.append(np.mean((mean - truth) ** 2))
                 linear, additive = np.mean(np.reshape(found, (-1, 2)), axis=0)
-                ratios[name] = additive / linear
+                ratios[name] = f"{additive / linear:.2f} ({additive:.4f})"
             waves = sum("wave" in name for name in fitted.parameter_names_)
             print(
                 f"n={n:<6} epsilon={epsilon:<4g} waves {waves:<4} "
-                + " ".join(f"{name} {value:.2f}" for name, value in ratios.items()),
+                + " ".join(f"{name} {value}" for name, value in ratios.items()),
                 flush=True,
             )
 

@@ -289,8 +289,8 @@ class TestPrior:
         X, y = simulated()
         for sigma in (0.0, 2.0):
             q = config(prior_scale=0.25, noise_multiplier=sigma).run((X, y), Streams(b"h"))
-            assert q.prior_scale == pytest.approx(0.25)
-            assert q.prior_interval == pytest.approx((0.25, 0.25))
+            assert q.prior_scales[1, 0] == pytest.approx(0.25)
+            assert q.prior_scales[[0, 2], 0] == pytest.approx(0.25)
 
     def test_a_learned_scale_follows_the_coefficients(self):
         rng = np.random.default_rng(4)
@@ -301,8 +301,8 @@ class TestPrior:
             q = config(
                 n_rows=3000, n_features=8, data_norm=1.0, prior_scale=None, noise_multiplier=1.0
             ).run((X, y[:, None]), Streams(b"i"))
-            found.append(q.prior_scale)
-            assert q.prior_interval[0] / 1.5 < tau < q.prior_interval[1] * 1.5
+            found.append(q.prior_scales[1, 0])
+            assert q.prior_scales[0, 0] / 1.5 < tau < q.prior_scales[2, 0] * 1.5
         assert found[1] > 3 * found[0]
 
     @pytest.mark.slow
