@@ -1,6 +1,7 @@
 """Private additive models: bands on simulated curves, and log-loss against the linear model.
 
-    python benchmarks/additive.py bands [--repetitions 20]
+    python benchmarks/additive.py bands [--repetitions 20] [--model classes|linear|counts]
+    python benchmarks/additive.py errors [--repetitions 5] [--model linear|counts]
     python benchmarks/additive.py tables [--epsilon 1] [--peer build/ebm.json] [names ...]
     python benchmarks/additive.py peer --peer build/ebm.json [--epsilon 1] [names ...]
     python benchmarks/additive.py adult
@@ -9,7 +10,12 @@
 ``bands``: five features, uniform in [-1, 1], with a linear, a step, a bump, a sine and a zero
 effect. Prints the coverage of pointwise 90 % intervals on average and in the worst fifth of a
 curve, the coverage of simultaneous bands, and how often the band of the deviation contains 0 for
-the linear and the zero effect.
+the linear and the zero effect. ``linear`` has targets of standard deviation about 1.6 with normal
+residuals of 1 and bounds of ±8, ``counts`` a mean of about 2 and a largest count of 30.
+
+``errors``: the mean squared error of the mean (``linear``) or the log-mean (``counts``) on new
+rows, over that of the linear model of the same columns, and in brackets itself, where all five
+effects are of one kind, over √5, and where there is one of each.
 
 ``tables``: the protocol of benchmarks/_additive_tables.py; differences are paired over splits. With
 the file that ``peer`` writes, beside DP-EBM: with its defaults, and with the setting and the input
@@ -22,6 +28,7 @@ that do best on the rows held back, which is in its favour.
 
 import argparse
 import json
+import math
 import sys
 import time
 import warnings
@@ -34,6 +41,10 @@ from sklearn.metrics import log_loss
 
 from skdp import (
     DPAdditiveClassifier,
+    DPAdditivePoissonRegressor,
+    DPAdditiveRegressor,
+    DPVariationalLinearRegression,
+    DPVariationalPoissonRegression,
     FitWarning,
     PrivacyWarning,
 )
@@ -48,6 +59,24 @@ TRUTHS = {
 DELTA, LEVEL = 1e-5, 0.9
 
 
+MODELS = {
+    "classes": (DPAdditiveClassifier, {"classes": [0, 1]}),
+    "linear": (DPAdditiveRegressor, {"target_bounds": (-8, 8)}),
+    "counts": (DPAdditivePoissonRegressor, {"largest_count": 30}),
+}
+LINEAR = {"linear": DPVariationalLinearRegression, "counts": DPVariationalPoissonRegression}
+OF_COUNTS = 0.5  # of the effects, on the log-mean
+
+
+def drawn(rng, kind, effects):
+    """Targets of rows with these effects, n of them."""
+    if kind == "classes":
+        return (rng.random(len(effects)) < expit(effects - 0.5)).astype(int)
+    if kind == "linear":
+        return effects + rng.normal(0.0, 1.0, len(effects))
+    return rng.poisson(np.exp(OF_COUNTS * effects + 0.3))
+
+
 def truth_of_bins(function, edges):
     """Mean of a curve in each bin, less the mean over all bins."""
     fine = edges[:-1, None] + np.diff(edges)[:, None] * (np.arange(50) + 0.5) / 50
@@ -57,6 +86,8 @@ def truth_of_bins(function, edges):
 
 def bands(arguments):
     """Coverage."""
+    model_class, settings = MODELS[arguments.model]
+    unit = OF_COUNTS if arguments.model == "counts" else 1.0
     for n in (2000, 10_000, 50_000):
         for epsilon in (0.5, 1.0, 3.0):
             hits = {name: [] for name in TRUTHS}
@@ -65,12 +96,11 @@ def bands(arguments):
             for seed in range(arguments.repetitions or 20):
                 rng = np.random.default_rng([seed, n])
                 X = rng.uniform(-1, 1, (n, len(TRUTHS)))
-                logits = sum(f(X[:, j]) for j, f in enumerate(TRUTHS.values()))
-                y = (rng.random(n) < expit(logits - 0.5)).astype(int)
-                model = DPAdditiveClassifier(epsilon, DELTA, classes=[0, 1], n_samples=n).fit(X, y)
+                y = drawn(rng, arguments.model, sum_of(TRUTHS.values(), X))
+                model = model_class(epsilon, DELTA, n_samples=n, **settings).fit(X, y)
                 for j, (name, function) in enumerate(TRUTHS.items()):
                     curve = model.curve_(j, level=LEVEL)
-                    truth = truth_of_bins(function, curve.grid)
+                    truth = unit * truth_of_bins(function, curve.grid)
                     hits[name].append((curve.low <= truth) & (truth <= curve.high))
                     whole[name].append(
                         ((curve.band_low <= truth) & (truth <= curve.band_high)).all()
@@ -91,6 +121,43 @@ def bands(arguments):
                 + " ".join(f"{name} {value:.0f}" for name, value in each.items())
                 + f"  worst fifth {worst:.0f}  half width {np.mean(widths):.2f}  simultaneous "
                 f"{held:.0f}  no deviation {none:.0f}",
+                flush=True,
+            )
+
+
+def sum_of(functions, X):
+    """Sum of effects of the columns in turn."""
+    return sum(f(X[:, j]) for j, f in enumerate(functions))
+
+
+def errors(arguments):
+    """Mean squared errors against the linear model."""
+    model_class, settings = MODELS[arguments.model]
+    unit, level = (OF_COUNTS, 0.3) if arguments.model == "counts" else (1.0, 0.0)
+    for n in (2000, 10_000, 50_000):
+        for epsilon in (0.5, 1.0, 3.0):
+            ratios = {}
+            for name, function in [*TRUTHS.items(), ("all", None)]:
+                functions = list(TRUTHS.values()) if function is None else 5 * [function]
+                if function is not None:  # of the same size together as one of each
+                    functions = [lambda x, f=function: f(x) / math.sqrt(5)] * 5
+                found = []
+                for seed in range(arguments.repetitions or 5):
+                    rng = np.random.default_rng([seed, n])
+                    X, new = rng.uniform(-1, 1, (n, 5)), rng.uniform(-1, 1, (5000, 5))
+                    y = drawn(rng, arguments.model, sum_of(functions, X))
+                    truth = unit * sum_of(functions, new) + level
+                    for one in (LINEAR[arguments.model], model_class):
+                        fitted = one(epsilon, DELTA, n_samples=n, **settings).fit(X, y)
+                        mean = fitted.predict(new)
+                        mean = np.log(mean) if arguments.model == "counts" else mean
+                        found.append(np.mean((mean - truth) ** 2))
+                linear, additive = np.mean(np.reshape(found, (-1, 2)), axis=0)
+                ratios[name] = f"{additive / linear:.2f} ({additive:.4f})"
+            waves = sum("wave" in name for name in fitted.parameter_names_)
+            print(
+                f"n={n:<6} epsilon={epsilon:<4g} waves {waves:<4} "
+                + " ".join(f"{name} {value}" for name, value in ratios.items()),
                 flush=True,
             )
 
@@ -187,7 +254,9 @@ def times(arguments):
         )
 
 
-PARTS = {"bands": bands, "tables": tables, "peer": peer, "adult": adult, "time": times}
+PARTS = {
+    "bands": bands, "errors": errors, "tables": tables, "peer": peer, "adult": adult, "time": times,
+}  # fmt: skip
 
 
 def main():
@@ -195,6 +264,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--repetitions", type=int)
+    parser.add_argument("--model", choices=MODELS, default="classes")
     parser.add_argument("--epsilon", type=float, action="append")
     parser.add_argument("--peer", help="file of DP-EBM's figures")
     parser.add_argument("names", nargs="*")

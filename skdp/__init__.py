@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from skdp._warnings import FitWarning, PrivacyWarning
     from skdp.estimators import (
         DPAdditiveClassifier,
+        DPAdditivePoissonRegressor,
+        DPAdditiveRegressor,
         DPSGDClassifier,
         DPSGDRegressor,
         DPSGLDClassifier,
@@ -46,6 +48,8 @@ __all__ = [
     "BoundedScaler",
     "BudgetExceededError",
     "DPAdditiveClassifier",
+    "DPAdditivePoissonRegressor",
+    "DPAdditiveRegressor",
     "DPBins",
     "DPQuantileScaler",
     "DPRandomizedSearch",

@@ -201,6 +201,18 @@ def check_columns_and_labels(
     return columns, y
 
 
+def check_columns_and_targets(
+    estimator: Estimator, X: Any, y: Any
+) -> tuple[dict[Any, np.ndarray], np.ndarray]:
+    """Validate the columns of X and real targets y of a fit; see `check_columns`."""
+    columns = check_columns(estimator, X, reset=True)
+    with without_data():
+        validate_data(estimator, X, y, reset=False, skip_check_array=True)
+        n = len(next(iter(columns.values())))
+        _, y = check_X_y(np.zeros((n, 1)), y, y_numeric=True)
+        return columns, _finite(y)
+
+
 def numbers(values: np.ndarray, name: str) -> np.ndarray:
     """Values of a column as float64, NaN where they are missing; none may be infinite."""
     wrong = f"Expected numbers in {name}; give categories= for a column of others."

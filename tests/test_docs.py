@@ -211,8 +211,8 @@ def parameters(name):
 
 # Siblings, and the parameters that mean something else to each.
 OF_A_REGRESSION = {
-    "clip_norm", "inference", "max_iter", "n_samples", "noise_multiplier", "prior_scale", "robust",
-    "secure", "verbose",
+    "clip_norm", "inference", "max_iter", "n_samples", "noise_multiplier", "prior_blocks",
+    "prior_scale", "robust", "secure", "verbose",
 }  # fmt: skip
 OF_A_CHAIN = {"accountant", "epsilon", "learning_rate"}
 SIBLINGS = [
@@ -222,6 +222,12 @@ SIBLINGS = [
         {"clip_norm", "prior_scale", "prior_blocks", "robust"},
     ),
     ("DPVariationalLogisticRegression", "DPVariationalLinearRegression", OF_A_REGRESSION),
+    ("DPAdditiveClassifier", "DPAdditivePoissonRegressor", {"robust"}),
+    (
+        "DPAdditiveClassifier",
+        "DPAdditiveRegressor",
+        {"noise_multiplier", "robust", "secure"},
+    ),
     ("DPSGDClassifier", "DPSGDRegressor", set()),
     ("DPSGLDClassifier", "DPSGLDRegressor", set()),
     ("OPSPosteriorSampler", "OPSRegressor", set()),

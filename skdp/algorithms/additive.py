@@ -6,7 +6,7 @@ is longer than ``data_norm``, so that none is ever cut. See `skdp.models.additiv
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from skdp.algorithms.noise_aware_glm import (
     NoiseAwareConfig,
     default_clip_share,
 )
+from skdp.algorithms.noise_aware_linear import NoiseAwareRegressionConfig
+from skdp.algorithms.parts.gaussian_runs import GaussianRun
 from skdp.engine.loop import Progress
 from skdp.models.additive import Additive
 
@@ -29,9 +31,9 @@ LEAST_SHARE = 0.1  # of the bound that rows put on a gradient, to which one is c
 USUAL_EXCESS = 1.1  # of the clip over the share that the usual row has of the longest
 
 
-@dataclass(frozen=True)
-class NoiseAwareAdditiveConfig(NoiseAwareConfig):
-    """Public facts of a run.
+@dataclass(frozen=True, kw_only=True)
+class OfCodes(GaussianRun):
+    """A run of a linear model on codes of bins and levels.
 
     Parameters
     ----------
@@ -39,58 +41,57 @@ class NoiseAwareAdditiveConfig(NoiseAwareConfig):
         The columns, their bins and their features.
     """
 
-    model: Additive = field(kw_only=True)
+    model: Additive
 
     def run(self, records: Any, streams: Streams, progress: Progress = iter) -> GaussianPosterior:
-        """Run the algorithm on codes (n, columns) and targets; see the base class."""
-        return super().run(_rows(self.model, records), streams, progress)
+        """Run the algorithm on codes (n, columns) and targets; see the class that this precedes."""
+        rows = self.model.rows(np.asarray(records.X))
+        return super().run(records._replace(X=rows), streams, progress)  # pyright: ignore
 
 
 @dataclass(frozen=True)
-class GaussianVIAdditiveConfig(GaussianVIConfig):
-    """Public facts of a run without privacy.
-
-    Parameters
-    ----------
-    model : Additive
-        As in `NoiseAwareAdditiveConfig`.
-    """
-
-    model: Additive = field(kw_only=True)
-
-    def run(self, records: Any, streams: Streams, progress: Progress = iter) -> GaussianPosterior:
-        """Run the algorithm on codes (n, columns) and targets; see the base class."""
-        return super().run(_rows(self.model, records), streams, progress)
+class NoiseAwareAdditiveConfig(OfCodes, NoiseAwareConfig):
+    """Noise-aware, for classes and counts."""
 
 
 @dataclass(frozen=True)
-class DPVIAdditiveConfig(DPVIConfig):
-    """Public facts of a run by steps: without privacy, where the exact one has too many numbers.
+class NoiseAwareAdditiveRegressionConfig(OfCodes, NoiseAwareRegressionConfig):
+    """Noise-aware, for numbers."""
 
-    Parameters
-    ----------
-    model : Additive
-        As in `NoiseAwareAdditiveConfig`.
-    """
-
-    model: Additive = field(kw_only=True)
-
-    def run(self, records: Any, streams: Streams, progress: Progress = iter) -> GaussianPosterior:
-        """Run the algorithm on codes (n, columns) and targets; see the base class."""
-        return super().run(_rows(self.model, records), streams, progress)
+    @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """Features of each bin of each column."""
+        return tuple(column.table for column in self.model.columns)
 
 
-Config = NoiseAwareAdditiveConfig | GaussianVIAdditiveConfig | DPVIAdditiveConfig
+@dataclass(frozen=True)
+class GaussianVIAdditiveConfig(OfCodes, GaussianVIConfig):
+    """Without privacy."""
+
+
+@dataclass(frozen=True)
+class DPVIAdditiveConfig(OfCodes, DPVIConfig):
+    """Without privacy, by steps, where the exact one has too many numbers."""
+
+
+Config = (
+    NoiseAwareAdditiveConfig
+    | NoiseAwareAdditiveRegressionConfig
+    | GaussianVIAdditiveConfig
+    | DPVIAdditiveConfig
+)
 
 
 def of_codes(
-    config: NoiseAwareConfig | GaussianVIConfig | DPVIConfig, model: Additive, mu: float
+    config: NoiseAwareConfig | NoiseAwareRegressionConfig | GaussianVIConfig | DPVIConfig,
+    model: Additive,
+    mu: float,
 ) -> Config:
     """Return the config of the same run on codes.
 
     Parameters
     ----------
-    config : NoiseAwareConfig, GaussianVIConfig or DPVIConfig
+    config : NoiseAwareConfig, NoiseAwareRegressionConfig, GaussianVIConfig or DPVIConfig
         Of a linear model of the features.
     model : Additive
         The features.
@@ -100,9 +101,11 @@ def of_codes(
     plain: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(config) if f.init}
     if isinstance(config, DPVIConfig):
         return DPVIAdditiveConfig(**plain, model=model)
-    if config.likelihood.n_outputs == 1:
+    if isinstance(config, NoiseAwareRegressionConfig) or config.likelihood.n_outputs == 1:
         order = list(dict.fromkeys(model.blocks))
         plain["prior_blocks"] = tuple(order.index(block) for block in model.blocks)
+    if isinstance(config, NoiseAwareRegressionConfig):
+        return NoiseAwareAdditiveRegressionConfig(**plain, model=model)
     if isinstance(config, GaussianVIConfig):
         return GaussianVIAdditiveConfig(**plain, model=model)
     # Most rows are shorter than the longest that there can be.
@@ -114,11 +117,9 @@ def of_codes(
     return NoiseAwareAdditiveConfig(**plain, model=model)
 
 
-def most_features(n_rows: int, mu: float) -> float:
-    """Number of features up to which second moments are released in full, the intercept's 1 too."""
-    return CURVATURE_SHARE * (DROWNED * n_rows * mu) ** 2 / 2.0 - 1.0
+def most_features(n_rows: int, mu: float, share: float = CURVATURE_SHARE) -> float:
+    """Number of features up to which second moments tell enough, the intercept's 1 too.
 
-
-def _rows(model: Additive, records: Any) -> Any:
-    """Features instead of codes; each row is a function of its own codes alone."""
-    return records._replace(X=model.rows(np.asarray(records.X)))
+    They take a share of the squared GDP budget.
+    """
+    return share * (DROWNED * n_rows * mu) ** 2 / 2.0 - 1.0

@@ -25,7 +25,8 @@ normal with independent coordinates along A's eigenvectors: closed forms through
 and to the ordinary posterior where ε is large.
 
 The scale τ of the prior is half-normal with scale 2/R where no number is given, and is inferred
-with θ: that is a function of released values, and costs no privacy.
+with θ: that is a function of released values, and costs no privacy. Blocks of coefficients may have
+a τ each (`parts.block_scales`).
 
 With ``robust`` one more release, Σ s sᵀ for the scores s = ψ(r) x at the last θ_t, tells how much
 scores scatter whatever the model says, and the covariance of θ given A is the sandwich with it.
@@ -56,6 +57,8 @@ from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.parts import block_scales
+from skdp.algorithms.parts.binned_moments import BinnedMoments
 from skdp.algorithms.parts.gaussian_runs import (
     COUNT_SHARE,
     FLOAT,
@@ -64,8 +67,10 @@ from skdp.algorithms.parts.gaussian_runs import (
     release_plan_of,
     run_and_count,
 )
+from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.algorithms.parts.residual_releases import (
     Given,
+    Information,
     Mixed,
     ResidualModel,
     State,
@@ -108,6 +113,7 @@ FIXED_POINT_STEPS, ZOOMS = 4, 3  # at the end
 FIXED_POINT_STEPS_ON_THE_WAY, ZOOMS_ON_THE_WAY = 2, 2
 WIDER = 3.0  # the next grid over the last one
 ROUNDED = 1e-11  # of the largest eigenvalue, from which on one is 0
+SETTLED, OVERRELAXED, MOST_EM_STEPS = 0.01, 1.7, 200  # of ln τ of a block, without privacy
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,9 @@ class NoiseAwareRegressionConfig(GaussianRun):
         Clip c > 0 of residuals in every step; None follows their scale.
     prior_scale : float or None
         τ > 0 of the prior N(0, τ² I). None infers it, under a half-normal prior.
+    prior_blocks : tuple of int or None
+        Block 0, 1, ... of each feature: those of one block share a τ that is inferred, and the
+        intercept has its own. None is one τ for all, the intercept too.
     bounded_targets : bool
         Whether targets are cut to [-1, 1]. If not, their unit is released first.
     noise_aware : bool
@@ -150,6 +159,7 @@ class NoiseAwareRegressionConfig(GaussianRun):
     bounded_targets: bool = True
     noise_aware: bool = True
     robust: bool = False
+    prior_blocks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -202,6 +212,11 @@ class NoiseAwareRegressionConfig(GaussianRun):
     def sampling(self) -> FullBatch:
         """Every record takes part in every release."""
         return FullBatch(self.n_steps + 2 + (not self.bounded_targets) + bool(self.robust))
+
+    @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """Features of each bin, where these are functions of the bins of columns."""
+        return ()
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -259,7 +274,9 @@ class NoiseAwareRegressionConfig(GaussianRun):
         RegressionPosterior
             A function of what was released, in the unit of the targets.
         """
-        update, bound = NoiseAwareRegression(self), 1.0 if self.bounded_targets else math.inf
+        by_block = self.prior_blocks is not None and self.prior_scale is None
+        update = (RegressionByBlocks if by_block else NoiseAwareRegression)(self)
+        bound = 1.0 if self.bounded_targets else math.inf
         rows = LinearRows.of(self, records, alone=self.secure, target_bounds=(-bound, bound))
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         if not self.private:
@@ -287,18 +304,12 @@ class RegressionPosterior(GaussianPosterior):
         Scale of the targets.
     unit_found : bool
         False where the counts of targets by magnitude are lost in their noise.
-    prior_scale : float
-        Posterior median of τ.
-    prior_interval : (float, float)
-        Its 5 % and 95 % quantiles.
     clip : float
         Of residuals, where the run ended.
     """
 
     unit: float = 1.0
     unit_found: bool = True
-    prior_scale: float = 1.0
-    prior_interval: tuple[float, float] = (1.0, 1.0)
     clip: float = math.inf
 
 
@@ -321,6 +332,9 @@ class Grid(NamedTuple):
     given: Given
     weights: np.ndarray  # (B, K, J), summing to 1
     around: tuple[float, float, float, float]  # where to look next time
+    information: Information
+    of_scale: np.ndarray  # (K,), log density of σ without θ
+    scales: np.ndarray = np.empty(0)  # τ of blocks, (B, blocks)
 
 
 class NoiseAwareRegression:
@@ -392,7 +406,12 @@ class NoiseAwareRegression:
             clip=self._given_clip(state.unit) or best * math.sqrt(v),
             excess=of_scales @ grid.excess,
             around=grid.around,
+            scales=self._scales(grid, point, state),
         )
+
+    def _scales(self, grid: Grid, point: Beliefs, state: State) -> np.ndarray:
+        """Where the scales of blocks are now."""
+        return state.scales
 
     def _given_clip(self, unit: float) -> float | None:
         return None if self.config.clip_norm is None else self.config.clip_norm / unit
@@ -403,13 +422,18 @@ class NoiseAwareRegression:
     def beliefs(self, state: State, stream: SecureStream | None = None, size: int = 1) -> Beliefs:
         """A: the likeliest, or draws from what Ã leaves possible."""
         assert state.gram is not None
+        found, scale = state.gram / self.n, self.gram_noise / self.n
+        tables = tuple(table / self.R for table in self.config.tables)
+        if tables and self.config.private:
+            one = self.config.fit_intercept / self.R
+            return BinnedMoments(found, scale, tables, one).beliefs(self.n, stream, size)
         traces = state.sums[:, -1]
         trace = (0.0, math.inf)
         if len(traces):
             unit = self.n * self.config.weights[1]
             trace = (float(traces.mean()) / unit + 0.5, self.noise / (unit * len(traces) ** 0.5))
         of_one = 1.0 / self.R**2 if self.config.fit_intercept else 0.0
-        moments = RowMoments(state.gram / self.n, self.gram_noise / self.n, of_one, trace)
+        moments = RowMoments(found, scale, of_one, trace)
         return moments.beliefs(self.n, stream, size)
 
     def inferred(
@@ -425,21 +449,24 @@ class NoiseAwareRegression:
             excess, mixed = self.fixed_point(point, state, log_scales, log_widths, log_prior, steps)
             used = beliefs if zoom == zooms - 1 else point
             information = self.model.information(used, state, log_scales, excess)
-            given = with_prior(information, np.exp(2 * log_widths))
+            given = self._given(information, used, state, log_widths)
             of_scale = self.model.scale_evidence(
                 state, log_scales, excess, self.model.excess(point, state, mixed)[1], mixed.followed
             )
             of_scale -= 0.5 * ((log_scales - math.log(NOISE_SCALE)) / NOISE_SPREAD) ** 2
-            log_weights = given.log_evidence + of_scale[:, None] + log_prior
-            log_weights -= log_weights.max(axis=(1, 2), keepdims=True)
-            weights = np.exp(log_weights)
-            weights /= len(weights) * weights.sum(axis=(1, 2), keepdims=True)
+            weights = _weights(given.log_evidence + of_scale[:, None] + log_prior)
             centre, spread = _closer(log_scales, weights.sum(axis=(0, 2)), spread)
             if len(log_widths) > 1:
                 middle, width = _closer(log_widths, weights.sum(axis=(0, 1)), width)
         spread, width = min(WIDER * spread, WIDEST[1]), min(WIDER * width, WIDEST[3])
         around = (centre, spread, middle, width)
-        return Grid(log_scales, log_widths, excess, given, weights, around)
+        return Grid(log_scales, log_widths, excess, given, weights, around, information, of_scale)
+
+    def _given(
+        self, information: Information, beliefs: Beliefs, state: State, log_widths: np.ndarray
+    ) -> Given:
+        """Take in the prior."""
+        return with_prior(information, np.exp(2 * log_widths))
 
     def _widths(self, middle: float, width: float) -> tuple[np.ndarray, np.ndarray]:
         """Grid over ln τ, and the log prior density there."""
@@ -459,10 +486,10 @@ class NoiseAwareRegression:
     ) -> tuple[np.ndarray, Mixed]:
         """v_t − σ², which depends on θ, and θ, which depends on v_t."""
         excess = np.broadcast_to(state.excess, (len(log_scales), len(state.clips)))
-        variances = np.exp(2 * log_widths)
         for step in range(steps + 1):
             information = self.model.information(point, state, log_scales, excess)
-            mixed = Mixed.over(with_prior(information, variances), information, log_prior)
+            given = self._given(information, point, state, log_widths)
+            mixed = Mixed.over(given, information, log_prior)
             if step < steps:
                 excess = self.model.excess(point, state, mixed)[0]
         return excess, mixed
@@ -470,14 +497,13 @@ class NoiseAwareRegression:
     def posterior(self, state: State, stream: SecureStream) -> RegressionPosterior:
         """Normal of (θ, ln σ) given all releases, in the units of the rows as they are."""
         drawn = self.beliefs(state, stream, max(4, min(N_BELIEFS, 2000 // self.D)))
-        grid = self.inferred(self.beliefs(state), drawn, state)
+        grid = self._final(drawn, state, stream)
         weights, given, U = grid.weights, grid.given, drawn.vectors
         means = (given.mean.reshape(len(U), -1, self.D) @ U.transpose(0, 2, 1)).reshape(
             given.mean.shape
         )
         if state.products is None:
-            variances = np.einsum("bkj,bkjd->bd", len(U) * weights, given.variance)
-            spreads = (U * variances[:, None]) @ U.transpose(0, 2, 1)
+            spreads = self._spreads(grid, drawn)
         else:
             spreads = self._robust(grid, drawn, state, stream)
         log_scales = np.broadcast_to(grid.log_scales[:, None, None], (*weights.shape, 1))
@@ -485,14 +511,24 @@ class NoiseAwareRegression:
         points, flat = points.reshape(-1, self.D + 1), weights.ravel()
         mean, covariance = _pooled(points, flat, spreads.mean(axis=0))
         q = self._in_units(mean, covariance, state)
-        return self._with_widths(q, grid.log_widths, weights.sum(axis=(0, 1)))
+        return self._with_widths(q, grid)
+
+    def _final(self, drawn: Beliefs, state: State, stream: SecureStream) -> Grid:
+        """Find θ, σ and τ given all releases."""
+        return self.inferred(self.beliefs(state), drawn, state)
+
+    def _spreads(self, grid: Grid, drawn: Beliefs) -> np.ndarray:
+        """Covariances of θ given A, σ and τ, averaged over the latter, (B, D, D)."""
+        U, weights = drawn.vectors, grid.weights
+        variances = np.einsum("bkj,bkjd->bd", len(U) * weights, grid.given.variance)
+        return (U * variances[:, None]) @ U.transpose(0, 2, 1)
 
     def _robust(
         self, grid: Grid, beliefs: Beliefs, state: State, stream: SecureStream
     ) -> np.ndarray:
         """Sandwich covariances given A, σ and τ, the latter at their means: (B, D, D)."""
         assert state.products is not None
-        of_scales, of_widths = grid.weights.sum(axis=(0, 2)), grid.weights.sum(axis=(0, 1))
+        of_scales = grid.weights.sum(axis=(0, 2))
         scale = of_scales @ grid.log_scales
         excess = of_scales @ grid.excess
         second = moments(np.array([state.clip]), math.exp(2 * scale) + excess[-1])[1][0]
@@ -507,15 +543,22 @@ class NoiseAwareRegression:
             (expected, doubt * expected),
         )
         scores = found.beliefs(self.n, stream, len(beliefs.values))
-        prior = math.exp(-2 * float(of_widths @ grid.log_widths))
+        prior = self._precision(grid, beliefs)
         return self.model.sandwich(beliefs, scores, state, scale, excess, second, prior)
 
-    def _with_widths(
+    def _precision(self, grid: Grid, beliefs: Beliefs) -> float | np.ndarray:
+        """Of the prior, with τ at its mean."""
+        return math.exp(-2 * float(grid.weights.sum(axis=(0, 1)) @ grid.log_widths))
+
+    def _with_widths(self, q: RegressionPosterior, grid: Grid) -> RegressionPosterior:
+        """Say what is known of τ."""
+        return self._told(q, grid.log_widths, grid.weights.sum(axis=(0, 1)))
+
+    def _told(
         self, q: RegressionPosterior, log_widths: np.ndarray, weights: np.ndarray
     ) -> RegressionPosterior:
-        """Say what is known of τ."""
-        low, median, high = np.exp(_quantiles(log_widths, weights, QUANTILES)) / self.R
-        return replace(q, prior_scale=median, prior_interval=(low, high))
+        found = np.exp(_quantiles(log_widths, weights, QUANTILES)) / self.R
+        return replace(q, prior_scales=found[:, None])
 
     def plain_posterior(self, state: State, q: RegressionPosterior) -> RegressionPosterior:
         """The same means with the spread they would have, had the releases been exact."""
@@ -527,11 +570,17 @@ class NoiseAwareRegression:
         covariance[-1, -1] = 1.0 / (2 * self.n + NOISE_SPREAD**-2)
         return replace(q, spread=covariance)
 
-    def ordinary_posterior(self, state: State) -> RegressionPosterior:
-        """The posterior from exact moments: conjugate given σ and τ, and a grid over σ."""
+    def ordinary_posterior(
+        self, state: State, columns: np.ndarray | float = 1.0
+    ) -> RegressionPosterior:
+        """The posterior from exact moments: conjugate given σ and τ, and a grid over σ.
+
+        Of θ over ``columns``, the prior is N(0, τ² I).
+        """
         assert state.gram is not None
-        a, U = np.linalg.eigh(state.gram)
-        b = U.T @ state.sums[0, : self.D] / state.unit
+        outer = np.outer(columns, columns)
+        a, U = np.linalg.eigh(state.gram * outer)
+        b = U.T @ (columns * state.sums[0, : self.D]) / state.unit
         # Where columns depend on each other, a and b are rounding, and a wide prior would trust it.
         known = a > ROUNDED * a[-1]
         a, b = np.where(known, a, 0.0), np.where(known, b, 0.0)
@@ -544,11 +593,11 @@ class NoiseAwareRegression:
         if state.products is not None:
             s2, prior = math.exp(2 * (weights @ log_scales)), math.exp(-2 * (chances @ log_widths))
             bread = (U / (a / s2 + prior)) @ U.T
-            products = state.products / (s2 * state.unit) ** 2
+            products = state.products * outer / (s2 * state.unit) ** 2
             within = bread @ (products + prior * np.eye(self.D)) @ bread
-        points = np.column_stack([mean @ U.T, log_scales])
-        q = self._in_units(*_pooled(points, weights, within), state)
-        return self._with_widths(q, log_widths, chances)
+        points = np.column_stack([columns * (mean @ U.T), log_scales])
+        q = self._in_units(*_pooled(points, weights, within * outer), state)
+        return self._told(q, log_widths, chances)
 
     def _over_widths(
         self, a: np.ndarray, b: np.ndarray, squares: float
@@ -613,6 +662,82 @@ class NoiseAwareRegression:
         return RegressionPosterior(
             mean[None], covariance, unit=state.unit, unit_found=found, clip=clip
         )
+
+
+class RegressionByBlocks(NoiseAwareRegression):
+    """The same with a scale τ_b for each block of coefficients, and one for the intercept.
+
+    On the way τ is where it is likeliest; at the end one is drawn with each belief about A.
+    """
+
+    def __init__(self, config: NoiseAwareRegressionConfig) -> None:
+        super().__init__(config)
+        shape = 1, self.D
+        self.prior = PriorScales.of(
+            None, shape, config.n_features, config.prior_blocks, self.hyper_scale
+        )
+
+    def init(self) -> State:
+        """Start at the prior's mean, with scales about the median of their prior."""
+        return super().init()._replace(scales=self.prior.start)
+
+    def _widths(self, middle: float, width: float) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(1), np.zeros(1)
+
+    def _given(
+        self, information: Information, beliefs: Beliefs, state: State, log_widths: np.ndarray
+    ) -> Given:
+        return block_scales.given(information, self.prior.precision(state.scales), beliefs)
+
+    def _scales(self, grid: Grid, point: Beliefs, state: State) -> np.ndarray:
+        best = int(grid.weights[0, :, 0].argmax())
+        return block_scales.likeliest(self.prior, state.scales, grid.information, best, point)
+
+    def _final(self, drawn: Beliefs, state: State, stream: SecureStream) -> Grid:
+        point = self.beliefs(state)
+        grid = self.inferred(point, point, state)
+        weights, found = (
+            grid.weights[0, :, 0],
+            self.model.information(drawn, state, grid.log_scales, grid.excess),
+        )
+        scales = block_scales.drawn(self.prior, state.scales, found, weights, drawn, stream)
+        given = block_scales.given(found, self.prior.precision(scales), drawn)
+        weights = _weights(given.log_evidence + grid.of_scale[:, None])
+        return grid._replace(given=given, weights=weights, information=found, scales=scales)
+
+    def _spreads(self, grid: Grid, drawn: Beliefs) -> np.ndarray:
+        precision, weights = self.prior.precision(grid.scales), len(drawn.values) * grid.weights
+        return block_scales.covariances(grid.information, precision, drawn, weights[:, :, 0])
+
+    def _precision(self, grid: Grid, beliefs: Beliefs) -> np.ndarray:
+        return block_scales.rotated(self.prior.precision(grid.scales), beliefs.vectors)
+
+    def _with_widths(self, q: RegressionPosterior, grid: Grid) -> RegressionPosterior:
+        return self._of_blocks(q, grid.scales)
+
+    def _of_blocks(self, q: RegressionPosterior, scales: np.ndarray) -> RegressionPosterior:
+        found = self.prior.summary(scales, self.config.n_features) / self.R
+        return replace(q, prior_scales=found)
+
+    def ordinary_posterior(
+        self, state: State, columns: np.ndarray | float = 1.0
+    ) -> RegressionPosterior:
+        """The posterior from exact moments at the likeliest scales."""
+        scales, unit = self.prior.start, self.R / state.unit
+        for _ in range(MOST_EM_STEPS):
+            q = super().ordinary_posterior(state, self.prior.precision(scales) ** -0.5)
+            variances = np.diag(q.covariance)[:-1] * unit**2
+            ratio = self.prior.likeliest(q.mean[0, :-1] * unit, variances) / scales
+            if np.abs(np.log(ratio)).max() < SETTLED:
+                break
+            scales = scales * ratio**OVERRELAXED
+        return self._of_blocks(q, scales[None])
+
+
+def _weights(log_weights: np.ndarray) -> np.ndarray:
+    """Weights (B, K, J) that sum to 1, alike for each belief."""
+    weights = np.exp(log_weights - log_weights.max(axis=(1, 2), keepdims=True))
+    return weights / (len(weights) * weights.sum(axis=(1, 2), keepdims=True))
 
 
 def unit_of(counts: np.ndarray, noise: float) -> float | None:

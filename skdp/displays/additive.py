@@ -36,8 +36,21 @@ _EFFECTS = {
     ("log-odds", "deviation"): "Deviation from the trend",
     ("probability", "curve"): "Probability",
     ("probability", "deviation"): "Probability, without trend",
+    ("target", "curve"): "Effect on the mean",
+    ("target", "deviation"): "Deviation from the trend",
+    ("log-mean", "curve"): "Effect on the log-mean",
+    ("log-mean", "deviation"): "Deviation from the trend",
+    ("rate-ratio", "curve"): "Rate ratio",
+    ("rate-ratio", "deviation"): "Rate ratio, without trend",
 }
-_SCALES, _PARTS = ("log-odds", "probability"), ("curve", "deviation")
+_NO_EFFECT = {
+    "log-odds": 0.0,
+    "probability": None,
+    "target": 0.0,
+    "log-mean": 0.0,
+    "rate-ratio": 1.0,
+}
+_SCALES, _PARTS = tuple(_NO_EFFECT), ("curve", "deviation")
 _ENDS = ("mean", "low", "high", "band_low", "band_high")
 _NUMBER, _CATEGORY = "skdp.AdditiveDisplay.number", "skdp.AdditiveDisplay.category"
 _TICK_UP = 2  # matplotlib.markers.TICKUP
@@ -52,18 +65,19 @@ class AdditiveDisplay:
     Parameters
     ----------
     curves : list of Curve
-        What to draw, as `skdp.DPAdditiveClassifier.curve_` returns it: has ``name``, ``grid``,
-        ``mean``, ``low``, ``high``, ``band_low`` and ``band_high``. A grid of one more entry than
-        the mean holds the edges of a number, one of as many the levels of a category.
-    scale : {"log-odds", "probability"}, default="log-odds"
+        What to draw, as `curve_` of `skdp.DPAdditiveClassifier` and its kin returns it: has
+        ``name``, ``grid``, ``mean``, ``low``, ``high``, ``band_low`` and ``band_high``. A grid of
+        one more entry than the mean holds the edges of a number, one of as many the levels of a
+        category.
+    scale : {"log-odds", "probability", "target", "log-mean", "rate-ratio"}, default="log-odds"
         Scale of the curves.
     part : {"curve", "deviation"}, default="curve"
         What the curves show: all of the effect, or what it has beside its trend.
     level : float, default=None
         Probability in (0, 1) of the intervals and bands, for the legend.
     reference : float, default=None
-        Where a line shows that a feature has no effect. None draws it at 0 on the scale of
-        log-odds, and nowhere on that of probabilities.
+        Where a line shows that a feature has no effect. None draws it at 0, at 1 on the scale of
+        rate ratios, and nowhere on that of probabilities.
 
     Attributes
     ----------
@@ -113,7 +127,7 @@ class AdditiveDisplay:
         self.level = None if level is None else in_range(0, 1, level=level)
         if reference is not None and not (is_real(reference) and np.isfinite(reference)):
             raise expected("a finite number or None", reference=reference)
-        self.reference = 0.0 if reference is None and scale == "log-odds" else reference
+        self.reference = _NO_EFFECT[scale] if reference is None else reference
         if not isinstance(curves, list | tuple) or not curves:
             raise expected("a list of curves, not empty", "curve_ returns one", curves=curves)
         self.curves = list(curves)
@@ -126,7 +140,7 @@ class AdditiveDisplay:
         *,
         features: Chosen | None = None,
         level: float = 0.9,
-        scale: str = "log-odds",
+        scale: str | None = None,
         part: str = "curve",
         output: int = 0,
         max_columns: int = 3,
@@ -137,16 +151,16 @@ class AdditiveDisplay:
 
         Parameters
         ----------
-        estimator : fitted DPAdditiveClassifier, or Pipeline that ends with one
-            Has `curve_` and ``feature_importance_``.
+        estimator : fitted additive model, or Pipeline that ends with one
+            `skdp.DPAdditiveClassifier`, for instance: has `curve_` and ``feature_importance_``.
         features : str, int, or list of them, default=None
             Names or positions of the features, in the order of the panels. None takes the six of
             the largest ``feature_importance_``; those of numbers alone where ``part`` is
             ``"deviation"``, since a category has no trend to deviate from.
         level : float, default=0.9
             Probability in (0, 1) of the intervals and bands.
-        scale : {"log-odds", "probability"}, default="log-odds"
-            ``"probability"`` is that of the second class where all other effects are 0.
+        scale : str or None, default=None
+            As in `skdp.DPAdditiveClassifier.curve_`. None is the one on which effects add up.
         part : {"curve", "deviation"}, default="curve"
             ``"deviation"`` is what a number's curve has beside its trend.
         output : int, default=0
@@ -169,6 +183,7 @@ class AdditiveDisplay:
             If the estimator has no curves or no such feature.
         """
         last = last_step(estimator, "curve_")
+        scale = last.curve_scales[0] if scale is None else scale
         options: Params = {"level": level, "scale": scale, "part": part}
         if features is None:
             order = np.argsort(-np.asarray(last.feature_importance_), kind="stable").tolist()

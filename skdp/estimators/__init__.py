@@ -1,6 +1,7 @@
 """Estimators: parameters, documentation and a few calls."""
 
 from skdp.estimators.additive import DPAdditiveClassifier
+from skdp.estimators.additive_regression import DPAdditivePoissonRegressor, DPAdditiveRegressor
 from skdp.estimators.ops import OPSPosteriorSampler, OPSRegressor
 from skdp.estimators.sgd import DPSGDClassifier, DPSGDRegressor
 from skdp.estimators.sgld import DPSGLDClassifier, DPSGLDRegressor
@@ -11,6 +12,8 @@ from skdp.estimators.variational_regression import DPVariationalLinearRegression
 
 __all__ = [
     "DPAdditiveClassifier",
+    "DPAdditivePoissonRegressor",
+    "DPAdditiveRegressor",
     "DPSGDClassifier",
     "DPSGDRegressor",
     "DPSGLDClassifier",

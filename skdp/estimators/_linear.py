@@ -53,10 +53,14 @@ class LinearClassifier(AccuracyMixin, PrivateEstimator):
         return classification_likelihood(facts.outputs)
 
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
-        X, y = check_features_and_labels(self, X, y, declared=self.classes is not None)
+        X, y = self._checked(X, y)
         self.classes_, codes = encode_labels(y, self.classes, type(self).__name__)
         likelihood = classification_likelihood(len(self.classes_))
         return Records(X, likelihood.targets(codes)), self._facts_of(X, len(self.classes_))
+
+    def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and labels of a fit."""
+        return check_features_and_labels(self, X, y, declared=self.classes is not None)
 
     def _labels(self) -> list[Any]:
         return list(self.classes_)
@@ -178,24 +182,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
         return number_or_auto(default, prior_scale=self.prior_scale)
 
     def _prior_blocks(self, facts: PublicFacts) -> tuple[int, ...] | None:
-        """Number of the block of each feature, in the order in which their labels first occur."""
-        if self.prior_blocks is None:
-            return None
-        labels = np.asarray(self.prior_blocks)
-        if labels.shape != (facts.features,):
-            raise expected(
-                f"one label for each of the {facts.features} features",
-                "give features that share a prior scale the same label",
-                prior_blocks=self.prior_blocks,
-            )
-        if self._likelihood_of(facts).n_outputs > 1 or self.prior_scale != "auto":
-            raise expected(
-                "None for more than two classes or with a given prior_scale",
-                "blocks are for scales that are inferred: use prior_scale='auto'",
-                prior_blocks=self.prior_blocks,
-            )
-        order = dict.fromkeys(labels.tolist())
-        return tuple(list(order).index(label) for label in labels.tolist())
+        return blocks_of_labels(self, facts, self._likelihood_of(facts).n_outputs)
 
     def _check_robust(self, facts: PublicFacts) -> bool:
         one = self._likelihood_of(facts).n_outputs == 1
@@ -291,8 +278,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
         found = released.prior_scales
         if config.prior_scale is not None or found is None:
             found = np.full((3, 1), config.prior_scale)
-        low, median, high = found if found.shape[1] > 1 else found[:, 0]
-        self.prior_scale_, self.prior_scale_interval_ = median, (low, high)
+        self.prior_scale_, self.prior_scale_interval_ = told_scales(found)
         self.sampling_rate_ = config.sampling.rate
 
     def _diagnosed(self, plan: FitPlan, released: GaussianPosterior) -> tuple[str, ...]:
@@ -402,6 +388,36 @@ class VariationalLinearModel(NormalPosterior):
     n_samples: int | None = None
     random_state: Any = None
     verbose: int = 0
+
+
+def blocks_of_labels(
+    estimator: Any, facts: PublicFacts, n_outputs: int = 1
+) -> tuple[int, ...] | None:
+    """Number of the block of each feature, in the order in which ``prior_blocks`` names them."""
+    given = estimator.prior_blocks
+    if given is None:
+        return None
+    labels = np.asarray(given)
+    if labels.shape != (facts.features,):
+        raise expected(
+            f"one label for each of the {facts.features} features",
+            "give features that share a prior scale the same label",
+            prior_blocks=given,
+        )
+    if n_outputs > 1 or estimator.prior_scale != "auto":
+        raise expected(
+            "None for more than two classes or with a given prior_scale",
+            "blocks are for scales that are inferred: use prior_scale='auto'",
+            prior_blocks=given,
+        )
+    order = dict.fromkeys(labels.tolist())
+    return tuple(list(order).index(label) for label in labels.tolist())
+
+
+def told_scales(found: np.ndarray) -> tuple[Any, tuple[Any, Any]]:
+    """Medians and intervals of prior scales from percentiles (3, blocks), numbers if one block."""
+    low, median, high = found if found.shape[1] > 1 else found[:, 0]
+    return median, (low, high)
 
 
 def fitted_rows(estimator: Any, X: Any, n_columns: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -29,28 +29,30 @@ from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._columns import DeclaredColumns
-from skdp._fitting import Records, encode_labels
-from skdp._input import check_columns, check_columns_and_labels
+from skdp._fitting import PrivateEstimator
+from skdp._input import check_columns, check_columns_and_labels, check_columns_and_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import row_bound
 from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms import additive
+from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.additive import Config
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
-from skdp.estimators._linear import NormalClassifier, NormalPosterior
+from skdp.estimators._linear import NormalClassifier
 from skdp.models.additive import (
+    LABELS,
     WAVES,
     Additive,
     Category,
     Number,
+    Telling,
     beside_trend,
     not_told,
 )
-from skdp.models.likelihoods import classification_likelihood
 from skdp.privacy.budget import Budget
 
-PARTS, SCALES = ("curve", "deviation"), ("log-odds", "probability")
+PARTS = ("curve", "deviation")
 N_DRAWS = 4000  # for the simultaneous band: its level errs by .005 or so
 
 
@@ -86,24 +88,46 @@ class Curve(NamedTuple):
     band_high: np.ndarray
 
 
-class AdditiveModel(DeclaredColumns, NormalPosterior):
-    """A linear model of public features of columns that are cut into bins or levels."""
+class AdditiveModel(DeclaredColumns, PrivateEstimator):
+    """Turns the linear model that follows it into one of columns cut into bins or levels."""
 
-    _STEPS = 40  # rows of bins are far from normal: the posterior takes longer to settle
+    intercept_: Any
+    prior_scale_: Any
+    _posterior: Any
+    # Scales of curves, of which on the first effects add up; the hyperprior of a row at its bound.
+    curve_scales: ClassVar[tuple[str, ...]]
+    _hyperprior_scale: ClassVar[float] = HYPERPRIOR_SCALE
+    _n_sums: ClassVar[int] = noise_aware.STEPS
+    _moments_share: ClassVar[float] = noise_aware.CURVATURE_SHARE
     _keys: list[Any]  # names or positions of the declared columns
     _model: Additive
 
     # --- fit ------------------------------------------------------------------------------------
 
+    def _telling(self, facts: PublicFacts) -> Telling:
+        """How much targets tell, in public numbers."""
+        raise NotImplementedError
+
+    def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Codes and targets of a fit."""
+        columns, y = check_columns_and_targets(self, X, y)
+        return self._coded(columns), y
+
+    def _coded(self, columns: dict[Any, np.ndarray]) -> np.ndarray:
+        """Codes of the columns of a fit."""
+        self._keys = list(self._declared(self.n_features_in_))
+        return self._codes(columns, self._keys, Additive(self._columns(self.n_features_in_)))
+
     def _configure(self, facts: PublicFacts, budget: Budget) -> Config:
         mu = math.inf
         if budget.private:
-            mu = budget.mu if budget.given is None else self._STEPS**0.5 / budget.given
-        most = additive.most_features(facts.rows, mu)
+            mu = budget.mu if budget.given is None else self._n_sums**0.5 / budget.given
+        most = additive.most_features(facts.rows, mu, self._moments_share)
         columns = self._columns(facts.n_features)
-        model = Additive(columns).asked(facts.rows, mu, most)
+        model = Additive(columns).asked(facts.rows, mu, most, self._telling(facts))
         facts = replace(facts, n_features=model.size, declared_norm=model.norm)
-        return additive.of_codes(super()._configure(facts, budget), model, mu)
+        config: Any = super()._configure(facts, budget)
+        return additive.of_codes(config, model, mu)
 
     def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
         super()._keep(plan, released)
@@ -116,10 +140,9 @@ class AdditiveModel(DeclaredColumns, NormalPosterior):
 
     @property
     def parameter_names_(self) -> list[str]:
-        """Names of the columns of `sample_posterior`: the outputs in turn, intercept last."""
+        """Names of the columns of `sample_posterior`: features, and the intercept."""
         check_is_fitted(self)
-        names, K = [*self._model.names, "intercept"], len(self._posterior.mean)
-        return names if K == 1 else [f"{c}: {name}" for c in self._labels() for name in names]
+        return [*self._model.names, "intercept"]
 
     # --- what it says ---------------------------------------------------------------------------
 
@@ -129,7 +152,7 @@ class AdditiveModel(DeclaredColumns, NormalPosterior):
         *,
         level: float = 0.9,
         part: str = "curve",
-        scale: str = "log-odds",
+        scale: str | None = None,
         output: int = 0,
     ) -> Curve:
         """What is known of the effect of a feature; this costs no privacy.
@@ -142,8 +165,11 @@ class AdditiveModel(DeclaredColumns, NormalPosterior):
             Of the intervals and of the band, in (0, 1).
         part : {"curve", "deviation"}, default="curve"
             ``"deviation"`` is what a number's curve has beside its trend.
-        scale : {"log-odds", "probability"}, default="log-odds"
-            ``"probability"`` is that of the second class where all other effects are 0.
+        scale : str or None, default=None
+            Of a classifier ``"log-odds"``, or ``"probability"``, which is that of the second class
+            where all other effects are 0; of a regressor ``"target"``, in the unit of y; of a model
+            of counts ``"log-mean"``, or ``"rate-ratio"``. None is the first, on which effects add
+            up.
         output : int, default=0
             Number of the class, where there are more than two.
 
@@ -160,7 +186,7 @@ class AdditiveModel(DeclaredColumns, NormalPosterior):
         """
         check_is_fitted(self)
         one_of(PARTS, part=part)
-        one_of(SCALES, scale=scale)
+        scale = one_of(self.curve_scales, scale=self.curve_scales[0] if scale is None else scale)
         in_range(0.0, 1.0, closed="neither", level=level)
         place = self._place(feature)
         mean, covariance = self._effects(place, part, output)
@@ -168,12 +194,14 @@ class AdditiveModel(DeclaredColumns, NormalPosterior):
         half = norm.ppf(0.5 + level / 2) * deviation
         band = _critical(covariance, level) * deviation
         ends = [mean, mean - half, mean + half, mean - band, mean + band]
-        if scale == "probability":
-            level_at = float(self.intercept_[output])
-            ends = [expit(level_at + end) for end in ends]
+        ends = [self._on_scale(end, scale, output) for end in ends]
         column = self._model.columns[place]
         grid = column.levels if isinstance(column, Category) else column.edges
         return Curve(column.name, np.asarray(grid), *ends)
+
+    def _on_scale(self, effects: np.ndarray, scale: str, output: int) -> np.ndarray:
+        """Effects on a scale of `curve_scales`."""
+        return effects
 
     def _place(self, feature: Any) -> int:
         names = [column.name for column in self._model.columns]
@@ -211,7 +239,7 @@ class AdditiveModel(DeclaredColumns, NormalPosterior):
             return float(scales[blocks.index(own[0])])
         if len(scales) < len(blocks):
             return float(scales[0])
-        return HYPERPRIOR_SCALE / row_bound(self._model.norm, True)
+        return self._hyperprior_scale / row_bound(self._model.norm, True)
 
     @property
     def feature_importance_(self) -> np.ndarray:
@@ -283,7 +311,28 @@ def _critical(covariance: np.ndarray, level: float) -> float:
 
 
 @dataclass(eq=False, repr=False)
-class DPAdditiveClassifier(NormalClassifier, AdditiveModel):
+class AdditiveParameters(AdditiveModel):
+    """Parameters of all additive models."""
+
+    epsilon: float | None = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    bounds: Any = None
+    edges: Any = None
+    categories: Any = None
+    n_bins: int = 32
+    neighboring_relation: str = "zero_out"
+    robust: bool | str = "auto"
+    accountant: str = "auto"
+    noise_multiplier: float | None = None
+    secure: bool = False
+    n_samples: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+
+@dataclass(eq=False, repr=False)
+class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     """Additive logistic regression: a private curve per feature, with bands.
 
     The log-odds are an intercept and one curve per column. A number's curve is a linear trend and
@@ -436,27 +485,26 @@ class DPAdditiveClassifier(NormalClassifier, AdditiveModel):
     True
     """
 
-    epsilon: float | None = 1.0
-    delta: float = 1e-5
     _: KW_ONLY
-    bounds: Any = None
-    edges: Any = None
-    categories: Any = None
-    n_bins: int = 32
-    neighboring_relation: str = "zero_out"
-    robust: bool | str = "auto"
-    accountant: str = "auto"
-    noise_multiplier: float | None = None
     classes: Any = None
-    secure: bool = False
-    n_samples: int | None = None
-    random_state: Any = None
-    verbose: int = 0
 
-    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+    curve_scales: ClassVar[tuple[str, ...]] = ("log-odds", "probability")
+    # Rows of bins are far from normal: the posterior takes longer to settle.
+    _STEPS: ClassVar[int] = 40
+    _n_sums: ClassVar[int] = 40
+
+    def _telling(self, facts: PublicFacts) -> Telling:
+        return LABELS
+
+    def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         columns, y = check_columns_and_labels(self, X, y, declared=self.classes is not None)
-        self.classes_, labels = encode_labels(y, self.classes, type(self).__name__)
-        self._keys = list(self._declared(self.n_features_in_))
-        codes = self._codes(columns, self._keys, Additive(self._columns(self.n_features_in_)))
-        targets = classification_likelihood(len(self.classes_)).targets(labels)
-        return Records(codes, targets), self._facts_of(codes, len(self.classes_))
+        return self._coded(columns), y
+
+    @property
+    def parameter_names_(self) -> list[str]:
+        """Names of the columns of `sample_posterior`: the outputs in turn, intercept last."""
+        names, K = super().parameter_names_, len(self._posterior.mean)
+        return names if K == 1 else [f"{c}: {name}" for c in self._labels() for name in names]
+
+    def _on_scale(self, effects: np.ndarray, scale: str, output: int) -> np.ndarray:
+        return expit(self.intercept_[output] + effects) if scale == "probability" else effects

@@ -18,7 +18,7 @@ True
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.validation import column_or_1d
@@ -29,7 +29,7 @@ from skdp._plan import FitPlan, PublicFacts
 from skdp._types import Given
 from skdp._validate import in_range
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.estimators._linear import VariationalLinearModel
+from skdp.estimators._linear import NormalPosterior, VariationalLinearModel
 from skdp.models.likelihoods import Poisson
 
 
@@ -40,8 +40,155 @@ class Exposed(NamedTuple):
     exposure: Any
 
 
+class NormalCounts(R2Mixin, NormalPosterior):
+    """Counts by a linear model of their log-mean, whose posterior is normal."""
+
+    largest_count: float = 100.0
+    _of_either_sign: ClassVar[str] = "DPVariationalLinearRegression"
+
+    def __sklearn_tags__(self) -> Any:
+        """Counts are positive, and a noisy fit of few rows scores little."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def _likelihood_of(self, facts: PublicFacts) -> Poisson:
+        return Poisson(in_range(1e-6, 1e6, closed="both", largest_count=self.largest_count))
+
+    def fit(self, X, y=None, exposure=None, groups=None) -> Self:
+        """Fit, privately.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Numbers; dense and finite.
+        y : array-like of shape (n_samples,)
+            Counts ≥ 0, cut to ``largest_count``.
+        exposure : array-like of shape (n_samples,) or None, default=None
+            Finite numbers > 0 to which the rates are in proportion, such as times or areas; None
+            is 1 for each row. As private as y. A noise-aware fit releases noisy counts of their
+            magnitudes first, which take 2 % of the squared GDP budget.
+        groups : array-like of shape (n_samples,) or None, default=None
+            With ``unit="group"``: the person whose row it is, as any label.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the input is invalid; nothing has been spent then.
+        BudgetExceededError
+            If an open `PrivacyLedger` refuses the fit; no row has been used then.
+        """
+        return super().fit(X, y if exposure is None else Exposed(y, exposure), groups)
+
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+        exposure = None
+        if isinstance(y, Exposed):
+            y, exposure = y
+        X, y = self._checked(X, y)
+        facts, counts = self._facts_of(X, exposed=exposure is not None), column_or_1d(y)
+        if (counts < 0).any():
+            raise ValueError(
+                "Expected counts in y, which are >= 0, but some are negative; "
+                f"{self._of_either_sign} takes numbers of either sign."
+            )
+        targets = counts[:, None]
+        if exposure is not None:
+            targets = np.hstack([targets, _log_exposure(exposure, len(X))])
+        return Records(X, targets), facts
+
+    def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and counts of a fit."""
+        return check_features_and_targets(self, X, y, multi_output=False)
+
+    def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
+        super()._keep(plan, released)
+        self.coef_ = self.coef_[0]
+
+    def predict(self, X, return_std: bool = False, *, exposure=None) -> Any:
+        """Mean of a new count under the posterior predictive, and its standard deviation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows, clipped to ``data_norm_`` as in `fit`.
+        return_std : bool, default=False
+            Also return the standard deviation of a new count: of the rate and around it.
+        exposure : array-like of shape (n,) or None, default=None
+            Finite numbers > 0, which the rates are multiplied by before they are cut to
+            ``largest_count``; None is 1 for each row.
+
+        Returns
+        -------
+        ndarray of shape (n,), or two of them
+            Means, and standard deviations.
+        """
+        logits, covariance = self._logits(X)
+        if exposure is not None:
+            logits = logits + _log_exposure(exposure, len(logits))
+        mean, variance = self._likelihood.predictive(logits, covariance)
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def score(self, X, y, sample_weight=None, *, exposure=None) -> float:
+        """Coefficient of determination R² of `predict` on given rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows.
+        y : array-like of shape (n,)
+            Counts.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the rows.
+        exposure : array-like of shape (n,) or None, default=None
+            As in `predict`.
+
+        Returns
+        -------
+        float
+            At most 1. Without noise: that of private rows is itself private.
+
+        Raises
+        ------
+        ValueError
+            If the input is invalid.
+        """
+        return r2_of(self.predict(X, exposure=exposure), y, sample_weight)
+
+    def sample_predictive(
+        self, X, n_samples: int = 1, random_state: Any = None, *, exposure=None
+    ) -> np.ndarray:
+        """Rates under each of several posterior draws; this costs no privacy.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows, clipped to ``data_norm_`` as in `fit`.
+        n_samples : int, default=1
+            Number of draws ≥ 1.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the draws.
+        exposure : array-like of shape (n,) or None, default=None
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n)
+            Their mean over draws approaches `predict`.
+        """
+        draws = self._logit_draws(X, n_samples, random_state)
+        if exposure is not None:
+            draws = draws + _log_exposure(exposure, draws.shape[1])
+        return self._likelihood.rate(draws)[:, :, 0]
+
+
 @dataclass(eq=False, repr=False)
-class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
+class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     """Bayesian Poisson regression by differentially private variational inference.
 
     Counts y with y ~ Poisson(exp(x·θ)) under a Gaussian prior N(0, prior_scale² I), whose posterior
@@ -199,142 +346,6 @@ class DPVariationalPoissonRegression(R2Mixin, VariationalLinearModel):
 
     _: KW_ONLY
     largest_count: float = 100.0
-
-    def __sklearn_tags__(self) -> Any:
-        """Counts are positive, and a noisy fit of few rows scores little."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = True
-        tags.regressor_tags.poor_score = True
-        return tags
-
-    def _likelihood_of(self, facts: PublicFacts) -> Poisson:
-        return Poisson(in_range(1e-6, 1e6, closed="both", largest_count=self.largest_count))
-
-    def fit(self, X, y=None, exposure=None, groups=None) -> Self:
-        """Fit, privately.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Numbers; dense and finite.
-        y : array-like of shape (n_samples,)
-            Counts ≥ 0, cut to ``largest_count``.
-        exposure : array-like of shape (n_samples,) or None, default=None
-            Finite numbers > 0 to which the rates are in proportion, such as times or areas; None
-            is 1 for each row. As private as y. A noise-aware fit releases noisy counts of their
-            magnitudes first, which take 2 % of the squared GDP budget.
-        groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
-        """
-        return super().fit(X, y if exposure is None else Exposed(y, exposure), groups)
-
-    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
-        exposure = None
-        if isinstance(y, Exposed):
-            y, exposure = y
-        X, y = check_features_and_targets(self, X, y, multi_output=False)
-        facts, counts = self._facts_of(X, exposed=exposure is not None), column_or_1d(y)
-        if (counts < 0).any():
-            raise ValueError(
-                "Expected counts in y, which are >= 0, but some are negative; "
-                "DPVariationalLinearRegression takes numbers of either sign."
-            )
-        targets = counts[:, None]
-        if exposure is not None:
-            targets = np.hstack([targets, _log_exposure(exposure, len(X))])
-        return Records(X, targets), facts
-
-    def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
-        super()._keep(plan, released)
-        self.coef_ = self.coef_[0]
-
-    def predict(self, X, return_std: bool = False, *, exposure=None) -> Any:
-        """Mean of a new count under the posterior predictive, and its standard deviation.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows, clipped to ``data_norm_`` as in `fit`.
-        return_std : bool, default=False
-            Also return the standard deviation of a new count: of the rate and around it.
-        exposure : array-like of shape (n,) or None, default=None
-            Finite numbers > 0, which the rates are multiplied by before they are cut to
-            ``largest_count``; None is 1 for each row.
-
-        Returns
-        -------
-        ndarray of shape (n,), or two of them
-            Means, and standard deviations.
-        """
-        logits, covariance = self._logits(X)
-        if exposure is not None:
-            logits = logits + _log_exposure(exposure, len(logits))
-        mean, variance = self._likelihood.predictive(logits, covariance)
-        return (mean, np.sqrt(variance)) if return_std else mean
-
-    def score(self, X, y, sample_weight=None, *, exposure=None) -> float:
-        """Coefficient of determination R² of `predict` on given rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows.
-        y : array-like of shape (n,)
-            Counts.
-        sample_weight : array-like of shape (n,) or None, default=None
-            Weights of the rows.
-        exposure : array-like of shape (n,) or None, default=None
-            As in `predict`.
-
-        Returns
-        -------
-        float
-            At most 1. Without noise: that of private rows is itself private.
-
-        Raises
-        ------
-        ValueError
-            If the input is invalid.
-        """
-        return r2_of(self.predict(X, exposure=exposure), y, sample_weight)
-
-    def sample_predictive(
-        self, X, n_samples: int = 1, random_state: Any = None, *, exposure=None
-    ) -> np.ndarray:
-        """Rates under each of several posterior draws; this costs no privacy.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows, clipped to ``data_norm_`` as in `fit`.
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws.
-        exposure : array-like of shape (n,) or None, default=None
-            As in `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n)
-            Their mean over draws approaches `predict`.
-        """
-        draws = self._logit_draws(X, n_samples, random_state)
-        if exposure is not None:
-            draws = draws + _log_exposure(exposure, draws.shape[1])
-        return self._likelihood.rate(draws)[:, :, 0]
 
 
 def _log_exposure(exposure: Given, n_rows: int) -> np.ndarray:

@@ -34,17 +34,217 @@ from skdp.algorithms import noise_aware_linear as algorithm
 from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._doubts import of_posterior
 from skdp.estimators._linear import (
+    blocks_of_labels,
     check_secure,
     cut_records,
     fitted_rows,
     linear_names,
+    told_scales,
     unit_of_targets,
 )
 from skdp.privacy.budget import Budget
 
 
+class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
+    """A linear model of numbers whose posterior of the coefficients and of ln σ is normal.
+
+    A subclass has these as parameters, or has no choice of them.
+    """
+
+    inference: str = "noise_aware"
+    target_bounds: tuple[float, float] | None = None
+    prior_scale: float | str = "auto"
+    prior_blocks: Any = None
+    data_norm: float | str = "auto"
+    fit_intercept: bool = True
+    max_iter: int | str = "auto"
+    clip_norm: float | str = "auto"
+    robust: bool | str = "auto"
+    secure: bool = False
+
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+        self._center, self._half_width = unit_of_targets(self.target_bounds)
+        X, y = self._checked(X, y)
+        with np.errstate(over="ignore"):  # cut to the bounds later, if there are any
+            targets = (column_or_1d(y, warn=True) - self._center) / self._half_width
+        return Records(X, targets[:, None]), self._facts_of(X)
+
+    def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and targets of a fit."""
+        return check_features_and_targets(self, X, y, multi_output=False)
+
+    def _configure(
+        self, facts: PublicFacts, budget: Budget
+    ) -> algorithm.NoiseAwareRegressionConfig:
+        one_of(("noise_aware", "dpvi"), inference=self.inference)
+        flag(fit_intercept=self.fit_intercept)
+        noise_aware = self.inference == "noise_aware"
+        robust = noise_aware and facts.persons is not None
+        if not isinstance(self.robust, str) or self.robust != "auto":
+            robust = flag("or 'auto'", robust=self.robust)
+        if robust and not noise_aware:
+            remedy = "robust widths are of the noise-aware posterior: use inference='noise_aware'"
+            raise expected("False with inference='dpvi'", remedy, robust=True)
+        if self.prior_blocks is not None and not noise_aware:
+            remedy = "blocks are of the noise-aware posterior: use inference='noise_aware'"
+            raise expected("None with inference='dpvi'", remedy, prior_blocks=self.prior_blocks)
+        check_secure(self.secure, budget)
+        data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
+        # 0 stands for "auto" here and below.
+        n_steps = integer_or_auto(algorithm.STEPS, max_iter=self.max_iter)
+        # Residuals are clipped on the scale on which targets are.
+        _, unit = unit_of_targets(self.target_bounds)
+        clip_norm = number_or_auto(0.0, clip_norm=self.clip_norm) / unit
+        return algorithm.NoiseAwareRegressionConfig(
+            n_rows=facts.rows,
+            n_features=facts.features,
+            fit_intercept=bool(self.fit_intercept),
+            data_norm=data_norm,
+            n_steps=n_steps if budget.private else 1,
+            clip_norm=clip_norm or None,
+            prior_scale=number_or_auto(0.0, prior_scale=self.prior_scale) or None,
+            bounded_targets=self.target_bounds is not None,
+            noise_aware=noise_aware,
+            robust=robust,
+            prior_blocks=blocks_of_labels(self, facts),
+            neighboring_relation=self._relation,
+            secure=bool(self.secure),
+            persons=facts.persons,
+        ).calibrated(budget)
+
+    def _keep(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> None:
+        config: algorithm.NoiseAwareRegressionConfig = plan.config
+        self.target_scale_ = self._half_width * released.unit
+        self._posterior, q, n = released, released, config.n_features
+        self.coef_ = self._half_width * q.mean[0, :n]
+        self.intercept_ = self._center
+        if config.fit_intercept:
+            self.intercept_ += self._half_width * float(q.mean[0, n])
+        self.noise_scale_ = self._half_width * math.exp(q.mean[0, -1] + q.covariance[-1, -1] / 2)
+        self.n_iter_ = config.n_steps
+        self.noise_multiplier_ = config.noise_multiplier
+        self.data_norm_ = config.data_norm
+        self.clip_norm_ = self._half_width * released.clip
+        assert released.prior_scales is not None
+        self.prior_scale_, self.prior_scale_interval_ = told_scales(released.prior_scales)
+
+    def _diagnosed(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> tuple[str, ...]:
+        messages = cut_records(
+            plan,
+            released,
+            f"targets are outside target_bounds={self.target_bounds} and were cut to them: declare "
+            "bounds that hold nearly all of them",
+        )
+        if plan.config.private and plan.config.noise_aware:
+            prior_scale = float(np.max(self.prior_scale_)) * released.unit
+            messages += of_posterior(plan, released, prior_scale)
+        if released.unit_found:
+            return messages
+        return (
+            "The scale of y is lost in the noise at this budget, so targets were taken as they "
+            "are; unless they are of the order of 1, predictions are worthless. Declare "
+            "target_bounds.",
+            *messages,
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        """On the few rows of a check, with targets far beyond 1, the noise is too much."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    @property
+    def covariance_(self) -> np.ndarray:
+        """Posterior covariance, in the order of ``parameter_names_``."""
+        check_is_fitted(self)
+        q = self._posterior.covariance
+        # (θ, ln σ) is normal, so Cov(θ, σ) = E σ Cov(θ, ln σ) and Var σ = (E σ)² (e^Var(ln σ) − 1).
+        covariance = self._half_width**2 * q
+        covariance[-1, :] = covariance[:, -1] = self._half_width * self.noise_scale_ * q[-1]
+        covariance[-1, -1] = self.noise_scale_**2 * math.expm1(q[-1, -1])
+        return covariance
+
+    @property
+    def parameter_names_(self) -> list[str]:
+        """Names of the columns of `sample_posterior`: features, intercept, noise scale."""
+        return [*linear_names(self, 1, self._posterior.mean.shape[1] - 1, []), "noise_scale"]
+
+    def predict(self, X, return_std: bool = False) -> Any:
+        """Mean of the target, and if asked its standard deviation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows, clipped to ``data_norm_`` as in `fit`.
+        return_std : bool, default=False
+            Return also the standard deviation of a new target: of the line and of its residual.
+
+        Returns
+        -------
+        ndarray of shape (n,), or a pair of them
+        """
+        check_is_fitted(self)
+        rows, q = self._fitted_rows(X), self._posterior
+        mean = self._center + self._half_width * (rows @ q.mean[0, :-1])
+        if not return_std:
+            return mean
+        of_line = np.einsum("ni,ij,nj->n", rows, q.covariance[:-1, :-1], rows, optimize=True)
+        of_residual = math.exp(2 * q.mean[0, -1] + 2 * q.covariance[-1, -1])  # E σ²
+        return mean, self._half_width * np.sqrt(of_line + of_residual)
+
+    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Draw parameters from the released posterior; this costs no privacy.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of draws ≥ 1.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the draws. Seeding here is harmless: the posterior has been released.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_parameters)
+            Columns as in ``parameter_names_``, in the unit of y.
+        """
+        check_is_fitted(self)
+        integer(1, n_samples=n_samples)
+        draws = self._posterior.sample(n_samples, check_random_state(random_state))
+        draws[:, -1] = np.exp(draws[:, -1])
+        draws *= self._half_width
+        if self._posterior.mean.shape[1] > len(self.coef_) + 1:
+            draws[:, -2] += self._center
+        return draws
+
+    def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Mean of the target under each of several posterior draws; this costs no privacy.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows, clipped to ``data_norm_`` as in `fit`.
+        n_samples : int, default=1
+            Number of draws ≥ 1.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n)
+        """
+        check_is_fitted(self)
+        rows = self._fitted_rows(X)
+        integer(1, n_samples=n_samples)
+        draws = self._posterior.sample(n_samples, check_random_state(random_state))[:, :-1]
+        return self._center + self._half_width * (draws @ rows.T)
+
+    def _fitted_rows(self, X: Any) -> np.ndarray:
+        """Rows to predict, with the intercept's 1 if the fit had one."""
+        return fitted_rows(self, X, self._posterior.mean.shape[1] - 1)
+
+
 @dataclass(eq=False, repr=False)
-class DPVariationalLinearRegression(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
+class DPVariationalLinearRegression(NormalRegressor):
     """Bayesian linear regression from private releases, with intervals that know of the noise.
 
     Approximates the posterior of the coefficients and of the residual scale σ by a Gaussian of
@@ -93,6 +293,10 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, ProtectedUnit, PrivateE
         which targets lie in [-1, 1]. ``"auto"`` infers it from the same releases, at no privacy
         cost, under a half-normal prior of scale 2/R with R = √(data_norm² + 1), or data_norm
         without intercept.
+    prior_blocks : array-like of shape (n_features,) or None, default=None
+        A label per feature: features with the same label share a prior scale, which is inferred,
+        and the intercept has its own. With ``prior_scale="auto"`` and the noise-aware inference.
+        None is one scale for all, the intercept too.
     data_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
         prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
@@ -155,9 +359,10 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, ProtectedUnit, PrivateE
         without privacy.
     data_norm_ : float
         The value used.
-    prior_scale_ : float
-        The prior's standard deviation τ: as given, or its posterior median.
-    prior_scale_interval_ : (float, float)
+    prior_scale_ : float or ndarray of shape (n_blocks,)
+        The prior's standard deviation τ: as given, or its posterior median, of each block in the
+        order in which labels first occur.
+    prior_scale_interval_ : tuple of two float or ndarray
         Its 5 % and 95 % posterior quantiles; twice the number where it was given.
     target_scale_ : float
         Scale of the targets: half the width of their bounds, or what was released of it.
@@ -208,6 +413,7 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, ProtectedUnit, PrivateE
     inference: str = "noise_aware"
     target_bounds: tuple[float, float] | None = None
     prior_scale: float | str = "auto"
+    prior_blocks: Any = None
     data_norm: float | str = "auto"
     fit_intercept: bool = True
     max_iter: int | str = "auto"
@@ -219,173 +425,3 @@ class DPVariationalLinearRegression(ArvizMixin, R2Mixin, ProtectedUnit, PrivateE
     n_samples: int | None = None
     random_state: Any = None
     verbose: int = 0
-
-    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
-        self._center, self._half_width = unit_of_targets(self.target_bounds)
-        X, y = check_features_and_targets(self, X, y, multi_output=False)
-        with np.errstate(over="ignore"):  # cut to the bounds later, if there are any
-            targets = (column_or_1d(y, warn=True) - self._center) / self._half_width
-        return Records(X, targets[:, None]), self._facts_of(X)
-
-    def _configure(
-        self, facts: PublicFacts, budget: Budget
-    ) -> algorithm.NoiseAwareRegressionConfig:
-        one_of(("noise_aware", "dpvi"), inference=self.inference)
-        flag(fit_intercept=self.fit_intercept)
-        noise_aware = self.inference == "noise_aware"
-        robust = noise_aware and facts.persons is not None
-        if not isinstance(self.robust, str) or self.robust != "auto":
-            robust = flag("or 'auto'", robust=self.robust)
-        if robust and not noise_aware:
-            remedy = "robust widths are of the noise-aware posterior: use inference='noise_aware'"
-            raise expected("False with inference='dpvi'", remedy, robust=True)
-        check_secure(self.secure, budget)
-        data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
-        # 0 stands for "auto" here and below.
-        n_steps = integer_or_auto(algorithm.STEPS, max_iter=self.max_iter)
-        # Residuals are clipped on the scale on which targets are.
-        _, unit = unit_of_targets(self.target_bounds)
-        clip_norm = number_or_auto(0.0, clip_norm=self.clip_norm) / unit
-        return algorithm.NoiseAwareRegressionConfig(
-            n_rows=facts.rows,
-            n_features=facts.features,
-            fit_intercept=bool(self.fit_intercept),
-            data_norm=data_norm,
-            n_steps=n_steps if budget.private else 1,
-            clip_norm=clip_norm or None,
-            prior_scale=number_or_auto(0.0, prior_scale=self.prior_scale) or None,
-            bounded_targets=self.target_bounds is not None,
-            noise_aware=noise_aware,
-            robust=robust,
-            neighboring_relation=self._relation,
-            secure=bool(self.secure),
-            persons=facts.persons,
-        ).calibrated(budget)
-
-    def _keep(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> None:
-        config: algorithm.NoiseAwareRegressionConfig = plan.config
-        self.target_scale_ = self._half_width * released.unit
-        self._posterior, q, n = released, released, config.n_features
-        self.coef_ = self._half_width * q.mean[0, :n]
-        self.intercept_ = self._center
-        if config.fit_intercept:
-            self.intercept_ += self._half_width * float(q.mean[0, n])
-        self.noise_scale_ = self._half_width * math.exp(q.mean[0, -1] + q.covariance[-1, -1] / 2)
-        self.n_iter_ = config.n_steps
-        self.noise_multiplier_ = config.noise_multiplier
-        self.data_norm_ = config.data_norm
-        self.clip_norm_ = self._half_width * released.clip
-        self.prior_scale_ = released.prior_scale
-        self.prior_scale_interval_ = released.prior_interval
-
-    def _diagnosed(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> tuple[str, ...]:
-        messages = cut_records(
-            plan,
-            released,
-            f"targets are outside target_bounds={self.target_bounds} and were cut to them: declare "
-            "bounds that hold nearly all of them",
-        )
-        if plan.config.private and plan.config.noise_aware:
-            prior_scale = released.prior_scale * released.unit
-            messages += of_posterior(plan, released, prior_scale)
-        if released.unit_found:
-            return messages
-        return (
-            "The scale of y is lost in the noise at this budget, so targets were taken as they "
-            "are; unless they are of the order of 1, predictions are worthless. Declare "
-            "target_bounds.",
-            *messages,
-        )
-
-    def __sklearn_tags__(self) -> Any:
-        """On the few rows of a check, with targets far beyond 1, the noise is too much."""
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
-        return tags
-
-    @property
-    def covariance_(self) -> np.ndarray:
-        """Posterior covariance, in the order of ``parameter_names_``."""
-        check_is_fitted(self)
-        q = self._posterior.covariance
-        # (θ, ln σ) is normal, so Cov(θ, σ) = E σ Cov(θ, ln σ) and Var σ = (E σ)² (e^Var(ln σ) − 1).
-        covariance = self._half_width**2 * q
-        covariance[-1, :] = covariance[:, -1] = self._half_width * self.noise_scale_ * q[-1]
-        covariance[-1, -1] = self.noise_scale_**2 * math.expm1(q[-1, -1])
-        return covariance
-
-    @property
-    def parameter_names_(self) -> list[str]:
-        """Names of the columns of `sample_posterior`: features, intercept, noise scale."""
-        return [*linear_names(self, 1, self._posterior.mean.shape[1] - 1, []), "noise_scale"]
-
-    def predict(self, X, return_std: bool = False) -> Any:
-        """Mean of the target, and if asked its standard deviation.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows, clipped to ``data_norm_`` as in `fit`.
-        return_std : bool, default=False
-            Return also the standard deviation of a new target: of the line and of its residual.
-
-        Returns
-        -------
-        ndarray of shape (n,), or a pair of them
-        """
-        rows, q = self._rows(X), self._posterior
-        mean = self._center + self._half_width * (rows @ q.mean[0, :-1])
-        if not return_std:
-            return mean
-        of_line = np.einsum("ni,ij,nj->n", rows, q.covariance[:-1, :-1], rows, optimize=True)
-        of_residual = math.exp(2 * q.mean[0, -1] + 2 * q.covariance[-1, -1])  # E σ²
-        return mean, self._half_width * np.sqrt(of_line + of_residual)
-
-    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Draw parameters from the released posterior; this costs no privacy.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws. Seeding here is harmless: the posterior has been released.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_parameters)
-            Columns as in ``parameter_names_``, in the unit of y.
-        """
-        check_is_fitted(self)
-        integer(1, n_samples=n_samples)
-        draws = self._posterior.sample(n_samples, check_random_state(random_state))
-        draws[:, -1] = np.exp(draws[:, -1])
-        draws *= self._half_width
-        if self._posterior.mean.shape[1] > self.n_features_in_ + 1:
-            draws[:, -2] += self._center
-        return draws
-
-    def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Mean of the target under each of several posterior draws; this costs no privacy.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows, clipped to ``data_norm_`` as in `fit`.
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n)
-        """
-        rows = self._rows(X)
-        integer(1, n_samples=n_samples)
-        draws = self._posterior.sample(n_samples, check_random_state(random_state))[:, :-1]
-        return self._center + self._half_width * (draws @ rows.T)
-
-    def _rows(self, X) -> np.ndarray:
-        check_is_fitted(self)
-        return fitted_rows(self, X, self._posterior.mean.shape[1] - 1)

@@ -15,17 +15,18 @@ would tell what the intercept does, and would make rows longer. Levels that were
 the feature of what is missing, where there is one; without, and where a number is missing, all
 features of the column are 0.
 
-*What is asked for.* A gradient of n rows of norm ≤ R has noise R/μ in each coordinate, and the
-rows' own scatter there has the variance s_k = SLOPE n q_k, with q_k the mean square of wave k over
-the bins and SLOPE about the mean slope of the logistic function. What the gradient tells of the
-coefficient is
+*What is asked for.* A sum over n rows of norm ≤ R of scores r x has noise bR/μ in each coordinate,
+where |r| ≤ b. With w_k = n q_k and q_k the mean square of wave k over the bins, the coefficient
+moves it by a w_k, and the rows' own scatter there has the variance v w_k. So it tells
 
-    I_k = s_k²/(s_k + R²/μ²),
+    I_k = (a w_k)²/(v w_k + b²R²/μ²)
 
-and a wave is worth asking for where I_k times a usual prior variance, (USUAL/R)², is above TOLD; so
-is the feature of what is missing, if it is in a share FEW of the rows. All of these numbers are
-public. Waves and features of what is missing are asked for only as far as the second moments of all
-features can be told; where those of trends and levels cannot, there are none.
+of the coefficient, and a wave is worth asking for where I_k times a usual prior variance,
+(USUAL/R)², is above TOLD; so is the feature of what is missing, if it is in a share FEW of the
+rows. `Telling` has a, v, b and USUAL: of labels a = v = SLOPE, about the mean slope of the logistic
+function, and b = 1. All of these numbers are public. Waves and features of what is missing are
+asked for only as far as the second moments of all features can be told; where those of trends and
+levels cannot, there are none.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,6 +52,30 @@ MOST_WAVES = 40  # of a column
 EVEN = 2.0  # square of the steepness beyond which it is not taken for chance
 
 TREND, WAVES, LEVELS, MISSING = "trend", "waves", "levels", "missing"
+
+
+class Telling(NamedTuple):
+    """How much scores tell of the mean of a target, in public numbers.
+
+    Parameters
+    ----------
+    slope : float
+        a: of the mean score in the linear predictor.
+    scatter : float
+        v: variance of scores.
+    bound : float
+        b: largest score.
+    usual : float
+        Standard deviation of the linear predictor of a row at the norm bound.
+    """
+
+    slope: float
+    scatter: float
+    bound: float
+    usual: float
+
+
+LABELS = Telling(SLOPE, SLOPE, 1.0, USUAL)
 
 
 @dataclass(frozen=True)
@@ -293,7 +319,9 @@ class Additive:
             found[:, place] = column.table[codes[:, j]]
         return found
 
-    def asked(self, n_rows: int, mu: float, most: float = math.inf) -> Additive:
+    def asked(
+        self, n_rows: int, mu: float, most: float = math.inf, telling: Telling = LABELS
+    ) -> Additive:
         """The same columns with as many waves as n rows tell of at a budget of μ.
 
         And with no more features than ``most``, if there can be so few.
@@ -311,25 +339,26 @@ class Additive:
             )
 
         worths = [
-            _worth(c.waves, n_rows, mu, bound) if isinstance(c, Number) else 0 for c in self.columns
+            _worth(c.waves, n_rows, mu, bound, telling) if isinstance(c, Number) else 0
+            for c in self.columns
         ]
-        missing = _told(n_rows * FEW, mu, bound) and with_waves(0, True).size <= most
+        missing = _told(n_rows * FEW, mu, bound, telling) and with_waves(0, True).size <= most
         each = max(worths, default=0)
         while each and with_waves(each, missing).size > most:
             each -= 1
         return with_waves(each, missing)
 
 
-def _told(weight: float, mu: float, bound: float) -> bool:
+def _told(weight: float, mu: float, bound: float, telling: Telling) -> bool:
     """Whether a feature of Σ x² = weight is worth its noise; R² is the bound."""
-    information = SLOPE * weight
-    information = information**2 / (information + bound / mu**2)
-    return bool(information * USUAL**2 / bound > TOLD)
+    noise = bound * (telling.bound / mu) ** 2
+    information = (telling.slope * weight) ** 2 / (telling.scatter * weight + noise)
+    return bool(information * telling.usual**2 / bound > TOLD)
 
 
-def _worth(found: np.ndarray, n_rows: int, mu: float, bound: float) -> int:
+def _worth(found: np.ndarray, n_rows: int, mu: float, bound: float, telling: Telling) -> int:
     """Number of the last wave that is worth its noise."""
-    worth = [_told(n_rows * square, mu, bound) for square in np.mean(found**2, axis=0)]
+    worth = [_told(n_rows * square, mu, bound, telling) for square in np.mean(found**2, axis=0)]
     return max((k for k, told in enumerate(worth, start=1) if told), default=0)
 
 

@@ -10,6 +10,8 @@ from sklearn.base import BaseEstimator
 from skdp.calibration import DPTemperatureScaler
 from skdp.estimators import (
     DPAdditiveClassifier,
+    DPAdditivePoissonRegressor,
+    DPAdditiveRegressor,
     DPSGDClassifier,
     DPSGDRegressor,
     DPSGLDClassifier,
@@ -103,6 +105,16 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
         _NOISE,
         {"": {}, "secure": _SECURE, "robust": _ROBUST, "few bins": {"n_bins": 3}},
     ),
+    DPAdditiveRegressor: (
+        _NOISE,
+        {
+            "": {},
+            "secure": _SECURE,
+            "robust": _ROBUST,
+            "bounded": {"target_bounds": (-200, 200), "n_bins": 3},
+        },
+    ),
+    DPAdditivePoissonRegressor: (_NOISE, {"": {}, "secure": _SECURE, "robust": _ROBUST}),
     DPVariationalPoissonRegression: (
         _STEPS,
         {"": {}, "secure": _SECURE, "robust": _ROBUST, "dpvi, Poisson": _DPVI | _POISSON},

@@ -281,15 +281,16 @@ class TestPrior:
         sd = np.sqrt(np.diag(covariance))
         assert np.abs((q.mean[0, :-1] - mean) / sd).max() < 0.02
         np.testing.assert_allclose(q.covariance[:-1, :-1], covariance, rtol=0.03, atol=1e-6)
-        assert q.prior_scale == pytest.approx(median, rel=0.1)
-        assert q.prior_interval[0] < q.prior_scale < q.prior_interval[1]
+        (low,), (found,), (high,) = q.prior_scales
+        assert found == pytest.approx(median, rel=0.1)
+        assert low < found < high
 
     def test_a_given_scale_stays(self):
         X, y = simulated()
         for sigma in (0.0, 2.0):
             q = config(prior_scale=0.25, noise_multiplier=sigma).run((X, y), Streams(b"h"))
-            assert q.prior_scale == pytest.approx(0.25)
-            assert q.prior_interval == pytest.approx((0.25, 0.25))
+            assert q.prior_scales[1, 0] == pytest.approx(0.25)
+            assert q.prior_scales[[0, 2], 0] == pytest.approx(0.25)
 
     def test_a_learned_scale_follows_the_coefficients(self):
         rng = np.random.default_rng(4)
@@ -300,8 +301,8 @@ class TestPrior:
             q = config(
                 n_rows=3000, n_features=8, data_norm=1.0, prior_scale=None, noise_multiplier=1.0
             ).run((X, y[:, None]), Streams(b"i"))
-            found.append(q.prior_scale)
-            assert q.prior_interval[0] / 1.5 < tau < q.prior_interval[1] * 1.5
+            found.append(q.prior_scales[1, 0])
+            assert q.prior_scales[0, 0] / 1.5 < tau < q.prior_scales[2, 0] * 1.5
         assert found[1] > 3 * found[0]
 
     @pytest.mark.slow

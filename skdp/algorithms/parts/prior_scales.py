@@ -63,25 +63,28 @@ class PriorScales:
         shape: tuple[int, int],
         n_features: int,
         blocks: tuple[int, ...] | None,
+        hyperprior_scale: float = HYPERPRIOR_SCALE,
     ) -> PriorScales:
         """Of a linear model whose rows have norm ≤ 1: one τ, or one per block and the intercept.
 
         Parameters
         ----------
         prior_scale : float or None
-            τ > 0; None for a hyperprior, of one logit.
+            τ > 0; None for a hyperprior, of one output.
         shape : (int, int)
             K logits and D columns.
         n_features : int
             Columns but for the intercept.
         blocks : tuple of int or None
             Block 0, 1, ... of each feature; None for one block.
+        hyperprior_scale : float
+            a > 0.
         """
         K, D = shape
         if prior_scale is not None:
             return cls(prior_scale, (0,) * (K * D), known=True)
         blocks = blocks or (0,) * n_features
-        return cls(HYPERPRIOR_SCALE, blocks + (max(blocks) + 1,) * (D - n_features))
+        return cls(hyperprior_scale, blocks + (max(blocks) + 1,) * (D - n_features))
 
     @property
     def sizes(self) -> np.ndarray:
@@ -119,6 +122,18 @@ class PriorScales:
         log_scales = np.log(self.scale) + _GRID
         density = log_density(log_scales, self.scale) - self.sizes[:, None] * log_scales
         density = density - 0.5 * self.squares(theta)[..., None] * np.exp(-2.0 * log_scales)
-        mass = np.cumsum(np.exp(density - density.max(axis=-1, keepdims=True)), axis=-1)
-        cell = np.sum(mass < uniform[0][..., None] * mass[..., -1:], axis=-1)
-        return np.exp(log_scales[np.minimum(cell, len(_GRID) - 1)] + _CELL * (uniform[1] - 0.5))
+        return _drawn(log_scales, density, uniform)
+
+    def drawn_by(self, slope: np.ndarray, curvature: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+        """Draw a τ of log-likelihood slope·τ − curvature·τ²/2, (...), by uniforms (2, ...)."""
+        log_scales = np.log(self.scale) + _GRID
+        scales, density = np.exp(log_scales), log_density(log_scales, self.scale)
+        density = density + (slope[..., None] - 0.5 * curvature[..., None] * scales) * scales
+        return _drawn(log_scales, density, uniform)
+
+
+def _drawn(log_scales: np.ndarray, density: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Draw from log densities (..., G) on the grid, by two uniform numbers each."""
+    mass = np.cumsum(np.exp(density - density.max(axis=-1, keepdims=True)), axis=-1)
+    cell = np.sum(mass < uniform[0][..., None] * mass[..., -1:], axis=-1)
+    return np.exp(log_scales[np.minimum(cell, len(_GRID) - 1)] + _CELL * (uniform[1] - 0.5))

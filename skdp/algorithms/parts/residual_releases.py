@@ -39,6 +39,7 @@ class State(NamedTuple):
     products: np.ndarray | None = None  # Σ s sᵀ of scores at the last θ_t and c_t, (D, D)
     unit: float = 1.0  # of the targets
     unit_found: bool = True
+    scales: np.ndarray = np.empty(0)  # τ, (blocks,), where each block of θ has one
 
 
 class Information(NamedTuple):
@@ -171,14 +172,15 @@ class ResidualModel:
         log_scale: float,
         excess: np.ndarray,
         second: float,
-        prior: float,
+        prior: float | np.ndarray,
     ) -> np.ndarray:
         """Covariance of θ given A, σ and τ, (B, D, D), with scores that scatter as was released.
 
         The mean of θ is P⁻¹ Σ_t C_t (g̃_t + h_t A θ_t) along A's eigenvectors, with what the
         releases and the prior 1/τ² say in P. Here Cov(g̃_t, g̃_s) is Q_ts V/E ψ² and not Q_ts A, for
         beliefs about V = Σ s sᵀ, so that the covariance of θ is P⁻¹(J + I/τ²)P⁻¹, which is P⁻¹
-        where V = E ψ² A.
+        where V = E ψ² A. A prior of several τ is given as its precision along A's eigenvectors,
+        (B, D, D).
         """
         h, q, N = self.factors(
             float(beliefs.values.mean()), state, np.array([log_scale]), excess[None]
@@ -189,13 +191,18 @@ class ResidualModel:
         slopes = a * (W[0] @ (h * root)[0])[:, None] / (spectrum[0][:, None] * a + 1.0)
         C = (W[0] * root).T @ slopes  # (B, T, D)
         of_h, of_q = sigma * (h @ C), q @ C
-        P = prior + np.sum(C * a * h[0][:, None], axis=1)
+        P = np.sum(C * a * h[0][:, None], axis=1)
         rotated = beliefs.vectors.transpose(0, 2, 1) @ scores.vectors
         V = (rotated * scores.values[:, None]) @ rotated.transpose(0, 2, 1) / second
         J = V * (of_h.transpose(0, 2, 1) * of_h + of_q.transpose(0, 2, 1) * of_q)
-        d = np.arange(J.shape[-1])
-        J[:, d, d] += np.sum(C**2 * N[:, None], axis=1) + prior
-        U = beliefs.vectors / P[:, None]
+        d, noise = np.arange(J.shape[-1]), np.sum(C**2 * N[:, None], axis=1)
+        if isinstance(prior, float):
+            J[:, d, d] += noise + prior
+            U = beliefs.vectors / (prior + P)[:, None]
+        else:
+            J[:, d, d] += noise
+            J += prior
+            U = beliefs.vectors @ np.linalg.inv(prior + P[:, :, None] * np.eye(len(d)))
         return U @ J @ U.transpose(0, 2, 1)
 
     def scale_evidence(

@@ -1,0 +1,391 @@
+"""`DPAdditiveRegressor` and `DPAdditivePoissonRegressor`: private curves of numbers and of counts.
+
+>>> import numpy as np
+>>> from skdp import DPAdditivePoissonRegressor, DPAdditiveRegressor
+>>> rng = np.random.default_rng(0)
+>>> X = rng.uniform(0, 10, (4000, 2))
+>>> y = 20 + 5 * np.sin(X[:, 0]) + rng.normal(0, 2, 4000)
+>>> regressor = DPAdditiveRegressor(
+...     epsilon=1.0, bounds=[(0, 10), (0, 10)], target_bounds=(0, 40), n_samples=4000
+... ).fit(X, y)
+>>> regressor.score(X, y) > 0.6
+True
+>>> curve = regressor.curve_(0)
+>>> bool(curve.mean[5] > 2), bool(curve.mean[15] < -2)  # 5 sin(1.7) and 5 sin(4.8)
+(True, True)
+>>> counts = rng.poisson(np.exp(1 + np.sin(X[:, 0])))
+>>> regressor = DPAdditivePoissonRegressor(
+...     epsilon=1.0, bounds=[(0, 10), (0, 10)], largest_count=20, n_samples=4000
+... ).fit(X, counts)
+>>> ratio = regressor.curve_(0, scale="rate-ratio")
+>>> bool(ratio.low[5] > 1 > ratio.high[15])
+True
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from skdp._plan import PublicFacts
+from skdp.algorithms import noise_aware_linear
+from skdp.estimators.additive import AdditiveParameters
+from skdp.estimators.variational_poisson import NormalCounts
+from skdp.estimators.variational_regression import NormalRegressor
+from skdp.models.additive import USUAL, Telling
+
+# Residuals of targets in [-1, 1] are clipped at c = 0.4, two of the usual deviations σ₀ = 0.2: of
+# their scores the slope is P(|r| ≤ c)/c and the variance E min(r²/c², 1). The mean of a row at the
+# norm bound is usually as far away as residuals are.
+NUMBERS = Telling(2.4, 0.24, 1.0, 0.2)
+USUAL_RATE = 0.1  # of the largest count
+
+
+@dataclass(eq=False, repr=False)
+class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
+    """Additive regression of numbers: a private curve per feature, with bands.
+
+    The mean is an intercept and one curve per column, and residuals are normal. A number's curve is
+    a linear trend and waves over public bins, a category's one effect per level. The scales of
+    trends, waves and levels are learned from the same releases, and there are only as many waves as
+    the number of rows and the budget let one learn, so that little is lost where curves are
+    straight lines or rows are few. The posterior is noise-aware, as in
+    `DPVariationalLinearRegression`, which gets wide target bounds for little.
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    curves, bands, every prediction and every posterior sample together. The unit is a row, or with
+    ``unit="group"`` a person with all of its rows. Bounds, edges and levels are declared, and no
+    row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers one fit;
+    it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one
+    for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as exact.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
+    delta : float, default=1e-5
+        δ in (0, 1); should be well below 1/n.
+    bounds : dict, or sequence of pairs, or None, default=None
+        Public lower and upper bound of columns of numbers, by name or by position, or a pair per
+        column of X. Values beyond count as the bound. Every column of X is in ``bounds``, ``edges``
+        or ``categories``; where all three are None, numbers are in [-1, 1].
+    edges : dict, or sequence, or None, default=None
+        Public ascending edges of the bins of columns of numbers, instead of bounds.
+    categories : dict, or sequence, or None, default=None
+        Public levels of columns of categories. Others share an effect with missing values.
+    n_bins : int, default=32
+        Bins ≥ 2 of equal width between bounds.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
+        √((3 rows_per_group + 1)/4).
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
+    target_bounds : (float, float) or None, default=None
+        Public bounds of the targets, to which they are clipped. None learns their scale first, as
+        in `DPVariationalLinearRegression`.
+    robust : bool or "auto", default="auto"
+        Report the sandwich covariance, for which the scatter of the scores is released too.
+        ``"auto"`` is True with ``unit="group"``, and False else.
+    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
+        See `skdp.privacy.epsilon`.
+    noise_multiplier : float or None, default=None
+        Standard deviation > 0 of the noise in a sum of residuals over the bound on one record,
+        instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was spent.
+    secure : bool, default=False
+        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
+        noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,
+        and as accurate. See docs/privacy.md, section 8.
+    n_samples : int or None, default=None
+        Public number of rows, from which rates and step sizes are computed. None reads it from X
+        and says so in the report. Where it is public, below half and above three times that of X
+        are refused.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they are told of steps and see no data.
+
+
+    Attributes
+    ----------
+    feature_importance_ : ndarray of shape (n_features_in_,)
+        Root mean square effect of each declared column over its bins or levels.
+    feature_importance_interval_ : ndarray of shape (2, n_features_in_)
+        Its percentiles 5 and 95.
+    coef_ : ndarray
+        Posterior mean of the coefficients of trends, waves and levels, (n_parameters - 2,), in the
+        unit of y.
+    intercept_ : float
+        Posterior mean of the intercept.
+    noise_scale_ : float
+        Posterior mean of the standard deviation σ of residuals, in the unit of y.
+    covariance_ : ndarray of shape (n_parameters, n_parameters)
+        Posterior covariance, in the order of ``parameter_names_``.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Number of noisy sums of residuals.
+    noise_multiplier_ : float
+        Standard deviation of the noise in one of them, over the bound on one record.
+    clip_norm_ : float
+        Residual, in the unit of y, to which residuals were clipped where the run ended.
+    data_norm_ : float
+        The largest norm that a row can have.
+    target_scale_ : float
+        Scale of the targets: half the width of their bounds, or what was released of it.
+    prior_scale_ : float or ndarray of shape (n_blocks,)
+        Posterior median of the prior scales, on the scale on which targets lie in [-1, 1].
+    prior_scale_interval_ : tuple of two float or ndarray
+        Percentiles 5 and 95 of their posterior.
+    privacy_ : PrivacyReport
+        The privacy statement of this fit.
+    diagnostics_ : tuple of str
+        What the released values tell against the fit; each was a `FitWarning`.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, where X had any.
+
+    See Also
+    --------
+    DPVariationalLinearRegression : The linear model.
+    DPAdditivePoissonRegressor : Curves of counts.
+    DPAdditiveClassifier : Curves of classes.
+
+    Notes
+    -----
+    See `skdp.models.additive` for the features, and for the rule by which waves are asked for. A
+    value that is missing has no effect where rows are few, and else an effect of its own. Intervals
+    hold waves that were not asked for with their prior; the mean does not. Near a jump of the true
+    curve, which no smooth curve has, intervals are too narrow (benchmarks/additive.py).
+
+    Columns may be text in frames. Names are those of the frame; a column of an array is called
+    ``x0``, ``x1``, ... by its position.
+
+    References
+    ----------
+    T. Hastie, R. Tibshirani, *Generalized Additive Models*, 1990. P. H. C. Eilers, B. D. Marx,
+    *Flexible Smoothing with B-splines and Penalties*, Statistical Science 1996.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skdp import DPAdditiveRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"age": rng.uniform(18, 90, 5000), "ward": rng.choice(["a", "b"], 5000)})
+    >>> y = 60 - ((X["age"] - 50) / 10) ** 2 + rng.normal(0, 3, 5000)
+    >>> regressor = DPAdditiveRegressor(
+    ...     bounds={"age": (15, 95)},
+    ...     categories={"ward": ["a", "b"]},
+    ...     target_bounds=(0, 100),
+    ...     n_samples=5000,
+    ... ).fit(X, y)
+    >>> curve = regressor.curve_("age")
+    >>> bool(curve.high[1] < 0 < curve.low[14])  # ages 19 and 51
+    True
+    >>> mean, deviation = regressor.predict(X, return_std=True)
+    """
+
+    _: KW_ONLY
+    target_bounds: tuple[float, float] | None = None
+
+    curve_scales: ClassVar[tuple[str, ...]] = ("target",)
+    _hyperprior_scale: ClassVar[float] = noise_aware_linear.HYPER_SCALE
+    _n_sums: ClassVar[int] = noise_aware_linear.STEPS
+    _moments_share: ClassVar[float] = noise_aware_linear.GRAM_SHARE
+
+    def _telling(self, facts: PublicFacts) -> Telling:
+        return NUMBERS
+
+    @property
+    def parameter_names_(self) -> list[str]:
+        """Names of the columns of `sample_posterior`: features, intercept, noise scale."""
+        return [*super().parameter_names_, "noise_scale"]
+
+    def _effects(self, place: int, part: str, output: int) -> tuple[np.ndarray, np.ndarray]:
+        mean, covariance = super()._effects(place, part, output)
+        return self._half_width * mean, self._half_width**2 * covariance
+
+    def _usual_scale(self, place: int) -> float:
+        return self._posterior.unit * super()._usual_scale(place)
+
+
+@dataclass(eq=False, repr=False)
+class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
+    """Additive Poisson regression: a private curve per feature, with bands.
+
+    The log-mean of a count is an intercept and one curve per column. A number's curve is a linear
+    trend and waves over public bins, a category's one effect per level. The scales of trends, waves
+    and levels are learned from the same releases, and there are only as many waves as the number of
+    rows and the budget let one learn, so that little is lost where curves are straight lines or
+    rows are few. The posterior is noise-aware, as in `DPVariationalPoissonRegression`, and rows may
+    have an exposure, such as a time or an area, which `fit` is told.
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    curves, bands, every prediction and every posterior sample together. The unit is a row, or with
+    ``unit="group"`` a person with all of its rows. Bounds, edges and levels are declared, and no
+    row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers one fit;
+    it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one
+    for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as exact.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
+    delta : float, default=1e-5
+        δ in (0, 1); should be well below 1/n.
+    bounds : dict, or sequence of pairs, or None, default=None
+        Public lower and upper bound of columns of numbers, by name or by position, or a pair per
+        column of X. Values beyond count as the bound. Every column of X is in ``bounds``, ``edges``
+        or ``categories``; where all three are None, numbers are in [-1, 1].
+    edges : dict, or sequence, or None, default=None
+        Public ascending edges of the bins of columns of numbers, instead of bounds.
+    categories : dict, or sequence, or None, default=None
+        Public levels of columns of categories. Others share an effect with missing values.
+    n_bins : int, default=32
+        Bins ≥ 2 of equal width between bounds.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows, which `fit` is told by
+        ``groups``; see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
+        √((3 rows_per_group + 1)/4).
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
+    largest_count : float, default=100.0
+        Public bound > 0 of the counts, to which they, and predicted rates, are cut. Counts need not
+        be integers; negative ones are refused.
+    robust : bool or "auto", default="auto"
+        Report the sandwich covariance, for which the scatter of the scores is released too.
+        ``"auto"`` is True with ``unit="group"``, and False else.
+    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
+        See `skdp.privacy.epsilon`.
+    noise_multiplier : float or None, default=None
+        Standard deviation > 0 of a gradient's noise over ``clip_norm``, instead of ``epsilon``
+        (pass ``epsilon=None``); the report then accounts for what was spent.
+    secure : bool, default=False
+        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
+        noise: the guarantee then no longer treats floating-point sums and noise as exact. Full
+        batches only; slower, and as accurate. See docs/privacy.md, section 8.
+    n_samples : int or None, default=None
+        Public number of rows, from which rates and step sizes are computed. None reads it from X
+        and says so in the report. Where it is public, below half and above three times that of X
+        are refused.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they are told of steps and see no data.
+
+
+    Attributes
+    ----------
+    feature_importance_ : ndarray of shape (n_features_in_,)
+        Root mean square effect of each declared column over its bins or levels.
+    feature_importance_interval_ : ndarray of shape (2, n_features_in_)
+        Its percentiles 5 and 95.
+    coef_ : ndarray
+        Posterior mean of the coefficients of trends, waves and levels, (n_parameters - 1,).
+    intercept_ : ndarray of shape (1,)
+        Posterior mean of the intercept.
+    covariance_ : ndarray of shape (n_parameters, n_parameters)
+        Posterior covariance, in the order of ``parameter_names_``.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Number of noisy gradients, or of passes at most.
+    noise_multiplier_ : float
+        Standard deviation of a gradient's noise over the bound on one record.
+    clip_norm_, data_norm_, sampling_rate_ : float
+        The values used; ``data_norm_`` is the largest norm that a row can have.
+    prior_scale_ : float or ndarray of shape (n_blocks,)
+        Posterior median of the prior scales.
+    prior_scale_interval_ : tuple of two float or ndarray
+        Percentiles 5 and 95 of their posterior.
+    privacy_ : PrivacyReport
+        The privacy statement of this fit.
+    diagnostics_ : tuple of str
+        What the released values tell against the fit; each was a `FitWarning`.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, where X had any.
+
+    See Also
+    --------
+    DPVariationalPoissonRegression : The linear model.
+    DPAdditiveRegressor : Curves of numbers.
+    DPAdditiveClassifier : Curves of classes.
+
+    Notes
+    -----
+    See `skdp.models.additive` for the features, and for the rule by which waves are asked for. A
+    value that is missing has no effect where rows are few, and else an effect of its own. Intervals
+    hold waves that were not asked for with their prior; the mean does not. Near a jump of the true
+    curve, which no smooth curve has, intervals are too narrow (benchmarks/additive.py).
+
+    Columns may be text in frames. Names are those of the frame; a column of an array is called
+    ``x0``, ``x1``, ... by its position.
+
+    References
+    ----------
+    T. Hastie, R. Tibshirani, *Generalized Additive Models*, 1990. P. H. C. Eilers, B. D. Marx,
+    *Flexible Smoothing with B-splines and Penalties*, Statistical Science 1996.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skdp import DPAdditivePoissonRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"age": rng.uniform(18, 90, 5000), "ward": rng.choice(["a", "b"], 5000)})
+    >>> years = rng.uniform(0.5, 2, 5000)
+    >>> visits = rng.poisson(years * np.exp(1 - ((X["age"] - 50) / 20) ** 2))
+    >>> regressor = DPAdditivePoissonRegressor(
+    ...     bounds={"age": (15, 95)},
+    ...     categories={"ward": ["a", "b"]},
+    ...     largest_count=12,
+    ...     n_samples=5000,
+    ... ).fit(X, visits, exposure=years)
+    >>> ratio = regressor.curve_("age", scale="rate-ratio")
+    >>> bool(ratio.mean[1] < 1 < ratio.mean[14])  # ages 19 and 51
+    True
+    """
+
+    _: KW_ONLY
+    largest_count: float = 100.0
+
+    curve_scales: ClassVar[tuple[str, ...]] = ("log-mean", "rate-ratio")
+    _of_either_sign: ClassVar[str] = "DPAdditiveRegressor"
+
+    def _telling(self, facts: PublicFacts) -> Telling:
+        likelihood = self._likelihood_of(facts)
+        rate = USUAL_RATE * likelihood.largest_target
+        return Telling(rate, rate, likelihood.residual_scale, USUAL)
+
+    def _on_scale(self, effects: np.ndarray, scale: str, output: int) -> np.ndarray:
+        return np.exp(effects) if scale == "rate-ratio" else effects
