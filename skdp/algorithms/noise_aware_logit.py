@@ -274,7 +274,8 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         assert state.moments is not None
         parts = [self.beliefs(state.moments, noise=stream) for _ in range(size)]
         rows = replace(
-            state.rows if state.slope is None else state.slope[2],
+            # A transform that took the likeliest beliefs to a slope takes others elsewhere.
+            state.rows if state.slope is None else state.slope[2].normal,
             mean=np.concatenate([part.mean for part in parts]),
             covariance=np.concatenate([part.covariance for part in parts]),
         )

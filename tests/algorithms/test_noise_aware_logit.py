@@ -132,6 +132,18 @@ class TestPosterior:
             np.testing.assert_allclose(deviations, spread, rtol=0.25)
 
 
+def test_a_bent_slope_of_the_likeliest_beliefs_is_none_of_the_drawn_ones():
+    """What takes the likeliest beliefs to a slope may take others next to nowhere."""
+    cell = Cell(5000, 1.0, True, seed=3)
+    state = cell.run()
+    slope, where, before = state.slope
+    bent = before.with_slope(where, before.slope(where) * [[1e-3, 0.03], [0.03, 1.0]])
+    states = state, state._replace(slope=(slope, where, bent))
+    drawn = [cell.update._drawn_beliefs(s, 8, Streams(b"draws")("inference")) for s in states]
+    place = np.broadcast_to(where, (8, 2))
+    np.testing.assert_array_equal(drawn[0].slope(place), drawn[1].slope(place))
+
+
 class TestPriorScales:
     theta = np.array([0.5, -1.0, 2.0, 0.3])
     prior = PriorScales(2.0, (0, 0, 0, 1))
