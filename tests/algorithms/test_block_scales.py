@@ -131,6 +131,7 @@ class TestBinnedMoments:
         found = self.matrices(moments.beliefs(1, Streams(b"m")("inference"), 60))
         assert np.linalg.eigvalsh(found).min() > 0
         one = found[:, -1, -1]
-        assert np.abs(one - 0.25).max() < 0.04 and abs(one.mean() - 0.25) < 0.01
+        assert np.abs(one - 0.25).max() < 0.04
+        assert abs(one.mean() - 0.25) < 0.01
         off, spread = found.mean(axis=0) - exact, found.std(axis=0)
         assert (np.abs(off) <= 3 * spread + 0.01).mean() > 0.9
