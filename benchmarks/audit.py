@@ -67,11 +67,15 @@ def last_layer(fitted):
 def variational():
     """Variational estimators. Where the prior is narrow, θ stays at 0 and so do residuals."""
     from skdp import (
+        DPAdditiveClassifier,
         DPVariationalLinearRegression,
         DPVariationalLogisticRegression,
         DPVariationalModel,
         DPVariationalPoissonRegression,
     )
+
+    class NarrowAdditive(DPAdditiveClassifier):
+        prior_scale = 1e-3
 
     plain = BUDGET | DECLARED | {"fit_intercept": False, "inference": "dpvi", "clip_norm": 0.01}
     logistic = DPVariationalLogisticRegression
@@ -108,6 +112,9 @@ def variational():
         estimator = releases_of(kind(**narrow, **options, max_iter=steps))
         case = f"{name}, noise-aware, {steps} step{'s' * (steps > 1)}, releases"
         yield case, estimator, audit | {"statistic": "trace"}
+    gone = {"X": np.full((N_ROWS - 1, 2), np.nan), "canary": ([1.0, 1.0], 1), "statistic": "trace"}
+    additive = NarrowAdditive(**BUDGET, **DECLARED, bounds=[(-1, 1)] * 2)
+    yield "additive, noise-aware, 40 steps, releases", releases_of(additive), gone
 
 
 def at_the_mean(theta, x):
