@@ -696,10 +696,8 @@ class RegressionByBlocks(NoiseAwareRegression):
     def _final(self, drawn: Beliefs, state: State, stream: SecureStream) -> Grid:
         point = self.beliefs(state)
         grid = self.inferred(point, point, state)
-        weights, found = (
-            grid.weights[0, :, 0],
-            self.model.information(drawn, state, grid.log_scales, grid.excess),
-        )
+        weights = grid.weights[0, :, 0]
+        found = self.model.information(drawn, state, grid.log_scales, grid.excess)
         scales = block_scales.drawn(self.prior, state.scales, found, weights, drawn, stream)
         given = block_scales.given(found, self.prior.precision(scales), drawn)
         weights = _weights(given.log_evidence + grid.of_scale[:, None])

@@ -97,7 +97,7 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
     # Scales of curves, of which on the first effects add up; the hyperprior of a row at its bound.
     curve_scales: ClassVar[tuple[str, ...]]
     _hyperprior_scale: ClassVar[float] = HYPERPRIOR_SCALE
-    _n_sums: ClassVar[int] = noise_aware.STEPS
+    _STEPS: ClassVar[int]
     # Half of what they take: second moments that are told barely do harm where rows are skewed.
     _moments_share: ClassVar[float] = noise_aware.CURVATURE_SHARE / 2.0
     _keys: list[Any]  # names or positions of the declared columns
@@ -122,7 +122,7 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
     def _configure(self, facts: PublicFacts, budget: Budget) -> Config:
         mu = math.inf
         if budget.private:
-            mu = budget.mu if budget.given is None else self._n_sums**0.5 / budget.given
+            mu = budget.mu if budget.given is None else self._STEPS**0.5 / budget.given
         most = additive.most_features(facts.rows, mu, self._moments_share)
         columns = self._columns(facts.n_features)
         model = Additive(columns).asked(facts.rows, mu, most, self._telling(facts))
@@ -452,8 +452,10 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     -----
     See `skdp.models.additive` for the features, and for the rule by which waves are asked for. A
     value that is missing has no effect where rows are few, and else an effect of its own. Intervals
-    hold waves that were not asked for with their prior; the mean does not. Near a jump of the true
-    curve, which no smooth curve has, intervals are too narrow (benchmarks/additive.py).
+    hold waves that were not asked for with their prior; the mean does not. Where the curve is much
+    steeper than elsewhere, intervals allow for a jump (`skdp.models.additive.not_told`). Where
+    nearly all rows of a column are in a few of its bins, intervals are far too narrow: give edges
+    with rows between them, or make them by `DPBins`.
 
     Columns may be text in frames. Names are those of the frame; a column of an array is called
     ``x0``, ``x1``, ... by its position.
@@ -492,7 +494,6 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     curve_scales: ClassVar[tuple[str, ...]] = ("log-odds", "probability")
     # Rows of bins are far from normal: the posterior takes longer to settle.
     _STEPS: ClassVar[int] = 40
-    _n_sums: ClassVar[int] = 40
 
     def _telling(self, facts: PublicFacts) -> Telling:
         return LABELS

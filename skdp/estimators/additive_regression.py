@@ -170,8 +170,10 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     -----
     See `skdp.models.additive` for the features, and for the rule by which waves are asked for. A
     value that is missing has no effect where rows are few, and else an effect of its own. Intervals
-    hold waves that were not asked for with their prior; the mean does not. Near a jump of the true
-    curve, which no smooth curve has, intervals are too narrow (benchmarks/additive.py).
+    hold waves that were not asked for with their prior; the mean does not. Where the curve is much
+    steeper than elsewhere, intervals allow for a jump (`skdp.models.additive.not_told`). Where
+    nearly all rows of a column are in a few of its bins, intervals are far too narrow: give edges
+    with rows between them, or make them by `DPBins`.
 
     Columns may be text in frames. Names are those of the frame; a column of an array is called
     ``x0``, ``x1``, ... by its position.
@@ -206,7 +208,7 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
 
     curve_scales: ClassVar[tuple[str, ...]] = ("target",)
     _hyperprior_scale: ClassVar[float] = noise_aware_linear.HYPER_SCALE
-    _n_sums: ClassVar[int] = noise_aware_linear.STEPS
+    _STEPS: ClassVar[int] = noise_aware_linear.STEPS
     _moments_share: ClassVar[float] = noise_aware_linear.GRAM_SHARE
 
     def _telling(self, facts: PublicFacts) -> Telling:
@@ -345,8 +347,10 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     -----
     See `skdp.models.additive` for the features, and for the rule by which waves are asked for. A
     value that is missing has no effect where rows are few, and else an effect of its own. Intervals
-    hold waves that were not asked for with their prior; the mean does not. Near a jump of the true
-    curve, which no smooth curve has, intervals are too narrow (benchmarks/additive.py).
+    hold waves that were not asked for with their prior; the mean does not. Where the curve is much
+    steeper than elsewhere, intervals allow for a jump (`skdp.models.additive.not_told`). Where
+    nearly all rows of a column are in a few of its bins, intervals are far too narrow: give edges
+    with rows between them, or make them by `DPBins`.
 
     Columns may be text in frames. Names are those of the frame; a column of an array is called
     ``x0``, ``x1``, ... by its position.

@@ -90,6 +90,8 @@ class Number:
         At least two, ascending. Values beyond the outer ones count as they do.
     n_waves : int
         K ≥ 0.
+    told_missing : bool
+        Whether a missing value has a feature.
     """
 
     name: str
@@ -145,12 +147,13 @@ class Category:
     name : str
         Of the column.
     levels : tuple
-        The levels, all different. Any other value, and a missing one, shares a feature.
+        The levels, all different.
+    told_missing : bool
+        Whether any other value, and a missing one, has a feature.
     """
 
     name: str
     levels: tuple
-
     told_missing: bool = True
 
     @property
@@ -209,11 +212,13 @@ def not_told(column: Number, curve: np.ndarray, known: np.ndarray, scale: float)
     Waves that were not asked for have their prior, N(0, τ²). A jump has more of all waves than that
     at one place, and where the curve is `steepness` times as steep as elsewhere, f's prior
     covariance K = τ² W Wᵀ is taken to be steepness² times as large. If S is the posterior
-    covariance of the waves that were asked for, (I - A) f is what the posterior mean makes of f and
+    covariance of the waves that were asked for, the posterior mean of a curve f is (I - A) f but
+    for noise, with
 
-        A = W (S/τ²) W⁺ + (I - W W⁺)
+        A = W (S/τ²) W⁺ + (I - W W⁺),
 
-    what it leaves out. This adds A d K d Aᵀ with d² = max(steepness² - EVEN, 0).
+    W here those waves alone. It leaves out A f, and this adds A d K d Aᵀ for what is beyond the
+    prior, with d² = max(steepness² - EVEN, 0).
 
     Parameters
     ----------
@@ -273,7 +278,7 @@ class Additive:
     @property
     def size(self) -> int:
         """Number of features."""
-        return sum(column.table.shape[1] for column in self.columns)
+        return sum(len(column.kinds) for column in self.columns)
 
     @property
     def norm(self) -> float:
@@ -304,7 +309,7 @@ class Additive:
     @property
     def places(self) -> tuple[slice, ...]:
         """Where the features of each column are."""
-        ends = np.cumsum([0, *(column.table.shape[1] for column in self.columns)]).tolist()
+        ends = np.cumsum([0, *(len(column.kinds) for column in self.columns)]).tolist()
         return tuple(slice(start, stop) for start, stop in pairwise(ends))
 
     def codes(self, values: Sequence[np.ndarray]) -> np.ndarray:

@@ -55,7 +55,8 @@ class AdditiveFeatures(DeclaredColumns, TransformerMixin, BaseEstimator):
     edges : dict, or sequence, or None, default=None
         Public ascending edges of the bins of columns of numbers, instead of bounds.
     categories : dict, or sequence, or None, default=None
-        Public levels of columns of categories, one feature each. Others share one with missing
+        Public levels of columns of categories, one feature each: 1 for the level and 0 for others,
+        with ``"waves"`` less 1 over the number of levels. Undeclared levels share one with missing
         values.
     n_bins : int, default=32
         Bins ≥ 2 of equal width between bounds.
@@ -183,8 +184,10 @@ class AdditiveFeatures(DeclaredColumns, TransformerMixin, BaseEstimator):
 
 def features(column: Number | Category, encode: str, n_basis: int) -> tuple[list[str], np.ndarray]:
     """Names of the features of a column, and their values for each code."""
-    if isinstance(column, Category) or encode == "waves":
+    if encode == "waves":
         return list(column.names), column.table
+    if isinstance(column, Category):
+        return list(column.names), np.eye(len(column.table))
     if encode == "onehot":
         found, kind = np.eye(column.n_bins), "bin"
     else:

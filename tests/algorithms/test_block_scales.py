@@ -130,7 +130,7 @@ class TestBinnedMoments:
         moments, exact, _ = self.case(0.02)
         found = self.matrices(moments.beliefs(1, Streams(b"m")("inference"), 60))
         assert np.linalg.eigvalsh(found).min() > 0
-        one = found[:, -1, -1]
+        one = found[:, -1, -1]  # 1/4, but for the floor under eigenvalues
         assert np.abs(one - 0.25).max() < 0.04
         assert abs(one.mean() - 0.25) < 0.01
         off, spread = found.mean(axis=0) - exact, found.std(axis=0)

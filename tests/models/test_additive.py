@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from skdp.models.additive import (
+    EVEN,
     WEIGHT,
     Additive,
     Category,
@@ -98,6 +99,24 @@ def test_what_waves_leave_out_is_wide_at_a_jump_and_nowhere_else():
     assert more[18:21].min() > 3 * more[2:14].max()
     known_well = np.diag(not_told(column, step, 1e-9 * np.eye(8), 2.0) - 4.0 * others @ others.T)
     assert known_well.sum() < more.sum()
+
+
+def test_what_a_posterior_mean_leaves_out_of_a_jump_is_within_the_covariance_added():
+    """Of a curve with more of all waves near one place, as a posterior of told waves sees it."""
+    column, scale, noise = Number("x", tuple(np.linspace(-1, 1, 33)), 8), 2.0, 0.5
+    told = column.waves[:, :8]
+    known = np.eye(8) / (1 / scale**2 + 1 / noise**2)
+    step = np.where(trend(32) > 0.2, 1.0, -1.0)
+    seen = told @ np.linalg.pinv(told) @ step
+    d = np.sqrt(np.maximum(steepness(seen, 8) ** 2 - EVEN, 0.0))
+    rng = np.random.default_rng(0)
+    curves = d[:, None] * (column.waves @ (scale * rng.standard_normal((30, 200_000))))
+    # The posterior mean of each told coefficient, without noise, is that much of what is there.
+    means = told @ (known / noise**2) @ np.linalg.lstsq(told, curves)[0]
+    left_out = np.cov(curves - means)
+    others = scale * column.waves[:, 8:]
+    added = not_told(column, seen, known, scale) - others @ others.T
+    np.testing.assert_allclose(left_out, added, atol=0.02 * np.abs(added).max())
 
 
 def test_steepness_is_at_least_one_and_that_of_a_line_is_one():

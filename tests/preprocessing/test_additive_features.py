@@ -53,6 +53,15 @@ def test_one_hot_bins_and_a_column_for_what_is_missing():
     assert (rows.sum(axis=1) == 1).all()
 
 
+@pytest.mark.parametrize("encode", ["splines", "onehot"])
+def test_levels_are_one_hot_but_with_waves(encode):
+    rows = pd.DataFrame({"age": 50.0, "ward": ["a", "b", "c", None]})
+    found = AdditiveFeatures(**DECLARED, encode=encode).fit(FRAME).transform(rows)
+    np.testing.assert_array_equal(found[:, -3:], np.eye(3)[[0, 1, 2, 2]])
+    centred = AdditiveFeatures(**DECLARED).fit(FRAME).transform(rows)
+    np.testing.assert_array_equal(centred[:2, -3:], [[0.5, -0.5, 0.0], [-0.5, 0.5, 0.0]])
+
+
 @pytest.mark.parametrize("encode", ENCODINGS)
 def test_nothing_is_learned_from_rows(encode):
     features = AdditiveFeatures(**DECLARED, encode=encode)
