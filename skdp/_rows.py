@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from skdp._bounded_sum import CHUNK_ROWS, MAX_PARTS
+from skdp._coded_rows import CodedRows
 from skdp._persons import sizes_between
 from skdp.relations import ZERO_OUT, check_relation
 
@@ -127,13 +128,14 @@ class PlainRows:
 class LinearBatch(NamedTuple):
     """Rows (m, D) with their norms (m,) and targets (m, K), in float64.
 
+    Rows are an array, or `CodedRows`, for sums that ask for products and norms alone.
     ``outside`` (m, 2) says of which rows the features, and of which the targets, were beyond their
     bounds and were cut. With ``shifting`` a neighbour's batch may hold the same rows at other
     places. ``starts`` (n_persons + 1,) says where each person's rows begin, and where all end; None
     where a row is a record.
     """
 
-    rows: np.ndarray
+    rows: Any
     norms: np.ndarray
     targets: np.ndarray
     outside: np.ndarray
@@ -163,7 +165,7 @@ class LinearBatch(NamedTuple):
         rest. Where the places of rows may shift, each row is multiplied by the same loop of length
         D. (A null record keeps its place: under the other relations no row shifts.)
         """
-        if not self.shifting:
+        if not self.shifting or isinstance(self.rows, CodedRows):
             return self.rows @ weights
         rows = _not_alone(self.rows)
         columns = [np.einsum("ij,j->i", rows, w)[: len(self.rows)] for w in weights.T.copy()]
@@ -194,8 +196,9 @@ class LinearRows:
 
     Parameters
     ----------
-    X : ndarray of shape (n, d)
-        Features; may be a memory map, of which only batches are copied.
+    X : ndarray of shape (n, d) or CodedRows
+        Features; may be a memory map, of which only batches are copied. Coded rows stay so, and
+        must be within the norm: their tables are public.
     targets : ndarray of shape (n, K)
         Targets in the form the likelihood wants.
     data_norm : float
@@ -218,7 +221,7 @@ class LinearRows:
 
     def __init__(
         self,
-        X: np.ndarray,
+        X: np.ndarray | CodedRows,
         targets: np.ndarray,
         *,
         data_norm: float,
@@ -313,7 +316,7 @@ def selected_rows(
     return np.arange(new[-1]) + np.repeat(starts[persons] - new[:-1], sizes), new
 
 
-def copied(array: np.ndarray, selection: Selection) -> np.ndarray:
+def copied(array: Any, selection: Selection) -> Any:
     """Return selected rows; ``take`` copies scattered ones far faster than indexing does."""
     if isinstance(selection, slice):
         return array[selection]
@@ -342,10 +345,12 @@ def clipped_rows(
     return _clipped(X, norm, fit_intercept, alone)[0]
 
 
-def _clipped(
-    X: np.ndarray, norm: float, fit_intercept: bool, alone: bool
-) -> tuple[np.ndarray, np.ndarray]:
+def _clipped(X: Any, norm: float, fit_intercept: bool, alone: bool) -> tuple[Any, np.ndarray]:
     """Return the clipped rows, and which of them were longer than the norm."""
+    if isinstance(X, CodedRows):
+        if X.largest_norm > norm * (1 + ON_BOUND):
+            raise ValueError(f"Expected tables of rows of norm {norm} at most.")
+        return X.with_ones() if fit_intercept else X, np.zeros(len(X), bool)
     rows = np.ones((len(X), X.shape[1] + fit_intercept))
     features = rows[:, : X.shape[1]]
     features[...] = X
@@ -385,7 +390,9 @@ def row_norms(rows: np.ndarray) -> np.ndarray:
     return _norms(rows)
 
 
-def _norms(rows: np.ndarray, alone: bool = False) -> np.ndarray:
+def _norms(rows: Any, alone: bool = False) -> np.ndarray:
+    if isinstance(rows, CodedRows):
+        return rows.norms()
     if alone:
         return np.sqrt(row_sums(rows * rows))
     several = _not_alone(rows)

@@ -7,7 +7,7 @@ is longer than ``data_norm``, so that none is ever cut. See `skdp.models.additiv
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,21 +42,32 @@ class OfCodes(GaussianRun):
     """
 
     model: Additive
+    by_codes: ClassVar[bool] = False  # whether the sums need no more of rows than codes tell
+
+    @property
+    def coded(self) -> bool:
+        """Whether rows are kept as codes: not where each record's share of a sum is needed."""
+        return self.by_codes and not self.secure and self.persons is None
 
     def run(self, records: Any, streams: Streams, progress: Progress = iter) -> GaussianPosterior:
         """Run the algorithm on codes (n, columns) and targets; see the class that this precedes."""
-        rows = self.model.rows(np.asarray(records.X))
-        return super().run(records._replace(X=rows), streams, progress)  # pyright: ignore
+        rows = self.model.coded if self.coded else self.model.rows
+        X = rows(np.asarray(records.X))
+        return super().run(records._replace(X=X), streams, progress)  # pyright: ignore
 
 
 @dataclass(frozen=True)
 class NoiseAwareAdditiveConfig(OfCodes, NoiseAwareConfig):
     """Noise-aware, for classes and counts."""
 
+    by_codes: ClassVar[bool] = True
+
 
 @dataclass(frozen=True)
 class NoiseAwareAdditiveRegressionConfig(OfCodes, NoiseAwareRegressionConfig):
     """Noise-aware, for numbers."""
+
+    by_codes: ClassVar[bool] = True
 
     @property
     def tables(self) -> tuple[np.ndarray, ...]:

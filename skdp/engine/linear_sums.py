@@ -31,6 +31,7 @@ import torch
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
+from skdp._coded_rows import gram
 from skdp._persons import PersonUnit
 from skdp._rows import LinearBatch, row_products, row_sums
 from skdp._validate import positive
@@ -183,7 +184,7 @@ class GramSum(RowSum):
                     chunk.logits(weights) + _offsets(chunk, len(theta)) if self.weight else rows
                 )
                 w = self._weights(logits, chunk)
-                total += w @ norms**2 if self.trace_only else rows.T @ (w[:, None] * rows)
+                total += w @ norms**2 if self.trace_only else gram(rows, w)
         return torch.from_numpy(total if self.trace_only else packed(total))
 
     def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
@@ -277,7 +278,7 @@ class ScoreGramSum(RowSum):
         total = np.zeros((size, size))
         with np.errstate(all="ignore"):
             for chunk in batch.chunks(CHUNK_ROWS):
-                s = self.scores.records(theta, chunk)
+                s = self.scores.records(theta, chunk._replace(rows=np.asarray(chunk.rows)))
                 total += s.T @ s
         return torch.from_numpy(packed(total))
 

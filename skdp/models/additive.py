@@ -40,6 +40,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skdp._coded_rows import CodedRows
+
 # The same for every data set, ε, n and d; chosen on the tables magic, abalone, credit and adult of
 # benchmarks/additive.py, and on german.
 WEIGHT = 1.5  # of the squared norm of the waves, over three times that of the largest trend
@@ -323,6 +325,10 @@ class Additive:
         for j, (column, place) in enumerate(zip(self.columns, self.places, strict=True)):
             found[:, place] = column.table[codes[:, j]]
         return found
+
+    def coded(self, codes: np.ndarray) -> CodedRows:
+        """The same, kept as codes."""
+        return CodedRows.of(codes, [column.table for column in self.columns])
 
     def asked(
         self, n_rows: int, mu: float, most: float = math.inf, telling: Telling = LABELS
