@@ -1,7 +1,9 @@
 """Runs of linear models on the public features of codes of bins and levels.
 
-What is released is what the linear model releases; rows are made of codes on the way, and no row
-is longer than ``data_norm``, so that none is ever cut. See `skdp.models.additive` for the features.
+What is released is what the linear model releases. Its sums are taken by code (`CodedRows`); where
+they need each record's share, as with persons or ``secure``, rows are made of codes on the way. No
+row is longer than ``data_norm``, so that none is ever cut. See `skdp.models.additive` for the
+features.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from skdp.algorithms.noise_aware_glm import (
     default_clip_share,
 )
 from skdp.algorithms.noise_aware_linear import NoiseAwareRegressionConfig
-from skdp.algorithms.parts.gaussian_runs import GaussianRun
+from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.engine.loop import Progress
 from skdp.models.additive import Additive
 
@@ -48,6 +50,13 @@ class OfCodes(GaussianRun):
     def coded(self) -> bool:
         """Whether rows are kept as codes: not where each record's share of a sum is needed."""
         return self.by_codes and not self.secure and self.persons is None
+
+    @property
+    def memory(self) -> int:
+        """Bytes of codes, thrice, or of the rows that are made of them, about."""
+        n, made = self.n_rows, 0 if self.coded else FLOAT * self.model.size  # pyright: ignore
+        of_run = 0 if self.coded else super().memory  # pyright: ignore
+        return n * (made + 3 * FLOAT * (len(self.model.columns) + 1)) + of_run
 
     def run(self, records: Any, streams: Streams, progress: Progress = iter) -> GaussianPosterior:
         """Run the algorithm on codes (n, columns) and targets; see the class that this precedes."""
