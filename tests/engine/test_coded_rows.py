@@ -216,23 +216,20 @@ def test_sums_by_code_err_by_no_more_roundings_than_there_are_rows(spread):
 
 
 @pytest.mark.parametrize("moments", [False, True])
-def test_a_sum_over_many_rows_rounds_chunk_by_chunk(moments):
-    """The worst that one chunk can do, in each: what is declared is nearly used up, and is kept."""
+@pytest.mark.parametrize("often", [False, True])
+def test_a_sum_over_many_rows_rounds_chunk_by_chunk(often, moments):
+    """The worst in one chunk, or in each: what is declared is nearly used up, and is kept."""
     c = 16
-    w = np.tile(badly_rounded(CHUNK_ROWS), c)
-    rows = LinearRows(
-        CodedRows.of(np.zeros((len(w), 1), np.int32), [np.ones((1, 1))]),
-        w[:, None],
-        data_norm=1.0,
-        fit_intercept=False,
-    )
-    clipped_sum = LinearClippedSum(lambda z, targets: targets.copy(), np.inf)
+    n = c * CHUNK_ROWS
+    w = np.tile(badly_rounded(CHUNK_ROWS), c) if often else badly_rounded(n)
+    codes = CodedRows.of(np.zeros((n, 1), np.int32), [np.ones((1, 1))])
+    targets = np.column_stack([w, w])  # and what is added to logits
+    rows = LinearRows(codes, targets, data_norm=1.0, fit_intercept=False)
+    gradient = LinearClippedSum(lambda z, targets: targets[:, :1].copy(), np.inf)
+    clipped_sum = GramSum(1.0, lambda z, norms: z[:, 0]) if moments else gradient
     theta = torch.zeros(1, 1, dtype=torch.float64)
-    if moments:
-        clipped_sum = GramSum(1.0, lambda z, norms: z[:, 0])
-        rows = LinearRows(rows._X, np.column_stack([0 * w, w]), data_norm=1.0, fit_intercept=False)
     found = float(rows.sum(partial(clipped_sum, theta), slice(None)))
-    exactly = c * (1 + (CHUNK_ROWS - 1) * Fraction(U))
+    exactly = sum(map(Fraction, w.tolist()))
     error = abs(Fraction(found) - exactly)
     assert error <= (CHUNK_ROWS + c + MAX_PARTS) * Fraction(U) * exactly
     assert error > 0.99 * CHUNK_ROWS * Fraction(U) * exactly
