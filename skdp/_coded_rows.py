@@ -123,7 +123,7 @@ class CodedRows:
     def __rmatmul__(self, scores: np.ndarray) -> np.ndarray:
         """Sums over rows times scores (m,) or (K, m), as (D,) or (K, D)."""
         if scores.ndim > 1:
-            return np.stack([of_output @ self for of_output in scores])
+            return np.stack([of_output @ self for of_output in np.ascontiguousarray(scores)])
         parts = zip(self.codes, self.tables, strict=True)
         return np.concatenate([np.bincount(own, scores, len(T)) @ T for own, T in parts])
 
