@@ -47,6 +47,11 @@ class OfCodes(GaussianRun):
     by_codes: ClassVar[bool] = False  # whether the sums need no more of rows than codes tell
 
     @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """Features of each bin of each column."""
+        return tuple(column.table for column in self.model.columns)
+
+    @property
     def coded(self) -> bool:
         """Whether rows are kept as codes: not where each record's share of a sum is needed."""
         return self.by_codes and not self.secure and self.persons is None
@@ -77,11 +82,6 @@ class NoiseAwareAdditiveRegressionConfig(OfCodes, NoiseAwareRegressionConfig):
     """Noise-aware, for numbers."""
 
     by_codes: ClassVar[bool] = True
-
-    @property
-    def tables(self) -> tuple[np.ndarray, ...]:
-        """Features of each bin of each column."""
-        return tuple(column.table for column in self.model.columns)
 
 
 @dataclass(frozen=True)

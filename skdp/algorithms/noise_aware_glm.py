@@ -164,6 +164,11 @@ class NoiseAwareConfig(GaussianRun):
         return self.likelihood.n_outputs, self.n_features + bool(self.fit_intercept)
 
     @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """Features of each bin, where these are functions of the bins of columns."""
+        return ()
+
+    @property
     def row_bound(self) -> float:
         """R: norm bound of a row with its intercept."""
         return row_bound(self.data_norm, self.fit_intercept)

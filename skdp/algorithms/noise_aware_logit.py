@@ -14,8 +14,16 @@ from torch import Tensor
 
 from skdp._random import SecureStream
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.parts.binned_moments import BinnedMoments
+from skdp.algorithms.parts.binned_rows import BinnedRows
 from skdp.algorithms.parts.logit_posterior import Found, Given, pooled, scales_by_evidence
-from skdp.algorithms.parts.logit_rows import LogitRows, transposed, without_noise
+from skdp.algorithms.parts.logit_rows import (
+    LogitRows,
+    NormalRows,
+    PointRows,
+    transposed,
+    without_noise,
+)
 from skdp.algorithms.parts.noise_aware_run import (
     GRAM,
     MAX_LOGIT,
@@ -25,6 +33,7 @@ from skdp.algorithms.parts.noise_aware_run import (
 )
 from skdp.algorithms.parts.noisy_moments import believed, floored
 from skdp.engine.linear_sums import MAGNITUDES, unpacked
+from skdp.models.bounded_scores import Score
 
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the
 # study behind them.
@@ -107,6 +116,10 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         """Mean and covariance of the rows: the likeliest, or a draw from what Ã leaves possible."""
         config, n = self.config, self.config.n_rows
         D, d = config.shape[1], config.n_features
+        if config.tables and config.curvature == GRAM:
+            points = self._binned(moments).points(noise)
+            square = float(np.sum(points**2)) / len(points)
+            return PointRows(n, self._score(square), offset, points=points[None])
         normal = noise.normal if noise else np.zeros
         mean, covariance = np.zeros(D), np.zeros((D, D))
         if config.fit_intercept:
@@ -136,10 +149,22 @@ class NoiseAwareLogit(NoiseAwareUpdate):
 
     def _rows(
         self, mean: np.ndarray, covariance: np.ndarray, offset: tuple[float, float]
-    ) -> LogitRows:
-        typical_norm = math.sqrt(min(1.0, float(np.trace(covariance) + mean @ mean)))
-        score = self.config.likelihood.score(self.config.clip_norm / self.R / typical_norm)
-        return LogitRows(self.config.n_rows, mean[None], covariance[None], score, offset)
+    ) -> NormalRows:
+        score = self._score(float(np.trace(covariance) + mean @ mean))
+        moments = {"mean": mean[None], "covariance": covariance[None]}
+        return NormalRows(self.config.n_rows, score, offset, **moments)
+
+    def _score(self, square: float) -> Score:
+        """Of rows of a mean square norm."""
+        bound = self.config.clip_norm / self.R / math.sqrt(min(1.0, square))
+        return self.config.likelihood.score(bound)
+
+    def _binned(self, moments: np.ndarray) -> BinnedRows:
+        """What Ã tells of rows of bins."""
+        config, n = self.config, self.config.n_rows
+        tables = tuple(table / self.R for table in config.tables)
+        one = config.fit_intercept / self.R
+        return BinnedRows(BinnedMoments(moments / n, self.moments_scale / n, tables, one))
 
     @property
     def n_at_zero(self) -> int:
@@ -159,8 +184,8 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         Of two classes, about equally frequent, the mean score there is w/4 of the way between
         their means, where rows have weight w: so much do rows vary along it at least.
         """
-        if self.config.likelihood.largest_target < math.inf:
-            return rows  # counts are no classes
+        if self.config.likelihood.largest_target < math.inf or not isinstance(rows, NormalRows):
+            return rows  # counts are no classes, and bins tell more than their means
         d, first = self.config.n_features, state.gradients[: self.n_at_zero]
         found = np.mean(first, axis=0)[0, :d]
         square = max(float(found @ found), 1e-300)
@@ -273,13 +298,9 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         assert state.rows is not None
         assert state.moments is not None
         parts = [self.beliefs(state.moments, noise=stream) for _ in range(size)]
-        rows = replace(
-            # A transform that took the likeliest beliefs to a slope takes others elsewhere.
-            state.rows if state.slope is None else state.slope[2].normal,
-            mean=np.concatenate([part.mean for part in parts]),
-            covariance=np.concatenate([part.covariance for part in parts]),
-        )
-        rows = self._apart(state, rows)
+        # A transform that took the likeliest beliefs to a slope takes others elsewhere.
+        rows = state.rows if state.slope is None else state.slope[2].as_believed
+        rows = self._apart(state, rows.of(parts))
         return rows if state.slope is None else self.corrected(rows, *state.slope[:2])
 
     def _robust(self, given: Given, state: NoiseAwareState) -> Given:

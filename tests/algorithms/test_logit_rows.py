@@ -7,7 +7,7 @@ from skdp._random import Streams
 from skdp.algorithms.parts.logit_rows import (
     LEAST_SLOPE,
     MOST_SLOPE,
-    LogitRows,
+    NormalRows,
     without_noise,
 )
 from skdp.algorithms.parts.noisy_moments import believed, shrunk
@@ -22,7 +22,7 @@ TRUE = np.array([[3.0, 0.5, 0.0], [0.5, 2.0, -0.3], [0.0, -0.3, 1.0]]) * 40.0
 
 
 def beliefs(score, **more):
-    return LogitRows(1000, MEAN[None], (ROOT @ ROOT.T)[None], score, **more)
+    return NormalRows(1000, score, mean=MEAN[None], covariance=(ROOT @ ROOT.T)[None], **more)
 
 
 @pytest.mark.parametrize("score", SCORES, ids=str)

@@ -3,9 +3,10 @@
 The features of a column are a public function of its bin, t_b for bin b. The second moments of one
 column, and its features' means, which an intercept's column has, are linear in the shares p_b of
 the rows that are in each bin. So many noisy entries tell few numbers, and p is found by least
-squares with p ≥ 0, Σ p = 1 and a wide normal prior around equal shares. Entries of two columns are
-those of independent columns and a covariance, which is normal around 0 with a deviation ρ in the
-units of the features' own deviations, the ρ under which the noisy entries are likeliest.
+squares with p ≥ 0, Σ p = 1 and a normal prior around equal shares, of the deviation under which the
+noisy entries are likeliest. Entries of two columns are those of independent columns and a
+covariance, which is normal around 0 with a deviation ρ in the units of the features' own
+deviations, the likeliest again.
 
 Draws solve the same with noise added anew to entries and to the prior's mean (Orieux, Féron,
 Giovannelli 2012), which gives the posterior exactly where no p_b is 0. Without a model of bins
@@ -29,11 +30,12 @@ from scipy.optimize import nnls
 from skdp._random import SecureStream
 from skdp.algorithms.parts.row_moments import Beliefs
 
-SPREAD = 3.0  # deviation of a share, over the mean share
+SPREADS = np.array([0.3, 1.0, 3.0, 10.0])  # deviation of shares over the mean one, to choose from
 SURE = 1e-4  # deviation of the sum of all shares
 DEVIATIONS = np.geomspace(0.003, 1.0, 40)  # ρ, to choose from
 WIDEST = 0.5  # edge of the spectrum of what is unknown of the covariances of columns
 LEAST = 1e-4  # eigenvalue, in units in which each feature has the mean square 1
+TINY = 1e-12  # variance, in records of norm 1
 
 
 @dataclass(frozen=True)
@@ -69,38 +71,72 @@ class BinnedMoments:
 
     def _whole(self, stream: SecureStream | None) -> np.ndarray:
         """A/n, (D, D), whose covariances between columns may leave it a little below 0."""
-        D = len(self.found)
-        mean, blocks, column = np.full(D, self.one), np.zeros((D, D)), np.full(D, -1)
-        ends = np.cumsum([0, *(table.shape[1] for table in self.tables)]).tolist()
-        for j, (table, place) in enumerate(zip(self.tables, pairwise(ends), strict=True)):
-            own = slice(*place)
-            shares = self._shares(table, own, stream)
-            mean[own], column[own] = shares @ table, j
+        D, column = len(self.found), self.column
+        mean, blocks = np.full(D, self.one), np.zeros((D, D))
+        for table, own, shares in zip(self.tables, self.places, self.shares(stream), strict=True):
+            mean[own] = shares @ table
             blocks[own, own] = (shares * table.T) @ table
         within = column[:, None] == column
         usual = np.where(within, blocks, np.outer(mean, mean))
         if self.one:
             usual[-1, -1] = self.one**2
         between = ~within & (column >= 0) & (column >= 0)[:, None]
-        if not between.any():
-            return usual
-        variance = np.maximum(np.diag(usual) - mean**2, LEAST * np.diag(usual))
-        unit = np.sqrt(np.outer(variance, variance))
-        off, noise = (self.found - usual)[between] / unit[between], self.scale / unit[between]
+        return usual + self.between(usual, mean, between, stream)
+
+    @property
+    def places(self) -> list[slice]:
+        """Where the features of each column are."""
+        ends = np.cumsum([0, *(table.shape[1] for table in self.tables)]).tolist()
+        return [slice(start, stop) for start, stop in pairwise(ends)]
+
+    @property
+    def column(self) -> np.ndarray:
+        """Number of the column of each feature, (D,); -1 of an intercept."""
+        found = np.full(len(self.found), -1)
+        for j, place in enumerate(self.places):
+            found[place] = j
+        return found
+
+    def shares(self, stream: SecureStream | None) -> list[np.ndarray]:
+        """Share of each bin of each column, (bins,): the likeliest, or a draw."""
+        pairs = zip(self.tables, self.places, strict=True)
+        return [self._shares(table, place, stream) for table, place in pairs]
+
+    def between(
+        self, usual: np.ndarray, mean: np.ndarray, which: np.ndarray, stream: SecureStream | None
+    ) -> np.ndarray:
+        """By how much entries differ from usual ones, (D, D): the likeliest, or a draw.
+
+        Parameters
+        ----------
+        usual : ndarray of shape (D, D)
+            What they are where nothing is known of them.
+        mean : ndarray of shape (D,)
+            Of the features.
+        which : ndarray of shape (D, D)
+            The entries, symmetric; others do not differ.
+        stream : SecureStream or None
+            Of a draw.
+        """
+        moved = np.zeros_like(usual)
+        if not which.any():
+            return moved
+        deviation = deviations(usual, mean)
+        unit = np.outer(deviation, deviation)
+        off, noise = (self.found - usual)[which] / unit[which], self.scale / unit[which]
         rho = _likeliest(off, noise / math.sqrt(2.0))
         kept = rho**2 / (rho**2 + noise**2 / 2.0)
-        moved = np.zeros((D, D))
-        moved[between] = kept * off
+        moved[which] = kept * off
         if stream is not None:
-            spread = np.zeros((D, D))
-            spread[between] = rho * np.sqrt(1.0 - kept)
+            spread = np.zeros_like(usual)
+            spread[which] = rho * np.sqrt(1.0 - kept)
             edge = 2.0 * math.sqrt(float((spread**2).sum(axis=1).max()))
-            upper = np.triu(stream.normal((D, D)) * spread, 1)
+            upper = np.triu(stream.normal(spread.shape) * spread, 1)
             moved += (upper + upper.T) * min(1.0, WIDEST / max(edge, 1e-300))
-        return usual + moved * unit
+        return moved * unit
 
     def _shares(self, table: np.ndarray, own: slice, stream: SecureStream | None) -> np.ndarray:
-        """Share of each bin of a column, (bins,): the likeliest, or a draw."""
+        """Share of each bin of a column, (bins,)."""
         bins, d = table.shape
         rows, columns = np.triu_indices(d)
         design = table[:, rows] * table[:, columns]
@@ -110,7 +146,8 @@ class BinnedMoments:
             design = np.hstack([design, self.one * table])
             entries = np.append(entries, self.found[-1, own])
             noise = np.append(noise, np.full(d, self.scale / math.sqrt(2.0)))
-        center, spread = np.full(bins, 1.0 / bins), SPREAD / bins
+        center = np.full(bins, 1.0 / bins)
+        spread = _likeliest_spread(design / noise, (entries - center @ design) / noise) / bins
         if stream is not None:
             entries = entries + noise * stream.normal(len(entries))
             center = center + spread * stream.normal(bins)
@@ -119,6 +156,20 @@ class BinnedMoments:
         root = np.linalg.cholesky(precision)
         found = nnls(root.T, np.linalg.solve(root, linear))[0]
         return np.maximum(found, LEAST / bins)
+
+
+def deviations(second_moments: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Standard deviations of features, (D,); that of one which is always the same is tiny, not 0."""
+    squares = np.diag(second_moments)
+    return np.sqrt(np.maximum(squares - mean**2, np.maximum(LEAST * squares, TINY)))
+
+
+def _likeliest_spread(design: np.ndarray, off: np.ndarray) -> float:
+    """The σ of `SPREADS` under which entries designᵀ N(0, σ²/bins²) + N(0, 1) are likeliest."""
+    _, singular, vectors = np.linalg.svd(design / len(design), full_matrices=False)
+    variance = 1.0 + np.multiply.outer(SPREADS, singular) ** 2
+    fit = np.sum((vectors @ off) ** 2 / variance + np.log(variance), axis=1)
+    return float(SPREADS[fit.argmin()])
 
 
 def _likeliest(off: np.ndarray, noise: np.ndarray) -> float:

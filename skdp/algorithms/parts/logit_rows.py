@@ -1,4 +1,4 @@
-"""What the score of a model of one logit is expected to be, near rows that are normal.
+"""What the score of a model of one logit is expected to be, near rows that are believed.
 
 A private fit must not look at the rows again for every question that an inference has about their
 curvature. If rows are N(m, S), all of its answers follow from m and S: the logit z = θ·x is normal,
@@ -17,16 +17,21 @@ whose slope at θ₀ may be any positive definite matrix, is positive definite e
 off with F₀. A correction that is added to the slope of normal rows has neither: far from θ₀, where
 logits are large and slopes small, it takes over.
 
+Of rows of bins more is known than that: they are at points, and expectations are means over these.
+See `skdp.algorithms.parts.binned_rows`.
+
 All arrays have leading axes of beliefs about the rows, or of several θ; they broadcast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy.special import ndtri
 
 from skdp.models.bounded_scores import Score
 
@@ -58,14 +63,6 @@ def transposed(matrix: np.ndarray) -> np.ndarray:
     return np.swapaxes(matrix, -1, -2)
 
 
-class Place(NamedTuple):
-    """The logits of the rows at some θ: u = Sθ (..., D), nodes (..., q), deviation s (..., 1)."""
-
-    u: np.ndarray
-    logits: np.ndarray
-    deviation: np.ndarray
-
-
 @dataclass(frozen=True)
 class LogitRows:
     """Beliefs about the rows, and the score that is summed over them.
@@ -74,10 +71,6 @@ class LogitRows:
     ----------
     n_rows : float
         Number n of rows; other than that of the data where slopes are found to be larger.
-    mean : ndarray of shape (..., D)
-        m.
-    covariance : ndarray of shape (..., D, D)
-        S.
     score : Score
         Of one record.
     offset : (float, float)
@@ -89,83 +82,199 @@ class LogitRows:
     """
 
     n_rows: float
-    mean: np.ndarray
-    covariance: np.ndarray
     score: Score
     offset: tuple[float, float] = (0.0, 0.0)
     transform: np.ndarray | None = None
     reference: np.ndarray | float = 0.0
 
     def __len__(self) -> int:
-        return len(self.mean)
+        raise NotImplementedError
+
+    def of(self, beliefs: Sequence[Self]) -> Self:
+        """The same of the rows of several beliefs together."""
+        raise NotImplementedError
 
     @property
-    def normal(self) -> LogitRows:
+    def as_believed(self) -> Self:
         """The same without a transform."""
         return replace(self, transform=None, reference=0.0)
 
-    def with_slope(self, where: np.ndarray, slope: np.ndarray) -> LogitRows:
-        """Normal rows with the transform that gives them a slope at θ₀, cut to what is possible."""
-        return replace(self, transform=_transform(self.normal.slope(where), slope), reference=where)
+    def with_slope(self, where: np.ndarray, slope: np.ndarray) -> Self:
+        """Rows with the transform that gives them a slope at θ₀, cut to what is possible."""
+        transform = _transform(self.as_believed.slope(where), slope)
+        return replace(self, transform=transform, reference=where)
 
     def expected(self, theta: np.ndarray) -> np.ndarray:
         """F(θ), (..., D), up to a constant: expected scores are differences of it."""
-        return self._expected(self._place(theta))
+        return self._back(self._expected(self._place(self._moved(theta))))
 
     def slope(self, theta: np.ndarray) -> np.ndarray:
         """H(θ) = ∂F/∂θ, (..., D, D)."""
-        place = self._place(theta)
-        return self._matrix(place, self.score.slope(place.logits))
+        place = self._place(self._moved(theta))
+        return self._around(self._matrix(place, self.score.slope(place.logits)))
 
     def variance(self, theta: np.ndarray) -> np.ndarray:
         """Covariance of the sum of scores at the truth θ, (..., D, D)."""
-        place = self._place(theta)
-        return self._matrix(place, self.score.variance(place.logits))
+        place = self._place(self._moved(theta))
+        return self._around(self._matrix(place, self.score.variance(place.logits)))
 
     def pulled(
         self, theta: np.ndarray, weigh: Callable[[np.ndarray], np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
         """F(θ) and H(θ) w for w = weigh(F), without H itself."""
-        place = self._place(theta)
-        F = self._expected(place)
+        place = self._place(self._moved(theta))
+        F = self._back(self._expected(place))
         w = weigh(F)
         w = w if self.transform is None else times(self.transform, w)
-        c, m, u = self._moments(place, self.score.slope(place.logits)), self.mean, place.u
-        along_m, along_u = dot(m, w), dot(u, w)
-        Hw = c[..., :1] * (times(self.covariance, w) + m * along_m)
-        Hw = Hw + c[..., 1:2] * (m * along_u + u * along_m) + c[..., 2:] * u * along_u
-        return F, self._back(Hw)
+        return F, self._back(self._along(place, self.score.slope(place.logits), w))
 
-    def _place(self, theta: np.ndarray) -> Place:
-        if self.transform is not None:
-            theta = self.reference + times(self.transform, theta - self.reference)
+    # --- of rows without a transform ------------------------------------------------------------
+
+    def _place(self, theta: np.ndarray) -> Any:
+        """Logits of the rows, at nodes or points (..., q), and what else follows from θ."""
+        raise NotImplementedError
+
+    def _expected(self, place: Any) -> np.ndarray:
+        """N E[x Ψ(z)], (..., D)."""
+        raise NotImplementedError
+
+    def _matrix(self, place: Any, of_record: np.ndarray) -> np.ndarray:
+        """N E[f(z) x xᵀ] for f (..., q, 1) at the logits, (..., D, D)."""
+        raise NotImplementedError
+
+    def _along(self, place: Any, of_record: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """N E[f(z) x xᵀ] w, (..., D)."""
+        raise NotImplementedError
+
+    # --- the transform --------------------------------------------------------------------------
+
+    def _moved(self, theta: np.ndarray) -> np.ndarray:
+        if self.transform is None:
+            return theta
+        return self.reference + times(self.transform, theta - self.reference)
+
+    def _back(self, vector: np.ndarray) -> np.ndarray:
+        return vector if self.transform is None else times(transposed(self.transform), vector)
+
+    def _around(self, matrix: np.ndarray) -> np.ndarray:
+        if self.transform is None:
+            return matrix
+        return transposed(self.transform) @ matrix @ self.transform
+
+
+class _Normal(NamedTuple):
+    """Normal rows at some θ: u = Sθ (..., D), logits (..., q) and their deviation s (..., 1)."""
+
+    u: np.ndarray
+    logits: np.ndarray
+    deviation: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalRows(LogitRows):
+    """Rows that are N(m, S).
+
+    Parameters
+    ----------
+    mean : ndarray of shape (..., D)
+        m.
+    covariance : ndarray of shape (..., D, D)
+        S.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def of(self, beliefs: Sequence[NormalRows]) -> NormalRows:
+        """The same of the rows of several beliefs together."""
+        means, covariances = zip(*((b.mean, b.covariance) for b in beliefs), strict=True)
+        return replace(self, mean=np.concatenate(means), covariance=np.concatenate(covariances))
+
+    def _place(self, theta: np.ndarray) -> _Normal:
         u, (mean, variance) = times(self.covariance, theta), self.offset
         deviation = np.sqrt(dot(theta, u) * (1.0 + _JITTER) + variance + _JITTER)
-        return Place(u, dot(theta, self.mean) + mean + deviation * _t, deviation)
+        return _Normal(u, dot(theta, self.mean) + mean + deviation * _t, deviation)
 
-    def _expected(self, place: Place) -> np.ndarray:
+    def _expected(self, place: _Normal) -> np.ndarray:
         c = self.score.value(place.logits) @ _HERMITE[:, :2]
-        F = c[..., :1] * self.mean + c[..., 1:] / place.deviation * place.u
-        return self._back(self.n_rows * F)
+        return self.n_rows * (c[..., :1] * self.mean + c[..., 1:] / place.deviation * place.u)
 
-    def _moments(self, place: Place, of_record: np.ndarray) -> np.ndarray:
+    def _moments(self, place: _Normal, of_record: np.ndarray) -> np.ndarray:
         """N E f, n E f', n E f'' as (..., 3), of f (..., q, 1) at the nodes."""
         return self.n_rows * (of_record[..., 0] @ _HERMITE) / place.deviation ** np.arange(3)
 
-    def _matrix(self, place: Place, of_record: np.ndarray) -> np.ndarray:
+    def _matrix(self, place: _Normal, of_record: np.ndarray) -> np.ndarray:
         c = self._moments(place, of_record)[..., None]
         m, u = np.broadcast_arrays(self.mean, place.u)
         left = np.stack([m, u], axis=-1)
         above = np.concatenate([c[..., :1, :], c[..., 1:2, :]], axis=-1)
         below = np.concatenate([c[..., 1:2, :], c[..., 2:, :]], axis=-1)
         core = np.concatenate([above, below], axis=-2)
-        matrix = c[..., :1, :] * self.covariance + left @ core @ transposed(left)
-        if self.transform is None:
-            return matrix
-        return transposed(self.transform) @ matrix @ self.transform
+        return c[..., :1, :] * self.covariance + left @ core @ transposed(left)
 
-    def _back(self, vector: np.ndarray) -> np.ndarray:
-        return vector if self.transform is None else times(transposed(self.transform), vector)
+    def _along(self, place: _Normal, of_record: np.ndarray, w: np.ndarray) -> np.ndarray:
+        c, m, u = self._moments(place, of_record), self.mean, place.u
+        along_m, along_u = dot(m, w), dot(u, w)
+        Hw = c[..., :1] * (times(self.covariance, w) + m * along_m)
+        return Hw + c[..., 1:2] * (m * along_u + u * along_m) + c[..., 2:] * u * along_u
+
+
+class _Points(NamedTuple):
+    """Logits (..., M) of points."""
+
+    logits: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointRows(LogitRows):
+    """Rows that are distributed over points, as many at each.
+
+    Parameters
+    ----------
+    points : ndarray of shape (B, M, D)
+        Of each belief.
+    """
+
+    points: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def of(self, beliefs: Sequence[PointRows]) -> PointRows:
+        """The same of the rows of several beliefs together."""
+        return replace(self, points=np.concatenate([belief.points for belief in beliefs]))
+
+    def _at_points(self, w: np.ndarray) -> np.ndarray:
+        """Inner products (..., M) with vectors (..., D)."""
+        return w @ self.points[0].T if len(self) == 1 else times(self.points, w)
+
+    def _sum(self, f: np.ndarray) -> np.ndarray:
+        """N E[f x] for f (..., M), (..., D)."""
+        points = self.points[0] if len(self) == 1 else self.points
+        found = f @ points if len(self) == 1 else (f[..., None, :] @ points)[..., 0, :]
+        return self.n_rows / self.points.shape[1] * found
+
+    def _place(self, theta: np.ndarray) -> _Points:
+        mean, variance = self.offset
+        logits = self._at_points(theta) + mean
+        if variance:  # normal offsets, in an order that has nothing to do with the points
+            M = self.points.shape[1]
+            order = np.random.default_rng(0).permutation(M)
+            logits = logits + math.sqrt(variance) * ndtri((order + 0.5) / M)
+        return _Points(logits)
+
+    def _expected(self, place: _Points) -> np.ndarray:
+        return self._sum(self.score.value(place.logits))
+
+    def _matrix(self, place: _Points, of_record: np.ndarray) -> np.ndarray:
+        weights = self.n_rows / self.points.shape[1] * of_record
+        return transposed(self.points) @ (weights * self.points)
+
+    def _along(self, place: _Points, of_record: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return self._sum(of_record[..., 0] * self._at_points(w))
 
 
 def relative_to(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
