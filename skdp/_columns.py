@@ -5,7 +5,7 @@ Shared by additive models and by transformers that make their features for other
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 
 from skdp._input import numbers, without_data
 from skdp._validate import expected, integer
-from skdp.models.additive import Additive, Category, Number
+from skdp.models.additive import Additive, Category, Number, Pair
 
 
 class DeclaredColumns:
@@ -91,6 +91,42 @@ class DeclaredColumns:
             )
         with without_data("Expected categories to be hashable values that can be compared."):
             return model.codes(values)
+
+
+def declared_pairs(
+    given: Any, keys: list[Any], columns: tuple[Number | Category, ...]
+) -> tuple[Pair, ...]:
+    """Pairs of columns, each named as it is declared."""
+    if given is None:
+        return ()
+    if isinstance(given, str) or not hasattr(given, "__len__"):
+        raise expected("a list of pairs of columns", pairs=given)
+    pairs = []
+    for pair in given:
+        places = places_of(pair, keys, columns)
+        if places is None:
+            raise expected("pairs of two declared columns", pairs=pair)
+        if sorted(places) in [sorted(found.places) for found in pairs]:
+            raise expected("different pairs", "name each of them once", pairs=pair)
+        a, b = places
+        pairs.append(Pair((columns[a], columns[b]), places))
+    return tuple(pairs)
+
+
+def places_of(
+    pair: Any, keys: list[Any], columns: tuple[Number | Category, ...]
+) -> tuple[int, int] | None:
+    """Which of the declared columns two are, by key or by name; None for no pair of them."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        return None
+    names = [column.name for column in columns]
+    a, b = (
+        known.index(one)
+        if isinstance(one, Hashable) and one in (known := keys if one in keys else names)
+        else None
+        for one in pair
+    )
+    return None if a is None or b is None or a == b else (a, b)
 
 
 def _number(name: str, kind: str, value: Any, n_bins: int) -> Number:

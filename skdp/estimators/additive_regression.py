@@ -220,8 +220,8 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
         return [*super().parameter_names_, "noise_scale"]
 
     def _effects(self, place: int, part: str, output: int) -> tuple[np.ndarray, np.ndarray]:
-        mean, covariance = super()._effects(place, part, output)
-        return self._half_width * mean, self._half_width**2 * covariance
+        mean, root = super()._effects(place, part, output)
+        return self._half_width * mean, self._half_width * root
 
     def _usual_scale(self, place: int) -> float:
         return self._posterior.unit * super()._usual_scale(place)

@@ -5,7 +5,8 @@ column, and its features' means, which an intercept's column has, are linear in 
 the rows that are in each bin. So many noisy entries tell few numbers, and p is found by least
 squares with p ≥ 0, Σ p = 1 and a wide normal prior around equal shares. Entries of two columns are
 those of independent columns and a covariance, which is normal around 0 with a deviation ρ in the
-units of the features' own deviations, the ρ under which the noisy entries are likeliest.
+units of the features' own deviations, the ρ under which the noisy entries are likeliest. Those of
+features of two columns together are those of independent columns too, and such a covariance.
 
 Draws solve the same with noise added anew to entries and to the prior's mean (Orieux, Féron,
 Giovannelli 2012), which gives the posterior exactly where no p_b is 0. Without a model of bins
@@ -21,7 +22,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, permutations
+from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
@@ -47,15 +49,18 @@ class BinnedMoments:
     scale : float
         s > 0 of its noise, on the diagonal; s/√2 beside it.
     tables : tuple of ndarray
-        Features of each bin, (bins, features), of each column in turn.
+        Features of each bin, (bins, features), of each column in turn, and of each pair.
     one : float
         What an intercept has in the place of 1, the last feature; 0 for no intercept.
+    pairs : tuple of (int, int)
+        Which columns the last tables are of, whose rows are bins of the one by bins of the other.
     """
 
     found: np.ndarray
     scale: float
     tables: tuple[np.ndarray, ...]
     one: float
+    pairs: tuple[tuple[int, int], ...] = ()
 
     def beliefs(self, n: int, stream: SecureStream | None = None, size: int = 1) -> Beliefs:
         """Return n times the likeliest A/n, or draws from what is possible."""
@@ -71,32 +76,49 @@ class BinnedMoments:
         """A/n, (D, D), whose covariances between columns may leave it a little below 0."""
         D = len(self.found)
         mean, blocks, column = np.full(D, self.one), np.zeros((D, D)), np.full(D, -1)
+        shares: list[np.ndarray] = []  # of each column
+        given: list[list[Any]] = []  # of each, the features that depend on it, with their means
+        n_columns = len(self.tables) - len(self.pairs)
         ends = np.cumsum([0, *(table.shape[1] for table in self.tables)]).tolist()
         for j, (table, place) in enumerate(zip(self.tables, pairwise(ends), strict=True)):
             own = slice(*place)
-            shares = self._shares(table, own, stream)
-            mean[own], column[own] = shares @ table, j
-            blocks[own, own] = (shares * table.T) @ table
+            if j < n_columns:
+                joint = self._shares(table, own, stream)
+                shares.append(joint)
+                given.append([(own, table)])
+            else:
+                a, b = self.pairs[j - n_columns]
+                cells = table.reshape(len(shares[a]), len(shares[b]), table.shape[1])
+                given[a].append((own, np.einsum("b,abf->af", shares[b], cells)))
+                given[b].append((own, np.einsum("a,abf->bf", shares[a], cells)))
+                joint = np.outer(shares[a], shares[b]).ravel()
+            mean[own], column[own] = joint @ table, j
+            blocks[own, own] = (joint * table.T) @ table
         within = column[:, None] == column
         usual = np.where(within, blocks, np.outer(mean, mean))
+        for share, features in zip(shares, given, strict=True):
+            for (one, means), (other, others) in permutations(features, 2):
+                usual[one, other] += (share * (means - mean[one]).T) @ (others - mean[other])
         if self.one:
             usual[-1, -1] = self.one**2
-        between = ~within & (column >= 0) & (column >= 0)[:, None]
+        certain = within & (column < n_columns)  # given the shares
+        between = ~certain & (column >= 0) & (column >= 0)[:, None]
         if not between.any():
             return usual
         variance = np.maximum(np.diag(usual) - mean**2, LEAST * np.diag(usual))
         unit = np.sqrt(np.outer(variance, variance))
-        off, noise = (self.found - usual)[between] / unit[between], self.scale / unit[between]
-        rho = _likeliest(off, noise / math.sqrt(2.0))
-        kept = rho**2 / (rho**2 + noise**2 / 2.0)
+        noise = np.where(np.eye(D), self.scale, self.scale / math.sqrt(2.0))
+        off, noise = (self.found - usual)[between] / unit[between], noise[between] / unit[between]
+        rho = _likeliest(off, noise)
+        kept = rho**2 / (rho**2 + noise**2)
         moved = np.zeros((D, D))
         moved[between] = kept * off
         if stream is not None:
             spread = np.zeros((D, D))
             spread[between] = rho * np.sqrt(1.0 - kept)
             edge = 2.0 * math.sqrt(float((spread**2).sum(axis=1).max()))
-            upper = np.triu(stream.normal((D, D)) * spread, 1)
-            moved += (upper + upper.T) * min(1.0, WIDEST / max(edge, 1e-300))
+            upper = np.triu(stream.normal((D, D)) * spread)
+            moved += (upper + np.triu(upper, 1).T) * min(1.0, WIDEST / max(edge, 1e-300))
         return usual + moved * unit
 
     def _shares(self, table: np.ndarray, own: slice, stream: SecureStream | None) -> np.ndarray:
