@@ -208,7 +208,7 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
         level : float, default=0.9
             Of the intervals and of the band, in (0, 1).
         part : {"curve", "deviation"}, default="curve"
-            ``"deviation"`` is what a number's curve has beside its trend; a pair has none.
+            ``"deviation"`` is what a number's curve has beside its trend. Of a pair it is all.
         scale : str or None, default=None
             Of a classifier ``"log-odds"``, or ``"probability"``, which is that of the second class
             where all other effects are 0; of a regressor ``"target"``, in the unit of y; of a model
@@ -279,8 +279,6 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
         covariance = self._posterior.covariance[block, block]
         scale = self._usual_scale(place)
         if isinstance(found, Pair):
-            if part != PARTS[0]:
-                raise expected("'curve' for a pair", "it has no trend", part=part)
             table = found.table[found.known]  # its means over rows and columns are 0
             others = scale * found.products[found.known][:, ~found.asked]
             return table @ theta, np.hstack([table @ _root(covariance), others])
