@@ -70,7 +70,9 @@ class DeclaredColumns:
             )
         return tuple(columns)
 
-    def _codes(self, found: dict[Any, np.ndarray], keys: list[Any], model: Additive) -> np.ndarray:
+    def _codes(
+        self, found: dict[Any, np.ndarray], keys: list[Any], model: Additive, *, fit: bool = False
+    ) -> np.ndarray:
         """Codes (n, columns) of the columns of X, which the keys name or number."""
         names, values, used = list(found), [], set()
         for key, column in zip(keys, model.columns, strict=True):
@@ -81,8 +83,11 @@ class DeclaredColumns:
                 raise expected("one entry per column of X", bounds=key)
             used.add(int(place))
             of_column = found[names[int(place)]]
-            is_number = isinstance(column, Number)
-            values.append(numbers(of_column, column.name) if is_number else of_column)
+            if isinstance(column, Number):
+                of_column = numbers(of_column, column.name)
+            else:
+                _check_type(column, of_column.dtype, fit=fit)
+            values.append(of_column)
         others = [str(name) for place, name in enumerate(names) if place not in used]
         if others:
             raise ValueError(
@@ -152,3 +157,15 @@ def _category(name: str, levels: Any) -> Category:
     if len(set(levels)) < len(levels):
         raise expected("different levels of each column", categories=levels)
     return Category(name, tuple(levels))
+
+
+def _check_type(column: Category, dtype: np.dtype, *, fit: bool) -> None:
+    """Refuse levels of which a column of this type can hold none; no entry is looked at."""
+    text = [isinstance(level, str) for level in column.levels]
+    # Rows to predict may all lack the value: a column of NaN.
+    numeric = dtype.kind in ("iubf" if fit else "iub")
+    if (numeric and all(text)) or (dtype.kind in "UT" and not any(text)):
+        held, given = ("numbers", "text") if numeric else ("text", "no text")
+        remedy = "all of it would count as undeclared: give them in the column's type, or convert it"
+        what = f"levels that column {column.name} can hold: it has {held}, and they are {given}"
+        raise expected(what, remedy, categories=list(column.levels))

@@ -154,7 +154,8 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
     def _coded(self, columns: dict[Any, np.ndarray]) -> np.ndarray:
         """Codes of the columns of a fit."""
         self._keys = list(self._declared(self.n_features_in_))
-        return self._codes(columns, self._keys, self._declared_model(self.n_features_in_))
+        declared = self._declared_model(self.n_features_in_)
+        return self._codes(columns, self._keys, declared, fit=True)
 
     def _declared_model(self, n_columns: int | None) -> Additive:
         """The declared columns and pairs; no waves and no products are asked for yet."""
@@ -434,10 +435,11 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     curves, bands, every prediction and every posterior sample together. The unit is a row, or with
-    ``unit="group"`` a person with all of its rows. Bounds, edges and levels are declared, and no
-    row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers one fit;
-    it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one
-    for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as exact.
+    ``unit="group"`` a person with all of its rows. Bounds, edges, levels and pairs are declared,
+    and no row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers
+    one fit; it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is
+    *not* one for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as
+    exact.
 
     Parameters
     ----------
@@ -452,7 +454,11 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     edges : dict, or sequence, or None, default=None
         Public ascending edges of the bins of columns of numbers, instead of bounds.
     categories : dict, or sequence, or None, default=None
-        Public levels of columns of categories. Others share an effect with missing values.
+        Public levels of columns of categories, in the type that the column has: text or numbers.
+        Others share an effect with missing values.
+    pairs : list of pairs, or None, default=None
+        Public pairs of declared columns, named as they are declared, that may interact. A pair gets
+        as many products of trends, waves and levels as rows and budget let one learn, or none.
     n_bins : int, default=32
         Bins ≥ 2 of equal width between bounds.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
@@ -502,10 +508,13 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
-    feature_importance_ : ndarray of shape (n_features_in_,)
-        Root mean square effect of each declared column over its bins or levels.
-    feature_importance_interval_ : ndarray of shape (2, n_features_in_)
+    feature_importance_ : ndarray of shape (n_features_in_ + n_pairs,)
+        Root mean square effect of each declared column over its bins or levels, and of each pair
+        over its cells.
+    feature_importance_interval_ : ndarray of shape (2, n_features_in_ + n_pairs)
         Its percentiles 5 and 95.
+    feature_importance_names_ : list of str
+        Names of the declared columns and of the pairs, in this order.
     coef_ : ndarray
         Posterior mean of the coefficients of trends, waves and levels, (1, n_parameters - 1), or a
         row per class for more than two.
@@ -540,9 +549,10 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
 
     Notes
     -----
-    See `skdp.models.additive` for the features, and for the rule by which waves are asked for. A
-    value that is missing has no effect where rows are few, and else an effect of its own. Intervals
-    hold waves that were not asked for with their prior; the mean does not. Where the curve is much
+    See `skdp.models.additive` for the features, and for the rule by which waves and products are
+    asked for. A value that is missing has no effect where rows are few, and else an effect of its
+    own; a pair has none then. Intervals hold waves and products that were not asked for with their
+    prior; the mean does not. Where the curve is much
     steeper than elsewhere, intervals allow for a jump (`skdp.models.additive.not_told`). Where
     nearly all rows of a column are in a few of its bins, intervals are far too narrow: give edges
     with rows between them, or make them by `DPBins`.

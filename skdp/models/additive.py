@@ -416,17 +416,21 @@ class Additive:
         return tuple(slice(start, stop) for start, stop in pairwise(ends))
 
     def codes(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Codes (n, columns and pairs) of the values of each column."""
+        """Codes (n, columns) of the values of each column."""
         columns = [c.codes(v) for c, v in zip(self.columns, values, strict=True)]
-        codes = np.stack(columns, axis=1)
-        pairs = [pair.codes(codes) for pair in self.pairs]
-        return np.column_stack([codes, *pairs]).astype(np.int32)
+        return np.stack(columns, axis=1).astype(np.int32)
+
+    def of_parts(self, codes: np.ndarray) -> np.ndarray:
+        """Codes (n, columns and pairs) of those of columns."""
+        return np.column_stack([codes, *(pair.codes(codes) for pair in self.pairs)])
 
     def rows(self, codes: np.ndarray) -> np.ndarray:
         """Features (n, size) of codes; each row is a function of its own codes alone."""
         found = np.empty((len(codes), self.size))
-        for j, (part, place) in enumerate(zip(self.parts, self.places, strict=True)):
-            found[:, place] = part.table[codes[:, j]]
+        for part, place, code in zip(
+            self.parts, self.places, self.of_parts(codes).T, strict=True
+        ):
+            found[:, place] = part.table[code]
         return found
 
     def asked(
