@@ -69,6 +69,9 @@ class BinnedMoments:
         unit = root[:, :, None] * root[:, None]
         values, vectors = np.linalg.eigh(whole / unit)
         whole = (vectors * np.maximum(values, LEAST)[:, None]) @ vectors.transpose(0, 2, 1)
+        if self.pairs:  # whose deviations are of all columns and of the intercept
+            root = np.sqrt(np.diagonal(whole, axis1=1, axis2=2))
+            whole = whole / (root[:, :, None] * root[:, None])
         values, vectors = np.linalg.eigh(whole * unit)
         return Beliefs(n * np.maximum(values, 1e-300), vectors)
 
@@ -101,11 +104,13 @@ class BinnedMoments:
                 usual[one, other] += (share * (means - mean[one]).T) @ (others - mean[other])
         if self.one:
             usual[-1, -1] = self.one**2
-        certain = within & (column < n_columns)  # given the shares
-        between = ~certain & (column >= 0) & (column >= 0)[:, None]
+        of_pair, of_one = column >= n_columns, column < 0
+        between = ~within & ~of_one & ~of_one[:, None]  # the others are told by the shares
+        between |= of_pair | of_pair[:, None]
         if not between.any():
             return usual
         variance = np.maximum(np.diag(usual) - mean**2, LEAST * np.diag(usual))
+        variance[of_one] = self.one**2
         unit = np.sqrt(np.outer(variance, variance))
         noise = np.where(np.eye(D), self.scale, self.scale / math.sqrt(2.0))
         off, noise = (self.found - usual)[between] / unit[between], noise[between] / unit[between]
@@ -119,7 +124,9 @@ class BinnedMoments:
             edge = 2.0 * math.sqrt(float((spread**2).sum(axis=1).max()))
             upper = np.triu(stream.normal((D, D)) * spread)
             moved += (upper + np.triu(upper, 1).T) * min(1.0, WIDEST / max(edge, 1e-300))
-        return usual + moved * unit
+        found = usual + moved * unit
+        np.fill_diagonal(found, np.maximum(np.diag(found), LEAST * np.diag(usual)))
+        return found
 
     def _shares(self, table: np.ndarray, own: slice, stream: SecureStream | None) -> np.ndarray:
         """Share of each bin of a column, (bins,): the likeliest, or a draw."""
