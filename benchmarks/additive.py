@@ -238,7 +238,7 @@ INTERACTIONS = {
 
 def pairs(arguments):
     """Log-loss with pairs, of which one is what there is, against none."""
-    declared = {"bounds": {i: (-1, 1) for i in (0, 1, 2, 4)}, "categories": {3: [-1, 1]}}
+    declared = {"bounds": dict.fromkeys((0, 1, 2, 4), (-1, 1)), "categories": {3: [-1, 1]}}
     for n in (2000, 5000, 20_000):
         for epsilon in arguments.epsilon or (1.0, 3.0):
             for name, function in INTERACTIONS.items():
@@ -315,8 +315,8 @@ def times(arguments):
 
 
 PARTS = {
-    "bands": bands, "errors": errors, "tables": tables, "peer": peer, "pairs": pairs, "adult": adult,
-    "time": times,
+    "bands": bands, "errors": errors, "tables": tables, "peer": peer, "pairs": pairs,
+    "adult": adult, "time": times,
 }  # fmt: skip
 
 

@@ -124,14 +124,10 @@ def places_of(
     """Which of the declared columns two are, by key or by name; None for no pair of them."""
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         return None
-    names = [column.name for column in columns]
-    a, b = (
-        known.index(one)
-        if isinstance(one, Hashable) and one in (known := keys if one in keys else names)
-        else None
-        for one in pair
-    )
-    return None if a is None or b is None or a == b else (a, b)
+    known: dict[Any, int] = {column.name: place for place, column in enumerate(columns)}
+    known |= {key: place for place, key in enumerate(keys)}
+    places = [known[one] for one in pair if isinstance(one, Hashable) and one in known]
+    return (places[0], places[1]) if len(set(places)) == 2 else None
 
 
 def _number(name: str, kind: str, value: Any, n_bins: int) -> Number:
@@ -166,6 +162,8 @@ def _check_type(column: Category, dtype: np.dtype, *, fit: bool) -> None:
     numeric = dtype.kind in ("iubf" if fit else "iub")
     if (numeric and all(text)) or (dtype.kind in "UT" and not any(text)):
         held, given = ("numbers", "text") if numeric else ("text", "no text")
-        remedy = "all of it would count as undeclared: give them in the column's type, or convert it"
+        remedy = (
+            "all of it would count as undeclared: give them in the column's type, or convert it"
+        )
         what = f"levels that column {column.name} can hold: it has {held}, and they are {given}"
         raise expected(what, remedy, categories=list(column.levels))

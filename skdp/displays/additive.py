@@ -159,9 +159,9 @@ class AdditiveDisplay:
         estimator : fitted additive model, or Pipeline that ends with one
             `skdp.DPAdditiveClassifier`, for instance: has `curve_` and ``feature_importance_``.
         features : str, int, or list of them and of pairs, default=None
-            Names or positions of the features, and pairs as tuples, in the order of the panels. None takes the six of the largest ``feature_importance_`` and up to six pairs;
-            numbers alone where ``part`` is ``"deviation"``, since others have no trend to deviate
-            from.
+            Names or positions of the features, and pairs as tuples, in the order of the panels.
+            None takes the six of the largest ``feature_importance_`` and up to six pairs; numbers
+            alone where ``part`` is ``"deviation"``, since others have no trend to deviate from.
         level : float, default=0.9
             Probability in (0, 1) of the intervals and bands.
         scale : str or None, default=None
@@ -339,14 +339,14 @@ class AdditiveDisplay:
         for found in ours:
             found.remove()
         n_columns = 1 if figure.get_figwidth() < 1.9 * _WIDTH else 3
-        found: dict[str, Any] = {}
+        named: dict[str, Any] = {}
         for ax in self.axes_:
             for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
-                found.setdefault(name, handle)
+                named.setdefault(name, handle)
         # The means of all displays come first: intervals and bands are named once for all.
-        names = sorted(found, key=lambda name: found[name].get_gid() not in (_NUMBER, _CATEGORY))
+        names = sorted(named, key=lambda name: named[name].get_gid() not in (_NUMBER, _CATEGORY))
         place: Params = {"loc": "outside lower center", "ncols": n_columns, "fontsize": "small"}
-        handles = [found[name] for name in names]
+        handles = [named[name] for name in names]
         if handles:
             figure.legend(handles, names, edgecolor="none", **place).set_gid(_LEGEND)
 

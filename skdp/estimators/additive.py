@@ -296,7 +296,7 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
         return mean, root
 
     def _usual_scale(self, place: int) -> float:
-        """Prior scale of waves or products of a part, or what it usually is where there are none."""
+        """Prior scale of waves or products of a part, or the usual one where there are none."""
         blocks, names = list(dict.fromkeys(self._model.blocks)), self._model.blocks
         if isinstance(self._model.parts[place], Pair):
             own = [name for name in blocks if name == PAIRS]
@@ -359,14 +359,14 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
         """
         import pandas as pd
 
-        keys = ["feature", "from", "to", "level"]
+        keys = [f"{key}{of}" for of in ("", "_2") for key in ("feature", "from", "to", "level")]
         rows = []
         for place, part in enumerate(self._model.parts):
             curve = self.curve_(place, level=level, output=output)
             of_each = [_cells(c) for c in (part.columns if isinstance(part, Pair) else (part,))]
             ends = (np.ravel(end) for end in (curve.mean, curve.low, curve.high))
             for cells, *values in zip(product(*of_each), *ends, strict=True):
-                row = dict(zip([*keys, *(f"{key}_2" for key in keys)], chain(*cells)))
+                row = dict(zip(keys, chain(*cells), strict=False))
                 rows.append(row | dict(zip(("effect", "low", "high"), values, strict=True)))
         return pd.DataFrame(rows)
 

@@ -427,9 +427,7 @@ class Additive:
     def rows(self, codes: np.ndarray) -> np.ndarray:
         """Features (n, size) of codes; each row is a function of its own codes alone."""
         found = np.empty((len(codes), self.size))
-        for part, place, code in zip(
-            self.parts, self.places, self.of_parts(codes).T, strict=True
-        ):
+        for part, place, code in zip(self.parts, self.places, self.of_parts(codes).T, strict=True):
             found[:, place] = part.table[code]
         return found
 

@@ -243,5 +243,7 @@ def test_more_rows_and_more_budget_ask_for_more_products_and_the_largest_first()
 def test_levels_of_a_pair_are_asked_for_all_or_none():
     columns = tuple(Category(name, tuple(range(size))) for name, size in (("a", 3), ("b", 7)))
     pair = Pair(columns, (0, 1))
-    found = {Additive(columns, (pair,)).asked(n, 0.3).blocks.count("pairs") for n in range(20, 9000, 40)}
+    found = {
+        Additive(columns, (pair,)).asked(n, 0.3).blocks.count("pairs") for n in range(20, 9000, 40)
+    }
     assert found == {0, 21}
