@@ -4,7 +4,8 @@
     python benchmarks/additive.py errors [--repetitions 5] [--model linear|counts]
     python benchmarks/additive.py tables [--epsilon 1] [--peer build/ebm.json] [names ...]
     python benchmarks/additive.py peer --peer build/ebm.json [--epsilon 1] [names ...]
-    python benchmarks/additive.py adult
+    python benchmarks/additive.py pairs [--repetitions 6]
+    python benchmarks/additive.py adult [--epsilon 1]
     python benchmarks/additive.py time
 
 ``bands``: five features, uniform in [-1, 1], with a linear, a step, a bump, a sine and a zero
@@ -21,7 +22,11 @@ effects are of one kind, over √5, and where there is one of each.
 the file that ``peer`` writes, beside DP-EBM: with its defaults, and with the setting and the input
 that do best on the rows held back, which is in its favour.
 
-``adult``: the official split, with bounds and with round edges.
+``pairs``: the mean log-loss of two pairs on top of five columns, less that of the true probability,
+and by how much the pairs change it, where there is no interaction, a product, a corner, and a trend
+of one sign in one group and of the other in the other.
+
+``adult``: the official split, with bounds, with round edges, and with pairs besides.
 
 ``time``: 20 features with 20 bins each.
 """
@@ -217,6 +222,54 @@ ADULT_EDGES = {
 }
 
 
+ADULT_PAIRS = [
+    ("age", "hours_per_week"),
+    ("age", "education_num"),
+    ("sex", "marital_status"),
+    ("sex", "hours_per_week"),
+]
+INTERACTIONS = {
+    "none": lambda X: 0.0 * X[:, 0],
+    "product": lambda X: 1.5 * X[:, 0] * X[:, 1],
+    "corner": lambda X: 3.0 * ((X[:, 0] > 0.3) & (X[:, 1] > 0.3)),
+    "group": lambda X: np.where(X[:, 3] > 0, X[:, 0], -X[:, 0]),
+}
+
+
+def pairs(arguments):
+    """Log-loss with pairs, of which one is what there is, against none."""
+    declared = {"bounds": dict.fromkeys((0, 1, 2, 4), (-1, 1)), "categories": {3: [-1, 1]}}
+    for n in (2000, 5000, 20_000):
+        for epsilon in arguments.epsilon or (1.0, 3.0):
+            for name, function in INTERACTIONS.items():
+                losses = []
+                for seed in range(arguments.repetitions or 6):
+                    rng = np.random.default_rng([seed, n])
+                    X, new = rng.uniform(-1, 1, (n, 5)), rng.uniform(-1, 1, (20_000, 5))
+                    X[:, 3], new[:, 3] = np.sign(X[:, 3]), np.sign(new[:, 3])
+                    p, truth = (
+                        expit(Z[:, 0] + np.sin(3 * Z[:, 2]) - 0.5 + function(Z)) for Z in (X, new)
+                    )
+                    y = (rng.random(n) < p).astype(int)
+                    for given in (None, [(0, 1), (0, 3)]):
+                        model = DPAdditiveClassifier(
+                            epsilon, DELTA, pairs=given, classes=[0, 1], n_samples=n, **declared
+                        ).fit(X, y)
+                        q = model.predict_proba(new)
+                        # Log-loss over all labels that the rows could have, less the least.
+                        of_each = np.log(np.column_stack([1 - truth, truth]) / q)
+                        losses.append(np.mean((1 - truth) * of_each[:, 0] + truth * of_each[:, 1]))
+                losses = np.reshape(losses, (-1, 2))
+                gaps = losses[:, 1] - losses[:, 0]
+                n_products = sum(" × " in feature for feature in model.parameter_names_)
+                print(
+                    f"n={n:<6} epsilon={epsilon:<4g} products {n_products:<4} {name:<8} without "
+                    f"{losses[:, 0].mean():.4f}  with pairs {gaps.mean():+.4f} ± "
+                    f"{gaps.std(ddof=1) / math.sqrt(len(gaps)):.4f}",
+                    flush=True,
+                )
+
+
 def adult(arguments):
     """Accuracy and log-loss on the official split."""
     sys.path.append(str(Path(__file__).parents[1] / "examples"))
@@ -226,18 +279,25 @@ def adult(arguments):
     train, test = table()
     y, y_test = train["income"].to_numpy(), (test["income"] == ">50K").to_numpy()
     columns = [*BOUNDS, *CATEGORIES]
-    for epsilon in (0.5, 1.0, 3.0):
-        for kind, declared in (("bounds", BOUNDS), ("edges", ADULT_EDGES)):
+    edges = {"edges": ADULT_EDGES}
+    ways = {"bounds": {"bounds": BOUNDS}, "edges": edges, "pairs": edges | {"pairs": ADULT_PAIRS}}
+    for epsilon in arguments.epsilon or (0.5, 1.0, 3.0):
+        for kind, declared in ways.items():
             scores = []
             for _ in range(arguments.repetitions or 20):
                 model = DPAdditiveClassifier(
                     epsilon, DELTA, categories=CATEGORIES, classes=["<=50K", ">50K"],
-                    n_samples=len(train), **{kind: declared},
+                    n_samples=len(train), **declared,
                 ).fit(train[columns], y)  # fmt: skip
                 p = model.predict_proba(test[columns])[:, 1]
                 scores.append(((y_test == (p > 0.5)).mean(), log_loss(y_test, p)))
             accuracy, loss = np.mean(scores, axis=0)
-            print(f"epsilon={epsilon:g} {kind:<7} accuracy {accuracy:.4f} log-loss {loss:.4f}")
+            error = np.std(scores, axis=0, ddof=1)[1] / math.sqrt(len(scores))
+            print(
+                f"epsilon={epsilon:g} {kind:<7} accuracy {accuracy:.4f} log-loss {loss:.4f} ± "
+                f"{error:.4f} features {model.coef_.shape[1]}",
+                flush=True,
+            )
 
 
 def times(arguments):
@@ -255,7 +315,8 @@ def times(arguments):
 
 
 PARTS = {
-    "bands": bands, "errors": errors, "tables": tables, "peer": peer, "adult": adult, "time": times,
+    "bands": bands, "errors": errors, "tables": tables, "peer": peer, "pairs": pairs,
+    "adult": adult, "time": times,
 }  # fmt: skip
 
 

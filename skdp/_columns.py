@@ -5,7 +5,7 @@ Shared by additive models and by transformers that make their features for other
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 
 from skdp._input import numbers, without_data
 from skdp._validate import expected, integer
-from skdp.models.additive import Additive, Category, Number
+from skdp.models.additive import Additive, Category, Number, Pair
 
 
 class DeclaredColumns:
@@ -70,7 +70,9 @@ class DeclaredColumns:
             )
         return tuple(columns)
 
-    def _codes(self, found: dict[Any, np.ndarray], keys: list[Any], model: Additive) -> np.ndarray:
+    def _codes(
+        self, found: dict[Any, np.ndarray], keys: list[Any], model: Additive, *, fit: bool = False
+    ) -> np.ndarray:
         """Codes (n, columns) of the columns of X, which the keys name or number."""
         names, values, used = list(found), [], set()
         for key, column in zip(keys, model.columns, strict=True):
@@ -81,8 +83,11 @@ class DeclaredColumns:
                 raise expected("one entry per column of X", bounds=key)
             used.add(int(place))
             of_column = found[names[int(place)]]
-            is_number = isinstance(column, Number)
-            values.append(numbers(of_column, column.name) if is_number else of_column)
+            if isinstance(column, Number):
+                of_column = numbers(of_column, column.name)
+            else:
+                _check_type(column, of_column.dtype, fit=fit)
+            values.append(of_column)
         others = [str(name) for place, name in enumerate(names) if place not in used]
         if others:
             raise ValueError(
@@ -91,6 +96,38 @@ class DeclaredColumns:
             )
         with without_data("Expected categories to be hashable values that can be compared."):
             return model.codes(values)
+
+
+def declared_pairs(
+    given: Any, keys: list[Any], columns: tuple[Number | Category, ...]
+) -> tuple[Pair, ...]:
+    """Pairs of columns, each named as it is declared."""
+    if given is None:
+        return ()
+    if isinstance(given, str) or not hasattr(given, "__len__"):
+        raise expected("a list of pairs of columns", pairs=given)
+    pairs = []
+    for pair in given:
+        places = places_of(pair, keys, columns)
+        if places is None:
+            raise expected("pairs of two declared columns", pairs=pair)
+        if sorted(places) in [sorted(found.places) for found in pairs]:
+            raise expected("different pairs", "name each of them once", pairs=pair)
+        a, b = places
+        pairs.append(Pair((columns[a], columns[b]), places))
+    return tuple(pairs)
+
+
+def places_of(
+    pair: Any, keys: list[Any], columns: tuple[Number | Category, ...]
+) -> tuple[int, int] | None:
+    """Which of the declared columns two are, by key or by name; None for no pair of them."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        return None
+    known: dict[Any, int] = {column.name: place for place, column in enumerate(columns)}
+    known |= {key: place for place, key in enumerate(keys)}
+    places = [known[one] for one in pair if isinstance(one, Hashable) and one in known]
+    return (places[0], places[1]) if len(set(places)) == 2 else None
 
 
 def _number(name: str, kind: str, value: Any, n_bins: int) -> Number:
@@ -116,3 +153,17 @@ def _category(name: str, levels: Any) -> Category:
     if len(set(levels)) < len(levels):
         raise expected("different levels of each column", categories=levels)
     return Category(name, tuple(levels))
+
+
+def _check_type(column: Category, dtype: np.dtype, *, fit: bool) -> None:
+    """Refuse levels of which a column of this type can hold none; no entry is looked at."""
+    text = [isinstance(level, str) for level in column.levels]
+    # Rows to predict may all lack the value: a column of NaN.
+    numeric = dtype.kind in ("iubf" if fit else "iub")
+    if (numeric and all(text)) or (dtype.kind in "UT" and not any(text)):
+        held, given = ("numbers", "text") if numeric else ("text", "no text")
+        remedy = (
+            "all of it would count as undeclared: give them in the column's type, or convert it"
+        )
+        what = f"levels that column {column.name} can hold: it has {held}, and they are {given}"
+        raise expected(what, remedy, categories=list(column.levels))

@@ -48,8 +48,13 @@ class OfCodes(GaussianRun):
 
     @property
     def tables(self) -> tuple[np.ndarray, ...]:
-        """Features of each bin of each column."""
-        return tuple(column.table for column in self.model.columns)
+        """Features of each bin of each column, and of each code of each pair."""
+        return tuple(part.table for part in self.model.parts)
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Which columns are pairs, whose tables come last."""
+        return tuple(pair.places for pair in self.model.pairs)
 
     @property
     def coded(self) -> bool:

@@ -169,6 +169,11 @@ class NoiseAwareConfig(GaussianRun):
         return ()
 
     @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Which of these columns the last tables are of, two each."""
+        return ()
+
+    @property
     def row_bound(self) -> float:
         """R: norm bound of a row with its intercept."""
         return row_bound(self.data_norm, self.fit_intercept)

@@ -219,6 +219,11 @@ class NoiseAwareRegressionConfig(GaussianRun):
         return ()
 
     @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Of which two columns the last tables are."""
+        return ()
+
+    @property
     def weights(self) -> tuple[float, float]:
         """Weights a and b; what does not cancel adds up to k̄ in a person's sum, and not to c."""
         persons = self.persons
@@ -426,7 +431,8 @@ class NoiseAwareRegression:
         tables = tuple(table / self.R for table in self.config.tables)
         if tables and self.config.private:
             one = self.config.fit_intercept / self.R
-            return BinnedMoments(found, scale, tables, one).beliefs(self.n, stream, size)
+            moments = BinnedMoments(found, scale, tables, one, self.config.pairs)
+            return moments.beliefs(self.n, stream, size)
         traces = state.sums[:, -1]
         trace = (0.0, math.inf)
         if len(traces):

@@ -164,7 +164,9 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         config, n = self.config, self.config.n_rows
         tables = tuple(table / self.R for table in config.tables)
         one = config.fit_intercept / self.R
-        return BinnedRows(BinnedMoments(moments / n, self.moments_scale / n, tables, one))
+        return BinnedRows(
+            BinnedMoments(moments / n, self.moments_scale / n, tables, one, config.pairs)
+        )
 
     @property
     def n_at_zero(self) -> int:

@@ -2,7 +2,7 @@
 
 A number is a step curve over its public edges, a category has a row for each level. Both are drawn
 with the interval of each bin or level by itself, which is darker, and with the band that holds the
-whole curve, which is lighter.
+whole curve, which is lighter. A pair is a heat map, hatched where the interval holds no effect.
 
 >>> from types import SimpleNamespace
 >>> from skdp.displays import AdditiveDisplay
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import islice
 from numbers import Integral
 from typing import Any
 
@@ -29,6 +28,8 @@ from skdp._types import ArrayLike, Params
 from skdp._validate import expected, in_range, integer, is_real, one_of
 from skdp.displays._axes import GREY, Axes, axes, legend, panels, plain, shown
 from skdp.displays._inputs import Chosen, last_step
+from skdp.displays._levels import edges_of, short
+from skdp.displays._surfaces import SURFACE, SurfacePanel
 from skdp.metrics._predictions import numbers
 
 _EFFECTS = {
@@ -64,11 +65,11 @@ class AdditiveDisplay:
 
     Parameters
     ----------
-    curves : list of Curve
+    curves : list of Curve or Surface
         What to draw, as `curve_` of `skdp.DPAdditiveClassifier` and its kin returns it: has
         ``name``, ``grid``, ``mean``, ``low``, ``high``, ``band_low`` and ``band_high``. A grid of
         one more entry than the mean holds the edges of a number, one of as many the levels of a
-        category.
+        category. A surface has ``names`` and ``grids`` of two features.
     scale : {"log-odds", "probability", "target", "log-mean", "rate-ratio"}, default="log-odds"
         Scale of the curves.
     part : {"curve", "deviation"}, default="curve"
@@ -91,6 +92,8 @@ class AdditiveDisplay:
         Intervals of each bin or level by itself.
     bands_ : list of matplotlib artists
         Bands that hold the whole curve.
+    surfaces_ : list of matplotlib QuadMesh
+        Means of surfaces, all of one scale of colours.
 
     See Also
     --------
@@ -131,7 +134,9 @@ class AdditiveDisplay:
         if not isinstance(curves, list | tuple) or not curves:
             raise expected("a list of curves, not empty", "curve_ returns one", curves=curves)
         self.curves = list(curves)
-        self._panels = [_panel(curve) for curve in curves]
+        self._panels = [
+            SurfacePanel(curve) if hasattr(curve, "grids") else _panel(curve) for curve in curves
+        ]
 
     @classmethod
     def from_estimator(
@@ -153,10 +158,10 @@ class AdditiveDisplay:
         ----------
         estimator : fitted additive model, or Pipeline that ends with one
             `skdp.DPAdditiveClassifier`, for instance: has `curve_` and ``feature_importance_``.
-        features : str, int, or list of them, default=None
-            Names or positions of the features, in the order of the panels. None takes the six of
-            the largest ``feature_importance_``; those of numbers alone where ``part`` is
-            ``"deviation"``, since a category has no trend to deviate from.
+        features : str, int, or list of them and of pairs, default=None
+            Names or positions of the features, and pairs as tuples, in the order of the panels.
+            None takes the six of the largest ``feature_importance_`` and up to six pairs; numbers
+            alone where ``part`` is ``"deviation"``, since others have no trend to deviate from.
         level : float, default=0.9
             Probability in (0, 1) of the intervals and bands.
         scale : str or None, default=None
@@ -187,9 +192,12 @@ class AdditiveDisplay:
         options: Params = {"level": level, "scale": scale, "part": part}
         if features is None:
             order = np.argsort(-np.asarray(last.feature_importance_), kind="stable").tolist()
-            found = (last.curve_(i, output=output, **options) for i in order)
-            drawn = (c for c in found if part == "curve" or _is_number(c.grid, c.mean))
-            curves = list(islice(drawn, _N_DEFAULT))
+            found = [last.curve_(i, output=output, **options) for i in order]
+            pairs = [c for c in found if hasattr(c, "grids")]
+            curves = [c for c in found if not hasattr(c, "grids")]
+            if part == "deviation":
+                pairs, curves = [], [c for c in curves if _is_number(c.grid, c.mean)]
+            curves = curves[:_N_DEFAULT] + pairs[:_N_DEFAULT]
             if not curves:
                 raise expected("'curve' where no feature is a number", part=part)
         else:
@@ -239,8 +247,17 @@ class AdditiveDisplay:
         self.figure_ = self.axes_[0].figure
         # All axes are checked before anything is drawn on one of them.
         before = list(map(_displays_before, self.axes_, self._panels))
-        self.lines_, self.intervals_, self.bands_ = [], [], []
+        self.lines_, self.intervals_, self.bands_, self.surfaces_ = [], [], [], []
+        surfaces = [panel for panel in self._panels if isinstance(panel, SurfacePanel)]
+        most = max((panel.furthest(self.reference) for panel in surfaces), default=0.0)
         for one, panel, n_before in zip(self.axes_, self._panels, before, strict=True):
+            if isinstance(panel, SurfacePanel):
+                level = "Interval" if self.level is None else f"{100 * self.level:.4g}% interval"
+                holds = f"{level} of a cell of a pair holds {self.reference or 0.0:.3g}"
+                effect = _EFFECTS[self.scale, self.part]
+                mesh = panel.draw(one, effect, self.reference, most, holds)
+                self.surfaces_.append(mesh)
+                continue
             if n_before == 0:
                 self._prepare(one, panel)
             if panel.is_number:
@@ -322,14 +339,16 @@ class AdditiveDisplay:
         for found in ours:
             found.remove()
         n_columns = 1 if figure.get_figwidth() < 1.9 * _WIDTH else 3
+        named: dict[str, Any] = {}
+        for ax in self.axes_:
+            for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
+                named.setdefault(name, handle)
         # The means of all displays come first: intervals and bands are named once for all.
-        named = sorted(
-            zip(*first.get_legend_handles_labels(), strict=True),
-            key=lambda entry: entry[0].get_gid() not in (_NUMBER, _CATEGORY),
-        )
-        handles, names = zip(*named, strict=True)
+        names = sorted(named, key=lambda name: named[name].get_gid() not in (_NUMBER, _CATEGORY))
         place: Params = {"loc": "outside lower center", "ncols": n_columns, "fontsize": "small"}
-        figure.legend(handles, names, edgecolor="none", **place).set_gid(_LEGEND)
+        handles = [named[name] for name in names]
+        if handles:
+            figure.legend(handles, names, edgecolor="none", **place).set_gid(_LEGEND)
 
 
 class _Panel:
@@ -339,7 +358,7 @@ class _Panel:
         self.name, self.ends = name, ends
         self.is_number = _is_number(grid, ends[0])
         self.grid = np.asarray(grid, dtype=float) if self.is_number else np.empty(0)
-        self.levels = [] if self.is_number else _short([str(level) for level in grid])
+        self.levels = [] if self.is_number else short([str(level) for level in grid])
 
     @property
     def height(self) -> float:
@@ -359,17 +378,8 @@ def _panel(curve: Any) -> _Panel:
     table = np.array(ends)
     if not np.isfinite(table).all():
         raise ValueError(f"Expected curves to be finite, and {curve.name!r} is not.")
-    grid, n = curve.grid, len(ends[0])
-    if np.ndim(grid) != 1 or len(grid) not in (n, n + 1):
-        raise ValueError(
-            f"Expected curves with a grid of {n + 1} edges or {n} levels where there are {n} "
-            f"means, which {curve.name!r} has not."
-        )
-    if len(grid) == n + 1:
-        edges = numbers(grid, "curves: grid")
-        if not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
-            raise ValueError(f"Expected curves with finite ascending edges, not {curve.name!r}.")
-    return _Panel(str(curve.name), grid, table)
+    edges_of(str(curve.name), curve.grid, len(ends[0]))
+    return _Panel(str(curve.name), curve.grid, table)
 
 
 def _is_number(grid: Any, mean: ArrayLike) -> bool:
@@ -385,15 +395,6 @@ def _listed(features: Any) -> list[Any]:
         what = "a list of names or positions, not empty"
         raise expected(what, "or None, for those of the largest effect", features=features)
     return listed
-
-
-def _short(levels: list[str]) -> list[str]:
-    """Shorten levels so that their panel keeps half of 420 pixels, if they still differ then."""
-    for start in (16, 26, 36):
-        short = [s if len(s) <= start + 10 else f"{s[:start]}…{s[-10:]}" for s in levels]
-        if len(set(short)) == len(set(levels)):
-            return short
-    return levels
 
 
 def _array(ax: Sequence[Axes]) -> np.ndarray:
@@ -412,11 +413,12 @@ def _given(ax: Any, n: int) -> np.ndarray:
     return _array(found[:n])
 
 
-def _displays_before(ax: Axes, panel: _Panel) -> int:
-    there = [gid for line in ax.lines if (gid := line.get_gid()) in (_NUMBER, _CATEGORY)]
+def _displays_before(ax: Axes, panel: _Panel | SurfacePanel) -> int:
+    drawn = (*ax.lines, *ax.collections)
+    there = [gid for one in drawn if (gid := one.get_gid()) in (_NUMBER, _CATEGORY, SURFACE)]
     kind = _NUMBER if panel.is_number else _CATEGORY
     same = ax.get_title() == panel.name and set(there) == {kind}
-    if same and not panel.is_number:
+    if same and isinstance(panel, _Panel) and not panel.is_number:
         same = [label.get_text() for label in ax.get_yticklabels()] == panel.levels
     if there and not same:
         remedy = "draw on axes of their own"

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import chain, pairwise, product
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from scipy.special import expit
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._columns import DeclaredColumns
+from skdp._columns import DeclaredColumns, declared_pairs, places_of
 from skdp._fitting import PrivateEstimator
 from skdp._input import check_columns, check_columns_and_labels, check_columns_and_targets
 from skdp._plan import FitPlan, PublicFacts
@@ -42,10 +43,12 @@ from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
 from skdp.estimators._linear import NormalClassifier
 from skdp.models.additive import (
     LABELS,
+    PAIRS,
     WAVES,
     Additive,
     Category,
     Number,
+    Pair,
     Telling,
     beside_trend,
     not_told,
@@ -88,9 +91,43 @@ class Curve(NamedTuple):
     band_high: np.ndarray
 
 
+class Surface(NamedTuple):
+    """What is known of the interaction of two features.
+
+    Parameters
+    ----------
+    names : (str, str)
+        Names of the features.
+    grids : pair of ndarray
+        Of each, the edges (B + 1,) of the bins of a number, or the L levels of a category.
+    mean : ndarray of shape (A, B)
+        Posterior mean of what bin or level a of the one and b of the other do beyond the sum of
+        their curves; the mean over each row and each column is 0.
+    low, high : ndarray of the same shape
+        Ends of the interval of each cell, by itself.
+    band_low, band_high : ndarray of the same shape
+        Ends of the band that holds the whole surface.
+
+    Examples
+    --------
+    >>> from skdp.estimators.additive import Surface
+    >>> Surface._fields
+    ('names', 'grids', 'mean', 'low', 'high', 'band_low', 'band_high')
+    """
+
+    names: tuple[str, str]
+    grids: tuple[np.ndarray, np.ndarray]
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    band_low: np.ndarray
+    band_high: np.ndarray
+
+
 class AdditiveModel(DeclaredColumns, PrivateEstimator):
     """Turns the linear model that follows it into one of columns cut into bins or levels."""
 
+    pairs: Any
     intercept_: Any
     prior_scale_: Any
     _posterior: Any
@@ -117,15 +154,22 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
     def _coded(self, columns: dict[Any, np.ndarray]) -> np.ndarray:
         """Codes of the columns of a fit."""
         self._keys = list(self._declared(self.n_features_in_))
-        return self._codes(columns, self._keys, Additive(self._columns(self.n_features_in_)))
+        declared = self._declared_model(self.n_features_in_)
+        return self._codes(columns, self._keys, declared, fit=True)
+
+    def _declared_model(self, n_columns: int | None) -> Additive:
+        """The declared columns and pairs; no waves and no products are asked for yet."""
+        columns = self._columns(n_columns)
+        keys = list(self._declared(n_columns))
+        return Additive(columns, declared_pairs(self.pairs, keys, columns))
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> Config:
         mu = math.inf
         if budget.private:
             mu = budget.mu if budget.given is None else self._STEPS**0.5 / budget.given
         most = additive.most_features(facts.rows, mu, self._moments_share)
-        columns = self._columns(facts.n_features)
-        model = Additive(columns).asked(facts.rows, mu, most, self._telling(facts))
+        declared = self._declared_model(facts.n_features)
+        model = declared.asked(facts.rows, mu, most, self._telling(facts))
         facts = replace(facts, n_features=model.size, declared_norm=model.norm)
         config: Any = super()._configure(facts, budget)
         return additive.of_codes(config, model, mu)
@@ -155,17 +199,17 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
         part: str = "curve",
         scale: str | None = None,
         output: int = 0,
-    ) -> Curve:
-        """What is known of the effect of a feature; this costs no privacy.
+    ) -> Curve | Surface:
+        """What is known of the effect of a feature or a pair; this costs no privacy.
 
         Parameters
         ----------
-        feature : str or int
-            Name or position among the declared columns.
+        feature : str, int, or pair of them
+            Name or position among the declared columns; or a pair, as in ``pairs``.
         level : float, default=0.9
             Of the intervals and of the band, in (0, 1).
         part : {"curve", "deviation"}, default="curve"
-            ``"deviation"`` is what a number's curve has beside its trend.
+            ``"deviation"`` is what a number's curve has beside its trend. Of a pair it is all.
         scale : str or None, default=None
             Of a classifier ``"log-odds"``, or ``"probability"``, which is that of the second class
             where all other effects are 0; of a regressor ``"target"``, in the unit of y; of a model
@@ -176,65 +220,88 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
 
         Returns
         -------
-        Curve
-            Effects less their mean over all bins or levels. Waves that the budget did not pay for
-            are in the intervals with their prior.
+        Curve or Surface
+            Effects less their mean over all bins or levels; of a pair, what is beyond the sum of
+            both curves. Waves and products that the budget did not pay for are in the intervals
+            with their prior.
 
         Raises
         ------
         ValueError
-            If there is no such feature.
+            If there is no such feature, or no such pair.
         """
         check_is_fitted(self)
         one_of(PARTS, part=part)
         scale = one_of(self.curve_scales, scale=self.curve_scales[0] if scale is None else scale)
         in_range(0.0, 1.0, closed="neither", level=level)
         place = self._place(feature)
-        mean, covariance = self._effects(place, part, output)
-        deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        mean, root = self._effects(place, part, output)
+        deviation = np.linalg.norm(root, axis=1)
         half = norm.ppf(0.5 + level / 2) * deviation
-        band = _critical(covariance, level) * deviation
+        band = _critical(root, level) * deviation
         ends = [mean, mean - half, mean + half, mean - band, mean + band]
         ends = [self._on_scale(end, scale, output) for end in ends]
-        column = self._model.columns[place]
-        grid = column.levels if isinstance(column, Category) else column.edges
-        return Curve(column.name, np.asarray(grid), *ends)
+        found = self._model.parts[place]
+        if not isinstance(found, Pair):
+            return Curve(found.name, _grid(found), *ends)
+        (a, b), shape = found.columns, found.shape
+        ends = [end.reshape(shape) for end in ends]
+        return Surface((a.name, b.name), (_grid(a), _grid(b)), *ends)
 
     def _on_scale(self, effects: np.ndarray, scale: str, output: int) -> np.ndarray:
         """Effects on a scale of `curve_scales`."""
         return effects
 
     def _place(self, feature: Any) -> int:
-        names = [column.name for column in self._model.columns]
+        columns, pairs = self._model.columns, [pair.places for pair in self._model.pairs]
+        if isinstance(feature, tuple | list):
+            a, b = places_of(feature, self._keys, columns) or (0, 0)
+            for places in ((a, b), (b, a)):
+                if places in pairs:
+                    return len(columns) + pairs.index(places)
+            raise expected("a pair of pairs=, or the name of a column", feature=feature)
+        names = self.feature_importance_names_
         place = names.index(feature) if feature in names else feature
         if not isinstance(place, int | np.integer) or not 0 <= place < len(names):
             raise expected("the name or the position of a declared column", feature=feature)
         return int(place)
 
     def _effects(self, place: int, part: str, output: int) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (B,) and covariance (B, B) of the effects of the bins or levels of a column."""
-        column, features = self._model.columns[place], self._model.places[place]
+        """Mean (B,) of the effects of bins, levels or cells, and a root (B, m) of the covariance.
+
+        The root times its transpose is the covariance.
+        """
+        found, features = self._model.parts[place], self._model.places[place]
         K, D = self._posterior.mean.shape
         if not 0 <= integer(0, output=output) < K:
             raise expected(f"a number below {K}", output=output)
-        table = column.table[:-1]
-        table = table - table.mean(axis=0)
         block = slice(output * D + features.start, output * D + features.stop)
-        mean = table @ self._posterior.mean[output, features]
-        covariance = table @ self._posterior.covariance[block, block] @ table.T
-        if isinstance(column, Number):
-            told = [kind == WAVES for kind in column.kinds]
-            known = self._posterior.covariance[block, block][np.ix_(told, told)]
-            covariance = covariance + not_told(column, mean, known, self._usual_scale(place))
+        theta = self._posterior.mean[output, features]
+        covariance = self._posterior.covariance[block, block]
+        scale = self._usual_scale(place)
+        if isinstance(found, Pair):
+            table = found.table[found.known]  # its means over rows and columns are 0
+            others = scale * found.products[found.known][:, ~found.asked]
+            return table @ theta, np.hstack([table @ _root(covariance), others])
+        table = found.table[:-1]
+        table = table - table.mean(axis=0)
+        mean, of_bins = table @ theta, table @ covariance @ table.T
+        if isinstance(found, Number):
+            told = [kind == WAVES for kind in found.kinds]
+            of_bins = of_bins + not_told(found, mean, covariance[np.ix_(told, told)], scale)
+        root = _root(of_bins)
         if part == "deviation":
-            beside = beside_trend(column)
-            mean, covariance = beside @ mean, beside @ covariance @ beside
-        return mean, covariance
+            beside = beside_trend(found)
+            mean, root = beside @ mean, beside @ root
+        return mean, root
 
     def _usual_scale(self, place: int) -> float:
-        """Prior scale of the waves of a column, or what it usually is where there are none."""
+        """Prior scale of waves or products of a part, or the usual one where there are none."""
         blocks, names = list(dict.fromkeys(self._model.blocks)), self._model.blocks
-        own = [name for name in names[self._model.places[place]] if name.startswith(WAVES)]
+        if isinstance(self._model.parts[place], Pair):
+            own = [name for name in blocks if name == PAIRS]
+        else:
+            own = [name for name in names[self._model.places[place]] if name.startswith(WAVES)]
         scales = np.atleast_1d(self.prior_scale_)
         if own and len(scales) == len(blocks):
             return float(scales[blocks.index(own[0])])
@@ -244,7 +311,7 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
 
     @property
     def feature_importance_(self) -> np.ndarray:
-        """Root mean square effect of each declared column over its bins or levels, (columns,).
+        """Root mean square effect over bins, levels or cells, in the order of the names.
 
         The posterior median; `feature_importance_interval_` is its 90 % interval.
         """
@@ -252,18 +319,24 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
 
     @property
     def feature_importance_interval_(self) -> np.ndarray:
-        """Percentiles 5 and 95 of the posterior of `feature_importance_`, (2, columns)."""
+        """Percentiles 5 and 95 of the posterior of `feature_importance_`, a row each."""
         return np.percentile(self._importances(), (5.0, 95.0), axis=0)
 
+    @property
+    def feature_importance_names_(self) -> list[str]:
+        """Names of the declared columns, and then of the pairs."""
+        check_is_fitted(self)
+        return [part.name for part in self._model.parts]
+
     def _importances(self) -> np.ndarray:
-        """Draws (n, columns), the largest over the outputs."""
+        """Draws (n, columns and pairs), the largest over the outputs."""
         check_is_fitted(self)
         K = len(self._posterior.mean)
-        found = np.empty((N_DRAWS // 4, K, len(self._model.columns)))
+        found = np.empty((N_DRAWS // 4, K, len(self._model.parts)))
         for place in range(found.shape[2]):
             for output in range(K):
-                mean, covariance = self._effects(place, "curve", output)
-                draws = mean + _normals(len(found), covariance)
+                mean, root = self._effects(place, "curve", output)
+                draws = mean + _normals(len(found), root) @ root.T
                 found[:, output, place] = np.sqrt(np.mean(draws**2, axis=1))
         return found.max(axis=1)
 
@@ -281,34 +354,51 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
         -------
         pandas.DataFrame
             Columns ``feature``, ``from``, ``to`` or ``level``, ``effect``, ``low`` and ``high``.
+            With ``pairs``, which add a line per cell, the second feature is in ``feature_2``,
+            ``from_2``, ``to_2`` or ``level_2``.
         """
         import pandas as pd
 
+        keys = [f"{key}{of}" for of in ("", "_2") for key in ("feature", "from", "to", "level")]
         rows = []
-        for column in self._model.columns:
-            curve = self.curve_(column.name, level=level, output=output)
-            is_number = isinstance(column, Number)
-            starts = curve.grid[:-1] if is_number else [None] * len(curve.grid)
-            stops = curve.grid[1:] if is_number else [None] * len(curve.grid)
-            levels = [None] * len(curve.mean) if is_number else curve.grid
-            for cells in zip(starts, stops, levels, curve.mean, curve.low, curve.high, strict=True):
-                rows.append((column.name, *cells))
-        return pd.DataFrame(
-            rows, columns=["feature", "from", "to", "level", "effect", "low", "high"]
-        )
+        for place, part in enumerate(self._model.parts):
+            curve = self.curve_(place, level=level, output=output)
+            of_each = [_cells(c) for c in (part.columns if isinstance(part, Pair) else (part,))]
+            ends = (np.ravel(end) for end in (curve.mean, curve.low, curve.high))
+            for cells, *values in zip(product(*of_each), *ends, strict=True):
+                row = dict(zip(keys, chain(*cells), strict=False))
+                rows.append(row | dict(zip(("effect", "low", "high"), values, strict=True)))
+        return pd.DataFrame(rows)
 
 
-def _normals(n: int, covariance: np.ndarray) -> np.ndarray:
-    """Draws (n, B) of a normal of mean 0, always the same."""
+def _grid(column: Number | Category) -> np.ndarray:
+    return np.asarray(column.levels if isinstance(column, Category) else column.edges)
+
+
+def _cells(column: Number | Category) -> list[tuple[Any, ...]]:
+    """Name, both ends and level of each bin or level of a column."""
+    if isinstance(column, Category):
+        return [(column.name, None, None, level) for level in column.levels]
+    return [(column.name, *ends, None) for ends in pairwise(column.edges)]
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.eigh(covariance)
-    normals = np.random.default_rng(0).standard_normal((n, len(values)))
-    return (normals * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-def _critical(covariance: np.ndarray, level: float) -> float:
+def _normals(n: int, root: np.ndarray) -> np.ndarray:
+    """Normal numbers (n, m), always the same."""
+    return np.random.default_rng(0).standard_normal((n, root.shape[1]))
+
+
+def _critical(root: np.ndarray, level: float) -> float:
     """By how many deviations a whole curve is within the band, at a level."""
-    deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-    return float(np.quantile(np.abs(_normals(N_DRAWS, covariance) / deviation).max(axis=1), level))
+    unit = root / np.maximum(np.linalg.norm(root, axis=1, keepdims=True), 1e-150)
+    normals, largest = _normals(N_DRAWS, root), np.zeros(N_DRAWS)
+    for some in np.array_split(unit, 1 + len(unit) // 1000):
+        largest = np.maximum(largest, np.abs(normals @ some.T).max(axis=1))
+    return float(np.quantile(largest, level))
 
 
 @dataclass(eq=False, repr=False)
@@ -321,6 +411,7 @@ class AdditiveParameters(AdditiveModel):
     bounds: Any = None
     edges: Any = None
     categories: Any = None
+    pairs: Any = None
     n_bins: int = 32
     neighboring_relation: str = "zero_out"
     robust: bool | str = "auto"
@@ -344,10 +435,11 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     curves, bands, every prediction and every posterior sample together. The unit is a row, or with
-    ``unit="group"`` a person with all of its rows. Bounds, edges and levels are declared, and no
-    row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers one fit;
-    it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one
-    for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as exact.
+    ``unit="group"`` a person with all of its rows. Bounds, edges, levels and pairs are declared,
+    and no row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers
+    one fit; it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is
+    *not* one for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as
+    exact.
 
     Parameters
     ----------
@@ -362,7 +454,11 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     edges : dict, or sequence, or None, default=None
         Public ascending edges of the bins of columns of numbers, instead of bounds.
     categories : dict, or sequence, or None, default=None
-        Public levels of columns of categories. Others share an effect with missing values.
+        Public levels of columns of categories, in the type that the column has: text or numbers.
+        Others share an effect with missing values.
+    pairs : list of pairs, or None, default=None
+        Public pairs of declared columns, named as they are declared, that may interact. A pair gets
+        as many products of trends, waves and levels as rows and budget let one learn, or none.
     n_bins : int, default=32
         Bins ≥ 2 of equal width between bounds.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
@@ -412,10 +508,13 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
-    feature_importance_ : ndarray of shape (n_features_in_,)
-        Root mean square effect of each declared column over its bins or levels.
-    feature_importance_interval_ : ndarray of shape (2, n_features_in_)
+    feature_importance_ : ndarray of shape (n_features_in_ + n_pairs,)
+        Root mean square effect of each declared column over its bins or levels, and of each pair
+        over its cells.
+    feature_importance_interval_ : ndarray of shape (2, n_features_in_ + n_pairs)
         Its percentiles 5 and 95.
+    feature_importance_names_ : list of str
+        Names of the declared columns and of the pairs, in this order.
     coef_ : ndarray
         Posterior mean of the coefficients of trends, waves and levels, (1, n_parameters - 1), or a
         row per class for more than two.
@@ -450,9 +549,10 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
 
     Notes
     -----
-    See `skdp.models.additive` for the features, and for the rule by which waves are asked for. A
-    value that is missing has no effect where rows are few, and else an effect of its own. Intervals
-    hold waves that were not asked for with their prior; the mean does not. Where the curve is much
+    See `skdp.models.additive` for the features, and for the rule by which waves and products are
+    asked for. A value that is missing has no effect where rows are few, and else an effect of its
+    own; a pair has none then. Intervals hold waves and products that were not asked for with their
+    prior; the mean does not. Where the curve is much
     steeper than elsewhere, intervals allow for a jump (`skdp.models.additive.not_told`). Where
     nearly all rows of a column are in a few of its bins, intervals are far too narrow: give edges
     with rows between them, or make them by `DPBins`.

@@ -56,10 +56,11 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     curves, bands, every prediction and every posterior sample together. The unit is a row, or with
-    ``unit="group"`` a person with all of its rows. Bounds, edges and levels are declared, and no
-    row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers one fit;
-    it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one
-    for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as exact.
+    ``unit="group"`` a person with all of its rows. Bounds, edges, levels and pairs are declared,
+    and no row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers
+    one fit; it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is
+    *not* one for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as
+    exact.
 
     Parameters
     ----------
@@ -74,7 +75,11 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     edges : dict, or sequence, or None, default=None
         Public ascending edges of the bins of columns of numbers, instead of bounds.
     categories : dict, or sequence, or None, default=None
-        Public levels of columns of categories. Others share an effect with missing values.
+        Public levels of columns of categories, in the type that the column has: text or numbers.
+        Others share an effect with missing values.
+    pairs : list of pairs, or None, default=None
+        Public pairs of declared columns, named as they are declared, that may interact. A pair gets
+        as many products of trends, waves and levels as rows and budget let one learn, or none.
     n_bins : int, default=32
         Bins ≥ 2 of equal width between bounds.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
@@ -122,10 +127,13 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
 
     Attributes
     ----------
-    feature_importance_ : ndarray of shape (n_features_in_,)
-        Root mean square effect of each declared column over its bins or levels.
-    feature_importance_interval_ : ndarray of shape (2, n_features_in_)
+    feature_importance_ : ndarray of shape (n_features_in_ + n_pairs,)
+        Root mean square effect of each declared column over its bins or levels, and of each pair
+        over its cells.
+    feature_importance_interval_ : ndarray of shape (2, n_features_in_ + n_pairs)
         Its percentiles 5 and 95.
+    feature_importance_names_ : list of str
+        Names of the declared columns and of the pairs, in this order.
     coef_ : ndarray
         Posterior mean of the coefficients of trends, waves and levels, (n_parameters - 2,), in the
         unit of y.
@@ -168,9 +176,10 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
 
     Notes
     -----
-    See `skdp.models.additive` for the features, and for the rule by which waves are asked for. A
-    value that is missing has no effect where rows are few, and else an effect of its own. Intervals
-    hold waves that were not asked for with their prior; the mean does not. Where the curve is much
+    See `skdp.models.additive` for the features, and for the rule by which waves and products are
+    asked for. A value that is missing has no effect where rows are few, and else an effect of its
+    own; a pair has none then. Intervals hold waves and products that were not asked for with their
+    prior; the mean does not. Where the curve is much
     steeper than elsewhere, intervals allow for a jump (`skdp.models.additive.not_told`). Where
     nearly all rows of a column are in a few of its bins, intervals are far too narrow: give edges
     with rows between them, or make them by `DPBins`.
@@ -220,8 +229,8 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
         return [*super().parameter_names_, "noise_scale"]
 
     def _effects(self, place: int, part: str, output: int) -> tuple[np.ndarray, np.ndarray]:
-        mean, covariance = super()._effects(place, part, output)
-        return self._half_width * mean, self._half_width**2 * covariance
+        mean, root = super()._effects(place, part, output)
+        return self._half_width * mean, self._half_width * root
 
     def _usual_scale(self, place: int) -> float:
         return self._posterior.unit * super()._usual_scale(place)
@@ -240,10 +249,11 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     curves, bands, every prediction and every posterior sample together. The unit is a row, or with
-    ``unit="group"`` a person with all of its rows. Bounds, edges and levels are declared, and no
-    row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers one fit;
-    it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one
-    for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as exact.
+    ``unit="group"`` a person with all of its rows. Bounds, edges, levels and pairs are declared,
+    and no row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers
+    one fit; it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is
+    *not* one for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as
+    exact.
 
     Parameters
     ----------
@@ -258,7 +268,11 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     edges : dict, or sequence, or None, default=None
         Public ascending edges of the bins of columns of numbers, instead of bounds.
     categories : dict, or sequence, or None, default=None
-        Public levels of columns of categories. Others share an effect with missing values.
+        Public levels of columns of categories, in the type that the column has: text or numbers.
+        Others share an effect with missing values.
+    pairs : list of pairs, or None, default=None
+        Public pairs of declared columns, named as they are declared, that may interact. A pair gets
+        as many products of trends, waves and levels as rows and budget let one learn, or none.
     n_bins : int, default=32
         Bins ≥ 2 of equal width between bounds.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
@@ -306,10 +320,13 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
 
     Attributes
     ----------
-    feature_importance_ : ndarray of shape (n_features_in_,)
-        Root mean square effect of each declared column over its bins or levels.
-    feature_importance_interval_ : ndarray of shape (2, n_features_in_)
+    feature_importance_ : ndarray of shape (n_features_in_ + n_pairs,)
+        Root mean square effect of each declared column over its bins or levels, and of each pair
+        over its cells.
+    feature_importance_interval_ : ndarray of shape (2, n_features_in_ + n_pairs)
         Its percentiles 5 and 95.
+    feature_importance_names_ : list of str
+        Names of the declared columns and of the pairs, in this order.
     coef_ : ndarray
         Posterior mean of the coefficients of trends, waves and levels, (n_parameters - 1,).
     intercept_ : ndarray of shape (1,)
@@ -345,9 +362,10 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
 
     Notes
     -----
-    See `skdp.models.additive` for the features, and for the rule by which waves are asked for. A
-    value that is missing has no effect where rows are few, and else an effect of its own. Intervals
-    hold waves that were not asked for with their prior; the mean does not. Where the curve is much
+    See `skdp.models.additive` for the features, and for the rule by which waves and products are
+    asked for. A value that is missing has no effect where rows are few, and else an effect of its
+    own; a pair has none then. Intervals hold waves and products that were not asked for with their
+    prior; the mean does not. Where the curve is much
     steeper than elsewhere, intervals allow for a jump (`skdp.models.additive.not_told`). Where
     nearly all rows of a column are in a few of its bins, intervals are far too narrow: give edges
     with rows between them, or make them by `DPBins`.

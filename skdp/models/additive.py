@@ -1,5 +1,7 @@
 """Public features of an additive model: a trend and waves for a number, levels for a category.
 
+And their products, for a pair of columns.
+
 A column of numbers is cut into B bins by public edges. With x_b = (b + ½)/B, bin b has the features
 
     2x_b - 1,    a_k cos(2πk x_b), a_k sin(2πk x_b), k = 1, 2, ...,    a_k² = 2 WEIGHT/(πk)².
@@ -15,6 +17,11 @@ would tell what the intercept does, and would make rows longer. Levels that were
 the feature of what is missing, where there is one; without, and where a number is missing, all
 features of the column are 0.
 
+A pair of columns has the products of the features of both, a trend and WAVES_OF_PAIRS waves of a
+number, times √PAIR_WEIGHT; where either is missing, all are 0. Features of one column have the mean
+0 over its bins or levels, so that a sum of products has it over each of the two columns: it is
+interaction and nothing else.
+
 *What is asked for.* A sum over n rows of norm ≤ R of scores r x has noise bR/μ in each coordinate,
 where |r| ≤ b. With w_k = n q_k and q_k the mean square of wave k over the bins, the coefficient
 moves it by a w_k, and the rows' own scatter there has the variance v w_k. So it tells
@@ -26,13 +33,14 @@ of the coefficient, and a wave is worth asking for where I_k times a usual prior
 rows. `Telling` has a, v, b and USUAL: of labels a = v = SLOPE, about the mean slope of the logistic
 function, and b = 1. All of these numbers are public. Waves and features of what is missing are
 asked for only as far as the second moments of all features can be told; where those of trends and
-levels cannot, there are none.
+levels cannot, there are none. A product is asked for by the same rule, if its mean square is at
+least that of the last wave that may be asked for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -51,9 +59,11 @@ SLOPE = 0.2  # of the mean of a label in its logit
 FEW = 0.05  # share of rows in which a value is missing, where it is
 MANY = 8  # waves of a column from which on their scale is inferred by itself
 MOST_WAVES = 40  # of a column
+PAIR_WEIGHT = 0.5  # of the largest squared product of two trends
+WAVES_OF_PAIRS = 8  # of a number, of which a pair may have products
 EVEN = 2.0  # square of the steepness beyond which it is not taken for chance
 
-TREND, WAVES, LEVELS, MISSING = "trend", "waves", "levels", "missing"
+TREND, WAVES, LEVELS, MISSING, PAIRS = "trend", "waves", "levels", "missing", "pairs"
 
 
 class Telling(NamedTuple):
@@ -185,6 +195,90 @@ class Category:
         return np.array([numbers.get(value, other) for value in values.tolist()], dtype=np.int64)
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Two columns, and what they do beyond the sum of their curves.
+
+    Parameters
+    ----------
+    columns : pair of Number or Category
+        The two.
+    places : (int, int)
+        Which of all columns these are.
+    least : float
+        Mean square of a product from which on it is asked for; infinite for none.
+    """
+
+    columns: tuple[Number | Category, Number | Category]
+    places: tuple[int, int]
+    least: float = math.inf
+
+    @property
+    def name(self) -> str:
+        """Of both columns."""
+        return " × ".join(column.name for column in self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name of each feature."""
+        first, second = (column.names for column in self._factors)
+        names = (f"{a} × {b}" for a in first for b in second)
+        return tuple(name for name, asked in zip(names, self.asked, strict=True) if asked)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kind of each feature."""
+        return (PAIRS,) * int(self.asked.sum())
+
+    @property
+    def asked(self) -> np.ndarray:
+        """Whether each product is asked for."""
+        return self.squares >= self.least
+
+    @cached_property
+    def squares(self) -> np.ndarray:
+        """Mean square of each product over all bins and levels."""
+        first, second = (np.mean(c.table[:-1] ** 2, axis=0) for c in self._factors)
+        return np.round(PAIR_WEIGHT * np.kron(first, second), 12)  # levels of a column are alike
+
+    @cached_property
+    def products(self) -> np.ndarray:
+        """All products that there could be, (codes, products)."""
+        first, second = self._factors
+        return math.sqrt(PAIR_WEIGHT) * np.kron(first.table, second.table)
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """Features of each code."""
+        return self.products[:, self.asked]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Bins or levels of both columns."""
+        first, second = (len(column.table) - 1 for column in self._factors)
+        return first, second
+
+    @property
+    def known(self) -> np.ndarray:
+        """Whether no value is missing, for each code."""
+        return np.pad(np.ones(self.shape, dtype=bool), (0, 1)).ravel()
+
+    @cached_property
+    def _factors(self) -> tuple[Number | Category, ...]:
+        """Both columns with the features that are multiplied, which are 0 where it is missing."""
+        return tuple(
+            replace(c, told_missing=False, n_waves=min(WAVES_OF_PAIRS, c.waves.shape[1]))
+            if isinstance(c, Number)
+            else replace(c, told_missing=False)
+            for c in self.columns
+        )
+
+    def codes(self, codes: np.ndarray) -> np.ndarray:
+        """Code of the pair, (n,), of those (n, columns) of all columns."""
+        a, b = self.places
+        return codes[:, a] * (self.shape[1] + 1) + codes[:, b]
+
+
 def trend(n_bins: int) -> np.ndarray:
     """Trend, (B,)."""
     return (2.0 * np.arange(n_bins) + 1.0) / n_bins - 1.0
@@ -262,56 +356,65 @@ def steepness(curve: np.ndarray, n_waves: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Additive:
-    """Public features of all columns together.
+    """Public features of all columns and pairs together.
 
     Parameters
     ----------
     columns : tuple of Number or Category
         At least one.
+    pairs : tuple of Pair
+        Of these columns.
     """
 
     columns: tuple[Number | Category, ...]
+    pairs: tuple[Pair, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Number | Category | Pair, ...]:
+        """All columns, and then all pairs."""
+        return *self.columns, *self.pairs
 
     @property
     def names(self) -> tuple[str, ...]:
         """Name of each feature."""
-        return tuple(name for column in self.columns for name in column.names)
+        return tuple(name for part in self.parts for name in part.names)
 
     @property
     def size(self) -> int:
         """Number of features."""
-        return sum(len(column.kinds) for column in self.columns)
+        return sum(len(part.kinds) for part in self.parts)
 
     @property
     def norm(self) -> float:
-        """Largest norm of a row: no row is longer, and one is as long."""
-        return math.sqrt(sum(_largest(column.table) for column in self.columns))
+        """Largest norm of a row: no row is longer, and without pairs one is as long."""
+        return math.sqrt(sum(_largest(part.table) for part in self.parts))
 
     @property
     def usual_norm(self) -> float:
         """Root mean square norm of a row whose bins and levels are all equally frequent."""
-        tables = (column.table[:-1] for column in self.columns)
+        tables = [column.table[:-1] for column in self.columns]
+        tables += [pair.table[pair.known] for pair in self.pairs]
         return math.sqrt(sum(float((table**2).sum(axis=1).mean()) for table in tables))
 
     @property
     def blocks(self) -> tuple[str, ...]:
         """Label of each feature: those of a label share a prior scale.
 
-        All trends do, all levels and all that is missing; so do all waves where they are few, and
-        else those of a column.
+        All trends do, all levels, all that is missing and all of pairs; so do all waves where they
+        are few, and else those of a column.
         """
         n_waves = sum(kind == WAVES for column in self.columns for kind in column.kinds)
         alone = n_waves >= MANY * len(self.columns)
         return tuple(
             f"{kind} of {place}" if kind == WAVES and alone else kind
-            for place, column in enumerate(self.columns)
-            for kind in column.kinds
+            for place, part in enumerate(self.parts)
+            for kind in part.kinds
         )
 
     @property
     def places(self) -> tuple[slice, ...]:
-        """Where the features of each column are."""
-        ends = np.cumsum([0, *(len(column.kinds) for column in self.columns)]).tolist()
+        """Where the features of each column and pair are."""
+        ends = np.cumsum([0, *(len(part.kinds) for part in self.parts)]).tolist()
         return tuple(slice(start, stop) for start, stop in pairwise(ends))
 
     def codes(self, values: Sequence[np.ndarray]) -> np.ndarray:
@@ -319,42 +422,54 @@ class Additive:
         columns = [c.codes(v) for c, v in zip(self.columns, values, strict=True)]
         return np.stack(columns, axis=1).astype(np.int32)
 
+    def of_parts(self, codes: np.ndarray) -> np.ndarray:
+        """Codes (n, columns and pairs) of those of columns."""
+        return np.column_stack([codes, *(pair.codes(codes) for pair in self.pairs)])
+
     def rows(self, codes: np.ndarray) -> np.ndarray:
         """Features (n, size) of codes; each row is a function of its own codes alone."""
         found = np.empty((len(codes), self.size))
-        for j, (column, place) in enumerate(zip(self.columns, self.places, strict=True)):
-            found[:, place] = column.table[codes[:, j]]
+        for part, place, code in zip(self.parts, self.places, self.of_parts(codes).T, strict=True):
+            found[:, place] = part.table[code]
         return found
 
     def coded(self, codes: np.ndarray) -> CodedRows:
         """The same, kept as codes."""
-        return CodedRows.of(codes, [column.table for column in self.columns])
+        return CodedRows.of(self.of_parts(codes), [part.table for part in self.parts])
 
     def asked(
         self, n_rows: int, mu: float, most: float = math.inf, telling: Telling = LABELS
     ) -> Additive:
         """The same columns with as many waves as n rows tell of at a budget of μ.
 
-        And with no more features than ``most``, if there can be so few.
+        And pairs with as many products, but with no more features than ``most``, if there can be so
+        few.
         """
         bound = self.norm**2 + 1.0  # with all waves; without, it is smaller
 
         def with_waves(most_each: int, told_missing: bool) -> Additive:
+            k = (most_each + 1) // 2  # of the last wave, and below its mean square
+            least = WEIGHT / (math.pi * k) ** 2 if k else math.inf
             return Additive(
                 tuple(
                     replace(c, n_waves=min(most_each, worth), told_missing=told_missing)
                     if isinstance(c, Number)
                     else replace(c, told_missing=told_missing)
                     for c, worth in zip(self.columns, worths, strict=True)
-                )
+                ),
+                tuple(
+                    replace(pair, least=max(worth, least))
+                    for pair, worth in zip(self.pairs, least_worths, strict=True)
+                ),
             )
 
-        worths = [
-            _worth(c.waves, n_rows, mu, bound, telling) if isinstance(c, Number) else 0
-            for c in self.columns
-        ]
-        missing = _told(n_rows * FEW, mu, bound, telling) and with_waves(0, True).size <= most
-        each = max(worths, default=0)
+        def told(square: float) -> bool:
+            return _told(n_rows * square, mu, bound, telling)
+
+        worths = [_worth(c.waves, told) if isinstance(c, Number) else 0 for c in self.columns]
+        least_worths = [min(filter(told, p.squares), default=math.inf) for p in self.pairs]
+        missing = told(FEW) and with_waves(0, True).size <= most
+        each = MOST_WAVES if self.pairs else max(worths, default=0)
         while each and with_waves(each, missing).size > most:
             each -= 1
         return with_waves(each, missing)
@@ -367,10 +482,10 @@ def _told(weight: float, mu: float, bound: float, telling: Telling) -> bool:
     return bool(information * telling.usual**2 / bound > TOLD)
 
 
-def _worth(found: np.ndarray, n_rows: int, mu: float, bound: float, telling: Telling) -> int:
+def _worth(found: np.ndarray, told: Callable[[float], bool]) -> int:
     """Number of the last wave that is worth its noise."""
-    worth = [_told(n_rows * square, mu, bound, telling) for square in np.mean(found**2, axis=0)]
-    return max((k for k, told in enumerate(worth, start=1) if told), default=0)
+    worth = map(told, np.mean(found**2, axis=0))
+    return max((k for k, is_worth in enumerate(worth, start=1) if is_worth), default=0)
 
 
 def _largest(table: np.ndarray) -> float:

@@ -137,7 +137,7 @@ class AdditiveFeatures(DeclaredColumns, TransformerMixin, BaseEstimator):
                 for column in self._columns(self.n_features_in_)
             )
         )
-        self._codes(columns, self._keys, self._model)
+        self._codes(columns, self._keys, self._model, fit=True)
         tables = [features(column, self.encode, n_basis) for column in self._model.columns]
         self._names = [name for names, _ in tables for name in names]
         self._tables = [table for _, table in tables]

@@ -61,6 +61,7 @@ _POISSON = {"sampling_rate": 0.5}
 _DPVI = {"inference": "dpvi"}
 _SECURE = {"secure": True}
 _ROBUST = {"robust": True}
+_PAIRS = {"n_bins": 3, "pairs": [(0, 1)], "noise_multiplier": 0.05}  # so that it has products
 _NETWORKS = {
     "": {},
     "float32": {"module": _single},
@@ -103,7 +104,13 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
     ),
     DPAdditiveClassifier: (
         _NOISE,
-        {"": {}, "secure": _SECURE, "robust": _ROBUST, "few bins": {"n_bins": 3}},
+        {
+            "": {},
+            "secure": _SECURE,
+            "robust": _ROBUST,
+            "few bins": {"n_bins": 3},
+            "pairs": _PAIRS,
+        },
     ),
     DPAdditiveRegressor: (
         _NOISE,
@@ -112,6 +119,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "secure": _SECURE,
             "robust": _ROBUST,
             "bounded": {"target_bounds": (-200, 200), "n_bins": 3},
+            "pairs": {"target_bounds": (-200, 200), **_PAIRS},
         },
     ),
     DPAdditivePoissonRegressor: (_NOISE, {"": {}, "secure": _SECURE, "robust": _ROBUST}),

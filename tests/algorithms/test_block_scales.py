@@ -13,7 +13,7 @@ from skdp.algorithms.parts.binned_moments import BinnedMoments
 from skdp.algorithms.parts.prior_scales import PriorScales, log_density
 from skdp.algorithms.parts.residual_releases import Information, with_prior
 from skdp.algorithms.parts.row_moments import Beliefs
-from skdp.models.additive import Additive, Number
+from skdp.models.additive import Additive, Number, Pair
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 
@@ -109,8 +109,9 @@ class TestBinnedMoments:
         exact = rows.T @ rows / n
         upper = np.triu(rng.normal(size=exact.shape), 1) / math.sqrt(2)
         noisy = exact + noise * (upper + upper.T + np.diag(rng.normal(size=len(exact))))
-        tables = tuple(c.table / 2 for c in self.MODEL.columns)
-        return BinnedMoments(noisy, noise, tables, 0.5), exact, noisy
+        tables = tuple(part.table / 2 for part in self.MODEL.parts)
+        pairs = tuple(pair.places for pair in self.MODEL.pairs)
+        return BinnedMoments(noisy, noise, tables, 0.5, pairs), exact, noisy
 
     @staticmethod
     def matrices(beliefs):
@@ -135,3 +136,23 @@ class TestBinnedMoments:
         assert abs(one.mean() - 0.25) < 0.01
         off, spread = found.mean(axis=0) - exact, found.std(axis=0)
         assert (np.abs(off) <= 3 * spread + 0.01).mean() > 0.9
+
+
+class TestBinnedMomentsOfPairs(TestBinnedMoments):
+    """With the products of two columns that depend on each other."""
+
+    MODEL = Additive(
+        TestBinnedMoments.MODEL.columns, (Pair(TestBinnedMoments.MODEL.columns, (0, 1), 0.005),)
+    )
+
+    def test_of_independent_columns_products_are_what_the_shares_of_both_say(self):
+        rng, n, noise = np.random.default_rng(0), 200_000, 0.01
+        values = [2 * rng.beta(1, 4, n) - 1, 2 * rng.beta(3, 1, n) - 1]
+        rows = np.hstack([self.MODEL.rows(self.MODEL.codes(values)), np.ones((n, 1))]) / 2
+        exact = rows.T @ rows / n
+        upper = np.triu(rng.normal(size=exact.shape), 1) / math.sqrt(2)
+        noisy = exact + noise * (upper + upper.T + np.diag(rng.normal(size=len(exact))))
+        tables = tuple(part.table / 2 for part in self.MODEL.parts)
+        moments = BinnedMoments(noisy, noise, tables, 0.5, ((0, 1),))
+        off = (self.matrices(moments.beliefs(1))[0] - exact)[self.MODEL.places[2]]
+        assert np.linalg.norm(off) < 0.25 * np.linalg.norm((noisy - exact)[self.MODEL.places[2]])

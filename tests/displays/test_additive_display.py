@@ -300,3 +300,114 @@ def test_a_deviation_needs_a_number():
 def test_an_estimator_without_curves_is_named(two_blobs):
     with pytest.raises(ValueError, match=r"estimator=.* have curve_"):
         AdditiveDisplay.from_estimator(GaussianNB().fit(*two_blobs))
+
+
+# --- pairs ----------------------------------------------------------------------------------------
+
+
+def surface(names=("age", "income"), grids=((0.0, 1.0, 4.0), (10.0, 20.0, 40.0, 80.0)), half=0.2):
+    mean = np.array([[-0.5, 0.1, 0.4], [0.5, -0.1, -0.4]])
+    return SimpleNamespace(names=names, grids=grids, mean=mean, low=mean - half, high=mean + half)
+
+
+def test_a_pair_is_a_heat_map_of_one_scale_of_colours_for_all():
+    smaller = surface(("age", "colour"), ((0.0, 1.0, 4.0), LEVELS))
+    smaller.mean = smaller.mean / 4
+    display = AdditiveDisplay([curve(), surface(), smaller]).plot()
+    assert titles(display) == ["age", "age × income", "age × colour"]
+    assert len(display.lines_) == 1
+    for mesh, drawn in zip(display.surfaces_, (surface(), smaller), strict=True):
+        np.testing.assert_array_equal(mesh.get_array(), drawn.mean.T)
+        assert (mesh.norm.vmin, mesh.norm.vmax) == (-0.5, 0.5)
+    first, second = display.axes_[1:]
+    assert (first.get_xlim(), first.get_ylim()) == ((0.0, 4.0), (10.0, 80.0))
+    assert (first.get_xlabel(), first.get_ylabel()) == ("age", "income")
+    assert [label.get_text() for label in second.get_yticklabels()] == LEVELS
+    assert second.yaxis_inverted()
+
+
+def test_levels_are_rows_whichever_comes_first():
+    grids = (LEVELS[:2], (10.0, 20.0, 40.0, 80.0))
+    display = AdditiveDisplay([surface(("colour", "age"), grids)]).plot()
+    assert display.axes_[0].get_xlabel() == "age"
+    np.testing.assert_array_equal(display.surfaces_[0].get_array(), surface().mean)
+    both = AdditiveDisplay([surface(("size", "colour"), (["s", "l"], LEVELS))]).plot().axes_[0]
+    assert [label.get_text() for label in both.get_xticklabels()] == ["s", "l"]
+
+
+def test_cells_whose_interval_holds_no_effect_are_hatched():
+    display = AdditiveDisplay([surface(half=0.3)], level=0.9).plot()
+    ax = display.axes_[0]
+    (patch,) = ax.patches
+    assert patch.get_hatch()
+    for (x, y), held in {(0.5, 30.0): True, (2.0, 30.0): True, (0.5, 15.0): False}.items():
+        inside = any(p.contains_point((x, y)) for p in _cells(patch.get_path()))
+        assert inside == held
+    (legend,) = display.figure_.legends
+    assert [t.get_text() for t in legend.get_texts()] == [
+        "90% interval of a cell of a pair holds 0"
+    ]
+    assert not AdditiveDisplay([surface(half=0.01)]).plot().axes_[0].patches
+    ratios = surface(half=0.3)
+    ratios.mean, ratios.low, ratios.high = (
+        np.exp(getattr(ratios, end)) for end in ("mean", "low", "high")
+    )
+    display = AdditiveDisplay([ratios], scale="rate-ratio").plot()
+    assert len(_cells(display.axes_[0].patches[0].get_path())) == 2
+    assert display.surfaces_[0].norm.vcenter == 1.0
+
+
+def _cells(path):
+    """The cells of a compound path."""
+    return [type(path)(vertices) for vertices in path.vertices.reshape(-1, 5, 2)]
+
+
+def test_a_heat_map_is_drawn_on_axes_of_its_own():
+    display = AdditiveDisplay([surface()]).plot()
+    for again in (AdditiveDisplay([surface()]), AdditiveDisplay([curve("age × income")])):
+        with pytest.raises(ValueError, match="axes of their own"):
+            again.plot(display.axes_)
+    ax = plt.subplots()[1]
+    assert AdditiveDisplay([surface()]).plot(ax).axes_[0] is ax
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mean": np.zeros((2, 2))},
+        {"mean": np.full((2, 3), np.nan)},
+        {"grids": ((0.0, 1.0), (10.0, 20.0, 40.0, 80.0, 90.0))},
+        {"grids": ((0.0, 4.0, 1.0), (10.0, 20.0, 40.0, 80.0))},
+        {"low": None},
+    ],
+)
+def test_bad_surfaces_are_refused(changes):
+    wrong = surface()
+    for name, value in changes.items():
+        setattr(wrong, name, value)
+    if changes == {"low": None}:
+        del wrong.low
+    with pytest.raises(ValueError, match="curves"):
+        AdditiveDisplay([wrong])
+
+
+def test_an_estimator_with_pairs_shows_them_after_its_curves(table):
+    model = DPAdditiveClassifier(
+        3.0,
+        bounds={0: (-1, 1), 1: (-1, 1)},
+        categories={2: LEVELS},
+        pairs=[(0, 1), (1, 2)],
+        classes=[False, True],
+        n_bins=8,
+        n_samples=3000,
+    ).fit(*table)
+    display = AdditiveDisplay.from_estimator(model)
+    assert set(titles(display)[3:]) == {"x0 × x1", "x1 × x2"}
+    assert len(display.surfaces_) == 2
+    assert titles(AdditiveDisplay.from_estimator(model, features=[(1, 0), "x2"])) == [
+        "x0 × x1", "x2",
+    ]  # fmt: skip
+    assert titles(AdditiveDisplay.from_estimator(model, part="deviation")) == ["x1", "x0"]
+    p = AdditiveDisplay.from_estimator(model, features=[(1, 0)], scale="probability")
+    assert p.surfaces_[0].norm.vcenter == pytest.approx(p.reference)
+    plt.close("all")

@@ -1,5 +1,6 @@
 """Public features of additive models: no row is longer than declared, waves are a random walk's."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,10 +8,12 @@ import pytest
 
 from skdp.models.additive import (
     EVEN,
+    PAIR_WEIGHT,
     WEIGHT,
     Additive,
     Category,
     Number,
+    Pair,
     beside_trend,
     not_told,
     steepness,
@@ -165,3 +168,82 @@ def test_few_rows_leave_missing_numbers_without_an_effect():
     model = Additive(COLUMNS).asked(20, 0.3)
     row = model.rows(model.codes([np.array([math.nan]), np.array([math.nan]), np.array(["no"])]))
     np.testing.assert_array_equal(row, np.zeros((1, 5)))
+
+
+PAIRS = (
+    Pair((COLUMNS[0], COLUMNS[1]), (0, 1)),
+    Pair((COLUMNS[2], COLUMNS[0]), (2, 0)),
+)
+
+
+def all_rows(model):
+    """Rows of all combinations of codes."""
+    codes = itertools.product(*(range(len(column.table)) for column in model.columns))
+    return model.rows(np.array(list(codes)))
+
+
+@pytest.mark.parametrize("n", [50, 1000, 10**5])
+@pytest.mark.parametrize("mu", [0.05, 0.3, 3.0, math.inf])
+def test_no_combination_of_bins_and_levels_is_longer_than_the_public_norm(n, mu):
+    model = Additive(COLUMNS, PAIRS).asked(n, mu)
+    longest = np.linalg.norm(all_rows(model), axis=1).max()
+    assert 0.85 * model.norm < longest <= model.norm * (1 + 1e-15)
+    assert model.usual_norm < model.norm
+
+
+def test_products_are_those_of_a_loop_over_bins_and_levels():
+    model = Additive(COLUMNS, PAIRS).asked(10**6, math.inf)
+    names = model.names
+    assert len(names) == model.size == len(set(names))
+    values = random_values(np.random.default_rng(1), 300)
+    rows = model.rows(model.codes(values))
+    full = Additive(COLUMNS).asked(10**6, math.inf)
+    singles = dict(zip(full.names, full.rows(full.codes(values)).T, strict=True))
+    missing = [np.isnan(values[0]), np.isnan(values[1])]
+    missing.append(np.array([v not in ("a", "b", 3) for v in values[2]]))
+    for pair, place in zip(model.pairs, model.places[3:], strict=True):
+        assert place.stop > place.start
+        known = ~missing[pair.places[0]] & ~missing[pair.places[1]]
+        for name, column in zip(names[place], rows[:, place].T, strict=True):
+            first, second = (singles[factor] for factor in name.split(" × "))
+            np.testing.assert_allclose(column, known * math.sqrt(PAIR_WEIGHT) * first * second)
+
+
+def test_products_have_nothing_of_the_two_curves():
+    for pair in Additive(COLUMNS, PAIRS).asked(10**6, math.inf).pairs:
+        cells = pair.table[pair.known].reshape(*pair.shape, -1)
+        np.testing.assert_allclose(cells.mean(axis=0), 0.0, atol=1e-12)
+        np.testing.assert_allclose(cells.mean(axis=1), 0.0, atol=1e-12)
+        np.testing.assert_allclose((cells**2).mean(axis=(0, 1)), pair.squares[pair.asked])
+        assert not pair.table[~pair.known].any()
+
+
+def test_pairs_change_nothing_that_is_asked_of_columns_where_there_is_room():
+    alone, both = (Additive(COLUMNS, pairs).asked(10**5, 1.0) for pairs in ((), PAIRS))
+    assert both.columns == alone.columns
+    assert both.names[: alone.size] == alone.names
+    assert both.blocks == (*alone.blocks, *["pairs"] * (both.size - alone.size))
+
+
+def test_more_rows_and_more_budget_ask_for_more_products_and_the_largest_first():
+    def n_products(n, mu, most=math.inf):
+        return Additive(COLUMNS, PAIRS).asked(n, mu, most).blocks.count("pairs")
+
+    assert n_products(20, 0.3) == 0
+    sizes = [n_products(n, 0.3) for n in (20, 1000, 10**4, 10**5, 10**6)]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] > 30
+    assert 0 < n_products(10**5, 1.0, most=30) < n_products(10**5, 1.0)
+    assert Additive(COLUMNS, PAIRS).asked(10**5, 1.0, 30).size <= 30
+    few = Additive(COLUMNS, PAIRS).asked(10**5, 1.0, 30).names
+    assert "age: trend × dose: trend" in few
+    assert "age: wave 8 × dose: trend" not in few
+
+
+def test_levels_of_a_pair_are_asked_for_all_or_none():
+    columns = tuple(Category(name, tuple(range(size))) for name, size in (("a", 3), ("b", 7)))
+    pair = Pair(columns, (0, 1))
+    found = {
+        Additive(columns, (pair,)).asked(n, 0.3).blocks.count("pairs") for n in range(20, 9000, 40)
+    }
+    assert found == {0, 21}

@@ -1641,6 +1641,14 @@ charge(
             "tests/preprocessing/test_bins.py",
         ),
         Mutant(
+            "additive: the norm forgets pairs",
+            "models/additive.py",
+            "Additive.norm",
+            "self.parts",
+            "self.columns",
+            "tests/models/test_additive.py",
+        ),
+        Mutant(
             "additive features: the norm forgets what is missing",
             "preprocessing/additive_features.py",
             "AdditiveFeatures.output_norm_",

@@ -6,7 +6,8 @@ the rows that are in each bin. So many noisy entries tell few numbers, and p is 
 squares with p ≥ 0, Σ p = 1 and a normal prior around equal shares, of the deviation under which the
 noisy entries are likeliest. Entries of two columns are those of independent columns and a
 covariance, which is normal around 0 with a deviation ρ in the units of the features' own
-deviations, the likeliest again.
+deviations, the likeliest again. Those of features of two columns together are those of independent
+columns too, and such a covariance.
 
 Draws solve the same with noise added anew to entries and to the prior's mean (Orieux, Féron,
 Giovannelli 2012), which gives the posterior exactly where no p_b is 0. Without a model of bins
@@ -22,7 +23,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, permutations
+from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
@@ -49,15 +51,18 @@ class BinnedMoments:
     scale : float
         s > 0 of its noise, on the diagonal; s/√2 beside it.
     tables : tuple of ndarray
-        Features of each bin, (bins, features), of each column in turn.
+        Features of each bin, (bins, features), of each column in turn, and of each pair.
     one : float
         What an intercept has in the place of 1, the last feature; 0 for no intercept.
+    pairs : tuple of (int, int)
+        Which columns the last tables are of, whose rows are bins of the one by bins of the other.
     """
 
     found: np.ndarray
     scale: float
     tables: tuple[np.ndarray, ...]
     one: float
+    pairs: tuple[tuple[int, int], ...] = ()
 
     def beliefs(self, n: int, stream: SecureStream | None = None, size: int = 1) -> Beliefs:
         """Return n times the likeliest A/n, or draws from what is possible."""
@@ -66,32 +71,52 @@ class BinnedMoments:
         unit = root[:, :, None] * root[:, None]
         values, vectors = np.linalg.eigh(whole / unit)
         whole = (vectors * np.maximum(values, LEAST)[:, None]) @ vectors.transpose(0, 2, 1)
+        if self.pairs:  # whose deviations are of all columns and of the intercept
+            root = np.sqrt(np.diagonal(whole, axis1=1, axis2=2))
+            whole = whole / (root[:, :, None] * root[:, None])
         values, vectors = np.linalg.eigh(whole * unit)
         return Beliefs(n * np.maximum(values, 1e-300), vectors)
 
     def _whole(self, stream: SecureStream | None) -> np.ndarray:
         """A/n, (D, D), whose covariances between columns may leave it a little below 0."""
-        D, column = len(self.found), self.column
+        D, column, shares = len(self.found), self.column, self.shares(stream)
         mean, blocks = np.full(D, self.one), np.zeros((D, D))
-        for table, own, shares in zip(self.tables, self.places, self.shares(stream), strict=True):
-            mean[own] = shares @ table
-            blocks[own, own] = (shares * table.T) @ table
+        given: list[list[Any]] = []  # of each column, features that depend on it, with their means
+        for j, (table, own) in enumerate(zip(self.tables, self.places, strict=True)):
+            if j < len(shares):
+                joint = shares[j]
+                given.append([(own, table)])
+            else:
+                a, b = self.pairs[j - len(shares)]
+                cells = table.reshape(len(shares[a]), len(shares[b]), table.shape[1])
+                given[a].append((own, np.einsum("b,abf->af", shares[b], cells)))
+                given[b].append((own, np.einsum("a,abf->bf", shares[a], cells)))
+                joint = np.outer(shares[a], shares[b]).ravel()
+            mean[own] = joint @ table
+            blocks[own, own] = (joint * table.T) @ table
         within = column[:, None] == column
         usual = np.where(within, blocks, np.outer(mean, mean))
+        for share, features in zip(shares, given, strict=True):
+            for (one, means), (other, others) in permutations(features, 2):
+                usual[one, other] += (share * (means - mean[one]).T) @ (others - mean[other])
         if self.one:
             usual[-1, -1] = self.one**2
-        between = ~within & (column >= 0) & (column >= 0)[:, None]
-        return usual + self.between(usual, mean, between, stream)
+        of_pair, of_one = column >= len(shares), column < 0
+        between = ~within & ~of_one & ~of_one[:, None]  # the others are told by the shares
+        between |= of_pair | of_pair[:, None]
+        found = usual + self.between(usual, mean, between, stream)
+        np.fill_diagonal(found, np.maximum(np.diag(found), LEAST * np.diag(usual)))
+        return found
 
     @property
     def places(self) -> list[slice]:
-        """Where the features of each column are."""
+        """Where the features of each column and pair are."""
         ends = np.cumsum([0, *(table.shape[1] for table in self.tables)]).tolist()
         return [slice(start, stop) for start, stop in pairwise(ends)]
 
     @property
     def column(self) -> np.ndarray:
-        """Number of the column of each feature, (D,); -1 of an intercept."""
+        """Number of the column or pair of each feature, (D,); -1 of an intercept."""
         found = np.full(len(self.found), -1)
         for j, place in enumerate(self.places):
             found[place] = j
@@ -99,8 +124,9 @@ class BinnedMoments:
 
     def shares(self, stream: SecureStream | None) -> list[np.ndarray]:
         """Share of each bin of each column, (bins,): the likeliest, or a draw."""
-        pairs = zip(self.tables, self.places, strict=True)
-        return [self._shares(table, place, stream) for table, place in pairs]
+        columns = list(zip(self.tables, self.places, strict=True))
+        columns = columns[: len(columns) - len(self.pairs)]
+        return [self._shares(table, place, stream) for table, place in columns]
 
     def between(
         self, usual: np.ndarray, mean: np.ndarray, which: np.ndarray, stream: SecureStream | None
@@ -121,18 +147,19 @@ class BinnedMoments:
         moved = np.zeros_like(usual)
         if not which.any():
             return moved
-        deviation = deviations(usual, mean)
+        deviation = np.where(self.column < 0, self.one, deviations(usual, mean))
         unit = np.outer(deviation, deviation)
-        off, noise = (self.found - usual)[which] / unit[which], self.scale / unit[which]
-        rho = _likeliest(off, noise / math.sqrt(2.0))
-        kept = rho**2 / (rho**2 + noise**2 / 2.0)
+        noise = np.where(np.eye(len(usual)), self.scale, self.scale / math.sqrt(2.0))
+        off, noise = (self.found - usual)[which] / unit[which], noise[which] / unit[which]
+        rho = _likeliest(off, noise)
+        kept = rho**2 / (rho**2 + noise**2)
         moved[which] = kept * off
         if stream is not None:
             spread = np.zeros_like(usual)
             spread[which] = rho * np.sqrt(1.0 - kept)
             edge = 2.0 * math.sqrt(float((spread**2).sum(axis=1).max()))
-            upper = np.triu(stream.normal(spread.shape) * spread, 1)
-            moved += (upper + upper.T) * min(1.0, WIDEST / max(edge, 1e-300))
+            upper = np.triu(stream.normal(spread.shape) * spread)
+            moved += (upper + np.triu(upper, 1).T) * min(1.0, WIDEST / max(edge, 1e-300))
         return moved * unit
 
     def _shares(self, table: np.ndarray, own: slice, stream: SecureStream | None) -> np.ndarray:

@@ -53,13 +53,15 @@ class BinnedRows:
         M = max(LEAST_POINTS, POINTS_PER_FEATURE * len(known.found))
         generator = stream.generator if stream else np.random.default_rng(0)
         codes = np.stack([_codes(shares, M) for shares in known.shares(stream)])
-        numbers = [j for j, T in enumerate(known.tables) if (np.diff(T[:-1, 0]) > 0.0).all()]
+        columns = known.tables[: len(codes)]
+        numbers = [j for j, T in enumerate(columns) if (np.diff(T[:-1, 0]) > 0.0).all()]
         order = generator.permuted(np.tile(np.arange(M), (len(codes), 1)), axis=1)
         if len(numbers) > 1:
             order[numbers] = self._ranks(numbers, codes[numbers], stream, generator)
         codes = np.take_along_axis(codes, order, axis=1)
+        of_pairs = [codes[a] * len(columns[b]) + codes[b] for a, b in known.pairs]
         points = np.full((M, len(known.found)), known.one)
-        for table, place, own in zip(known.tables, known.places, codes, strict=True):
+        for table, place, own in zip(known.tables, known.places, [*codes, *of_pairs], strict=True):
             points[:, place] = table[own]
         return points if len(numbers) == len(codes) else self._mapped(points, numbers, stream)
 
@@ -103,7 +105,8 @@ class BinnedRows:
         """Points with the covariances that columns without an order have."""
         known = self.moments
         column = known.column
-        open_ = ~np.isin(column, numbers)
+        n_columns = len(known.tables) - len(known.pairs)
+        open_ = (column >= 0) & (column < n_columns) & ~np.isin(column, numbers)
         between = (column[:, None] != column) & (open_ | open_[:, None])
         mean = points.mean(axis=0)
         second_moments = points.T @ points / len(points)
