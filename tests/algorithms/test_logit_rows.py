@@ -8,6 +8,7 @@ from skdp.algorithms.parts.logit_rows import (
     LEAST_SLOPE,
     MOST_SLOPE,
     NormalRows,
+    PointRows,
     without_noise,
 )
 from skdp.algorithms.parts.noisy_moments import believed, shrunk
@@ -25,6 +26,36 @@ def beliefs(score, **more):
     return NormalRows(1000, score, mean=MEAN[None], covariance=(ROOT @ ROOT.T)[None], **more)
 
 
+def points(score, **more):
+    """As many points as the law of `beliefs` has, which are not normal."""
+    rng = np.random.default_rng(5)
+    x = MEAN + (rng.exponential(size=(2, 40, 3)) - 1.0) @ ROOT.T
+    return PointRows(1000, score, points=x, **more)
+
+
+@pytest.mark.parametrize("score", SCORES, ids=str)
+def test_expectations_over_points_are_sums_over_them(score):
+    rows = points(score, offset=(0.3, 0.0))
+    expected, slope = np.zeros((2, 3)), np.zeros((2, 3, 3))
+    for b, i in np.ndindex(2, 40):
+        x = rows.points[b, i]
+        z = np.array([x @ THETA[0] + 0.3])
+        expected[b] += 25.0 * score.value(z) * x
+        slope[b] += 25.0 * score.slope(z)[0, 0] * np.outer(x, x)
+    np.testing.assert_allclose(rows.expected(THETA), expected)
+    np.testing.assert_allclose(rows.slope(THETA), slope)
+
+
+@pytest.mark.parametrize("score", SCORES, ids=str)
+def test_points_that_are_normal_are_normal_rows(score):
+    x = MEAN + np.random.default_rng(2).normal(size=(1, 200_000, 3)) @ ROOT.T
+    for offset in ((0.0, 0.0), (0.3, 0.5)):
+        both = PointRows(1000, score, offset, points=x), beliefs(score, offset=offset)
+        for what in ("expected", "slope", "variance"):
+            found, known = (getattr(rows, what)(THETA) for rows in both)
+            np.testing.assert_allclose(found, known, atol=0.02 * np.abs(known).max())
+
+
 @pytest.mark.parametrize("score", SCORES, ids=str)
 def test_the_expected_score_and_its_variance_are_those_of_normal_rows(score):
     x = MEAN + np.random.default_rng(2).normal(size=(400_000, 3)) @ ROOT.T
@@ -39,10 +70,11 @@ def test_the_expected_score_and_its_variance_are_those_of_normal_rows(score):
         assert (off <= 6 * spread + 1e-3 * np.abs(found).max()).all()
 
 
+@pytest.mark.parametrize("law", [beliefs, points])
 @pytest.mark.parametrize("transformed", [False, True])
 @pytest.mark.parametrize("score", SCORES, ids=str)
-def test_the_slope_is_the_derivative_of_the_expected_score(score, transformed):
-    rows = beliefs(score).with_slope(THETA + 1.0, TRUE) if transformed else beliefs(score)
+def test_the_slope_is_the_derivative_of_the_expected_score(score, transformed, law):
+    rows = law(score).with_slope(THETA + 1.0, TRUE) if transformed else law(score)
     found, step = rows.slope(THETA)[0], 1e-4
     for j in range(3):
         move = step * np.eye(3)[j]

@@ -186,7 +186,7 @@ class BinnedMoments:
 
 
 def deviations(second_moments: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Standard deviations of features, (D,); that of one which is always the same is tiny, not 0."""
+    """Standard deviations of features, (D,); tiny and not 0 where one is always the same."""
     squares = np.diag(second_moments)
     return np.sqrt(np.maximum(squares - mean**2, np.maximum(LEAST * squares, TINY)))
 

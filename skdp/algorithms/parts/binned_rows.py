@@ -52,7 +52,8 @@ class BinnedRows:
         known = self.moments
         M = max(LEAST_POINTS, POINTS_PER_FEATURE * len(known.found))
         generator = stream.generator if stream else np.random.default_rng(0)
-        codes = np.stack([_codes(shares, M) for shares in known.shares(stream)])
+        both = zip(known.shares(stream), known.tables, strict=False)  # pairs have no shares
+        codes = np.stack([_codes(shares, table[:, 0], M) for shares, table in both])
         columns = known.tables[: len(codes)]
         numbers = [j for j, T in enumerate(columns) if (np.diff(T[:-1, 0]) > 0.0).all()]
         order = generator.permuted(np.tile(np.arange(M), (len(codes), 1)), axis=1)
@@ -72,7 +73,7 @@ class BinnedRows:
         stream: SecureStream | None,
         generator: np.random.Generator,
     ) -> np.ndarray:
-        """Rank of each point in each of several columns, whose codes ascend."""
+        """Rank of each point in each of several columns, whose first features ascend."""
         known, M = self.moments, codes.shape[1]
         first = np.stack([known.tables[j][own, 0] for j, own in zip(numbers, codes, strict=True)])
         wanted = self._correlations([known.places[j].start for j in numbers], first, stream)
@@ -89,7 +90,7 @@ class BinnedRows:
     def _correlations(
         self, places: list[int], first: np.ndarray, stream: SecureStream | None
     ) -> np.ndarray:
-        """Correlations of features (columns, M), as far as they are not noise, or a draw of them."""
+        """Correlations of features (columns, M), as far as they are not noise, or a draw."""
         known, mean, variance = self.moments, first.mean(axis=1), first.var(axis=1)
         found = known.found[np.ix_(places, places)] - np.outer(mean, mean)
         np.fill_diagonal(found, variance)  # shares tell it better
@@ -124,11 +125,12 @@ class BinnedRows:
         return np.hstack([moved + mean[:d], points[:, d:]])
 
 
-def _codes(shares: np.ndarray, size: int) -> np.ndarray:
-    """Ascending codes, as many of each as its share says."""
-    ends = np.cumsum(shares)
+def _codes(shares: np.ndarray, first: np.ndarray, size: int) -> np.ndarray:
+    """Codes, as many of each as its share says, in the order of their first feature."""
+    order = np.argsort(first, kind="stable")
+    ends = np.cumsum(shares[order])
     places = (np.arange(size) + 0.5) / size * ends[-1]
-    return np.minimum(np.searchsorted(ends, places), len(shares) - 1)
+    return order[np.minimum(np.searchsorted(ends, places), len(shares) - 1)]
 
 
 def _correlations(first: np.ndarray, ranks: np.ndarray) -> np.ndarray:
