@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp._random import SecureStream, Streams
+from skdp._random import SecureStream
 from skdp._validate import expected, in_range
 from skdp.mechanisms.quantile import GRID, Cell, QuantileMechanism, split
 from skdp.privacy import epsilon_of_event
@@ -118,7 +118,7 @@ class QuantilesConfig:
     def run(
         self,
         records: tuple[np.ndarray, ...],
-        streams: Streams,
+        streams: Callable[[str], SecureStream],
         progress: Callable[[Iterable], Iterable] = iter,
     ) -> np.ndarray:
         """Release quantiles of private rows, (n_shares, n_features); they may be out of order.
@@ -128,7 +128,7 @@ class QuantilesConfig:
         records : tuple of ndarray
             Rows (n, n_features) first; NaN is missing. ``starts`` of persons with them where these
             are the records.
-        streams : Streams
+        streams : callable
             Streams of the fit: "noise" is used.
         progress : callable
             Wraps the iteration over releases.

@@ -20,6 +20,7 @@ True
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -29,7 +30,7 @@ from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._columns import DeclaredColumns
-from skdp._fitting import PrivateEstimator
+from skdp._fitting import PrivateEstimator, Records
 from skdp._input import check_columns, check_columns_and_labels, check_columns_and_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import row_bound
@@ -37,9 +38,10 @@ from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms import additive
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.additive import Config
-from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
+from skdp.algorithms.private_edges import AtEdges, PrivateEdgesConfig, bins_told
 from skdp.estimators._linear import NormalClassifier
+from skdp.mechanisms.quantile import check_persons
 from skdp.models.additive import (
     LABELS,
     WAVES,
@@ -102,6 +104,8 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
     _moments_share: ClassVar[float] = noise_aware.CURVATURE_SHARE / 2.0
     _keys: list[Any]  # names or positions of the declared columns
     _model: Additive
+    _finds_edges: ClassVar[bool] = True
+    edges_share: float = 0.1
 
     # --- fit ------------------------------------------------------------------------------------
 
@@ -116,23 +120,48 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
 
     def _coded(self, columns: dict[Any, np.ndarray]) -> np.ndarray:
         """Codes of the columns of a fit."""
-        self._keys = list(self._declared(self.n_features_in_))
-        return self._codes(columns, self._keys, Additive(self._columns(self.n_features_in_)))
+        n = self.n_features_in_
+        self._keys = list(self._declared(n))
+        return self._codes(columns, self._keys, Additive(self._columns(n)), self._private(n)[0])
 
-    def _configure(self, facts: PublicFacts, budget: Budget) -> Config:
-        mu = math.inf
+    def _configure(self, facts: PublicFacts, budget: Budget) -> Config | PrivateEdgesConfig:
+        share = in_range(0.0, 1.0, closed="neither", edges_share=self.edges_share)
+        mu, n_bins = math.inf, integer(2, n_bins=self.n_bins)
         if budget.private:
             mu = budget.mu if budget.given is None else self._STEPS**0.5 / budget.given
+        places, bounds = self._private(facts.n_features)
+        if places:
+            if budget.given is None:
+                mu *= math.sqrt(1.0 - share)
+            of_edges = mu * math.sqrt(share / (1.0 - share))
+            n_bins = bins_told(n_bins, len(places), facts.rows, of_edges)
         most = additive.most_features(facts.rows, mu, self._moments_share)
-        columns = self._columns(facts.n_features)
-        model = Additive(columns).asked(facts.rows, mu, most, self._telling(facts))
+        columns = Additive(self._columns(facts.n_features, n_bins))
+        telling = self._telling(facts)
+        model = columns.asked(facts.rows, mu, most, telling)
         facts = replace(facts, n_features=model.size, declared_norm=model.norm)
         config: Any = super()._configure(facts, budget)
-        return additive.of_codes(config, model, mu)
+        config = additive.of_codes(config, model, mu)
+        if not places:
+            return config
+        return PrivateEdgesConfig.of(
+            bounds, n_bins, places=places, fit=config, model=columns, mu=mu, telling=telling
+        ).calibrated(budget, share)
 
-    def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
+    def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
+        if isinstance(plan.config, PrivateEdgesConfig) and records.starts is not None:
+            check_persons(records.starts)
+        return plan.config.run
+
+    def _keep(self, plan: FitPlan, released: Any) -> None:
+        plan, released = _at_edges(plan, released)
         super()._keep(plan, released)
         self._model = plan.config.model
+        numbers = (column for column in self._model.columns if isinstance(column, Number))
+        self.edges_ = {column.name: np.asarray(column.edges) for column in numbers}
+
+    def _diagnosed(self, plan: FitPlan, released: Any) -> tuple[str, ...]:
+        return super()._diagnosed(*_at_edges(plan, released))
 
     def _fitted_rows(self, X: Any) -> np.ndarray:
         # By what was declared in the fit, whatever the parameters are by now.
@@ -298,6 +327,13 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
         )
 
 
+def _at_edges(plan: FitPlan, released: Any) -> tuple[FitPlan, Any]:
+    """What was planned and released once edges were, where these are private."""
+    if isinstance(released, AtEdges):
+        return replace(plan, config=released.config), released.posterior
+    return plan, released
+
+
 def _normals(n: int, covariance: np.ndarray) -> np.ndarray:
     """Draws (n, B) of a normal of mean 0, always the same."""
     values, vectors = np.linalg.eigh(covariance)
@@ -322,6 +358,7 @@ class AdditiveParameters(AdditiveModel):
     edges: Any = None
     categories: Any = None
     n_bins: int = 32
+    edges_share: float = 0.1
     neighboring_relation: str = "zero_out"
     robust: bool | str = "auto"
     accountant: str = "auto"
