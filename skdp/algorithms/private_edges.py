@@ -120,18 +120,18 @@ class PrivateEdgesConfig:
         if not budget.private:
             return self
         fit: Any = self.fit
-        if budget.given is None:
-            fit = replace(fit, noise_multiplier=fit.noise_multiplier / math.sqrt(1.0 - share))
-        square = math.fsum(sigma**-2 for sigma in fit.noise_multipliers) * share / (1.0 - share)
-        mu = sensitivity_factor(budget.neighboring_relation) * math.sqrt(square)
+        sigma = fit.noise_multiplier / (1.0 if budget.epsilon is None else math.sqrt(1.0 - share))
+        units = sensitivity_factor(budget.neighboring_relation) / sigma * np.array(fit.units) ** -1
+        mu = float(np.linalg.norm(units)) * math.sqrt(share / (1.0 - share))
         eta = range_of_level(mu, self.edges.n_releases)
         if eta < self.edges.least:
             raise expected("larger", "private edges are lost in the noise", edges_share=share)
 
-        def of(inverse: float) -> PrivateEdgesConfig:
-            return replace(self, fit=fit, edges=replace(self.edges, epsilon=1.0 / inverse))
+        def of(factor: float) -> PrivateEdgesConfig:
+            edges = replace(self.edges, epsilon=eta / factor)
+            return replace(self, edges=edges, fit=replace(fit, noise_multiplier=sigma * factor))
 
-        return of(budget.least(lambda inverse: of(inverse).event(), 1.0 / eta))
+        return of(budget.least(lambda factor: of(factor).event(), 1.0))
 
     def run(self, records: Any, streams: Streams, progress: Progress = iter) -> AtEdges:
         """Release edges and run the fit on codes of the bins between them.
