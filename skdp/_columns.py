@@ -15,7 +15,6 @@ from skdp._input import numbers, without_data
 from skdp._validate import expected, integer
 from skdp.models.additive import Additive, Category, Number
 
-
 PRIVATE = "private"  # edges that are to be found
 
 
@@ -85,13 +84,11 @@ class DeclaredColumns:
         return places, bounds
 
     def _columns(
-        self, n_columns: int | None, most_bins: int | None = None
+        self, n_columns: int | None, private_bins: int | None = None
     ) -> tuple[Number | Category, ...]:
-        """The declared columns, in the order in which they are; no waves are asked for yet.
-
-        With most bins where edges are private.
-        """
+        """The declared columns, in the order in which they are; no waves are asked for yet."""
         n_bins = integer(2, n_bins=self.n_bins)
+        bins = {PRIVATE: private_bins or n_bins}
         names = getattr(self, "feature_names_in_", None)
         columns: list[Number | Category] = []
         for key, (kind, value) in self._declared(n_columns).items():
@@ -99,7 +96,7 @@ class DeclaredColumns:
             columns.append(
                 _category(name, value)
                 if kind == "categories"
-                else _number(name, kind, value, most_bins if kind == PRIVATE and most_bins else n_bins)
+                else _number(name, kind, value, bins.get(kind, n_bins))
             )
         return tuple(columns)
 

@@ -61,6 +61,7 @@ _POISSON = {"sampling_rate": 0.5}
 _DPVI = {"inference": "dpvi"}
 _SECURE = {"secure": True}
 _ROBUST = {"robust": True}
+_EDGES = {"edges": "private", "n_bins": 4}
 _NETWORKS = {
     "": {},
     "float32": {"module": _single},
@@ -103,7 +104,13 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
     ),
     DPAdditiveClassifier: (
         _NOISE,
-        {"": {}, "secure": _SECURE, "robust": _ROBUST, "few bins": {"n_bins": 3}},
+        {
+            "": {},
+            "secure": _SECURE,
+            "robust": _ROBUST,
+            "few bins": {"n_bins": 3},
+            "private edges": _EDGES,
+        },
     ),
     DPAdditiveRegressor: (
         _NOISE,
@@ -112,9 +119,13 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "secure": _SECURE,
             "robust": _ROBUST,
             "bounded": {"target_bounds": (-200, 200), "n_bins": 3},
+            "private edges": _EDGES,
         },
     ),
-    DPAdditivePoissonRegressor: (_NOISE, {"": {}, "secure": _SECURE, "robust": _ROBUST}),
+    DPAdditivePoissonRegressor: (
+        _NOISE,
+        {"": {}, "secure": _SECURE, "robust": _ROBUST, "private edges": _EDGES | _SECURE},
+    ),
     DPVariationalPoissonRegression: (
         _STEPS,
         {"": {}, "secure": _SECURE, "robust": _ROBUST, "dpvi, Poisson": _DPVI | _POISSON},
