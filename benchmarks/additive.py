@@ -5,6 +5,8 @@
     python benchmarks/additive.py tables [--epsilon 1] [--peer build/ebm.json] [names ...]
     python benchmarks/additive.py peer --peer build/ebm.json [--epsilon 1] [names ...]
     python benchmarks/additive.py adult
+    python benchmarks/additive.py skewed [--repetitions 4] [--model classes|linear]
+    python benchmarks/additive.py edges [--epsilon 1] [names ...]
     python benchmarks/additive.py time
 
 ``bands``: five features, uniform in [-1, 1], with a linear, a step, a bump, a sine and a zero
@@ -21,7 +23,13 @@ effects are of one kind, over √5, and where there is one of each.
 the file that ``peer`` writes, beside DP-EBM: with its defaults, and with the setting and the input
 that do best on the rows held back, which is in its favour.
 
-``adult``: the official split, with bounds and with round edges.
+``adult``: the official split, with bounds, with round edges, and with private edges within bounds.
+
+``skewed``: coverage as of ``bands`` of four columns with the density of Beta(1, 6) between the
+bounds, with bins of equal width and with private edges; truths are means over the rows of a bin.
+
+``edges``: log-loss as of ``tables`` with private edges, between ±4 standard deviations and between
+±10⁶ of them, beside the additive model of ``tables``.
 
 ``time``: 20 features with 20 bins each.
 """
@@ -227,17 +235,90 @@ def adult(arguments):
     y, y_test = train["income"].to_numpy(), (test["income"] == ">50K").to_numpy()
     columns = [*BOUNDS, *CATEGORIES]
     for epsilon in (0.5, 1.0, 3.0):
-        for kind, declared in (("bounds", BOUNDS), ("edges", ADULT_EDGES)):
+        for kind, declared in (
+            ("bounds", {"bounds": BOUNDS}),
+            ("edges", {"edges": ADULT_EDGES}),
+            ("private", {"bounds": BOUNDS, "edges": "private"}),
+        ):
             scores = []
             for _ in range(arguments.repetitions or 20):
                 model = DPAdditiveClassifier(
                     epsilon, DELTA, categories=CATEGORIES, classes=["<=50K", ">50K"],
-                    n_samples=len(train), **{kind: declared},
+                    n_samples=len(train), **declared,
                 ).fit(train[columns], y)  # fmt: skip
                 p = model.predict_proba(test[columns])[:, 1]
                 scores.append(((y_test == (p > 0.5)).mean(), log_loss(y_test, p)))
             accuracy, loss = np.mean(scores, axis=0)
             print(f"epsilon={epsilon:g} {kind:<7} accuracy {accuracy:.4f} log-loss {loss:.4f}")
+
+
+def skewed(arguments):
+    """Coverage where nearly all rows are near the lower bound."""
+    model_class, settings = MODELS[arguments.model]
+    functions = [TRUTHS[name] for name in ("linear", "wave", "bump", "flat")]
+    many = 2 * np.random.default_rng(1).beta(1, 6, (10**6, len(functions))) - 1
+    for n, epsilon, bound in (
+        (50_000, 3.0, 1),
+        (50_000, 1.0, 1),
+        (50_000, 3.0, 1e6),
+        (10**4, 1.0, 1),
+    ):
+        for edges in (None, "private")[bound > 1 :]:
+            hits, whole = [], []
+            for seed in range(arguments.repetitions or 4):
+                rng = np.random.default_rng(seed)
+                X = 2 * rng.beta(1, 6, (n, len(functions))) - 1
+                y = drawn(rng, arguments.model, sum_of(functions, X))
+                model = model_class(
+                    epsilon,
+                    DELTA,
+                    bounds=[(-bound, bound)] * 4,
+                    edges=edges,
+                    n_samples=n,
+                    **settings,
+                ).fit(X, y)
+                for j, function in enumerate(functions):
+                    curve = model.curve_(j, level=LEVEL)
+                    truth = truth_of_rows(function, curve.grid, many[:, j])
+                    hits.append(100 * np.mean((curve.low <= truth) & (truth <= curve.high)))
+                    whole.append(((curve.band_low <= truth) & (truth <= curve.band_high)).all())
+            each = np.mean(np.reshape(hits, (-1, len(functions))), axis=0)
+            print(
+                f"n={n:<6} epsilon={epsilon:<4g} bounds ±{bound:<8g}{edges or 'equal width':<12} "
+                f"pointwise {each.mean():.0f}  of each curve {each.round()}  "
+                f"simultaneous {100 * np.mean(whole):.0f}",
+                flush=True,
+            )
+
+
+def truth_of_rows(function, edges, x):
+    """Mean of a curve over the rows of each bin, or at its middle, less the mean over all bins."""
+    bins = np.searchsorted(edges[1:-1], x, side="right")
+    counts = np.bincount(bins, minlength=len(edges) - 1)
+    sums = np.bincount(bins, function(x), minlength=len(edges) - 1)
+    found = np.where(
+        counts > 0, sums / np.maximum(counts, 1), function((edges[1:] + edges[:-1]) / 2)
+    )
+    return found - found.mean()
+
+
+def private_edges(arguments):
+    """Log-loss with declared and with private edges."""
+    for name in arguments.names or protocol.TABLES:
+        of, splits = protocol.task(name), protocol.splits(name, arguments.repetitions)
+        for epsilon in arguments.epsilon or protocol.EPSILONS:
+            losses = {}
+            for split in splits:
+                for kind, bound in (("declared", 0), ("private", 4), ("private, wide", 1e6)):
+                    bounds = dict.fromkeys(of.numbers, (-bound, bound))
+                    found = {"edges": dict.fromkeys(of.numbers, protocol.EDGES)}
+                    found = {"edges": "private", "bounds": bounds} if bound else found
+                    loss = protocol.loss_of(name, epsilon, split, **found)
+                    losses.setdefault(kind, []).append(loss)
+            means = " ".join(f"{kind} {np.mean(found):.4f}" for kind, found in losses.items())
+            gaps = [protocol.difference(losses, kind, "declared") for kind in list(losses)[1:]]
+            gaps = "  ".join(f"{gap:+.4f} ± {error:.4f}" for gap, error in gaps)
+            print(f"{name:<14} epsilon={epsilon:<4g} {means}  differences {gaps}", flush=True)
 
 
 def times(arguments):
@@ -256,6 +337,7 @@ def times(arguments):
 
 PARTS = {
     "bands": bands, "errors": errors, "tables": tables, "peer": peer, "adult": adult, "time": times,
+    "skewed": skewed, "edges": private_edges,
 }  # fmt: skip
 
 
