@@ -258,7 +258,8 @@ def test_edges_of_one_value_make_a_fit_of_few_bins(table, monkeypatch, point):
     assert 2 <= len(model.edges_["age"]) - 1 <= 3
     assert np.isfinite(model.predict_proba(table[0])).all()
     assert np.isfinite(model.curve_("age").band_high).all()
-    assert model._model.size <= model.plan().config.fit.model.size
+    assert model._model.size < model.plan().config.fit.model.size
+    assert model.data_norm_ == model._model.norm
 
 
 @pytest.mark.parametrize(
