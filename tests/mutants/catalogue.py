@@ -1316,8 +1316,8 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         ),
         Mutant(
             "noise multiplier squared",
-            "privacy/accountants.py",
-            "gdp",
+            "privacy/terms.py",
+            "GaussianTerm.gdp",
             "math.sqrt(term.count) * relation.factor / term.noise_multiplier",
             "math.sqrt(term.count) * relation.factor / term.noise_multiplier**2",
             "tests/privacy",
@@ -1644,8 +1644,8 @@ charge(
             "private edges: the rows' bound is that of the plan",
             "algorithms/additive.py",
             "of_codes",
-            '"data_norm": model.norm}',
-            '"data_norm": config.data_norm}',
+            "plain |= {'model': model, 'n_features': model.size, 'data_norm': model.norm}",
+            "plain |= {'model': model, 'n_features': model.size, 'data_norm': config.data_norm}",
             "tests/estimators/test_private_edges.py",
         ),
         Mutant(
@@ -1660,8 +1660,8 @@ charge(
             "bounded range: small ranges have too good a Gaussian",
             "privacy/posterior_samples.py",
             "bounded_range_mu",
-            "math.sqrt(2.0 * math.pi) / 4.0",
-            "math.sqrt(2.0 * math.pi) / 4.1",
+            "eta * math.sqrt(2.0 * math.pi) / 4.0",
+            "eta * math.sqrt(2.0 * math.pi) / 4.1",
             "tests/privacy/test_posterior_samples.py",
         ),
         Mutant(
