@@ -26,7 +26,7 @@ from skdp._random import Streams
 from skdp._validate import expected
 from skdp.algorithms.additive import Config, of_codes
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.quantiles import MOST_EPSILON, BinsConfig, halvings
+from skdp.algorithms.quantiles import APART, MOST_EPSILON, BinsConfig, halvings
 from skdp.engine.loop import Progress
 from skdp.mechanisms.quantile import GRID
 from skdp.models.additive import Additive, Number, Telling
@@ -38,7 +38,6 @@ MOST_BOUND = 1e150  # its square is a double too
 # Rows in a bin over 1/ε of a level, at least: with fewer, edges are noise. Like the default share
 # of the budget, chosen on the tables magic, abalone, credit and adult of benchmarks/additive.py.
 ROWS = 2.0
-APART = 2  # points of the grid: nearer edges are of one value
 
 
 class AtEdges(NamedTuple):

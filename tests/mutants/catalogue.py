@@ -1318,8 +1318,8 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
             "noise multiplier squared",
             "privacy/terms.py",
             "GaussianTerm.gdp",
-            "math.sqrt(term.count) * relation.factor / term.noise_multiplier",
-            "math.sqrt(term.count) * relation.factor / term.noise_multiplier**2",
+            "math.sqrt(self.count) * relation.factor / self.noise_multiplier",
+            "math.sqrt(self.count) * relation.factor / self.noise_multiplier**2",
             "tests/privacy",
         ),
         Mutant(
@@ -1606,6 +1606,14 @@ charge(
             "BinsConfig.n_releases",
             "len(halvings(len(self.shares) + 1))",
             "(len(halvings(len(self.shares) + 1)) - 1)",
+            "tests/preprocessing/test_bins.py",
+        ),
+        Mutant(
+            "bins: a value at an edge is in two cells",
+            "algorithms/quantiles.py",
+            "ends_of_cells",
+            "twice | (x > x[0])",
+            "twice & (x > x[0])",
             "tests/preprocessing/test_bins.py",
         ),
         Mutant(
