@@ -86,18 +86,24 @@ def ours(name, epsilon, split):
     linear = DPVariationalLogisticRegression(
         epsilon, DELTA, data_norm=1.0, fit_intercept=False, **facts
     ).fit(of.rows[train], of.y[train])
+    return {
+        "linear": float(log_loss(of.y[test], linear.predict_proba(of.rows[test]))),
+        "additive": loss_of(name, epsilon, split, edges=dict.fromkeys(of.numbers, EDGES)),
+    }
+
+
+def loss_of(name, epsilon, split, **declared):
+    """Log-loss of the additive model with declared columns on a split."""
+    of, (train, test) = task(name), split
     additive = DPAdditiveClassifier(
         epsilon,
         DELTA,
-        edges=dict.fromkeys(of.numbers, EDGES),
         categories={c: sorted(set(of.table[c])) for c in of.categories},
-        **facts,
+        classes=[0, 1],
+        n_samples=len(train),
+        **declared,
     ).fit(of.table.iloc[train], of.y[train])
-    found = {
-        "linear": linear.predict_proba(of.rows[test]),
-        "additive": additive.predict_proba(of.table.iloc[test]),
-    }
-    return {method: float(log_loss(of.y[test], p)) for method, p in found.items()}
+    return float(log_loss(of.y[test], additive.predict_proba(of.table.iloc[test])))
 
 
 def peers(name, epsilon, split, known=()):

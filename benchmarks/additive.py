@@ -6,6 +6,8 @@
     python benchmarks/additive.py peer --peer build/ebm.json [--epsilon 1] [names ...]
     python benchmarks/additive.py pairs [--repetitions 6]
     python benchmarks/additive.py adult [--epsilon 1]
+    python benchmarks/additive.py skewed [--repetitions 4] [--model classes|linear]
+    python benchmarks/additive.py edges [--epsilon 1] [names ...]
     python benchmarks/additive.py time
 
 ``bands``: five features, uniform in [-1, 1], with a linear, a step, a bump, a sine and a zero
@@ -26,7 +28,14 @@ that do best on the rows held back, which is in its favour.
 and by how much the pairs change it, where there is no interaction, a product, a corner, and a trend
 of one sign in one group and of the other in the other.
 
-``adult``: the official split, with bounds, with round edges, and with pairs besides.
+``adult``: the official split, with bounds, with round edges, with pairs besides, and with private
+edges within bounds.
+
+``skewed``: coverage as of ``bands`` of four columns with the density of Beta(1, 6) between the
+bounds, with bins of equal width and with private edges; truths are means over the rows of a bin.
+
+``edges``: log-loss as of ``tables`` with private edges, between ±4 standard deviations and between
+±10⁶ of them, beside the additive model of ``tables``.
 
 ``time``: 20 features with 20 bins each.
 """
@@ -281,6 +290,7 @@ def adult(arguments):
     columns = [*BOUNDS, *CATEGORIES]
     edges = {"edges": ADULT_EDGES}
     ways = {"bounds": {"bounds": BOUNDS}, "edges": edges, "pairs": edges | {"pairs": ADULT_PAIRS}}
+    ways["private"] = ways["bounds"] | {"edges": "private"}
     for epsilon in arguments.epsilon or (0.5, 1.0, 3.0):
         for kind, declared in ways.items():
             scores = []
@@ -300,6 +310,75 @@ def adult(arguments):
             )
 
 
+def skewed(arguments):
+    """Coverage where nearly all rows are near the lower bound."""
+    model_class, settings = MODELS[arguments.model]
+    functions = [TRUTHS[name] for name in ("linear", "wave", "bump", "flat")]
+    many = 2 * np.random.default_rng(1).beta(1, 6, (10**6, len(functions))) - 1
+    for n, epsilon, bound in (
+        (50_000, 3.0, 1),
+        (50_000, 1.0, 1),
+        (50_000, 3.0, 1e6),
+        (10**4, 1.0, 1),
+    ):
+        for edges in (None, "private")[bound > 1 :]:
+            hits, whole = [], []
+            for seed in range(arguments.repetitions or 4):
+                rng = np.random.default_rng(seed)
+                X = 2 * rng.beta(1, 6, (n, len(functions))) - 1
+                y = drawn(rng, arguments.model, sum_of(functions, X))
+                model = model_class(
+                    epsilon,
+                    DELTA,
+                    bounds=[(-bound, bound)] * 4,
+                    edges=edges,
+                    n_samples=n,
+                    **settings,
+                ).fit(X, y)
+                for j, function in enumerate(functions):
+                    curve = model.curve_(j, level=LEVEL)
+                    truth = truth_of_rows(function, curve.grid, many[:, j])
+                    hits.append(100 * np.mean((curve.low <= truth) & (truth <= curve.high)))
+                    whole.append(((curve.band_low <= truth) & (truth <= curve.band_high)).all())
+            each = np.mean(np.reshape(hits, (-1, len(functions))), axis=0)
+            print(
+                f"n={n:<6} epsilon={epsilon:<4g} bounds ±{bound:<8g}{edges or 'equal width':<12} "
+                f"pointwise {each.mean():.0f}  of each curve {each.round()}  "
+                f"simultaneous {100 * np.mean(whole):.0f}",
+                flush=True,
+            )
+
+
+def truth_of_rows(function, edges, x):
+    """Mean of a curve over the rows of each bin, or at its middle, less the mean over all bins."""
+    bins = np.searchsorted(edges[1:-1], x, side="right")
+    counts = np.bincount(bins, minlength=len(edges) - 1)
+    sums = np.bincount(bins, function(x), minlength=len(edges) - 1)
+    found = np.where(
+        counts > 0, sums / np.maximum(counts, 1), function((edges[1:] + edges[:-1]) / 2)
+    )
+    return found - found.mean()
+
+
+def private_edges(arguments):
+    """Log-loss with declared and with private edges."""
+    for name in arguments.names or protocol.TABLES:
+        of, splits = protocol.task(name), protocol.splits(name, arguments.repetitions)
+        for epsilon in arguments.epsilon or protocol.EPSILONS:
+            losses = {}
+            for split in splits:
+                for kind, bound in (("declared", 0), ("private", 4), ("private, wide", 1e6)):
+                    bounds = dict.fromkeys(of.numbers, (-bound, bound))
+                    found = {"edges": dict.fromkeys(of.numbers, protocol.EDGES)}
+                    found = {"edges": "private", "bounds": bounds} if bound else found
+                    loss = protocol.loss_of(name, epsilon, split, **found)
+                    losses.setdefault(kind, []).append(loss)
+            means = " ".join(f"{kind} {np.mean(found):.4f}" for kind, found in losses.items())
+            gaps = [protocol.difference(losses, kind, "declared") for kind in list(losses)[1:]]
+            gaps = "  ".join(f"{gap:+.4f} ± {error:.4f}" for gap, error in gaps)
+            print(f"{name:<14} epsilon={epsilon:<4g} {means}  differences {gaps}", flush=True)
+
+
 def times(arguments):
     """Seconds of a fit."""
     rng = np.random.default_rng(0)
@@ -316,7 +395,7 @@ def times(arguments):
 
 PARTS = {
     "bands": bands, "errors": errors, "tables": tables, "peer": peer, "pairs": pairs,
-    "adult": adult, "time": times,
+    "adult": adult, "skewed": skewed, "edges": private_edges, "time": times,
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ Shared by additive models and by transformers that make their features for other
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import Tags
@@ -15,15 +15,21 @@ from skdp._input import numbers, without_data
 from skdp._validate import expected, integer
 from skdp.models.additive import Additive, Category, Number, Pair
 
+PRIVATE = "private"  # edges that are to be found
+
 
 class DeclaredColumns:
-    """What is declared of the columns of X, by name or by position, and their codes."""
+    """What is declared of the columns of X, by name or by position, and their codes.
+
+    Of bounded columns, edges may be left to be found privately.
+    """
 
     bounds: Any
     edges: Any
     categories: Any
     n_bins: int
     n_features_in_: int
+    _finds_edges: ClassVar[bool] = False
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -32,33 +38,57 @@ class DeclaredColumns:
         return tags
 
     def _declared(self, n_columns: int | None) -> dict[Any, tuple[str, Any]]:
-        """What is declared of each column, by its name or its position."""
+        """What is declared of each column, by its name or its position, with bounds if private."""
         found: dict[Any, tuple[str, Any]] = {}
+        private: list[Any] = []
         for kind in ("bounds", "edges", "categories"):
             given = getattr(self, kind)
-            if given is None:
+            if given is None or (kind == "edges" and _is_private(given)):
                 continue
             if not isinstance(given, Mapping):
                 if isinstance(given, str) or not hasattr(given, "__len__"):
-                    raise self._wrong("a dictionary by column, or an entry per column", kind, given)
+                    what = "a dictionary by column, or an entry per column"
+                    what += f", or {PRIVATE!r}" * (kind == "edges")
+                    raise self._wrong(what, kind, given)
                 given = dict(enumerate(given))
             for column, value in given.items():
+                if kind == "edges" and _is_private(value):
+                    private.append(column)
+                    continue
                 if column in found:
                     others = f"no {kind} of a column that has {found[column][0]}"
                     raise self._wrong(others, kind, column)
                 found[column] = kind, value
         if not found and n_columns is not None:
-            return dict.fromkeys(range(n_columns), ("bounds", (-1.0, 1.0)))
-        return found
+            found = dict.fromkeys(range(n_columns), ("bounds", (-1.0, 1.0)))
+        bounded = [column for column, (kind, _) in found.items() if kind == "bounds"]
+        if _is_private(self.edges):
+            private = bounded or list(found)
+        if not set(private) <= set(bounded):
+            raise self._wrong("bounds of each column whose edges are private", "edges", PRIVATE)
+        if private and not self._finds_edges:
+            remedy = "declared edges: only estimators find private ones, or DPBins"
+            raise self._wrong(remedy, "edges", PRIVATE)
+        return found | {column: (PRIVATE, found[column][1]) for column in private}
 
     @staticmethod
     def _wrong(what: str, parameter: str, value: Any) -> ValueError:
         shown: dict[str, Any] = {parameter: value}
         return expected(what, **shown)
 
-    def _columns(self, n_columns: int | None) -> tuple[Number | Category, ...]:
+    def _private(self, n_columns: int | None) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+        """Places of the columns whose edges are private among the declared ones, and bounds."""
+        kinds = enumerate(self._declared(n_columns).values())
+        found = [(place, bounds) for place, (kind, bounds) in kinds if kind == PRIVATE]
+        places, bounds = zip(*found, strict=True) if found else ((), ())
+        return places, bounds
+
+    def _columns(
+        self, n_columns: int | None, private_bins: int | None = None
+    ) -> tuple[Number | Category, ...]:
         """The declared columns, in the order in which they are; no waves are asked for yet."""
         n_bins = integer(2, n_bins=self.n_bins)
+        bins = {PRIVATE: private_bins or n_bins}
         names = getattr(self, "feature_names_in_", None)
         columns: list[Number | Category] = []
         for key, (kind, value) in self._declared(n_columns).items():
@@ -66,14 +96,23 @@ class DeclaredColumns:
             columns.append(
                 _category(name, value)
                 if kind == "categories"
-                else _number(name, kind, value, n_bins)
+                else _number(name, kind, value, bins.get(kind, n_bins))
             )
         return tuple(columns)
 
     def _codes(
-        self, found: dict[Any, np.ndarray], keys: list[Any], model: Additive, *, fit: bool = False
+        self,
+        found: dict[Any, np.ndarray],
+        keys: list[Any],
+        model: Additive,
+        raw: tuple[int, ...] = (),
+        *,
+        fit: bool = False,
     ) -> np.ndarray:
-        """Codes (n, columns) of the columns of X, which the keys name or number."""
+        """Codes (n, columns) of the columns of X, which the keys name or number.
+
+        Of raw columns, the numbers themselves.
+        """
         names, values, used = list(found), [], set()
         for key, column in zip(keys, model.columns, strict=True):
             place = names.index(key) if key in found else key
@@ -95,7 +134,15 @@ class DeclaredColumns:
                 "nothing is: give its bounds, edges or categories, or drop it."
             )
         with without_data("Expected categories to be hashable values that can be compared."):
-            return model.codes(values)
+            codes = model.codes(values)
+        if raw:
+            codes = codes.astype(np.float64)
+            codes[:, raw] = np.stack([values[place] for place in raw], axis=1)
+        return codes
+
+
+def _is_private(edges: Any) -> bool:
+    return isinstance(edges, str) and edges == PRIVATE
 
 
 def declared_pairs(
@@ -132,7 +179,7 @@ def places_of(
 
 def _number(name: str, kind: str, value: Any, n_bins: int) -> Number:
     edges = numbers(np.asarray(value), kind)
-    if kind == "bounds":
+    if kind != "edges":
         if edges.shape != (2,) or not np.isfinite(edges).all() or edges[0] >= edges[1]:
             raise expected("a lower and a larger upper bound of each column", bounds=value)
         edges = np.linspace(edges[0], edges[1], n_bins + 1)

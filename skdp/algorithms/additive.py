@@ -117,29 +117,32 @@ def of_codes(
     Parameters
     ----------
     config : NoiseAwareConfig, NoiseAwareRegressionConfig, GaussianVIConfig or DPVIConfig
-        Of a linear model of the features.
+        Of a linear model of these features or others: releases and their noise stay.
     model : Additive
         The features.
     mu : float
         GDP budget > 0 of a record that comes or goes.
     """
     plain: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(config) if f.init}
+    plain |= {"model": model, "n_features": model.size, "data_norm": model.norm}
+    R = row_bound(model.norm, config.fit_intercept)
+    if config.prior_scale is not None:  # one row at the norm bound is as another
+        plain["prior_scale"] *= row_bound(config.data_norm, config.fit_intercept) / R
     if isinstance(config, DPVIConfig):
-        return DPVIAdditiveConfig(**plain, model=model)
+        return DPVIAdditiveConfig(**plain)
     if isinstance(config, NoiseAwareRegressionConfig) or config.likelihood.n_outputs == 1:
         order = list(dict.fromkeys(model.blocks))
         plain["prior_blocks"] = tuple(order.index(block) for block in model.blocks)
     if isinstance(config, NoiseAwareRegressionConfig):
-        return NoiseAwareAdditiveRegressionConfig(**plain, model=model)
+        return NoiseAwareAdditiveRegressionConfig(**plain)
     if isinstance(config, GaussianVIConfig):
-        return GaussianVIAdditiveConfig(**plain, model=model)
+        return GaussianVIAdditiveConfig(**plain)
     # Most rows are shorter than the longest that there can be.
-    R = row_bound(model.norm, config.fit_intercept)
     usual = row_bound(model.usual_norm, config.fit_intercept) / R
     share = default_clip_share(config.n_rows, model.size + 1, mu)
     share = min(1.0, max(LEAST_SHARE, share * usual * USUAL_EXCESS))
     plain["clip_norm"] = share * config.likelihood.residual_scale * R
-    return NoiseAwareAdditiveConfig(**plain, model=model)
+    return NoiseAwareAdditiveConfig(**plain)
 
 
 def most_features(n_rows: int, mu: float, share: float = CURVATURE_SHARE) -> float:

@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp._random import SecureStream, Streams
+from skdp._random import SecureStream
 from skdp._validate import expected, in_range
 from skdp.mechanisms.quantile import GRID, Cell, QuantileMechanism, split
 from skdp.privacy import epsilon_of_event
@@ -33,6 +33,7 @@ from skdp.privacy.events import PosteriorSamplesDpEvent, SelfComposedDpEvent, dp
 from skdp.relations import ZERO_OUT
 
 LEAST_EPSILON, MOST_EPSILON = 1e-9, 1e9  # of one quantile
+APART = 2  # points of the grid: edges that are no farther apart are of one value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +119,7 @@ class QuantilesConfig:
     def run(
         self,
         records: tuple[np.ndarray, ...],
-        streams: Streams,
+        streams: Callable[[str], SecureStream],
         progress: Callable[[Iterable], Iterable] = iter,
     ) -> np.ndarray:
         """Release quantiles of private rows, (n_shares, n_features); they may be out of order.
@@ -128,7 +129,7 @@ class QuantilesConfig:
         records : tuple of ndarray
             Rows (n, n_features) first; NaN is missing. ``starts`` of persons with them where these
             are the records.
-        streams : Streams
+        streams : callable
             Streams of the fit: "noise" is used.
         progress : callable
             Wraps the iteration over releases.
@@ -193,16 +194,34 @@ class BinsConfig(QuantilesConfig):
         for j, (low, high) in enumerate(ranges):
             found = {0: float(low), n_bins: float(high)}  # by the number of bins below
             for level in halvings(n_bins):
+                ends = ends_of_cells(found, (high - low) / GRID)
                 answers = split(
-                    [Cell((m - a) / (b - a), found[a], found[b]) for a, m, b in level],
+                    [Cell((m - a) / (b - a), *ends[a]) for a, m, b in level],
                     t[:, j],
                     stream,
                     epsilon=self.epsilon,
                     neighboring_relation=self.neighboring_relation,
                     starts=starts,
                 )
-                found.update(zip((m for _, m, _ in level), answers.tolist(), strict=True))
+                for (_, m, b), answer in zip(level, answers.tolist(), strict=True):
+                    found[m] = min(answer, found[b])
                 yield answers
+
+
+def ends_of_cells(found: dict[int, float], point: float) -> dict[int, tuple[float, float]]:
+    """Ends of the cell above each edge but the last, on an axis whose grid has points so far apart.
+
+    Cells are disjoint, but for those without length. A value at an edge is in the cell below. Where
+    two edges are of one value, many rows share it: it is in no cell, and the others are told apart.
+    """
+    numbers = sorted(found)
+    x, near = np.array([found[number] for number in numbers]), APART * point
+    same = np.diff(x) <= near
+    twice = np.append(same, False) | np.append(False, same)
+    starts = np.where(twice | (x > x[0]), x + near, x)[:-1]
+    stops = np.minimum(np.where(twice, x - near, x + near), x[-1])[1:]
+    starts, stops = np.where(same, x[1:], [np.minimum(starts, stops), stops])
+    return dict(zip(numbers, zip(starts.tolist(), stops.tolist(), strict=True), strict=False))
 
 
 def halvings(n_bins: int) -> list[list[tuple[int, int, int]]]:

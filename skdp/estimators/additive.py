@@ -20,6 +20,7 @@ True
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain, pairwise, product
 from typing import Any, ClassVar, NamedTuple
@@ -30,7 +31,7 @@ from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._columns import DeclaredColumns, declared_pairs, places_of
-from skdp._fitting import PrivateEstimator
+from skdp._fitting import PrivateEstimator, Records
 from skdp._input import check_columns, check_columns_and_labels, check_columns_and_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import row_bound
@@ -38,9 +39,10 @@ from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms import additive
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.additive import Config
-from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
+from skdp.algorithms.private_edges import AtEdges, PrivateEdgesConfig, bins_told
 from skdp.estimators._linear import NormalClassifier
+from skdp.mechanisms.quantile import check_persons
 from skdp.models.additive import (
     LABELS,
     PAIRS,
@@ -139,6 +141,8 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
     _moments_share: ClassVar[float] = noise_aware.CURVATURE_SHARE / 2.0
     _keys: list[Any]  # names or positions of the declared columns
     _model: Additive
+    _finds_edges: ClassVar[bool] = True
+    edges_share: float
 
     # --- fit ------------------------------------------------------------------------------------
 
@@ -153,30 +157,56 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
 
     def _coded(self, columns: dict[Any, np.ndarray]) -> np.ndarray:
         """Codes of the columns of a fit."""
-        self._keys = list(self._declared(self.n_features_in_))
-        declared = self._declared_model(self.n_features_in_)
-        return self._codes(columns, self._keys, declared, fit=True)
+        n = self.n_features_in_
+        self._keys = list(self._declared(n))
+        return self._codes(
+            columns, self._keys, self._declared_model(n), self._private(n)[0], fit=True
+        )
 
-    def _declared_model(self, n_columns: int | None) -> Additive:
+    def _declared_model(self, n_columns: int | None, private_bins: int | None = None) -> Additive:
         """The declared columns and pairs; no waves and no products are asked for yet."""
-        columns = self._columns(n_columns)
+        columns = self._columns(n_columns, private_bins)
         keys = list(self._declared(n_columns))
         return Additive(columns, declared_pairs(self.pairs, keys, columns))
 
-    def _configure(self, facts: PublicFacts, budget: Budget) -> Config:
-        mu = math.inf
+    def _configure(self, facts: PublicFacts, budget: Budget) -> Config | PrivateEdgesConfig:
+        share = in_range(0.0, 1.0, closed="neither", edges_share=self.edges_share)
+        mu, n_bins = math.inf, integer(2, n_bins=self.n_bins)
         if budget.private:
             mu = budget.mu if budget.given is None else self._STEPS**0.5 / budget.given
+        places, bounds = self._private(facts.n_features)
+        if places:
+            if budget.given is None:
+                mu *= math.sqrt(1.0 - share)
+            of_edges = mu * math.sqrt(share / (1.0 - share))
+            n_bins = bins_told(n_bins, len(places), facts.rows, of_edges)
         most = additive.most_features(facts.rows, mu, self._moments_share)
-        declared = self._declared_model(facts.n_features)
-        model = declared.asked(facts.rows, mu, most, self._telling(facts))
+        declared = self._declared_model(facts.n_features, n_bins)
+        telling = self._telling(facts)
+        model = declared.asked(facts.rows, mu, most, telling)
         facts = replace(facts, n_features=model.size, declared_norm=model.norm)
         config: Any = super()._configure(facts, budget)
-        return additive.of_codes(config, model, mu)
+        config = additive.of_codes(config, model, mu)
+        if not places:
+            return config
+        return PrivateEdgesConfig.of(
+            bounds, n_bins, places=places, fit=config, model=declared, mu=mu, telling=telling
+        ).calibrated(budget, share)
 
-    def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
+    def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
+        if isinstance(plan.config, PrivateEdgesConfig) and records.starts is not None:
+            check_persons(records.starts)
+        return plan.config.run
+
+    def _keep(self, plan: FitPlan, released: Any) -> None:
+        plan, released = _at_edges(plan, released)
         super()._keep(plan, released)
         self._model = plan.config.model
+        numbers = (column for column in self._model.columns if isinstance(column, Number))
+        self.edges_ = {column.name: np.asarray(column.edges) for column in numbers}
+
+    def _diagnosed(self, plan: FitPlan, released: Any) -> tuple[str, ...]:
+        return super()._diagnosed(*_at_edges(plan, released))
 
     def _fitted_rows(self, X: Any) -> np.ndarray:
         # By what was declared in the fit, whatever the parameters are by now.
@@ -371,6 +401,13 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
         return pd.DataFrame(rows)
 
 
+def _at_edges(plan: FitPlan, released: Any) -> tuple[FitPlan, Any]:
+    """What was planned and released once edges were, where these are private."""
+    if isinstance(released, AtEdges):
+        return replace(plan, config=released.config), released.posterior
+    return plan, released
+
+
 def _grid(column: Number | Category) -> np.ndarray:
     return np.asarray(column.levels if isinstance(column, Category) else column.edges)
 
@@ -413,6 +450,7 @@ class AdditiveParameters(AdditiveModel):
     categories: Any = None
     pairs: Any = None
     n_bins: int = 32
+    edges_share: float = 0.1
     neighboring_relation: str = "zero_out"
     robust: bool | str = "auto"
     accountant: str = "auto"
@@ -435,11 +473,11 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     curves, bands, every prediction and every posterior sample together. The unit is a row, or with
-    ``unit="group"`` a person with all of its rows. Bounds, edges, levels and pairs are declared,
-    and no row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers
-    one fit; it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is
-    *not* one for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as
-    exact.
+    ``unit="group"`` a person with all of its rows. Bounds, levels and pairs are declared; edges are
+    declared, or part of what is released. No row is ever clipped: the norm of a row of bins has a
+    public bound. The guarantee covers one fit; it is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
+    floating-point Gaussian noise as exact.
 
     Parameters
     ----------
@@ -451,8 +489,10 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
         Public lower and upper bound of columns of numbers, by name or by position, or a pair per
         column of X. Values beyond count as the bound. Every column of X is in ``bounds``, ``edges``
         or ``categories``; where all three are None, numbers are in [-1, 1].
-    edges : dict, or sequence, or None, default=None
-        Public ascending edges of the bins of columns of numbers, instead of bounds.
+    edges : dict, or sequence, or "private", or None, default=None
+        Public ascending edges of the bins of columns of numbers, instead of bounds. ``"private"``
+        in the place of edges takes part of the budget to find them between the bounds of a column,
+        or of all columns that have bounds, so that about as many rows are in each bin: see Notes.
     categories : dict, or sequence, or None, default=None
         Public levels of columns of categories, in the type that the column has: text or numbers.
         Others share an effect with missing values.
@@ -460,7 +500,10 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
         Public pairs of declared columns, named as they are declared, that may interact. A pair gets
         as many products of trends, waves and levels as rows and budget let one learn, or none.
     n_bins : int, default=32
-        Bins ≥ 2 of equal width between bounds.
+        Bins ≥ 2 of equal width between bounds; between private edges, at most so many.
+    edges_share : float, default=0.1
+        Share in (0, 1) of the squared GDP budget that private edges take. With
+        ``noise_multiplier``, they are charged for beside it, in this proportion.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
@@ -506,6 +549,8 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
 
     Attributes
     ----------
+    edges_ : dict of str to ndarray
+        Edges of the bins of each column of numbers, declared or released.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     feature_importance_ : ndarray of shape (n_features_in_ + n_pairs,)
@@ -552,10 +597,14 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     See `skdp.models.additive` for the features, and for the rule by which waves and products are
     asked for. A value that is missing has no effect where rows are few, and else an effect of its
     own; a pair has none then. Intervals hold waves and products that were not asked for with their
-    prior; the mean does not. Where the curve is much
-    steeper than elsewhere, intervals allow for a jump (`skdp.models.additive.not_told`). Where
-    nearly all rows of a column are in a few of its bins, intervals are far too narrow: give edges
-    with rows between them, or make them by `DPBins`.
+    prior; the mean does not. Where the curve is much steeper than elsewhere, intervals allow for a
+    jump (`skdp.models.additive.not_told`).
+
+    *Private edges* are quantiles, found by halving as in `DPBins`: bounds may be absurdly wide, and
+    2ᵏ bins are k releases per column. There are as many bins as the number of rows and the budget
+    tell edges of. A value that many rows share has a bin of its own. The trend and the waves of a
+    column are functions of the number of the bin, so that the trend is linear in the rank of a
+    value, and effects are centred over bins with about as many rows each.
 
     Columns may be text in frames. Names are those of the frame; a column of an array is called
     ``x0``, ``x1``, ... by its position.

@@ -56,11 +56,11 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     curves, bands, every prediction and every posterior sample together. The unit is a row, or with
-    ``unit="group"`` a person with all of its rows. Bounds, edges, levels and pairs are declared,
-    and no row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers
-    one fit; it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is
-    *not* one for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as
-    exact.
+    ``unit="group"`` a person with all of its rows. Bounds, levels and pairs are declared; edges are
+    declared, or part of what is released. No row is ever clipped: the norm of a row of bins has a
+    public bound. The guarantee covers one fit; it is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
+    floating-point Gaussian noise as exact.
 
     Parameters
     ----------
@@ -72,8 +72,10 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
         Public lower and upper bound of columns of numbers, by name or by position, or a pair per
         column of X. Values beyond count as the bound. Every column of X is in ``bounds``, ``edges``
         or ``categories``; where all three are None, numbers are in [-1, 1].
-    edges : dict, or sequence, or None, default=None
-        Public ascending edges of the bins of columns of numbers, instead of bounds.
+    edges : dict, or sequence, or "private", or None, default=None
+        Public ascending edges of the bins of columns of numbers, instead of bounds. ``"private"``
+        in the place of edges takes part of the budget to find them between the bounds of a column,
+        or of all columns that have bounds, so that about as many rows are in each bin: see Notes.
     categories : dict, or sequence, or None, default=None
         Public levels of columns of categories, in the type that the column has: text or numbers.
         Others share an effect with missing values.
@@ -81,7 +83,10 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
         Public pairs of declared columns, named as they are declared, that may interact. A pair gets
         as many products of trends, waves and levels as rows and budget let one learn, or none.
     n_bins : int, default=32
-        Bins ≥ 2 of equal width between bounds.
+        Bins ≥ 2 of equal width between bounds; between private edges, at most so many.
+    edges_share : float, default=0.1
+        Share in (0, 1) of the squared GDP budget that private edges take. With
+        ``noise_multiplier``, they are charged for beside it, in this proportion.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
@@ -127,6 +132,8 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
 
     Attributes
     ----------
+    edges_ : dict of str to ndarray
+        Edges of the bins of each column of numbers, declared or released.
     feature_importance_ : ndarray of shape (n_features_in_ + n_pairs,)
         Root mean square effect of each declared column over its bins or levels, and of each pair
         over its cells.
@@ -179,10 +186,16 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     See `skdp.models.additive` for the features, and for the rule by which waves and products are
     asked for. A value that is missing has no effect where rows are few, and else an effect of its
     own; a pair has none then. Intervals hold waves and products that were not asked for with their
-    prior; the mean does not. Where the curve is much
-    steeper than elsewhere, intervals allow for a jump (`skdp.models.additive.not_told`). Where
-    nearly all rows of a column are in a few of its bins, intervals are far too narrow: give edges
-    with rows between them, or make them by `DPBins`.
+    prior; the mean does not. Where the curve is much steeper than elsewhere, intervals allow for a
+    jump (`skdp.models.additive.not_told`). Where nearly all rows of a column are in a few of its bins,
+    intervals are too narrow: give edges with rows between them, or have them found by
+    ``edges="private"``.
+
+    *Private edges* are quantiles, found by halving as in `DPBins`: bounds may be absurdly wide, and
+    2ᵏ bins are k releases per column. There are as many bins as the number of rows and the budget
+    tell edges of. A value that many rows share has a bin of its own. The trend and the waves of a
+    column are functions of the number of the bin, so that the trend is linear in the rank of a
+    value, and effects are centred over bins with about as many rows each.
 
     Columns may be text in frames. Names are those of the frame; a column of an array is called
     ``x0``, ``x1``, ... by its position.
@@ -249,11 +262,11 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     curves, bands, every prediction and every posterior sample together. The unit is a row, or with
-    ``unit="group"`` a person with all of its rows. Bounds, edges, levels and pairs are declared,
-    and no row is ever clipped: the norm of a row of bins has a public bound. The guarantee covers
-    one fit; it is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is
-    *not* one for a seeded fit, and without ``secure`` treats floating-point Gaussian noise as
-    exact.
+    ``unit="group"`` a person with all of its rows. Bounds, levels and pairs are declared; edges are
+    declared, or part of what is released. No row is ever clipped: the norm of a row of bins has a
+    public bound. The guarantee covers one fit; it is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
+    floating-point Gaussian noise as exact.
 
     Parameters
     ----------
@@ -265,8 +278,10 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
         Public lower and upper bound of columns of numbers, by name or by position, or a pair per
         column of X. Values beyond count as the bound. Every column of X is in ``bounds``, ``edges``
         or ``categories``; where all three are None, numbers are in [-1, 1].
-    edges : dict, or sequence, or None, default=None
-        Public ascending edges of the bins of columns of numbers, instead of bounds.
+    edges : dict, or sequence, or "private", or None, default=None
+        Public ascending edges of the bins of columns of numbers, instead of bounds. ``"private"``
+        in the place of edges takes part of the budget to find them between the bounds of a column,
+        or of all columns that have bounds, so that about as many rows are in each bin: see Notes.
     categories : dict, or sequence, or None, default=None
         Public levels of columns of categories, in the type that the column has: text or numbers.
         Others share an effect with missing values.
@@ -274,7 +289,10 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
         Public pairs of declared columns, named as they are declared, that may interact. A pair gets
         as many products of trends, waves and levels as rows and budget let one learn, or none.
     n_bins : int, default=32
-        Bins ≥ 2 of equal width between bounds.
+        Bins ≥ 2 of equal width between bounds; between private edges, at most so many.
+    edges_share : float, default=0.1
+        Share in (0, 1) of the squared GDP budget that private edges take. With
+        ``noise_multiplier``, they are charged for beside it, in this proportion.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
@@ -320,6 +338,8 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
 
     Attributes
     ----------
+    edges_ : dict of str to ndarray
+        Edges of the bins of each column of numbers, declared or released.
     feature_importance_ : ndarray of shape (n_features_in_ + n_pairs,)
         Root mean square effect of each declared column over its bins or levels, and of each pair
         over its cells.
@@ -365,10 +385,14 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     See `skdp.models.additive` for the features, and for the rule by which waves and products are
     asked for. A value that is missing has no effect where rows are few, and else an effect of its
     own; a pair has none then. Intervals hold waves and products that were not asked for with their
-    prior; the mean does not. Where the curve is much
-    steeper than elsewhere, intervals allow for a jump (`skdp.models.additive.not_told`). Where
-    nearly all rows of a column are in a few of its bins, intervals are far too narrow: give edges
-    with rows between them, or make them by `DPBins`.
+    prior; the mean does not. Where the curve is much steeper than elsewhere, intervals allow for a
+    jump (`skdp.models.additive.not_told`).
+
+    *Private edges* are quantiles, found by halving as in `DPBins`: bounds may be absurdly wide, and
+    2ᵏ bins are k releases per column. There are as many bins as the number of rows and the budget
+    tell edges of. A value that many rows share has a bin of its own. The trend and the waves of a
+    column are functions of the number of the bin, so that the trend is linear in the rank of a
+    value, and effects are centred over bins with about as many rows each.
 
     Columns may be text in frames. Names are those of the frame; a column of an array is called
     ``x0``, ``x1``, ... by its position.

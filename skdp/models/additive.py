@@ -374,6 +374,11 @@ class Additive:
         """All columns, and then all pairs."""
         return *self.columns, *self.pairs
 
+    def of_columns(self, columns: Sequence[Number | Category]) -> Additive:
+        """The same of other columns, and of the same pairs of them."""
+        pairs = (replace(p, columns=tuple(columns[j] for j in p.places)) for p in self.pairs)
+        return Additive(tuple(columns), tuple(pairs))
+
     @property
     def names(self) -> tuple[str, ...]:
         """Name of each feature."""

@@ -119,7 +119,8 @@ class DPBins(PrivateScaler):
     2022). A record is in one of the cells of a level, and a person's values have weights that add
     up to 1 over all cells, so the answers of a level together cost what one costs; where records
     are replaced, each cell has half of it (`skdp.mechanisms.quantile.split` has the proof). One
-    after the other, the n_bins - 1 edges would be that many releases.
+    after the other, the n_bins - 1 edges would be that many releases. Where an edge is found again,
+    many rows share its value, and further edges are found among the other rows.
 
     *How much data.* Bins are about even where quantile_epsilon · n/n_bins is well above 10.
 

@@ -41,7 +41,6 @@ from skdp.privacy.terms import (
     PosteriorTerm,
     SelectionTerm,
     Terms,
-    all_exact,
     clt_mu,
     fewer_levels,
 )
@@ -88,11 +87,8 @@ def nearby(curve: Curve, distance: float) -> Curve:
 
 
 def gdp(terms: Terms, relation: Relation) -> Curve:
-    """Full-batch Gaussians compose exactly: μ² = Σ T (Δ/σ)² (PRIVACY §2)."""
-    if not all_exact(terms):
-        raise NoBoundError("exact only for full-batch Gaussian mechanisms; use 'pld'")
-    mus = (math.sqrt(term.count) * relation.factor / term.noise_multiplier for term in terms)
-    mu = compose_gdp(mus)
+    """Full-batch Gaussians compose exactly: μ² = Σ T (Δ/σ)² (PRIVACY §2); with others, a bound."""
+    mu = compose_gdp(term.gdp(relation) for term in terms)
     return Curve(partial(gdp_to_epsilon, mu), partial(gdp_delta, mu))
 
 

@@ -3,7 +3,8 @@
 ============ ================================================== ==========================
 accountant   valid for                                          bound
 ============ ================================================== ==========================
-``"gdp"``    full-batch Gaussians                               exact; of discrete ones near it
+``"gdp"``    full-batch Gaussians, posterior samples            exact; of discrete ones near it,
+                                                                of samples a bound
 ``"pld"``    Poisson-sampled Gaussians, Laplace, pure ε         tight, rounded up
 ``"rdp"``    the same, but no Poisson sampling under            loose, fast
              ``replace_one``; and selections of them
@@ -172,7 +173,7 @@ def least_bound(
     names = [accountant]
     if numerical := _NUMERICAL.get(accountant):
         # An exact value cannot be beaten; else the bounds compete.
-        names = [GDP] if all_exact(terms) else [PURE, POSTERIOR, numerical, RDP]
+        names = [GDP] if all_exact(terms) else [PURE, POSTERIOR, GDP, numerical, RDP]
         if names == [GDP] and distance > 0.0:
             names.append(RDP)
     found: list[tuple[float, str]] = []

@@ -17,12 +17,16 @@ The price is far below composition's kη:
 >>> round(posterior_samples_epsilon(eta=0.5, n_samples=10, delta=1e-5), 4)  # kη = 5
 3.2125
 
+Composed with other mechanisms, each draw is at worst Gaussian: see `bounded_range_mu`.
+
 An MCMC chain "run long enough" is not an exact sample, and none of this applies to it.
 
 References
 ----------
 J. Dong, D. Durfee, R. Rogers, *Optimal Differential Privacy Composition for Exponential Mechanisms
 and the Cost of Adaptivity*, ICML 2020.
+W. R. van Zwet, *Convex Transformations of Random Variables*, 1964 (the logistic law has heavier
+tails than the normal one).
 """
 
 from __future__ import annotations
@@ -31,12 +35,13 @@ import math
 
 import numpy as np
 from scipy.optimize import root_scalar
-from scipy.special import gammaln
+from scipy.special import gammaln, log_expit, ndtri_exp
 
 from skdp._validate import expected, in_range, integer, positive
 
 MOST_SAMPLES = 20_000  # the exact curve takes time and memory with k² or so; here, many seconds
 _RELATIVE = 1e-12  # step of the search for ε, and its tolerance
+_SMALL_RANGE = 1e-3  # up to here the tangent is the bound: quantiles near ½ lose digits
 
 
 def bounded_range_delta(eta: float, n_samples: int, epsilon: float) -> float:
@@ -192,6 +197,47 @@ def posterior_samples_range(*, epsilon: float, n_samples: int, delta: float) -> 
     while excess(eta) > 0:
         eta *= 1 - 1e-10
     return max(low, eta)
+
+
+def bounded_range_mu(eta: float) -> float:
+    """Least μ for which every η-bounded-range mechanism is μ-GDP, rounded up.
+
+    Parameters
+    ----------
+    eta : float
+        Range η > 0 of the difference of neighbours' log densities; see `bounded_range_delta`.
+
+    Returns
+    -------
+    float
+        μ = -2Φ⁻¹(1/(1 + e^(η/2))), which is at most η√(2π)/4.
+
+    Raises
+    ------
+    ValueError
+        If η is not a finite number > 0.
+
+    Notes
+    -----
+    At a type I error α the least type II error β over the coins of the module's docstring has
+    logit(1 - β) = logit α + η: that of telling two logistic laws apart which are η away from each
+    other. With the logistic distribution function L and h = Φ⁻¹∘L this is no easier than telling
+    N(0, 1) from N(μ, 1) if h(v) - h(v - η) ≤ μ for all v. h is odd and, on v > 0, concave (van
+    Zwet 1964), so the left side is largest at v = η/2: μ = 2h(η/2) ≤ ηh'(0). docs/privacy.md has
+    the proof. GDP composes, so that such mechanisms, chosen adaptively and mixed with Gaussian
+    ones, have the exact curve of Gaussians for a bound.
+
+    Examples
+    --------
+    >>> from skdp.privacy.posterior_samples import bounded_range_mu
+    >>> round(bounded_range_mu(0.1), 5)
+    0.06266
+    """
+    eta = positive(eta=eta)
+    tangent = eta * math.sqrt(2.0 * math.pi) / 4.0
+    if eta <= _SMALL_RANGE:
+        return math.nextafter(tangent, math.inf)
+    return -2.0 * float(ndtri_exp(log_expit(-eta / 2.0))) * (1.0 + 1e-12)
 
 
 def _not_too_many(k: int) -> None:

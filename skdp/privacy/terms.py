@@ -23,6 +23,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from skdp.privacy.gdp import gdp_to_epsilon
+from skdp.privacy.posterior_samples import bounded_range_mu
 from skdp.relations import Relation
 
 _MIN_LEVELS, _MAX_LEVELS = 32, 512  # of noise, in a schedule
@@ -55,6 +56,12 @@ class Term(_Declared):
     def as_gaussian(self) -> tuple[Term, float]:
         """Read discrete Gaussians as Gaussians, at a distance in total variation."""
         return self, 0.0
+
+    def gdp(self, relation: Relation) -> float:
+        """Return a μ for which all of the mechanisms together are μ-GDP."""
+        raise NoBoundError(
+            "only for full-batch Gaussian mechanisms and posterior samples; use 'pld'"
+        )
 
     def pure(self, relation: Relation) -> float:
         """Return ε at δ = 0."""
@@ -98,6 +105,12 @@ class GaussianTerm(Term):
     noise_multiplier: float
     sampling_rate: float
     count: int
+
+    def gdp(self, relation: Relation) -> float:
+        """Exact, of the full batch (PRIVACY §2)."""
+        if self.sampling_rate < 1.0:
+            return super().gdp(relation)
+        return math.sqrt(self.count) * relation.factor / self.noise_multiplier
 
     def pld(self, relation: Relation, width: float, log_mass: float) -> PrivacyLossDistribution:
         """Sampled or not, as dp-accounting has it."""
@@ -168,6 +181,10 @@ class PosteriorTerm(Term):
     def n_mechanisms(self) -> int:
         """Each draw is one."""
         return self.count * self.n_samples
+
+    def gdp(self, relation: Relation) -> float:
+        """That of logistic laws (PRIVACY §4)."""
+        return math.sqrt(self.n_mechanisms) * bounded_range_mu(self.eta)
 
     def pure(self, relation: Relation) -> float:
         """The range of all draws together."""

@@ -62,6 +62,7 @@ _DPVI = {"inference": "dpvi"}
 _SECURE = {"secure": True}
 _ROBUST = {"robust": True}
 _PAIRS = {"n_bins": 3, "pairs": [(0, 1)], "noise_multiplier": 0.05}  # so that it has products
+_EDGES = {"edges": "private", "n_bins": 4}
 _NETWORKS = {
     "": {},
     "float32": {"module": _single},
@@ -110,6 +111,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "robust": _ROBUST,
             "few bins": {"n_bins": 3},
             "pairs": _PAIRS,
+            "private edges": _EDGES,
         },
     ),
     DPAdditiveRegressor: (
@@ -120,9 +122,13 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "robust": _ROBUST,
             "bounded": {"target_bounds": (-200, 200), "n_bins": 3},
             "pairs": {"target_bounds": (-200, 200), **_PAIRS},
+            "private edges": _EDGES,
         },
     ),
-    DPAdditivePoissonRegressor: (_NOISE, {"": {}, "secure": _SECURE, "robust": _ROBUST}),
+    DPAdditivePoissonRegressor: (
+        _NOISE,
+        {"": {}, "secure": _SECURE, "robust": _ROBUST, "private edges": _EDGES | _SECURE},
+    ),
     DPVariationalPoissonRegression: (
         _STEPS,
         {"": {}, "secure": _SECURE, "robust": _ROBUST, "dpvi, Poisson": _DPVI | _POISSON},

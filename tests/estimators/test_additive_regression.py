@@ -14,6 +14,7 @@ from skdp import (
 )
 from skdp._fitting import Records
 from skdp._random import Streams
+from skdp.algorithms.additive import OfCodes
 from skdp.displays import AdditiveDisplay
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -163,6 +164,8 @@ def test_it_is_the_linear_model_of_the_same_public_features(kind, table, monkeyp
     assert config.event() == plan.config.event()
     if kind == "numbers":  # what is believed of the rows, too
         monkeypatch.setattr(type(config), "tables", tuple(c.table for c in model.columns))
+    else:  # rows of the linear model are believed to be normal
+        monkeypatch.setattr(OfCodes, "tables", ())
     found = plan.config.run(Records(codes, y), Streams(b"a"))
     expected = config.run(Records(model.rows(codes), y), Streams(b"a"))
     np.testing.assert_array_equal(found.mean, expected.mean)

@@ -1,9 +1,12 @@
 import math
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
@@ -14,7 +17,7 @@ from skdp import (
     privacy_of,
     split_budget,
 )
-from skdp.algorithms.quantiles import halvings
+from skdp.algorithms.quantiles import ends_of_cells, halvings
 from skdp.preprocessing import DPBins
 from skdp.privacy.events import PosteriorTerm, terms_of
 from skdp.relations import RELATIONS
@@ -162,3 +165,40 @@ def test_a_fit_is_not_changed_by_its_parameters_afterwards():
     np.testing.assert_array_equal(bins.transform(X[:9]), before)
     again = pickle.loads(pickle.dumps(clone(bins).set_params(encode="onehot").fit(X)))
     assert again.bin_edges_.shape == (2, 8)
+
+
+@given(st.lists(st.integers(0, 12), min_size=2, max_size=9))
+def test_no_value_is_in_two_cells(steps):
+    """Edges on and between points of the grid, equal ones and near ones among them."""
+    x = np.cumsum(steps) * 0.5
+    ends = ends_of_cells(dict(enumerate(x.tolist())), 1.0)
+    assert list(ends) == list(range(len(x) - 1))
+    cells = [(low, high) for low, high in ends.values() if low < high]
+    for (_, high), (low, _) in pairwise(cells):
+        assert high <= low
+    for k, (low, high) in ends.items():
+        assert x[k] <= low <= high <= x[-1]
+        assert high <= x[k + 1] + 2
+
+
+def test_a_value_that_is_found_twice_is_in_no_cell():
+    alone = ends_of_cells({0: 0.0, 4: 50.0, 8: 100.0}, 1.0)
+    assert alone == {0: (0.0, 52.0), 4: (52.0, 100.0)}
+    twice = ends_of_cells({0: 0.0, 2: 50.5, 4: 50.0 + 1, 8: 100.0}, 1.0)
+    assert twice == {0: (0.0, 48.5), 2: (51.0, 51.0), 4: (53.0, 100.0)}
+    at_an_end = ends_of_cells({0: 0.0, 4: 0.0, 8: 100.0}, 1.0)
+    assert at_an_end == {0: (0.0, 0.0), 4: (2.0, 100.0)}
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_the_rows_beside_a_value_that_many_share_are_told_apart(where):
+    """Half of all rows at the lower bound, in the middle of the others, or above nearly all."""
+    rng = np.random.default_rng(0)
+    value = (0.0, 50.0, 90.0)[where]
+    x = np.where(rng.random(20_000) < 0.5, value, rng.uniform(0, 100, 20_000))[:, None]
+    edges = DPBins(0, 100, n_bins=16, epsilon=1.0).fit(x).bin_edges_[0]
+    others = x[x != value]
+    inner = edges[1:-1][np.abs(edges[1:-1] - value) > 1e-3]
+    assert len(inner) >= 6
+    largest = np.histogram(others, np.hstack([0, inner, 100]))[0].max()
+    assert largest < 0.3 * len(others)

@@ -4,12 +4,17 @@ import mpmath
 import numpy as np
 import pytest
 from bundles import bundled
+from dp_accounting.dp_event import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
 from scipy.special import gammaln
 
 from skdp.privacy import epsilon_of_event
 from skdp.privacy.events import PosteriorSamplesDpEvent
-from skdp.privacy.gdp import gdp_delta
-from skdp.privacy.posterior_samples import bounded_range_delta, posterior_samples_epsilon
+from skdp.privacy.gdp import gdp_delta, gdp_to_epsilon
+from skdp.privacy.posterior_samples import (
+    bounded_range_delta,
+    bounded_range_mu,
+    posterior_samples_epsilon,
+)
 
 
 def delta_at(t, η, k, ε):
@@ -243,3 +248,44 @@ def test_more_samples_than_can_be_priced_exactly_are_bounded_from_above_or_refus
     # By zero-concentrated privacy, ρ = kη²/8 = .0125, with the textbook conversion as a check.
     bound = 0.0125 + 2 * math.sqrt(0.0125 * math.log(1e5))
     assert 0.5 * bound < epsilon_of_event(event, 1e-5) <= bound
+
+
+@pytest.mark.parametrize("eta", [1e-6, 1e-3, 1.001e-3, 0.1, 1.0, 5.0, 50.0])
+def test_a_bounded_range_is_gaussian_at_worst_and_no_less(eta):
+    mu = bounded_range_mu(eta)
+    epsilons = np.linspace(0, 0.99 * eta, 100)
+    curve = np.array([bounded_range_delta(eta, 1, e) for e in epsilons])
+    assert all(gdp_delta(mu, e) >= δ * (1 - 1e-9) for e, δ in zip(epsilons, curve, strict=True))
+    # It is attained at ε = 0: a smaller μ is none.
+    assert gdp_delta(0.999 * mu, 0.0) < curve[0]
+
+
+@pytest.mark.parametrize("eta", [1e-9, 1e-4, 1e-3, 0.3, 7.0, 200.0, 1e4])
+def test_the_gaussian_of_a_bounded_range_to_40_digits(eta):
+    with mpmath.workdps(60):
+        share = 1 / (1 + mpmath.exp(mpmath.mpf(eta) / 2))
+        if eta <= 200:
+            exact = -2 * mpmath.sqrt(2) * mpmath.erfinv(2 * share - 1)
+        else:  # Φ(-m/2) is the share
+            start = math.sqrt(4 * eta)
+            exact = mpmath.findroot(
+                lambda m: mpmath.log(mpmath.ncdf(-m / 2)) - mpmath.log(share), start
+            )
+        assert exact <= bounded_range_mu(eta) <= exact * (1 + 1e-7)
+
+
+def test_quantiles_beside_gaussians_are_accounted_as_gaussians():
+    eta, count, sigma = 0.04, 10, 4.0
+    event = ComposedDpEvent(
+        [SelfComposedDpEvent(PosteriorSamplesDpEvent(eta), count), GaussianDpEvent(sigma)]
+    )
+    for relation, factor in (("zero_out", 1.0), ("replace_one", 2.0)):
+        mu = math.hypot(math.sqrt(count) * bounded_range_mu(eta), factor / sigma)
+        expected = gdp_to_epsilon(mu, 1e-5)
+        for accountant in ("auto", "gdp"):
+            found = epsilon_of_event(event, 1e-5, relation, accountant)
+            assert found == pytest.approx(expected, rel=1e-9)
+        for accountant in ("pld", "rdp"):
+            assert epsilon_of_event(event, 1e-5, relation, accountant) > expected
+    # No less than the Gaussian mechanism and one quantile's exact curve each by themselves.
+    assert expected > gdp_to_epsilon(2.0 / sigma, 1e-5)
