@@ -64,5 +64,6 @@ print(model.to_frame().query("feature == 'age'").round(2).to_string(index=False)
 # Dark is the interval of a bin by itself; light is the band that holds the whole curve.
 
 features = ["age", "education_num", "hours_per_week", "capital_gain", "relationship", "workclass"]
-display = AdditiveDisplay.from_estimator(model, features=features)
+with mpl.rc_context({"font.size": 13}):  # to be read on a telephone too
+    display = AdditiveDisplay.from_estimator(model, features=features, max_columns=2)
 display.figure_.savefig(folder / "additive.png", dpi=120)

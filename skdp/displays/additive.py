@@ -54,6 +54,8 @@ _NO_EFFECT = {
 _SCALES, _PARTS = tuple(_NO_EFFECT), ("curve", "deviation")
 _ENDS = ("mean", "low", "high", "band_low", "band_high")
 _NUMBER, _CATEGORY = "skdp.AdditiveDisplay.number", "skdp.AdditiveDisplay.category"
+_LONG = 10_000  # numbers from here on are written in thousands and millions
+_SOME = 7  # edges from which on a wide outer bin is one beside many
 _TICK_UP = 2  # matplotlib.markers.TICKUP
 _LEGEND = "skdp.AdditiveDisplay.legend"
 _N_DEFAULT = 6
@@ -69,7 +71,9 @@ class AdditiveDisplay:
         What to draw, as `curve_` of `skdp.DPAdditiveClassifier` and its kin returns it: has
         ``name``, ``grid``, ``mean``, ``low``, ``high``, ``band_low`` and ``band_high``. A grid of
         one more entry than the mean holds the edges of a number, one of as many the levels of a
-        category. A surface has ``names`` and ``grids`` of two features.
+        category; of several bins, an outer one that is wider than all inner ones together is cut
+        short. A surface
+        has ``names`` and ``grids`` of two features.
     scale : {"log-odds", "probability", "target", "log-mean", "rate-ratio"}, default="log-odds"
         Scale of the curves.
     part : {"curve", "deviation"}, default="curve"
@@ -276,8 +280,11 @@ class AdditiveDisplay:
         if panel.is_number:
             ax.set_ylabel(effect)
             ax.margins(x=0)
+            ax.set_xlim(*_shown(panel.grid))
             if ax.get_xscale() == "linear":
-                ax.locator_params(axis="x", nbins=6)  # more would touch where they have decimals
+                ax.locator_params(axis="x", nbins=5)  # more would touch where they have decimals
+                if np.abs(ax.get_xlim()).max() >= _LONG:
+                    ax.xaxis.set_major_formatter(_formatter())
             if self.reference is not None:
                 ax.axhline(self.reference, **style)
             return
@@ -380,6 +387,22 @@ def _panel(curve: Any) -> _Panel:
         raise ValueError(f"Expected curves to be finite, and {curve.name!r} is not.")
     edges_of(str(curve.name), curve.grid, len(ends[0]))
     return _Panel(str(curve.name), curve.grid, table)
+
+
+def _shown(edges: np.ndarray) -> tuple[float, float]:
+    """Range of the axis: an outer bin wider than all inner ones together is cut to their width."""
+    low, high = float(edges[0]), float(edges[-1])
+    if len(edges) < _SOME:
+        return low, high
+    width = float(edges[-2] - edges[1])
+    return max(low, float(edges[1]) - width), min(high, float(edges[-2]) + width)
+
+
+def _formatter() -> Any:
+    """20k, and not 20000."""
+    from matplotlib.ticker import EngFormatter
+
+    return EngFormatter(sep="")
 
 
 def _is_number(grid: Any, mean: ArrayLike) -> bool:

@@ -187,8 +187,8 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     asked for. A value that is missing has no effect where rows are few, and else an effect of its
     own; a pair has none then. Intervals hold waves and products that were not asked for with their
     prior; the mean does not. Where the curve is much steeper than elsewhere, intervals allow for a
-    jump (`skdp.models.additive.not_told`). Where nearly all rows of a column are in a few of its bins,
-    intervals are too narrow: give edges with rows between them, or have them found by
+    jump (`skdp.models.additive.not_told`). Where nearly all rows of a column are in a few of its
+    bins, intervals are too narrow: give edges with rows between them, or have them found by
     ``edges="private"``.
 
     *Private edges* are quantiles, found by halving as in `DPBins`: bounds may be absurdly wide, and

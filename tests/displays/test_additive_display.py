@@ -51,6 +51,16 @@ def fitted(table):
     return make_pipeline(FunctionTransformer(), model).fit(*table)
 
 
+def test_an_outer_bin_wider_than_all_inner_ones_is_cut_short():
+    edges = [-1e6, 20e3, 30e3, 40e3, 50e3, 60e3, 70e3]
+    wide = curve("income", edges, np.arange(6.0))
+    display = AdditiveDisplay([wide, curve()]).plot()
+    display.figure_.canvas.draw()
+    assert display.axes_[0].get_xlim() == (-20e3, 70e3)
+    assert "20k" in [label.get_text() for label in display.axes_[0].get_xticklabels()]
+    assert display.axes_[1].get_xlim() == (0.0, 4.0)  # of three bins
+
+
 def titles(display):
     return [ax.get_title() for ax in display.axes_]
 
