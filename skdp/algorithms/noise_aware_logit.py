@@ -37,6 +37,7 @@ from skdp.models.bounded_scores import Score
 
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the
 # study behind them.
+BARELY_TOLD = 0.04  # edge of the spectrum of the noise in Ã over n, beyond which bins are not known
 DOUBT = 0.1  # relative uncertainty of eigenvalues of the second moments below the noise level
 MODEL_ERRORS = np.array([0.3, 0.6, 1.2, 2.4, 4.8])  # of a difference of F over it, to choose from
 CHANCE = 2.0  # standard deviations of the scatter of gradients that are no contradiction
@@ -116,7 +117,7 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         """Mean and covariance of the rows: the likeliest, or a draw from what Ã leaves possible."""
         config, n = self.config, self.config.n_rows
         D, d = config.shape[1], config.n_features
-        if config.tables and config.curvature == GRAM:
+        if self.knows_bins:
             points = self._binned(moments).points(noise)
             square = float(np.sum(points**2)) / len(points)
             return PointRows(n, self._score(square), offset, points=points[None])
@@ -158,6 +159,18 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         """Of rows of a mean square norm."""
         bound = self.config.clip_norm / self.R / math.sqrt(min(1.0, square))
         return self.config.likelihood.score(bound)
+
+    @property
+    def knows_bins(self) -> bool:
+        """Whether second moments tell enough of rows of bins for points.
+
+        Rows that are believed to be normal are believed to vary in all directions, and steps are
+        short where little is known; points that are wrong make them long.
+        """
+        if not self.config.tables or self.config.curvature != GRAM:
+            return False
+        edge = self.moments_scale * math.sqrt(2.0 * self.size)
+        return edge <= BARELY_TOLD * self.config.n_rows
 
     def _binned(self, moments: np.ndarray) -> BinnedRows:
         """What Ã tells of rows of bins."""
