@@ -299,7 +299,7 @@ def test_numbers_without_bounds_are_between_minus_one_and_one():
 
 
 def test_bands_hold_where_nearly_all_rows_are_near_an_end():
-    """Bins of equal width hold next to no rows in the upper half; see the guide."""
+    """Bins of equal width hold next to no rows in the upper half, and a classifier knows it."""
     rng = np.random.default_rng(0)
     n, truths = 50_000, (lambda x: 1.5 * x, lambda x: np.sin(4 * x))
     X = 2 * rng.beta(1, 6, (n, 2)) - 1
@@ -317,8 +317,7 @@ def test_bands_hold_where_nearly_all_rows_are_near_an_end():
             truth -= truth.mean()
             hits += list((curve.low <= truth) & (truth <= curve.high))
         held[edges] = np.mean(hits)
-    assert held["private"] > 0.8
-    assert held[None] < held["private"]
+    assert min(held.values()) > 0.8
 
 
 def test_epsilon_is_that_of_the_budget_by_hand():
