@@ -26,7 +26,7 @@ in z, so that bisection over all doubles z finds one if there is one.
   deviation of the rows, and is released as it is. Most of them must refute the neighbour.
 - Noisy sums: the exact sum. The adversary is given the sums of the trace, more than a user sees.
 - "path": only the iterates of DP-SGLD, which users see; z passes through the update as well.
-- From 2^12 coordinates on noise is made by the Box-Muller transform of pairs (z, z') from uniform
+- From 2^13 coordinates on noise is made by the Box-Muller transform of pairs (z, z') from uniform
   numbers of 63 bits, so r² = z² + z'² is -2 ln(k/2^63) for an integer k: in the tail such rings
   are far apart, and a pair of cells that none of them crosses is out of reach. With 24 bits, those
   of single precision, this refutes the neighbour on the library's own grid; with 53 bits it does at

@@ -35,7 +35,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from randomgen import AESCounter
 
-MANY = 2**12  # normals from here on are made in vectors
+MANY = 2**13  # normals from here on are made in vectors
 RARE_BITS = 20  # a uniform number below 2⁻²⁰ gets more bits
 _PAIRS = 2**14  # made at once, so that the work stays in the cache
 _ZEROS = memoryview(bytes(8 * _PAIRS))
