@@ -3,9 +3,10 @@
     python benchmarks/step_time.py [--device cuda] [--repetitions 30] [--json FILE]
 
 Prints, per model and batch size: the median time of a step in ms, and in brackets the median over
-the rounds of its ratio to the plain step of the same round, and the ratio's quartiles. Methods take turns in random order, so
-drift of the machine hits all alike; a turn is several steps where they are short. Where others use
-the cores too, threads wait for each other, and OMP_NUM_THREADS=1 says more.
+the rounds of its ratio to the plain step of the same round, with the ratio's quartiles. Methods
+take turns in random order, so drift of the machine hits all alike; a turn is several steps where
+they are short. Where others use the cores too, threads wait for each other, and OMP_NUM_THREADS=1
+says more.
 
 Every step fetches its own batch from the same 20 000 rows in memory, by the same random row
 numbers and the same code; the drawing of the numbers is not timed. All use SGD with momentum .9.
