@@ -26,12 +26,13 @@ in z, so that bisection over all doubles z finds one if there is one.
   deviation of the rows, and is released as it is. Most of them must refute the neighbour.
 - Noisy sums: the exact sum. The adversary is given the sums of the trace, more than a user sees.
 - "path": only the iterates of DP-SGLD, which users see; z passes through the update as well.
-- From 2^14 coordinates on noise is made by the Box-Muller transform of pairs (z, z') from uniform
-  numbers of 53 bits, so r² = z² + z'² is -2 ln(k/2^53) for an integer k: in the tail such rings
-  are far apart, and a pair of cells that none of them crosses is out of reach. This works on grids
-  far coarser than doubles, at 2^-45 nearly always for one such release. At the library's 2^-20 it
-  would have worked with a probability of 3e-11 per pair, which many weights and steps add up; so
-  the library draws more bits where k < 2^33, and rings are nowhere wider apart than 2^-33.
+- From 2^13 coordinates on noise is made by the Box-Muller transform of pairs (z, z') from uniform
+  numbers of 63 bits, so r² = z² + z'² is -2 ln(k/2^63) for an integer k: in the tail such rings
+  are far apart, and a pair of cells that none of them crosses is out of reach. With 24 bits, those
+  of single precision, this refutes the neighbour on the library's own grid; with 53 bits it does at
+  2^-45 nearly always for one release of 2^14 coordinates, and at 2^-20 with a probability of 3e-11
+  per pair, which many weights and steps add up. So the library has 63, draws 53 more where
+  k < 2^43, and in the tail rings are nowhere wider apart than 2^-44.
 
 References
 ----------
@@ -60,6 +61,7 @@ from skdp import (
     DPVariationalLogisticRegression,
     OPSPosteriorSampler,
     OPSRegressor,
+    _random,
     _release_hook,
 )
 from skdp._random import SecureStream, Streams
@@ -67,7 +69,6 @@ from skdp._rows import clipped_rows
 from skdp.algorithms import exact_draws
 from skdp.algorithms.dp_sgld import DPSGLDUpdate
 from skdp.algorithms.envelopes import Envelope
-from skdp.engine import noise
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdp.preprocessing import DPPCA, DPStandardScaler
 
@@ -195,7 +196,7 @@ def as_supposed(call, mechanism):
     raw = call.kind == RAW
     quiet = {
         "normal": lambda stream, shape: Symbol() if raw else np.zeros(shape),
-        "scratch_uniform": lambda stream, size: np.zeros(size),
+        "scratch_normal": lambda stream, shape: np.zeros(shape),
         "generator": SimpleNamespace(standard_exponential=np.zeros, random=np.zeros),
     }
     with ExitStack() as stack:
@@ -242,6 +243,8 @@ def unknowns(case, rows, outputs):
     return found
 
 
+RADIUS_BITS = 63  # of the uniform numbers from which radii are made
+
 # --- the attack -----------------------------------------------------------------------------------
 
 
@@ -263,7 +266,7 @@ def first_rank(holds, shape):
 
 def has_a_z(unknown, output):
     """Whether a double z, or pairs of them from the generator, give the output."""
-    in_pairs = isinstance(unknown.exact, torch.Tensor) and output.size >= noise._MANY
+    in_pairs = isinstance(unknown.exact, torch.Tensor) and output.size >= _random.MANY
     guess = (output - np.asarray(unknown.exact)) / unknown.scale
     if not in_pairs and (unknown(guess) == output).all():
         return True
@@ -277,20 +280,21 @@ def has_a_z(unknown, output):
 
 
 def on_a_ring(low, high):
-    """Whether z² + z'² can be -2 ln(k/2^53), for pairs (z_i, z_{i+m}) from low to high.
+    """Whether z² + z'² can be -2 ln(k/2^RADIUS_BITS), for pairs (z_2i, z_2i+1) from low to high.
 
-    Below k = 2^33 the uniform numbers have more bits, and everything is taken to be in reach.
+    Below 2^-20 the uniform numbers have more bits, and everything is taken to be in reach.
 
     Of an odd number of coordinates the last pair is not all seen.
     """
-    m = (len(low) + 1) // 2
+    m = len(low) // 2
     nearest = np.maximum(np.maximum(low, -high), 0.0) ** 2 * (1 - 2e-15)
     farthest = np.maximum(-low, high) ** 2 * (1 + 2e-15)
-    nearest, farthest = (a[: len(low) - m] + a[m:] for a in (nearest, farthest))
+    nearest, farthest = (a[: 2 * m].reshape(m, 2).sum(axis=1) for a in (nearest, farthest))
     # Room for the rounding of logarithm, root, sine and product there, and of squares and exp here.
-    least = np.ceil(np.exp(-farthest / 2) * 2.0**53 * (1 - 4e-15))
-    most = np.floor(np.exp(-nearest / 2) * 2.0**53 * (1 + 4e-15))
-    return (least <= most) | (least < noise.RARE * 2.0**53)
+    scale = 2.0**RADIUS_BITS
+    least = np.ceil(np.exp(-farthest / 2) * scale * (1 - 4e-15))
+    most = np.floor(np.exp(-nearest / 2) * scale * (1 + 4e-15))
+    return (least <= most) | (least < scale / 2**_random.RARE_BITS)
 
 
 def attack(case, n_fits):

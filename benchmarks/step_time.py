@@ -3,9 +3,10 @@
     python benchmarks/step_time.py [--device cuda] [--repetitions 30] [--json FILE]
 
 Prints, per model and batch size: the median time of a step in ms, and in brackets the median over
-the rounds of its ratio to the plain step of the same round. Methods take turns in random order, so
-drift of the machine hits all alike; a turn is several steps where they are short. Where others use
-the cores too, threads wait for each other, and OMP_NUM_THREADS=1 says more.
+the rounds of its ratio to the plain step of the same round, with the ratio's quartiles. Methods
+take turns in random order, so drift of the machine hits all alike; a turn is several steps where
+they are short. Where others use the cores too, threads wait for each other, and OMP_NUM_THREADS=1
+says more.
 
 Every step fetches its own batch from the same 20 000 rows in memory, by the same random row
 numbers and the same code; the drawing of the numbers is not timed. All use SGD with momentum .9.
@@ -95,12 +96,14 @@ def convolutional():
 
 
 def transformer():
-    """One block on 32 tokens of width 64."""
-    feed_forward = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64))
+    """Two blocks on 32 tokens of width 64."""
+
+    def block():
+        feed_forward = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64))
+        return Residual(64, Attention(64, 4)), Residual(64, feed_forward)
+
     return nn.Sequential(
-        nn.Unflatten(1, (32, 64)),
-        *(Residual(64, Attention(64, 4)), Residual(64, feed_forward)),
-        *(MeanOverTokens(), nn.Linear(64, 10)),
+        nn.Unflatten(1, (32, 64)), *block(), *block(), MeanOverTokens(), nn.Linear(64, 10)
     )
 
 
@@ -109,7 +112,7 @@ MODELS = {
     "logistic 31-2": (31, 2, lambda: perceptron(31, 2, (), "tanh")),
     "MLP 784-100-10": (784, 10, lambda: perceptron(784, 10, (100,), "tanh")),
     "CNN 16-32-512-32-10": (784, 10, convolutional),
-    "transformer block": (2048, 10, transformer),
+    "transformer, 2 blocks": (2048, 10, transformer),
 }
 
 
@@ -340,7 +343,7 @@ def main():
         "skdp": skdp.__version__,
     }
     print(", ".join(f"{key} {value}" for key, value in about.items()))
-    print(f"{'model':<21}{'batch':>5}" + "".join(f"{method:>17}" for method in methods))
+    print(f"{'model':<22}{'batch':>5}" + "".join(f"{method:>26}" for method in methods))
     results = []
     for name in arguments.models:
         for batch_size in arguments.batches:
@@ -351,8 +354,10 @@ def main():
                     cells.append("–")
                     continue
                 both = zip(times[method], times["plain"], strict=False)
-                ratio, median = np.median([t / p for t, p in both]), np.median(times[method])
-                cells.append(f"{_short(1e3 * median)} ({_short(ratio)})")
+                low, ratio, high = np.quantile([t / p for t, p in both], [0.25, 0.5, 0.75])
+                median = np.median(times[method])
+                ratios = f"{_short(ratio)}, {_short(low)}–{_short(high)}"
+                cells.append(f"{_short(1e3 * median)} ({ratios})")
                 results.append(
                     {
                         "model": name,
@@ -363,7 +368,7 @@ def main():
                         "ms": [1e3 * t for t in times[method]],
                     }
                 )
-            print(f"{name:<21}{batch_size:>5}" + "".join(f"{c:>17}" for c in cells), flush=True)
+            print(f"{name:<22}{batch_size:>5}" + "".join(f"{c:>26}" for c in cells), flush=True)
             for method, reason in failed.items():
                 print(f"    {method} fails: {reason}")
     if arguments.json:

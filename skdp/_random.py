@@ -2,7 +2,8 @@
 
 Noise that can be predicted protects nobody. A numpy or torch generator is neither unpredictable
 nor, unseeded, always keyed afresh; so noise and sampling draw from AES-128 in counter mode
-(randomgen; a test holds it against FIPS 197), whose key is
+(OpenSSL's for many normals, randomgen's behind numpy's Generator; tests hold both against FIPS 197
+and SP 800-38A), whose key is
 
 - without a seed, 32 bytes from the operating system;
 - with a seed, a hash of the seed *and* of everything that affects the queries: the data, the
@@ -24,11 +25,22 @@ False
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from randomgen import AESCounter
+
+MANY = 2**13  # normals from here on are made in vectors
+RARE_BITS = 20  # a uniform number below 2⁻²⁰ gets more bits
+_PAIRS = 2**14  # made at once, so that the work stays in the cache
+_ZEROS = memoryview(bytes(8 * _PAIRS))
+_TURN_BITS = 13
+_TURNS = np.exp(2j * np.pi * np.arange(2**_TURN_BITS) / 2**_TURN_BITS)
 
 
 class SecureStream:
@@ -40,39 +52,117 @@ class SecureStream:
     """
 
     def __init__(self, key: bytes) -> None:
-        self._scratch = np.empty(0)
         self._rekey(key)
 
     def _rekey(self, key: bytes) -> None:
         self._pid = os.getpid()
         aes: Any = AESCounter(key=int.from_bytes(key, "little"), counter=0)
         self._generator = np.random.Generator(aes)
+        self._bits = key_stream(_hash(key, b"words")[:16])  # never the bits of the generator
+
+    def _here(self) -> None:
+        if os.getpid() != self._pid:  # a child must never repeat its parent's noise
+            self._rekey(os.urandom(16))
 
     @property
     def generator(self) -> np.random.Generator:
         """The numpy view of the stream; in a forked child, of a new one."""
-        if os.getpid() != self._pid:  # a child must never repeat its parent's noise
-            self._rekey(os.urandom(16))
+        self._here()
         return self._generator
+
+    def words(self, out: np.ndarray) -> np.ndarray:
+        """Fill a contiguous array of at most 2¹⁴ uint64 with random bits."""
+        self._here()
+        as_bytes: Any = out.view(np.uint8)
+        self._bits.update_into(_ZEROS[: out.nbytes], as_bytes)
+        return out
 
     def normal(self, shape: int | tuple[int, ...]) -> np.ndarray:
         """Draw standard normal numbers in float64."""
-        return self.generator.standard_normal(shape)
+        return self.scratch_normal(shape).copy()
 
-    def scratch_uniform(self, size: int) -> np.ndarray:
-        """Draw numbers uniform on [0, 1) into an array that the next call overwrites.
+    def scratch_normal(self, shape: int | tuple[int, ...]) -> np.ndarray:
+        """Draw the same into memory that the next call overwrites: fresh memory costs too."""
+        size = math.prod(shape) if isinstance(shape, tuple) else shape
+        if size < MANY:
+            return self.generator.standard_normal(shape)
+        pairs = self._box_muller.pairs((size + 1) // 2, self.words)
+        return pairs.view(np.float64)[:size].reshape(shape)
 
-        Fresh memory for much noise costs as much as the noise itself.
-        """
-        if len(self._scratch) != size:
-            self._scratch = np.empty(size)
-        self.generator.random(out=self._scratch)
-        return self._scratch
+    @cached_property
+    def _box_muller(self) -> _BoxMuller:
+        return _BoxMuller()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "A secure random stream cannot be pickled or copied: its state is a secret."
         )
+
+
+def key_stream(key: bytes, counter: bytes = bytes(16)) -> CipherContext:
+    """Return OpenSSL's AES in counter mode: it maps zeros to the key stream."""
+    return Cipher(algorithms.AES(key), modes.CTR(counter)).encryptor()
+
+
+class _BoxMuller:
+    """Complex numbers of independent standard normal parts: √(−2 ln u) e^{iφ} (Box & Muller 1958).
+
+    In half the time of numpy's ziggurat, and in doubles throughout: a release ends on a grid of
+    2⁻²⁰ of the noise, of which numbers in single precision are a sizeable part of a cell off.
+
+    *Radius.* u = k/2⁶³ for the upper 63 bits k of a word. Where k is small, such u leave gaps
+    between the radii, wide beside that grid: a pair of large normals would refute a sum with
+    certainty. Below 2⁻²⁰ therefore u = (k + v)/2⁶³ with v uniform on (0, 1] in 53 bits more;
+    elsewhere the gaps are at most 2⁻²⁶ (next to 0), and below 2⁻⁴⁴ from a radius of 2⁻⁸ on. u is at
+    least 2⁻¹¹⁶, so the radius is at most 12.69.
+
+    *Angle.* 13 bits of a word look up e^{iφ₀}; the other 51, with a sign, are t in [−π/2¹³, π/2¹³),
+    for which the series cos t = 1 − t²/2 and sin t = t − t³/6 err by less than 2⁻⁴⁹. An angle of 32
+    bits in all would cross each cell of the grid a few hundred times only.
+    """
+
+    def __init__(self) -> None:
+        self._pairs = np.empty(0, dtype=np.complex128)
+        self._turns = np.empty(_PAIRS, dtype=np.complex128)
+        self._numbers = np.empty((3, _PAIRS))
+
+    def pairs(self, n: int, words: Callable[[np.ndarray], Any]) -> np.ndarray:
+        """Return n pairs until the next call; ``words`` fills arrays of uint64 with random bits."""
+        if len(self._pairs) != n:
+            self._pairs = np.empty(n, dtype=np.complex128)
+        for start in range(0, n, _PAIRS):
+            self._fill(self._pairs[start : start + _PAIRS], words)
+        return self._pairs
+
+    def _fill(self, out: np.ndarray, words: Callable[[np.ndarray], Any]) -> None:
+        m = len(out)
+        real, imaginary = out.view(np.float64).reshape(m, 2).T
+        k, angle = out.view(np.uint64).reshape(2, m)
+        words(k)
+        words(angle)
+        radius, t, h = self._numbers[:, :m]
+        k >>= 1
+        radius[:] = k.view(np.int64)  # from unsigned numbers it takes three times as long
+        if k.min() < 2 ** (63 - RARE_BITS):
+            rare = np.flatnonzero(k < 2 ** (63 - RARE_BITS))
+            words(more := np.empty(len(rare), dtype=np.uint64))
+            radius[rare] += ((more >> 11) + 1) * 2.0**-53
+        radius *= 2.0**-63
+        np.log(radius, out=radius)
+        radius *= -2.0
+        np.sqrt(radius, out=radius)
+        t[:] = np.left_shift(angle, _TURN_BITS, out=k).view(np.int64)
+        t *= np.pi / 2.0 ** (63 + _TURN_BITS)
+        angle >>= 64 - _TURN_BITS
+        turns = np.take(_TURNS, angle.view(np.int64), out=self._turns[:m], mode="wrap")
+        np.multiply(t, t, out=h)
+        h *= radius
+        h *= -0.5
+        np.add(radius, h, out=real)  # r cos t
+        h *= 1 / 3
+        h += radius
+        np.multiply(h, t, out=imaginary)  # r sin t
+        out *= turns
 
 
 class Streams:

@@ -202,5 +202,9 @@ def on_grid(values: Any, width: float) -> Any:
     """
     # A sum with this has no digits below the width, and none that a double loses above it; values
     # beyond 2^51 widths lose a unit in the last place, and are multiples of the width too.
+    if width == 0.0:
+        return values
     far = 1.5 * 2.0**52 * width
-    return (values + far) - far if width > 0.0 else values
+    rounded = values + far
+    rounded -= far
+    return rounded

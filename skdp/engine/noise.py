@@ -14,11 +14,8 @@ import torch
 from torch import Tensor
 
 from skdp import _release_hook
-from skdp._random import SecureStream
+from skdp._random import RARE_BITS, SecureStream
 from skdp.engine.discrete_gaussian import discrete_gaussian_integers
-
-_MANY = 2**14  # normals from here on are made in vectors
-RARE = 2.0**-20  # 1 − u below which a uniform number gets more bits
 
 
 def gaussian(
@@ -79,35 +76,29 @@ def discrete_gaussian(
 
 
 def _normals(shape: tuple[int, ...], device: torch.device, stream: SecureStream) -> Tensor:
-    """Standard normals in float64: from the stream itself, or on a device keyed by it."""
+    """Standard normals in float64, until the next call: the stream's, or a device's keyed by it."""
+    if device.type == "cpu":
+        return torch.from_numpy(stream.scratch_normal(shape))
+    key = int(stream.generator.integers(2**63))
+    generator = torch.Generator(device).manual_seed(key)
+
+    def uniform(n: int) -> Tensor:
+        return torch.rand(n, generator=generator, device=device, dtype=torch.float64)
+
     size = math.prod(shape)
-    if device.type != "cpu":
-        key = int(stream.generator.integers(2**63))
-        generator = torch.Generator(device).manual_seed(key)
-
-        def uniform(n: int) -> Tensor:
-            return torch.rand(n, generator=generator, device=device, dtype=torch.float64)
-
-        return _box_muller(uniform(size + size % 2), uniform)[:size].view(shape)
-    if size < _MANY:
-        return torch.from_numpy(stream.normal(shape))
-    made = torch.from_numpy(stream.scratch_uniform(size + size % 2))
-    more = stream.generator.random
-    return _box_muller(made, lambda n: torch.from_numpy(more(n)))[:size].view(shape)
+    return _box_muller(uniform(size + size % 2), uniform)[:size].view(shape)
 
 
 def _box_muller(uniform: Tensor, more: Callable[[int], Tensor]) -> Tensor:
-    """Turn 2m uniform numbers into 2m normal ones, in place (Box & Muller 1958).
+    """Turn 2m uniform numbers of 53 bits on [0, 1) into 2m normal ones, in place.
 
-    In vectors this takes half the time of numpy's ziggurat. Uniform numbers u of 53 bits leave gaps
-    between the radii √(−2 ln(1 − u)) where 1 − u is a small multiple of 2⁻⁵³: wide beside the grid
-    of a release, so that a pair of large normals would refute a sum with certainty. There 53 bits
-    ``more`` are drawn, once in 2²⁰ times; elsewhere the gaps are below 2⁻³³.
+    As `skdp._random` does it for the CPU: in the tail, where 53 bits leave gaps between the radii,
+    53 bits ``more`` are drawn.
     """
     m = len(uniform) // 2
     radius, angle = uniform[:m], uniform[m:]
-    rare = (radius > 1.0 - RARE).nonzero()[:, 0]
-    fine = (1.0 - radius[rare]) - more(len(rare)) * 2.0**-53  # uniform on (0, RARE]
+    rare = (radius > 1.0 - 2.0**-RARE_BITS).nonzero()[:, 0]
+    fine = (1.0 - radius[rare]) - more(len(rare)) * 2.0**-53  # uniform on (0, 2^-RARE_BITS]
     radius.neg_().log1p_()
     radius[rare] = fine.log()
     radius.mul_(-2.0).sqrt_()

@@ -196,7 +196,8 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}, default="auto"
         See `skdp.privacy.epsilon`.
     physical_batch_size : int or None, default=None
-        Records that are worked on at once, for memory; None is 1024. Changes no result and no cost.
+        Records that are worked on at once, for memory; None is 1024, fewer on the CPU where layers
+        keep much of each. Changes no result and no cost.
     mixed_precision : bool, default=False
         Run the network in bfloat16; norms, sums and noise stay in full precision.
     device : str, torch.device or None, default=None
@@ -399,7 +400,8 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}, default="auto"
         See `skdp.privacy.epsilon`.
     physical_batch_size : int or None, default=None
-        Records that are worked on at once, for memory; None is 1024. Changes no result and no cost.
+        Records that are worked on at once, for memory; None is 1024, fewer on the CPU where layers
+        keep much of each. Changes no result and no cost.
     mixed_precision : bool, default=False
         Run the network in bfloat16; norms, sums and noise stay in full precision.
     device : str, torch.device or None, default=None

@@ -27,9 +27,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from skdp.algorithms.parts.training import NetworkModel
 from skdp.engine.modules import network_sum as network
 from skdp.engine.modules.checks import tried
 from skdp.engine.modules.network_sum import ROUNDING, FlatModule, NetworkClippedSum, NetworkRecords
+from skdp.models.perceptron import Classification
 from skdp.relations import RELATIONS, sensitivity_factor
 
 ACTIVATIONS = [
@@ -247,6 +249,30 @@ def test_vmap_keeps_no_more_gradients_than_it_may(monkeypatch):
         found = clipped_sum_of(module, x, y, method="vmap")
         torch.testing.assert_close(found, whole, rtol=0, atol=1e-12)
         assert seen == pieces
+
+
+@pytest.mark.parametrize(
+    ("records", "size", "pieces"), [(5, None, [5, 5, 3]), (0, None, [1] * 13), (5, 13, [13])]
+)
+def test_layers_keep_no_more_than_what_is_quick_unless_told_otherwise(
+    monkeypatch, records, size, pieces
+):
+    task = Classification(3)
+    model = NetworkModel(perceptron(), task.loss)
+    flat, found = model._flat, model.try_out(task, 6)
+    room = records * found.bytes_per_record - 4 * flat.flat.nbytes
+    monkeypatch.setattr(network, "_KEPT_BYTES", room)
+    model.try_out(task, 6)
+    total, seen, take = model.clipped_sum(1.0, physical_batch_size=size), [], network.book_keeping
+
+    def note(module, loss, x, y):
+        seen.append(len(x))
+        return take(module, loss, x, y)
+
+    monkeypatch.setattr(network, "book_keeping", note)
+    rows = NetworkRecords(np.ones((13, 6)), np.zeros(13, dtype=int), flat.flat)
+    rows.sum(lambda batch: total(model.start, batch), slice(None))
+    assert seen == pieces
 
 
 class Greedy(nn.Module):

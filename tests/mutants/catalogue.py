@@ -165,12 +165,8 @@ import numpy as np
 
 class Again:
     @staticmethod
-    def normal(shape):
+    def scratch_normal(shape):
         return np.random.default_rng(0).standard_normal(shape)
-
-    @staticmethod
-    def scratch_uniform(size):
-        return np.random.default_rng(0).random(size)
 
 coins, noise = streams("sampling"), Again()
 """,
@@ -431,7 +427,7 @@ theta = query(state)
         Mutant(
             "a fork repeats its parent's noise",
             "_random.py",
-            "SecureStream.generator",
+            "SecureStream._here",
             "os.getpid() != self._pid",
             "False",
             "tests/test_random.py",
@@ -1047,6 +1043,30 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
             "more(len(rare))",
             "0.0 * more(len(rare))",
             "tests/replay/test_doubles.py",
+        ),
+        Mutant(
+            "large normals of the CPU leave gaps between the rings",
+            "_random.py",
+            "_BoxMuller._fill",
+            "radius[rare] += ((more >> 11) + 1) * 2.0**-53",
+            "radius[rare] += 1.0",
+            "tests/test_random.py tests/replay/test_doubles.py",
+        ),
+        Mutant(
+            "the two halves of a pair have the same bits",
+            "_random.py",
+            "_BoxMuller._fill",
+            "t[:] = np.left_shift(angle, _TURN_BITS, out=k).view(np.int64)",
+            "t[:] = np.left_shift(k, _TURN_BITS, out=k).view(np.int64)",
+            "tests/test_random.py",
+        ),
+        Mutant(
+            "many normals start the key stream again",
+            "_random.py",
+            "SecureStream.words",
+            "self._bits.update_into",
+            "key_stream(bytes(16)).update_into",
+            "tests/test_random.py",
         ),
         Mutant(
             "a Langevin chain at half the noise",

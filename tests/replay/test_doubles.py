@@ -124,36 +124,69 @@ def test_a_draw_above_its_envelope_is_refuted(law_and_draw):
         assert law.refuted(draw)
 
 
-def test_many_normals_refute_the_neighbour_on_a_grid_coarser_than_doubles():
-    with mock.patch.object(_release_hook, "GRID_BITS", 45):
+@pytest.mark.parametrize(("radius_bits", "grid_bits"), [(24, 20), (53, 45)])
+def test_many_normals_from_fewer_bits_refute_the_neighbour(radius_bits, grid_bits):
+    """24 bits, as in single precision, do so on the library's own grid."""
+    assert _release_hook.GRID_BITS == 20
+    words = _random.SecureStream.words
+    mask = np.uint64(2**64 - 2 ** (64 - radius_bits))
+
+    def coarse(stream, out):
+        out[:] = words(stream, out) & mask
+        return out
+
+    with (
+        mock.patch.object(_random.SecureStream, "words", coarse),
+        mock.patch.object(floating_point, "RADIUS_BITS", radius_bits),
+        mock.patch.object(_release_hook, "GRID_BITS", grid_bits),
+    ):
         used, neighbour = refuted(PAIRS)
     assert used == 0.0
     assert neighbour >= 0.5
 
 
+def pairs_from(k, angle, more=0):
+    """Pairs of normals from 63-bit integers and words."""
+    given = iter([k.astype(np.uint64) << np.uint64(1), angle])
+
+    def words(out):
+        out[:] = next(given, more)
+
+    return _random._BoxMuller().pairs(len(k), words).view(np.float64)
+
+
 @pytest.mark.parametrize("width", [2.0**-45, 2.0**-20])
 def test_a_pair_from_the_generator_is_on_a_ring(width):
-    """Also where the radius is largest, next to the last of the uniform numbers."""
+    """Also where the radius is largest, next to the first of the uniform numbers."""
     rng = np.random.default_rng(0)
-    k = np.concatenate([np.arange(1, 1000), rng.integers(1, 2**53, 10_000), [2**53]])
-    pairs = np.concatenate([1 - k / 2.0**53, rng.random(len(k))])
-    z = noise._box_muller(torch.from_numpy(pairs), torch.zeros).numpy()
+    k = np.concatenate([np.arange(1, 1000), rng.integers(1, 2**63, 10_000), [2**63 - 1]])
+    z = pairs_from(k, rng.integers(2**64, size=len(k), dtype=np.uint64))
     assert floating_point.on_a_ring(z - width / 2, z + width / 2).all()
 
 
 def test_a_pair_between_rings_is_not_on_one():
-    # r² = -2 ln((2^34 + ½)/2^53): rings are 2^-34/r apart there.
-    z = np.full(2, np.sqrt(np.log(2.0**53 / (2.0**34 + 0.5))))
-    assert not floating_point.on_a_ring(z - 1e-14, z + 1e-14).any()
-    assert floating_point.on_a_ring(z - 1e-10, z + 1e-10).all()
+    # r² = -2 ln((2^43 + ½)/2^63): rings are 2^-43/r apart there.
+    z = np.full(2, np.sqrt(np.log(2.0**63 / (2.0**43 + 0.5))))
+    assert not floating_point.on_a_ring(z - 1e-17, z + 1e-17).any()
+    assert floating_point.on_a_ring(z - 1e-12, z + 1e-12).all()
 
 
-def test_large_radii_leave_no_gap_that_a_grid_could_show():
+def of_device(k, more):
+    """Radii of the Box-Muller transform on a device, from 1 - k/2^53."""
+    pairs = torch.from_numpy(np.concatenate([1 - k / 2.0**53, np.zeros(len(k))]))
+    return noise._box_muller(pairs, lambda m: torch.from_numpy(more / 2.0**64))[len(k) :].numpy()
+
+
+def of_stream(k, more):
+    """Radii of the Box-Muller transform of the CPU, from the same in 63 bits."""
+    return pairs_from(k * 2**10 - 2**10, np.zeros(len(k), dtype=np.uint64), more)[::2]
+
+
+@pytest.mark.parametrize(("radii", "bits"), [(of_device, 53), (of_stream, 63)])
+def test_large_radii_leave_no_gap_that_a_grid_could_show(radii, bits):
     """Next to the last uniform numbers the radius follows 53 bits more."""
-    n = 20_000
-    rng = np.random.default_rng(0)
+    n = 10_000
+    more = np.random.default_rng(0).integers(2**64, size=n, dtype=np.uint64)
     for k in (1, 2, 2**20):
-        pairs = np.concatenate([np.full(n, 1 - k / 2.0**53), np.zeros(n)])
-        z = noise._box_muller(torch.from_numpy(pairs), lambda m: torch.from_numpy(rng.random(m)))
-        v = np.exp(-(z[n:].numpy() ** 2) / 2) * 2.0**53  # the angle is 0
-        assert stats.kstest(v - (k - 1), "uniform").pvalue > 1e-6
+        v = np.exp(-(radii(np.full(n, k), more) ** 2) / 2) * 2.0**bits
+        assert stats.kstest(v - (k - 1) * 2 ** (bits - 53), "uniform").pvalue > 1e-6

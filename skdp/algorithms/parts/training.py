@@ -136,6 +136,8 @@ class NetworkModel:
             every_gradient=every_gradient,
         )
         bytes_per_record = self._flat.bytes_per_record(records, self._method)
+        if self._method == "book-keeping":
+            self._flat.at_once = self._flat.rows_at_once(bytes_per_record)
         return ModuleTrial(self._method, self._flat.flat.numel(), bytes_per_record)
 
     @property

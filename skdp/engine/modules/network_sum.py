@@ -40,8 +40,9 @@ Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (B, K), targets (B, ...) ->
 ROUNDING = 1e-4
 AUTOMATIC_GAMMA = 0.01  # Bu et al., *Automatic Clipping*, NeurIPS 2023
 
-# Records at once where the caller leaves it open, and numbers in the gradients that vmap keeps.
-PHYSICAL_BATCH_SIZE, _VMAP_NUMBERS = 1024, 2**25
+# Records at once where the caller leaves it open, numbers in the gradients that vmap keeps, and
+# bytes that layers keep: of more, fresh memory and misses of the cache cost up to half of a step.
+PHYSICAL_BATCH_SIZE, _VMAP_NUMBERS, _KEPT_BYTES = 1024, 2**25, 2**25
 
 
 class FlatModule:
@@ -85,6 +86,7 @@ class FlatModule:
         for parameter, view in zip(self.trained.values(), self._views(self.flat), strict=True):
             parameter.requires_grad_(False)
             parameter.data = view
+        self.at_once = PHYSICAL_BATCH_SIZE  # records, where the caller leaves it open
         self.uses: list[_Use] | None = None  # of layers, while a forward pass is being watched
         _watch(self)
 
@@ -118,6 +120,16 @@ class FlatModule:
                 self.uses = None
             numbers = sum(use.a.numel() + 2 * use.z.numel() for use in uses)
         return numbers * self.flat.element_size()
+
+    def rows_at_once(self, bytes_per_record: int) -> int:
+        """Number of records whose inputs and outputs of layers are worked on well together.
+
+        On the CPU; not so few that the gradients of their sums outweigh them.
+        """
+        if self.flat.device.type != "cpu":
+            return PHYSICAL_BATCH_SIZE
+        room = _KEPT_BYTES + 4 * self.flat.nbytes
+        return max(1, min(PHYSICAL_BATCH_SIZE, room // max(1, bytes_per_record)))
 
     def set(self, flat: Tensor) -> None:
         """Give the module these parameters."""
@@ -169,8 +181,8 @@ class NetworkClippedSum(BoundedSum):
     clipping : {"flat", "automatic"}
         Factor of a gradient g: min(1, C/‖g‖), or C/(‖g‖ + .01).
     physical_batch_size : int or None
-        Records that are worked on at once; None is 1024, fewer where vmap needs it. Halved where
-        memory runs out.
+        Records that are worked on at once; None is 1024, fewer where layers or vmap keep much.
+        Halved where memory runs out.
     method : {"book-keeping", "vmap"}
         How per-record gradients are taken.
     prenoise_scale : float, default=0.0
@@ -230,6 +242,8 @@ class NetworkClippedSum(BoundedSum):
     def between(self, batch: NetworkBatch, start: int, stop: int) -> Tensor | None:
         """Sum over some rows of a batch, at the module's parameters; None over no rows."""
         total, size = None, self.at_once
+        if self.physical_batch_size is None:
+            size = min(size, self.module.at_once)
         while start < stop:
             size = min(size, stop - start)
             try:
