@@ -5,6 +5,7 @@ Shared by additive models and by transformers that make their features for other
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from skdp._validate import expected, integer
 from skdp.models.additive import Additive, Category, Number, Pair
 
 PRIVATE = "private"  # edges that are to be found
+MOST_OF_PAIR = 10**8  # cells times products of a pair, which its surface takes as doubles
 
 
 class DeclaredColumns:
@@ -161,7 +163,11 @@ def declared_pairs(
         if sorted(places) in [sorted(found.places) for found in pairs]:
             raise expected("different pairs", "name each of them once", pairs=pair)
         a, b = places
-        pairs.append(Pair((columns[a], columns[b]), places))
+        found = Pair((columns[a], columns[b]), places)
+        if math.prod(found.shape) * len(found.squares) > MOST_OF_PAIR:
+            what = f"pairs of at most {MOST_OF_PAIR:g} cells times products"
+            raise expected(what, "declare fewer levels, or join them", pairs=pair)
+        pairs.append(found)
     return tuple(pairs)
 
 

@@ -198,7 +198,10 @@ def edges_of(config: BinsConfig, found: np.ndarray) -> list[tuple[float, ...]]:
         of_one = x[starts[starts == stops]]
         of_many = np.append(t[starts] - near, t[stops] + near)[np.tile(starts < stops, 2)]
         inner = np.clip(np.append(of_one, config.unit * np.sinh(of_many)), low, high)
-        edges.append(tuple(np.unique([low, *inner, high]).tolist()))
+        apart = np.unique([low, *inner, high])
+        if len(apart) == 2:  # rounding has put all on the bounds, and one bin has no trend
+            apart = np.array([low, (low + high) / 2, high])
+        edges.append(tuple(apart.tolist()))
     return edges
 
 

@@ -311,7 +311,7 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
         scale = self._usual_scale(place)
         if isinstance(found, Pair):
             table = found.table[found.known]  # its means over rows and columns are 0
-            others = scale * found.products[found.known][:, ~found.asked]
+            others = scale * found.products(~found.asked)[found.known]
             return table @ theta, np.hstack([table @ _root(covariance), others])
         table = found.table[:-1]
         table = table - table.mean(axis=0)

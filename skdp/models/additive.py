@@ -241,16 +241,17 @@ class Pair:
         first, second = (np.mean(c.table[:-1] ** 2, axis=0) for c in self._factors)
         return np.round(PAIR_WEIGHT * np.kron(first, second), 12)  # levels of a column are alike
 
-    @cached_property
-    def products(self) -> np.ndarray:
-        """All products that there could be, (codes, products)."""
-        first, second = self._factors
-        return math.sqrt(PAIR_WEIGHT) * np.kron(first.table, second.table)
+    def products(self, which: np.ndarray) -> np.ndarray:
+        """Some of all products that there could be, (codes, products)."""
+        first, second = (column.table for column in self._factors)
+        i, j = np.divmod(np.flatnonzero(which), second.shape[1])
+        both = first[:, None, i] * second[:, j]
+        return math.sqrt(PAIR_WEIGHT) * both.reshape(len(first) * len(second), len(i))
 
     @cached_property
     def table(self) -> np.ndarray:
         """Features of each code."""
-        return self.products[:, self.asked]
+        return self.products(self.asked)
 
     @property
     def shape(self) -> tuple[int, int]:

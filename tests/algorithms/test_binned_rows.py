@@ -7,7 +7,7 @@ from skdp import DPAdditiveClassifier
 from skdp._random import Streams
 from skdp.algorithms.additive import OfCodes
 from skdp.algorithms.noise_aware_glm import NoiseAwareConfig
-from skdp.algorithms.parts.binned_moments import BinnedMoments
+from skdp.algorithms.parts.binned_moments import SPREADS, BinnedMoments, _likeliest_spread
 from skdp.algorithms.parts.binned_rows import BinnedRows
 from skdp.models.additive import Additive, Category, Number, Pair
 
@@ -117,3 +117,19 @@ def test_errors_of_curves_of_skewed_columns_are_as_large_as_said(skewed, monkeyp
     monkeypatch.setattr(OfCodes, "tables", NoiseAwareConfig.tables)  # then rows are normal
     before = missed(*skewed)
     assert now < 1.6 < 2.5 < before
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-2, 1.0])
+@pytest.mark.parametrize("column", [Number("a", tuple(range(25)), 9), Category("b", ("x", "y"))])
+def test_the_spread_of_shares_is_the_likeliest(column, scale):
+    rng, table = np.random.default_rng(0), column.table
+    rows, columns = np.triu_indices(table.shape[1])
+    design = table[:, rows] * table[:, columns] / scale
+    for spread in SPREADS:
+        off = (
+            rng.normal(size=len(rows)) + spread / len(table) * rng.normal(size=len(table)) @ design
+        )
+        _, singular, vectors = np.linalg.svd(design / len(table), full_matrices=False)
+        variance = 1.0 + np.multiply.outer(SPREADS, singular) ** 2
+        expected = np.sum((vectors @ off) ** 2 / variance + np.log(variance), axis=1).argmin()
+        assert _likeliest_spread(design, off) == SPREADS[expected]

@@ -13,6 +13,7 @@ from skdp import (
     DPAdditiveRegressor,
     PrivacyLedger,
 )
+from skdp.models.additive import PAIR_WEIGHT, Category, Number, Pair
 from skdp.preprocessing import AdditiveFeatures
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -247,3 +248,23 @@ def test_levels_of_the_type_of_a_column_or_of_several_are_taken():
     assert features.transform(pd.DataFrame({"kind": [np.nan]})).tolist() == [[0.0, 1.0]]
     with pytest.raises(ValueError, match="categories"):
         features.transform(pd.DataFrame({"kind": [1]}))
+
+
+def test_a_pair_whose_surface_no_memory_holds_is_refused_before_a_charge():
+    X = np.random.default_rng(0).integers(0, 300, (500, 2))
+    model = DPAdditiveClassifier(categories=[range(300)] * 2, pairs=[(0, 1)], classes=[0, 1])
+    with PrivacyLedger() as ledger:
+        with pytest.raises(ValueError, match=r"pairs=.*fewer levels"):
+            model.fit(X, X[:, 0] % 2)
+        with pytest.raises(ValueError, match=r"pairs=.*fewer levels"):
+            model.plan(n_samples=500, n_features=2)
+    assert not ledger.entries
+
+
+def test_products_are_those_of_both_tables():
+    pair = Pair((Number("a", tuple(range(6))), Category("b", ("x", "y", "z"))), (0, 1), 0.01)
+    first, second = (factor.table for factor in pair._factors)
+    expected = np.sqrt(PAIR_WEIGHT) * np.kron(first, second)
+    assert 0 < pair.asked.sum() < len(pair.asked)
+    np.testing.assert_array_equal(pair.table, expected[:, pair.asked])
+    np.testing.assert_array_equal(pair.products(~pair.asked), expected[:, ~pair.asked])

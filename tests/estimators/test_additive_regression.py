@@ -6,6 +6,7 @@ import pytest
 from sklearn.base import clone
 
 from skdp import (
+    DPAdditiveClassifier,
     DPAdditivePoissonRegressor,
     DPAdditiveRegressor,
     DPVariationalLinearRegression,
@@ -248,3 +249,30 @@ def test_bad_targets_are_refused_and_not_quoted(table, kind, value, match):
         clone(MODELS[kind]).fit(table, y)
     assert not ledger.entries
     assert "8675" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [DPAdditiveClassifier, DPAdditiveRegressor])
+@pytest.mark.parametrize("pairs", [None, [(0, 1)]])
+@pytest.mark.parametrize("edges", [{1: (0, 1)}, {2: "private"}])
+def test_columns_of_one_level_or_one_bin_have_no_effect_and_do_no_harm(kind, pairs, edges):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.zeros(2000), *rng.uniform(0, 1, (2, 2000))])
+    more = {"classes": [0, 1]} if kind is DPAdditiveClassifier else {"target_bounds": (0, 1)}
+    bounds = {place: (0, 1) for place in (1, 2) if edges.get(place) in (None, "private")}
+    model = kind(
+        20.0, categories={0: [0]}, bounds=bounds, edges=edges, pairs=pairs, n_samples=2000, **more
+    ).fit(X, (X[:, 2] > 0.5).astype(int))
+    assert np.isfinite(model.predict(X)).all()
+    np.testing.assert_array_equal(model.curve_("x0").mean, 0.0)
+    assert model.score(X, X[:, 2] > 0.5) > 0.5
+
+
+@pytest.mark.filterwarnings("ignore::skdp.FitWarning")
+def test_private_edges_that_rounding_puts_on_a_bound_leave_two_bins():
+    bounds = (1e-3, 1e-3 + 1e-12)
+    X = np.full((2000, 1), bounds[1])
+    model = DPAdditiveRegressor(
+        20.0, bounds=[bounds], edges="private", n_bins=8, target_bounds=(-4, 4), n_samples=2000
+    ).fit(X, np.random.default_rng(0).normal(size=2000))
+    assert len(model.edges_["x0"]) >= 3
+    assert np.isfinite(model.predict(X)).all()

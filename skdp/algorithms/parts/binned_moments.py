@@ -38,6 +38,7 @@ DEVIATIONS = np.geomspace(0.003, 1.0, 40)  # ρ, to choose from
 WIDEST = 0.5  # edge of the spectrum of what is unknown of the covariances of columns
 LEAST = 1e-4  # eigenvalue, in units in which each feature has the mean square 1
 TINY = 1e-12  # variance, in records of norm 1
+ROUNDED = 1e-14  # eigenvalue over the largest that is rounding
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ class BinnedMoments:
         between = ~within & ~of_one & ~of_one[:, None]  # the others are told by the shares
         between |= of_pair | of_pair[:, None]
         found = usual + self.between(usual, mean, between, stream)
-        np.fill_diagonal(found, np.maximum(np.diag(found), LEAST * np.diag(usual)))
+        least = np.maximum(LEAST * np.diag(usual), TINY)  # a feature may be 0, as of one level
+        np.fill_diagonal(found, np.maximum(np.diag(found), least))
         return found
 
     @property
@@ -193,9 +195,12 @@ def deviations(second_moments: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 def _likeliest_spread(design: np.ndarray, off: np.ndarray) -> float:
     """The σ of `SPREADS` under which entries designᵀ N(0, σ²/bins²) + N(0, 1) are likeliest."""
-    _, singular, vectors = np.linalg.svd(design / len(design), full_matrices=False)
-    variance = 1.0 + np.multiply.outer(SPREADS, singular) ** 2
-    fit = np.sum((vectors @ off) ** 2 / variance + np.log(variance), axis=1)
+    design = design / len(design)  # many more entries than bins: (bins, bins) is small
+    values, vectors = np.linalg.eigh(design @ design.T)
+    told = values > ROUNDED * values.max()
+    values, vectors = values[told], vectors[:, told]
+    variance = 1.0 + np.multiply.outer(SPREADS**2, values)
+    fit = np.sum((vectors.T @ (design @ off)) ** 2 / values / variance + np.log(variance), axis=1)
     return float(SPREADS[fit.argmin()])
 
 

@@ -162,8 +162,9 @@ class RowMoments:
             mean = -(off * self.scale**-2 + (chains.trace - target) * precision) / weight
             room = 1.0 - self.of_one - chains.trace
             t = _truncated(mean, spread, least - 1.0 / beta, room, chances[step])
-            gain = (freedom - d - 1) / 2 * np.log1p(t * beta)
-            gain -= (freedom - d - 1) * d / 2 * np.log1p(t / chains.trace)
+            with np.errstate(invalid="ignore"):  # a step that rounding takes too far is not gone
+                gain = (freedom - d - 1) / 2 * np.log1p(t * beta)
+                gain -= (freedom - d - 1) * d / 2 * np.log1p(t / chains.trace)
             chains.add(np.where(coins[step] < gain, t, 0.0))
         return chains.A
 
