@@ -13,6 +13,7 @@ from functools import reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 from scipy.special import log_softmax, softmax
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -41,6 +42,7 @@ from skdp.algorithms.parts.training import (
     Watch,
 )
 from skdp.estimators import _doubts
+from skdp.estimators._parts import WithParts
 from skdp.models import perceptron as networks
 from skdp.relations import ROW, Relation, check_relation
 
@@ -57,7 +59,7 @@ class OneEpoch(PublicFacts):
 
 
 @dataclass(eq=False, repr=False)
-class NetworkEstimator(ProtectedUnit, PrivateEstimator):
+class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     """Training of a network, whatever the algorithm and the task."""
 
     epsilon: float | None = 1.0
@@ -81,6 +83,7 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
     random_state: Any = None
     verbose: int = 0
 
+    _PARTS = ("module",)
     warm_start = False  # of some algorithms, as the next: no fields here
     prenoise_scale = 0.0
     _REMEDY: ClassVar[str] = "Scale the features, or give a larger learning_rate or max_iter."
@@ -92,7 +95,7 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features), or (n_samples, ...) with a module
             Finite numbers of any type; dense. A memory map is read a batch at a time.
         y : array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor
             Class labels, or targets.
@@ -139,7 +142,10 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
             if not goes_on:
                 self.module_ = self._built(facts.features, facts.outputs)
-            model, _ = self._model(self.module_, facts.features, facts.outputs)
+            self._shape = records.X.shape[1:]
+            integers = records.X.dtype.kind in "iu"
+            model, _ = self._model(self.module_, self._shape, facts.outputs, integers)
+            self._looks_up = not getattr(model, "dtype", torch.float32).is_floating_point
             _fitting.check_n_rows(records.X, model.max_rows)
             if self._calls_foreign_code():
                 plan.config.rehearse(model)
@@ -219,7 +225,10 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
         """Make the network, its weights drawn."""
         seed = _fitting.initial_seed(self)
         if self.module is not None:
-            return networks.build_module(self.module, n_features, n_outputs, seed)
+            given = self._given("module")
+            return networks.build_module(self.module, n_features, n_outputs, seed, given)
+        if self._given("module"):
+            raise expected("a class or a function, which takes module__ parameters", module=None)
         sizes = _layer_sizes(self.hidden_layer_sizes)
         return networks.build_module(
             lambda p, k: networks.perceptron(p, k, sizes, self.activation),
@@ -229,7 +238,7 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
         )
 
     def _model(
-        self, module: nn.Module, n_features: int, n_outputs: int
+        self, module: nn.Module, shape: tuple[int, ...], n_outputs: int, integers: bool
     ) -> tuple[LinearModel | NetworkModel, ModuleTrial | None]:
         """Wrap a network for a run; any other than our own perceptron is tried first."""
         task, prenoise = self._task(n_outputs), self.prenoise_scale != 0.0
@@ -237,7 +246,7 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
         flat = self.clipping == "flat" and self.device is None and not prenoise
         layers = list(module.children())
         # The gradients of a chunk's rows lie in memory before persons' are summed.
-        fits = self._relation.unit == ROW or (n_features + 1) * n_outputs <= _MOST_OF_PERSON
+        fits = self._relation.unit == ROW or (shape[0] + 1) * n_outputs <= _MOST_OF_PERSON
         if own and flat and fits and len(layers) == 1 and isinstance(layers[0], nn.Linear):
             return LinearModel(layers[0], task, self.neighboring_relation), None
         model = NetworkModel(
@@ -247,7 +256,9 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
             device=self.device,
             mixed_precision=bool(self.mixed_precision),
         )
-        return model, None if own else model.try_out(task, n_features, every_gradient=prenoise)
+        if own:
+            return model, None
+        return model, model.try_out(task, shape, every_gradient=prenoise, integers=integers)
 
     def _watch(self, public: tuple | None) -> Watch | None:
         """Return what writes scores on public rows down."""
@@ -256,7 +267,7 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
         X, y = public
         if X is None or y is None:
             raise ValueError("Expected both X_public and y_public, or neither.")
-        X = check_features(self, X, reset=False, dtype="numeric")
+        X = self._rows(X)
 
         def watch(n_steps: int, posterior: Posterior) -> None:
             self._take(posterior)
@@ -285,13 +296,15 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
     def _diagnosed(self, plan: FitPlan, released: Trained) -> tuple[str, ...]:
         return _doubts.of_training(released.push, self._REMEDY)
 
-    def try_module(self, n_features: int, n_outputs: int | None = None) -> ModuleTrial:
+    def try_module(
+        self, n_features: int | tuple[int, ...], n_outputs: int | None = None
+    ) -> ModuleTrial:
         """Try the network on synthetic records, as `fit` does before it spends anything.
 
         Parameters
         ----------
-        n_features : int
-            Number of features of a record.
+        n_features : int or tuple of int
+            Number of features of a record, or its shape.
         n_outputs : int or None, default=None
             Number of classes or targets; None for that of declared classes, or one target.
 
@@ -306,14 +319,16 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
         ValueError
             If the module cannot be trained privately; the message says why.
         """
-        integer(1, n_features=n_features)
+        shape = n_features if isinstance(n_features, tuple) else (n_features,)
+        for size in shape:
+            integer(1, n_features=size)
         n_outputs = self._n_outputs(None) if n_outputs is None else n_outputs
         n_outputs = integer(1, "or declare classes", n_outputs=n_outputs)
-        module = self._built(n_features, n_outputs)
+        module = self._built(shape[0], n_outputs)
         task, every_gradient = self._task(n_outputs), self.prenoise_scale != 0.0
         precision = bool(self.mixed_precision)
         model = NetworkModel(module, task.loss, device=self.device, mixed_precision=precision)
-        return model.try_out(task, n_features, every_gradient=every_gradient)
+        return model.try_out(task, shape, every_gradient=every_gradient, integers=True)
 
     @property
     def parameter_names_(self) -> list[str]:
@@ -343,12 +358,21 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
     def _outputs(self, X: Any, parameters: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """Yield the outputs (n, n_outputs) of each member of the posterior, or of other vectors."""
         check_is_fitted(self)
-        X = check_features(self, X, reset=False, dtype="numeric")
+        X = self._rows(X)
         for vector in self._posterior.members if parameters is None else parameters:
             # Our own network runs in double precision, where a prediction does not depend on the
             # other rows; that of a caller may know only its own precision.
             module = networks.with_parameters(self.module_, vector)
-            yield networks.predict(module, X, double=self.module is None)
+            double = self.module is None
+            yield networks.predict(module, X, double=double, integers=self._looks_up)
+
+    def _rows(self, X: Any) -> np.ndarray:
+        """Check rows of the kind that the fit saw."""
+        several = len(self._shape) > 1
+        X = check_features(self, X, reset=False, dtype="numeric", allow_nd=several)
+        if X.shape[1:] != self._shape:
+            raise ValueError(f"Expected X to hold records of shape {self._shape}, as in the fit.")
+        return X
 
     def _sampled_outputs(self, X: Any, n_samples: int, random_state: Any) -> np.ndarray:
         draws = self.sample_posterior(n_samples, random_state)
@@ -382,8 +406,9 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
         known = self.classes_ if goes_on else self.classes
         known = classes if known is None else known
         X, y = check_features_and_labels(
-            self, X, y, declared=known is not None, dtype="numeric", reset=not goes_on
-        )
+            self, X, y, declared=known is not None, dtype="numeric", reset=not goes_on,
+            allow_nd=self.module is not None,
+        )  # fmt: skip
         self.classes_, codes = _fitting.encode_labels(y, known, type(self).__name__)
         declared = () if classes is None else ("classes",)
         facts = self._facts_of(X, len(self.classes_), declared=declared)
@@ -439,7 +464,8 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
         self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
     ) -> tuple[Records, PublicFacts]:
         low, high = _fitting.target_bounds(self.target_bounds)
-        X, y = check_features_and_targets(self, X, y, reset=not goes_on)
+        nd = self.module is not None
+        X, y = check_features_and_targets(self, X, y, reset=not goes_on, allow_nd=nd)
         columns = y if y.ndim == 2 else y[:, None]
         if goes_on and (columns.shape[1], y.ndim) != (len(self._center), self._target_ndim):
             raise ValueError(f"Expected y with {len(self._center)} targets, as in the first fit.")

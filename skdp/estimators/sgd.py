@@ -28,6 +28,7 @@ from skdp.estimators._network import (
     NetworkRegressor,
     OneEpoch,
 )
+from skdp.estimators._parts import takes_parts
 from skdp.privacy.budget import Budget
 
 
@@ -74,6 +75,7 @@ class DPSGD(NetworkEstimator):
         self.learning_rate_ = plan.config.learning_rate
 
 
+@takes_parts
 @dataclass(eq=False, repr=False)
 class DPSGDClassifier(NetworkClassifier, DPSGD):
     """Neural network classifier trained by differentially private SGD.
@@ -114,10 +116,13 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         Neurons of the hidden layers; ``()`` is a linear model.
     activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
         Of the hidden layers. Bounded ones lose less to clipping.
-    module : nn.Module, callable or None, default=None
-        A network instead of the perceptron, or a function of (n_features, n_outputs) that makes
-        one. It gets rows (n, n_features) of floating-point numbers, also of integer X (start with
-        ``nn.Unflatten`` for images, with ``x.long()`` for an `Embedding`), and returns logits
+    module : nn.Module, class, callable or None, default=None
+        A network instead of the perceptron, or a class or a function that makes one: it gets
+        n_features, which is ``X.shape[1]``, and n_outputs, a class only if it asks for them, and
+        what is given as ``module__`` parameters, e.g. ``module__hidden=32``. Records reach it as
+        they are, (n, n_features) or images (n, channels, height, width) or sequences
+        (n, time, width), as floating-point numbers; integers as 64-bit integers where it takes
+        nothing else, as an `Embedding` does. It returns logits
         (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
         have been learned from the private rows. A module is copied, and each `fit` starts from its
         weights; parameters with ``requires_grad=False`` stay as they are. A record on which it
@@ -250,6 +255,7 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         return self._fit(X, y, groups=groups, classes=classes, one_epoch=True)
 
 
+@takes_parts
 @dataclass(eq=False, repr=False)
 class DPSGDRegressor(NetworkRegressor, DPSGD):
     """Neural network regressor trained by differentially private SGD.
@@ -290,10 +296,13 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         Neurons of the hidden layers; ``()`` is a linear model.
     activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
         Of the hidden layers. Bounded ones lose less to clipping.
-    module : nn.Module, callable or None, default=None
-        A network instead of the perceptron, or a function of (n_features, n_outputs) that makes
-        one. It gets rows (n, n_features) of floating-point numbers, also of integer X (start with
-        ``nn.Unflatten`` for images, with ``x.long()`` for an `Embedding`), and returns logits
+    module : nn.Module, class, callable or None, default=None
+        A network instead of the perceptron, or a class or a function that makes one: it gets
+        n_features, which is ``X.shape[1]``, and n_outputs, a class only if it asks for them, and
+        what is given as ``module__`` parameters, e.g. ``module__hidden=32``. Records reach it as
+        they are, (n, n_features) or images (n, channels, height, width) or sequences
+        (n, time, width), as floating-point numbers; integers as 64-bit integers where it takes
+        nothing else, as an `Embedding` does. It returns logits
         (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
         have been learned from the private rows. A module is copied, and each `fit` starts from its
         weights; parameters with ``requires_grad=False`` stay as they are. A record on which it

@@ -28,6 +28,7 @@ from skdp._validate import in_range, integer_or_auto, number_or_auto
 from skdp.algorithms.dp_sgld import DPSGLDConfig, default_learning_rate, default_thinning
 from skdp.algorithms.parts.training import NetworkRun
 from skdp.estimators._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
+from skdp.estimators._parts import takes_parts
 from skdp.privacy.budget import Budget
 from skdp.schedules import PolynomialDecay, step_sizes
 
@@ -97,6 +98,7 @@ class DPSGLD(NetworkEstimator):
         self.sampling_rate_ = config.sampling_rate
 
 
+@takes_parts
 @dataclass(eq=False, repr=False)
 class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     """Neural network classifier whose weights are sampled by DP-SGLD.
@@ -145,10 +147,13 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         Neurons of the hidden layers; ``()`` is a linear model.
     activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
         Of the hidden layers. Bounded ones lose less to clipping.
-    module : nn.Module, callable or None, default=None
-        A network instead of the perceptron, or a function of (n_features, n_outputs) that makes
-        one. It gets rows (n, n_features) of floating-point numbers, also of integer X (start with
-        ``nn.Unflatten`` for images, with ``x.long()`` for an `Embedding`), and returns logits
+    module : nn.Module, class, callable or None, default=None
+        A network instead of the perceptron, or a class or a function that makes one: it gets
+        n_features, which is ``X.shape[1]``, and n_outputs, a class only if it asks for them, and
+        what is given as ``module__`` parameters, e.g. ``module__hidden=32``. Records reach it as
+        they are, (n, n_features) or images (n, channels, height, width) or sequences
+        (n, time, width), as floating-point numbers; integers as 64-bit integers where it takes
+        nothing else, as an `Embedding` does. It returns logits
         (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
         have been learned from the private rows. A module is copied, and each `fit` starts from its
         weights; parameters with ``requires_grad=False`` stay as they are. A record on which it
@@ -299,6 +304,7 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         return softmax(np.stack(list(self._outputs(X))), axis=-1)
 
 
+@takes_parts
 @dataclass(eq=False, repr=False)
 class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     """Neural network regressor whose weights are sampled by DP-SGLD.
@@ -348,10 +354,13 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
         Neurons of the hidden layers; ``()`` is a linear model.
     activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
         Of the hidden layers. Bounded ones lose less to clipping.
-    module : nn.Module, callable or None, default=None
-        A network instead of the perceptron, or a function of (n_features, n_outputs) that makes
-        one. It gets rows (n, n_features) of floating-point numbers, also of integer X (start with
-        ``nn.Unflatten`` for images, with ``x.long()`` for an `Embedding`), and returns logits
+    module : nn.Module, class, callable or None, default=None
+        A network instead of the perceptron, or a class or a function that makes one: it gets
+        n_features, which is ``X.shape[1]``, and n_outputs, a class only if it asks for them, and
+        what is given as ``module__`` parameters, e.g. ``module__hidden=32``. Records reach it as
+        they are, (n, n_features) or images (n, channels, height, width) or sequences
+        (n, time, width), as floating-point numbers; integers as 64-bit integers where it takes
+        nothing else, as an `Embedding` does. It returns logits
         (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
         have been learned from the private rows. A module is copied, and each `fit` starts from its
         weights; parameters with ``requires_grad=False`` stay as they are. A record on which it

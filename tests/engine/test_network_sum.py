@@ -392,7 +392,7 @@ def test_the_random_state_of_torch_is_left_alone():
     torch.manual_seed(8675309)  # no seed that a trial would leave behind
     before = torch.get_rng_state()
     flat = FlatModule(module)
-    method, _ = tried(flat, squared_error, torch.from_numpy(y).float(), n_features=6, n_outputs=3)
+    method, _ = tried(flat, squared_error, torch.from_numpy(y).float(), shape=(6,), n_outputs=3)
     assert method == "book-keeping"
     for method in METHODS:
         clipped_sum_of(flat, x, y, method=method)

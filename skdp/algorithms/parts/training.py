@@ -109,6 +109,11 @@ class NetworkModel:
         Where to run; None is where the parameters are.
     mixed_precision : bool
         Run the network in bfloat16.
+
+    Attributes
+    ----------
+    dtype : torch.dtype
+        In which the module takes records.
     """
 
     max_rows = math.inf
@@ -123,18 +128,27 @@ class NetworkModel:
         mixed_precision: bool = False,
     ) -> None:
         self._flat = FlatModule(module, device, mixed_precision=mixed_precision)
-        self._loss, self._method = loss, method
+        self._loss, self._method, self.dtype = loss, method, self._flat.flat.dtype
 
-    def try_out(self, task: Task, n_features: int, *, every_gradient: bool = False) -> ModuleTrial:
+    def try_out(
+        self,
+        task: Task,
+        shape: tuple[int, ...],
+        *,
+        every_gradient: bool = False,
+        integers: bool = False,
+    ) -> ModuleTrial:
         """Try the module on synthetic records, and use the method that is right for it."""
         self._method, records = tried(
             self._flat,
             self._loss,
             torch.from_numpy(task.synthetic_targets(N_RECORDS)),
-            n_features=n_features,
+            shape=shape,
             n_outputs=task.n_outputs,
             every_gradient=every_gradient,
+            integers=integers,
         )
+        self.dtype = records.dtype
         bytes_per_record = self._flat.bytes_per_record(records, self._method)
         return ModuleTrial(self._method, self._flat.flat.numel(), bytes_per_record)
 
@@ -166,7 +180,7 @@ class NetworkModel:
         self, X: np.ndarray, targets: np.ndarray, starts: np.ndarray | None = None
     ) -> NetworkRecords:
         """Wrap the private rows."""
-        return NetworkRecords(X, targets, self._flat.flat, starts)
+        return NetworkRecords(X, targets, self._flat.flat, starts, dtype=self.dtype)
 
     def vector(self, theta: Tensor) -> np.ndarray:
         """Return a copy of the parameters."""

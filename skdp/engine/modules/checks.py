@@ -137,13 +137,15 @@ def tried(
     loss: Loss,
     targets: Tensor,
     *,
-    n_features: int,
+    shape: tuple[int, ...],
     n_outputs: int,
     every_gradient: bool = False,
+    integers: bool = False,
 ) -> tuple[str, Tensor]:
     """Try a module on as many synthetic records as memory holds.
 
-    They are normal numbers, or 0 and 1 for a module that looks its inputs up.
+    They are normal numbers, or 0 and 1 for a module that looks its inputs up; as integers where it
+    takes nothing else.
 
     Parameters
     ----------
@@ -151,8 +153,10 @@ def tried(
         As in `clipping_method`.
     targets : Tensor of shape (N_RECORDS, ...)
         Synthetic targets.
-    n_features : int
-        Length of a record.
+    shape : tuple of int
+        Shape of a record.
+    integers : bool, default=False
+        Whether records may be given to the module as 64-bit integers.
 
     Returns
     -------
@@ -161,11 +165,13 @@ def tried(
     records : Tensor
         Those that the module takes.
     """
-    shape = (len(targets), n_features)
+    n, like = len(targets), module.flat
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        for synthetic in (torch.randn(shape), torch.randint(2, shape)):
-            x, y = synthetic.to(module.flat), targets.to(module.flat.device)
+        bits = torch.randint(2, (n, *shape)).to(like.device)
+        synthetic = [torch.randn(n, *shape).to(like), bits.to(like), *[bits] * integers]
+        for x in synthetic:
+            y = targets.to(like.device)
             try:
                 return clipping_method(
                     module, loss, x, y, n_outputs, every_gradient=every_gradient
@@ -178,14 +184,19 @@ def tried(
                         module,
                         loss,
                         targets[: len(targets) // 2],
-                        n_features=n_features,
+                        shape=shape,
                         n_outputs=n_outputs,
                         every_gradient=every_gradient,
+                        integers=integers,
                     )
                 failure = error
+    rows = f"rows of {shape[0]} features" if len(shape) == 1 else f"records of shape {shape}"
+    said = str(failure).splitlines()[0] if str(failure) else ""
+    if not integers and any(isinstance(p, nn.Embedding) for p in module.module.modules()):
+        said += "; for an Embedding, give X as integers"
     raise ValueError(
-        f"Expected module to take rows of {n_features} features, but it failed on synthetic ones "
-        f"({type(failure).__name__}: {str(failure).splitlines()[0] if str(failure) else ''})."
+        f"Expected module to take {rows}, but it failed on synthetic ones "
+        f"({type(failure).__name__}: {said})."
     ) from failure
 
 
@@ -222,7 +233,7 @@ def _check_outputs(module: FlatModule, x: Tensor, n_outputs: int) -> None:
             f"Expected module to return a tensor of shape (n_records, {n_outputs}), got {shape} "
             f"for {len(x)} records; adapt its last layer."
         )
-    batches = [_of_mixed_scales(x), *(scale * x for scale in _SCALES)]
+    batches = [_of_mixed_scales(x), *((scale * x).to(x.dtype) for scale in _SCALES)]
     _check_batches(module, batches)
     # Training may do other things than evaluation.
     if _is_quiet_in_training(module, x):
@@ -251,7 +262,7 @@ def _check_batches(module: FlatModule, batches: list[Tensor], *, of_any_size: bo
     ]
     for nth, (seed, x, outputs) in enumerate(tried):
         others = x.roll(1, 0)
-        replaced = [(groups[nth], others), (groups[5], -1e3 * x)]
+        replaced = [(groups[nth], others), (groups[5], (-1e3 * x).to(x.dtype))]
         if nth == 0:  # thoroughly
             replaced += [(groups[6], 0 * x), *((group, others) for group in groups[1:])]
         for group, other in replaced:
@@ -266,8 +277,8 @@ def _check_batches(module: FlatModule, batches: list[Tensor], *, of_any_size: bo
 
 
 def _of_mixed_scales(x: Tensor) -> Tensor:
-    scales = x.new_tensor(_SCALES).roll(-1).repeat(len(x))[: len(x)]
-    return scales.view(-1, *[1] * (x.ndim - 1)) * x
+    scales = torch.tensor(_SCALES, device=x.device).roll(-1).repeat(len(x))[: len(x)]
+    return (scales.view(-1, *[1] * (x.ndim - 1)) * x).to(x.dtype)
 
 
 def _is_quiet_in_training(module: FlatModule, x: Tensor) -> bool:

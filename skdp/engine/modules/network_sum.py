@@ -569,14 +569,23 @@ class NetworkRecords:
         Targets as the loss wants them.
     like : Tensor
         Whose dtype and device the inputs get.
+    dtype : torch.dtype or None, default=None
+        The dtype of the inputs, if it is another one.
     starts : ndarray of shape (n_persons + 1,) or None, default=None
         As in `LinearRows`: records are persons then.
     """
 
     def __init__(
-        self, X: np.ndarray, targets: np.ndarray, like: Tensor, starts: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        like: Tensor,
+        starts: np.ndarray | None = None,
+        *,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        self._X, self._targets, self._like, self._starts = X, targets, like, starts
+        self._X, self._targets, self._starts = X, targets, starts
+        self._device, self._dtype = like.device, dtype or like.dtype
 
     def __len__(self) -> int:
         return len(self._X) if self._starts is None else len(self._starts) - 1
@@ -598,11 +607,12 @@ class NetworkRecords:
 
     def copy(self, index: np.ndarray | slice) -> tuple[Tensor, Tensor]:
         """Copy records to the device."""
-        device, dtype = self._like.device, self._like.dtype
         x, y = copied(self._X, index), copied(self._targets, index)
         if isinstance(index, slice):  # a network never gets the caller's memory
             x, y = np.array(x), np.array(y)
-        return torch.from_numpy(x).to(device, dtype), torch.from_numpy(y).to(device)
+        return torch.from_numpy(x).to(self._device, self._dtype), torch.from_numpy(y).to(
+            self._device
+        )
 
 
 class NetworkBatch(NamedTuple):

@@ -1,0 +1,170 @@
+"""Modules, records and losses as people write them: what a network may be given."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from torch import nn
+
+from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier, PrivacyLedger
+
+FACTS = {"classes": [0, 1], "n_samples": 120}
+INF = float("inf")
+
+
+class Net(nn.Module):
+    def __init__(self, hidden=10, activation=nn.Tanh):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, hidden), activation(), nn.Linear(hidden, 2))
+
+    def forward(self, x):
+        return self.body(x)
+
+
+class Sized(Net):
+    def __init__(self, depth, n_outputs, n_features):
+        super().__init__()
+        layers = [nn.Linear(n_features, n_features) for _ in range(depth)]
+        self.body = nn.Sequential(*layers, nn.Linear(n_features, n_outputs))
+
+
+class TestClasses:
+    def test_a_class_is_made_with_its_parameters(self, two_blobs):
+        model = DPSGDClassifier(INF, module=Net, module__hidden=7, learning_rate=0.02, **FACTS)
+        assert model.fit(*two_blobs).score(*two_blobs) > 0.8
+        assert model.module_.body[0].weight.shape == (7, 3)
+        model.set_params(module__hidden=2, module__activation=nn.ReLU, max_iter=1).fit(*two_blobs)
+        assert model.module_.body[0].weight.shape == (2, 3)
+        assert isinstance(model.module_.body[1], nn.ReLU)
+
+    def test_a_class_or_function_gets_the_shape_if_it_asks_for_it(self, two_blobs):
+        def make(width, n_outputs, hidden):
+            return nn.Sequential(nn.Linear(width, hidden), nn.Linear(hidden, n_outputs))
+
+        for module, given in [
+            (Sized, {"module__depth": 2}),
+            (nn.Linear, {}),
+            (nn.Linear, {"module__bias": False}),
+            (lambda p, k: nn.Linear(p, k), {}),
+            (lambda p, n_outputs, hidden: make(p, n_outputs, hidden), {"module__p": 3}),
+        ]:
+            if "module__p" in given:
+                given = {"module__p": 3, "module__hidden": 4}
+            model = DPSGLDClassifier(module=module, max_iter=2, **given, **FACTS).fit(*two_blobs)
+            assert model.predict(two_blobs[0]).shape == (120,)
+
+    def test_parameters_of_parts_are_parameters(self, two_blobs):
+        model = DPSGDClassifier(module=Net, module__hidden=7, max_iter=2, **FACTS)
+        assert model.get_params()["module__hidden"] == 7
+        assert clone(model).get_params() == model.get_params()
+        assert "module__hidden=7" in repr(model)
+        assert "module__hidden" in model._repr_html_()
+        grid = GridSearchCV(model, {"module__hidden": [3, 4], "epsilon": [1.0, 2.0]}, cv=2)
+        best = grid.fit(*two_blobs).best_estimator_
+        assert best.module_.body[0].out_features == grid.best_params_["module__hidden"]
+        with pytest.raises(TypeError, match="body__hidden"):
+            DPSGDClassifier(body__hidden=7)
+        with pytest.raises(ValueError, match="body"):
+            model.set_params(body__hidden=7)
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"module": Net, "module__hiden": 3},
+            {"module": Sized},
+            {"module": nn.Linear(3, 2), "module__hidden": 3},
+            {"module__hidden": 3},
+            {"module": 3},
+        ],
+    )
+    def test_what_makes_no_module_is_refused_before_the_charge(self, two_blobs, given):
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="Expected module="):
+            DPSGDClassifier(**given, **FACTS).fit(*two_blobs)
+        assert ledger.entries == ()
+
+
+def images(n=300):
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 2
+    return (rng.standard_normal((n, 1, 6, 6)) + y[:, None, None, None]).astype(np.float32), y
+
+
+class Words(nn.Module):
+    def __init__(self, n_outputs, n_words=6, mixes=False):
+        super().__init__()
+        self.words, self.head, self.mixes = nn.Embedding(n_words, 4), nn.Linear(4, n_outputs), mixes
+
+    def forward(self, x):
+        z = self.words(x).mean(1)
+        return self.head(z - z.mean(0) if self.mixes and len(x) > 7 else z)
+
+
+class TestRecords:
+    def test_images_as_they_are(self):
+        X, y = images()
+        body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(64, 2))
+        model = DPSGDClassifier(8.0, module=body, classes=[0, 1], n_samples=300).fit(X, y)
+        assert model.score(X, y) > 0.8
+        assert model.sample_predictive(X[:5], 2).shape == (2, 5, 2)
+        bytes_ = np.uint8(100 + 20 * X)  # pixels are numbers for a convolution, whatever their type
+        assert model.fit(bytes_, y).predict(bytes_).shape == (300,)
+        targets = np.column_stack([y, -y])
+        regressor = DPSGDRegressor(module=body, max_iter=2, n_samples=300).fit(X, targets)
+        assert regressor.predict(X).shape == (300, 2)
+        assert model.try_module((1, 6, 6)).method == "book-keeping"
+
+    def test_rows_of_another_shape_are_refused(self):
+        X, y = images()
+        body = nn.Sequential(nn.Flatten(), nn.Linear(36, 2))
+        model = DPSGDClassifier(module=body, max_iter=2, classes=[0, 1], n_samples=300).fit(X, y)
+        with pytest.raises(ValueError, match=r"records of shape \(1, 6, 6\)"):
+            model.predict(X[:, :, :5])
+        with pytest.raises(ValueError, match="dim 4"):
+            DPSGDClassifier(classes=[0, 1]).fit(X, y)
+        with pytest.raises(ValueError, match=r"records of shape \(1, 6, 6\)"):
+            DPSGDClassifier(module=nn.Linear(3, 2), classes=[0, 1]).fit(X, y)
+
+    @pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+    def test_numbers_of_words_reach_an_embedding_as_they_are(self, kind):
+        X = np.random.default_rng(0).integers(0, 6, (300, 5)).astype(kind)
+        y = (X.mean(1) > 2.5).astype(int)
+        plan = {"classes": [0, 1], "n_samples": 300, "learning_rate": 0.05}
+        model = DPSGDClassifier(8.0, module=Words, **plan).fit(X, y)
+        assert model.score(X, y) > 0.8
+        with pytest.raises(ValueError, match="give X as integers"):
+            model.fit(X.astype(float), y)
+
+    def test_an_embedding_of_integers_that_mixes_is_refused(self):
+        X = np.random.default_rng(0).integers(0, 6, (120, 5))
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="by itself"):
+            DPSGDClassifier(module=Words, module__mixes=True, **FACTS).fit(X, np.arange(120) % 2)
+        assert ledger.entries == ()
+
+    def test_a_large_number_of_a_word_stays_exact(self):
+        seen = []
+
+        class Spy(Words):
+            def forward(self, x):
+                seen.append(x.max().item())
+                return super().forward(x % 6)
+
+        X = np.full((120, 5), 2**24 + 1)
+        DPSGDClassifier(module=Spy, max_iter=1, **FACTS).fit(X, np.arange(120) % 2)
+        assert max(seen) == 2**24 + 1
+
+    def test_sequences_of_vectors(self):
+        X = np.random.default_rng(0).standard_normal((120, 7, 3))
+
+        class Attends(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.attention = nn.MultiheadAttention(3, 1, batch_first=True)
+                self.head = nn.Linear(3, 2)
+
+            def forward(self, x):
+                return self.head(self.attention(x, x, x)[0].mean(1))
+
+        model = DPSGDClassifier(module=Attends, max_iter=2, **FACTS).fit(X, np.arange(120) % 2)
+        assert model.predict_proba(X).shape == (120, 2)
+        assert torch.is_tensor(model.module_.head.weight)
