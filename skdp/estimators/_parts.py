@@ -1,4 +1,4 @@
-"""Parameters of a parameter, as skorch names them: ``module__hidden=32`` is ``hidden`` of ``module``.
+"""Parameters of parameters, as skorch names them: ``module__hidden`` is ``hidden`` of ``module``.
 
 They are no fields, because nobody knows their names: they lie beside the fields, and ``get_params``
 and ``set_params``, hence ``clone`` and searches, know them.
@@ -71,13 +71,13 @@ def _is_of(estimator: WithParts, name: str) -> bool:
 
 def takes_parts(cls: _Class) -> _Class:
     """Let a constructor take parameters of parts; its signature stays what it was."""
-    init = cls.__init__
+    init: Any = cls.__init__
 
     @wraps(init)
-    def __init__(self: WithParts, *args: Any, **kw: Any) -> None:  # noqa: N807
+    def __init__(self: WithParts, *args: Any, **kw: Any) -> None:
         parts = {name: kw.pop(name) for name in tuple(kw) if _is_of(self, name)}
         init(self, *args, **kw)
         vars(self).update(parts)
 
-    cls.__init__ = __init__
+    cls.__init__ = __init__  # type: ignore
     return cls

@@ -168,3 +168,48 @@ class TestRecords:
         model = DPSGDClassifier(module=Attends, max_iter=2, **FACTS).fit(X, np.arange(120) % 2)
         assert model.predict_proba(X).shape == (120, 2)
         assert torch.is_tensor(model.module_.head.weight)
+
+
+class Reader(nn.Module):
+    def __init__(self, n_features, n_outputs, kind=nn.LSTM):
+        super().__init__()
+        self.rnn, self.head = kind(2, 8, batch_first=True), nn.Linear(8, n_outputs)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0][:, -1])
+
+
+class TestRecurrent:
+    @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+    def test_they_learn_and_come_back_as_layers_of_torch(self, kind):
+        X = np.random.default_rng(0).standard_normal((400, 6, 2))
+        y = (X[:, :, 0].sum(1) > 0).astype(int)
+        plan = {"module": Reader, "module__kind": kind, "n_samples": 400, "learning_rate": 0.05}
+        model = DPSGDClassifier(8.0, classes=[0, 1], **plan).fit(X, y)
+        assert model.score(X, y) > 0.8
+        assert model.try_module((6, 2)).method == "book-keeping"
+        again = Reader(None, 2, kind)
+        again.load_state_dict(model.module_.state_dict())
+        with torch.no_grad():
+            outputs = again(torch.from_numpy(X).float()).softmax(1).numpy()
+        np.testing.assert_allclose(model.predict_proba(X), outputs, rtol=1e-4, atol=1e-6)
+
+
+class TestFrozenBackbones:
+    def test_a_body_with_batch_norm_in_evaluation_trains_its_head(self):
+        X, y = images()
+        body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
+        body(torch.from_numpy(X))  # its statistics
+        module = nn.Sequential(body, nn.Linear(64, 2))
+        plan = {"module": module, "classes": [0, 1], "n_samples": 300}
+        for freeze in (lambda: None, lambda: body.requires_grad_(False)):
+            freeze()
+            with PrivacyLedger() as ledger, pytest.raises(ValueError, match=r"and eval\(\)"):
+                DPSGDClassifier(8.0, **plan).fit(X, y)
+            assert ledger.entries == ()
+        body.eval()
+        model = DPSGDClassifier(8.0, **plan).fit(X, y)
+        assert model.score(X, y) > 0.8
+        assert torch.equal(model.module_[0][1].running_mean, body[1].running_mean)
+        assert torch.equal(model.module_[0][0].weight, body[0].weight)
+        assert model.partial_fit(X, y).n_iter_ > 100

@@ -198,7 +198,7 @@ class TestModules:
         [
             (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), "GroupNorm"),
             (nn.Sequential(nn.Linear(3, 5)), r"\(n_records, 2\)"),
-            (nn.Sequential(nn.LSTM(3, 2)), "LSTM"),
+            (nn.Sequential(nn.LSTM(3, 4, proj_size=2)), "LSTM"),
             (nn.Sequential(nn.Linear(4, 2)), "rows of 3 features"),
             (nn.Sequential(nn.Tanh()), "parameters to train"),
         ],

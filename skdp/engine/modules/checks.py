@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from skdp.engine.modules.network_sum import (
+    BATCH_NORMS,
     FlatModule,
     Gradients,
     Loss,
@@ -34,6 +35,7 @@ from skdp.engine.modules.network_sum import (
     out_of_memory,
     vmapped,
 )
+from skdp.engine.modules.recurrent import Recurrent
 
 N_RECORDS = 33
 _FEWEST_RECORDS = 7  # that a trial means something with
@@ -51,7 +53,6 @@ _PARTS = (
 )
 _N_GRADIENTS = 11  # that are compared with those of single records
 
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _DROPOUTS = (
     nn.Dropout,
     nn.Dropout1d,
@@ -59,6 +60,7 @@ _DROPOUTS = (
     nn.Dropout3d,
     nn.AlphaDropout,
     nn.FeatureAlphaDropout,
+    Recurrent,
 )
 
 
@@ -169,8 +171,8 @@ def tried(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         bits = torch.randint(2, (n, *shape)).to(like.device)
-        synthetic = [torch.randn(n, *shape).to(like), bits.to(like), *[bits] * integers]
-        for x in synthetic:
+        failure: Exception = ValueError()
+        for x in (torch.randn(n, *shape).to(like), bits.to(like), *[bits] * integers):
             y = targets.to(like.device)
             try:
                 return clipping_method(
@@ -203,16 +205,17 @@ def tried(
 def _refuse_layers(module: nn.Module) -> None:
     """Refuse layers that are known to mix records, or to give no gradient of one."""
     for part in module.modules():
-        if isinstance(part, _BATCH_NORMS):
+        if isinstance(part, BATCH_NORMS):
             raise ValueError(
                 f"Expected module to treat each record by itself, but it holds a "
                 f"{type(part).__name__}, which mixes the records of a batch; use GroupNorm or "
-                "LayerNorm."
+                "LayerNorm, or freeze a pre-trained one: requires_grad_(False) and eval()."
             )
-        if isinstance(part, nn.RNNBase):
+        if isinstance(part, nn.RNNBase) and not isinstance(part, Recurrent):
             raise ValueError(
-                f"Expected module without {type(part).__name__}: the gradients of recurrent layers "
-                "cannot be taken record by record; use Conv1d, or attention made of Linear layers."
+                f"Expected recurrent layers to be nn.RNN, nn.GRU or nn.LSTM as they are, without "
+                f"proj_size, got {type(part).__name__}: that of others cannot be taken record by "
+                "record; put a Linear after one instead, or write a loop over cells."
             )
         if isinstance(part, nn.Embedding) and (
             part.max_norm is not None or part.scale_grad_by_freq
@@ -220,6 +223,11 @@ def _refuse_layers(module: nn.Module) -> None:
             raise ValueError(
                 "Expected Embedding layers without max_norm and scale_grad_by_freq: both make one "
                 "record's gradient depend on the others; drop them."
+            )
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
+            raise ValueError(
+                f"Expected {type(part).__name__} layers without sparse=True: noise is added to all "
+                "of their rows; drop it."
             )
 
 

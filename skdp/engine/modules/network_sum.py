@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from skdp._bounded_sum import BoundedSum
 from skdp._persons import PersonUnit, sizes_between
@@ -32,6 +33,7 @@ from skdp._rows import Selection, copied, selected_rows
 from skdp._validate import expected, in_range, one_of, positive
 from skdp.engine.modules import layers
 from skdp.engine.modules.layers import RULES, PerSample
+from skdp.engine.modules.recurrent import EQUALS, Note, Recurrent
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (B, K), targets (B, ...) -> one a record, (B,)
 
@@ -65,11 +67,16 @@ class FlatModule:
         mixed_precision: bool = False,
     ) -> None:
         self.mixed_precision = mixed_precision
-        self.module = _copied(module).to(_checked(device)).train()
+        self.module = _copied(module).to(_checked(device))
         for part in self.module.modules():
+            if type(part) in EQUALS and not part.proj_size:
+                part.__class__ = Recurrent
+            elif _is_frozen(part):
+                part.__class__ = FrozenBatchNorm
             if getattr(part, "inplace", False):
                 # It would overwrite outputs that book-keeping needs.
                 setattr(part, "inplace", False)  # noqa: B010
+        self.module.train()
         self.trained = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
         if not self.trained:
             raise ValueError("Expected the module to have parameters to train; it has none.")
@@ -124,9 +131,31 @@ class FlatModule:
         self.flat.copy_(flat)
 
 
+class FrozenBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """Batch normalisation by statistics and weights that stay as they are, in training too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise by the running statistics."""
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+        )
+
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
+def _is_frozen(part: nn.Module) -> bool:
+    """Whether a layer is batch normalisation by known statistics, with nothing to train."""
+    if type(part) not in BATCH_NORMS or part.training or part.running_mean is None:
+        return False
+    return not any(parameter.requires_grad for parameter in part.parameters())
+
+
 def _copied(module: nn.Module) -> nn.Module:
     if isinstance(module, torch.jit.ScriptModule):
         raise ValueError("Expected a module of Python code, got a scripted one; pass the original.")
+    if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise expected("a module on one device", "pass its .module, and device=", module=module)
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
         raise ValueError("Expected layers that know their shape, got a lazy one; give its sizes.")
     try:
@@ -344,8 +373,26 @@ def _watch(module: FlatModule) -> None:
 
         return note
 
+    linear = nn.Linear(1, 1)
+
+    def of_maps(prefix: str) -> Callable[[], Note | None]:
+        def found() -> Note | None:
+            if (uses := module.uses) is None:
+                return None
+
+            def note(names: dict[str, str], a: Tensor, z: Tensor) -> None:
+                full = {short: prefix + name for short, name in names.items()}
+                trained = {short: name for short, name in full.items() if name in module.trained}
+                uses.append(_Use(_Layer(linear, trained), a.detach(), z, z._version))
+
+            return note
+
+        return found
+
     for name, part in module.module.named_modules():
         prefix = f"{name}." if name else ""
+        if isinstance(part, Recurrent):
+            part.note = of_maps(prefix)
         own = {short: prefix + short for short, _ in part.named_parameters(recurse=False)}
         trained = {short: full for short, full in own.items() if full in module.trained}
         if type(part) in RULES and trained:
