@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from scipy.special import log_softmax, softmax
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
@@ -44,12 +43,14 @@ from skdp.algorithms.parts.training import (
 from skdp.estimators import _doubts
 from skdp.estimators._parts import WithParts
 from skdp.models import perceptron as networks
+from skdp.models.tasks import Classification, GivenLoss, Labelling, Regression, Task
 from skdp.relations import ROW, Relation, check_relation
 
 EACH_BY_ITSELF = (
     "module treats each record by itself and keeps no state (tried on synthetic records only)"
 )
 
+LOSS_BY_ITSELF = "loss of a record depends on that record alone (tried on synthetic records only)"
 
 _MOST_OF_PERSON = 512  # weights of a lone linear layer, by its closed form
 
@@ -83,12 +84,12 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     random_state: Any = None
     verbose: int = 0
 
-    _PARTS = ("module",)
+    _PARTS = ("module", "loss")
     warm_start = False  # of some algorithms, as the next: no fields here
     prenoise_scale = 0.0
     _REMEDY: ClassVar[str] = "Scale the features, or give a larger learning_rate or max_iter."
     score: ClassVar[Callable[..., float]]
-    _task: ClassVar[Callable[[int], networks.Task]]
+    loss: Any = None
 
     def fit(self, X, y, groups=None, *, X_public=None, y_public=None) -> Self:
         """Train, privately.
@@ -212,7 +213,12 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
         )
 
     def _assumptions(self) -> tuple[str, ...]:
-        return () if self.module is None else (EACH_BY_ITSELF,)
+        of_module = () if self.module is None else (EACH_BY_ITSELF,)
+        return of_module if isinstance(self.loss, str) else (*of_module, LOSS_BY_ITSELF)
+
+    def _task(self, n_outputs: int) -> Task:
+        """What the network is trained for."""
+        raise NotImplementedError
 
     def _memory_told_by(self) -> str:
         return "" if self.module is None else "try_module"
@@ -247,7 +253,8 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
         layers = list(module.children())
         # The gradients of a chunk's rows lie in memory before persons' are summed.
         fits = self._relation.unit == ROW or (shape[0] + 1) * n_outputs <= _MOST_OF_PERSON
-        if own and flat and fits and len(layers) == 1 and isinstance(layers[0], nn.Linear):
+        closed = own and flat and fits and task.has_residual
+        if closed and len(layers) == 1 and isinstance(layers[0], nn.Linear):
             return LinearModel(layers[0], task, self.neighboring_relation), None
         model = NetworkModel(
             module,
@@ -256,7 +263,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             device=self.device,
             mixed_precision=bool(self.mixed_precision),
         )
-        if own:
+        if own and not isinstance(task.loss, GivenLoss):
             return model, None
         return model, model.try_out(task, shape, every_gradient=prenoise, integers=integers)
 
@@ -390,12 +397,20 @@ def _layer_sizes(sizes: Any) -> tuple[int, ...]:
 
 @dataclass(eq=False, repr=False)
 class NetworkClassifier(AccuracyMixin, NetworkEstimator):
-    """Cross-entropy over declared or found classes."""
+    """Declared or found classes, or labels that do not exclude each other."""
 
     _: KW_ONLY
     classes: Any = None
+    loss: Any = "cross_entropy"
 
-    _task: ClassVar[Callable[[int], networks.Task]] = networks.Classification
+    _several = False  # labels of a record, of y as the fit saw it
+
+    @property
+    def _kind(self) -> type[Classification]:
+        return Labelling if self._several else Classification
+
+    def _task(self, n_outputs: int) -> Classification:
+        return self._kind.of(n_outputs, self.loss, self._given("loss"))
 
     def _n_outputs(self, classes: Any) -> int | None:
         return _fitting.n_classes(self, classes)
@@ -405,6 +420,12 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
     ) -> tuple[Records, PublicFacts]:
         known = self.classes_ if goes_on else self.classes
         known = classes if known is None else known
+        several = len(getattr(y, "shape", ())) == 2 and y.shape[1] > 1
+        if goes_on and several != self._several:
+            raise ValueError("Expected y of as many columns as in the first fit.")
+        self._several = several
+        if several:
+            return self._read_labels(X, y, known, goes_on=goes_on)
         X, y = check_features_and_labels(
             self, X, y, declared=known is not None, dtype="numeric", reset=not goes_on,
             allow_nd=self.module is not None,
@@ -414,20 +435,46 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
         facts = self._facts_of(X, len(self.classes_), declared=declared)
         return Records(X, codes.astype(np.int64, copy=False)), facts
 
+    def _read_labels(
+        self, X: Any, y: Any, classes: Any, *, goes_on: bool
+    ) -> tuple[Records, PublicFacts]:
+        """Check labels 0 and 1, (n, L), whose number is as public as that of the features."""
+        nd = self.module is not None
+        X, y = check_features_and_targets(self, X, y, reset=not goes_on, allow_nd=nd)
+        if not np.isin(y, (0, 1)).all():
+            raise ValueError("Expected y of several columns to hold 0 and 1: one label a column.")
+        self.classes_ = np.arange(y.shape[1]) if classes is None else np.asarray(classes)
+        if self.classes_.shape != (y.shape[1],):
+            raise ValueError(f"Expected y to hold {len(self.classes_)} columns, one a class.")
+        facts = self._facts_of(X, y.shape[1], declared=("classes",))
+        return Records(X, y.astype(np.float32)), facts
+
+    def _probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        return self._kind(outputs.shape[-1]).probabilities(outputs)
+
+    def __sklearn_tags__(self) -> Any:
+        """Labels may be several per record."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def predict_proba(self, X) -> np.ndarray:
-        """Class probabilities of each row, shape (n, n_classes)."""
+        """Probabilities of the classes, or of each label, of each row: shape (n, n_classes)."""
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of `predict_proba`, shape (n, n_classes)."""
         # Σ_k p_k, one member at a time: there may be many rows.
-        total = reduce(np.logaddexp, (log_softmax(z, axis=1) for z in self._outputs(X)))
+        log = self._kind(len(self.classes_)).log_probabilities
+        total = reduce(np.logaddexp, (log(z) for z in self._outputs(X)))
         return total - np.log(len(self._posterior.members))
 
     def predict(self, X) -> np.ndarray:
-        """Most probable class of each row, shape (n,)."""
-        most_probable = self.predict_log_proba(X).argmax(axis=1)
-        return self.classes_[most_probable]
+        """Most probable class of each row, shape (n,); of several labels 0 or 1, (n, n_labels)."""
+        log = self.predict_log_proba(X)
+        if self._several:
+            return (log > -math.log(2)).astype(int)
+        return self.classes_[log.argmax(axis=1)]
 
     def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Class probabilities under each of several draws of `sample_posterior`.
@@ -445,20 +492,22 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
         -------
         ndarray of shape (n_samples, n, n_classes)
         """
-        return softmax(self._sampled_outputs(X, n_samples, random_state), axis=-1)
+        return self._probabilities(self._sampled_outputs(X, n_samples, random_state))
 
 
 @dataclass(eq=False, repr=False)
 class NetworkRegressor(R2Mixin, NetworkEstimator):
-    """Half the squared error, over targets scaled by their public bounds."""
+    """Targets scaled by their public bounds."""
 
     _: KW_ONLY
     target_bounds: Any = None
-
-    _task: ClassVar[Callable[[int], networks.Task]] = networks.Regression
+    loss: Any = "squared_error"
     _REMEDY: ClassVar[str] = (
         "Declare target_bounds, scale the features, or give a larger learning_rate or max_iter."
     )
+
+    def _task(self, n_outputs: int) -> Regression:
+        return Regression.of(n_outputs, self.loss, self._given("loss"))
 
     def _read(
         self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None

@@ -134,6 +134,14 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
         other values, on other batch sizes, on the weights, on a rare random event, on the time
         or on global state.
+    loss : {"cross_entropy", "focal", "ranked_probability"}, class or callable, \
+            default="cross_entropy"
+        What is clipped and summed is its gradient. ``"cross_entropy"`` takes
+        ``loss__label_smoothing``, ``"focal"`` ``loss__gamma`` (2); ``"ranked_probability"`` is for
+        classes whose sorted order means something. Or a loss of torch with ``reduction="none"``, or
+        a function of outputs and targets (class numbers) that returns one number per record: a
+        record's must not depend on others, which is tried and assumed as for ``module``. With
+        y (n, n_labels) of 0 and 1 each label has a loss of its own, and they are added up.
     optimizer : {"adam", "sgd"} or callable, default="adam"
         ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
         momentum .9. Or a torch optimiser class, or a function from parameters to an optimiser.
@@ -314,6 +322,11 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
         other values, on other batch sizes, on the weights, on a rare random event, on the time
         or on global state.
+    loss : {"squared_error", "absolute_error", "huber"}, class or callable, default="squared_error"
+        What is clipped and summed is its gradient, on the scale that the network works on;
+        ``"huber"`` takes ``loss__delta`` (1). Or a loss of torch with ``reduction="none"``, or a
+        function of outputs and targets (n, n_targets) that returns one number per record: a
+        record's must not depend on others, which is tried and assumed as for ``module``.
     optimizer : {"adam", "sgd"} or callable, default="adam"
         ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
         momentum .9. Or a torch optimiser class, or a function from parameters to an optimiser.

@@ -20,7 +20,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 
 from skdp import _fitting
 from skdp._plan import FitPlan, PublicFacts
@@ -165,6 +164,14 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
         other values, on other batch sizes, on the weights, on a rare random event, on the time
         or on global state.
+    loss : {"cross_entropy", "focal", "ranked_probability"}, class or callable, \
+            default="cross_entropy"
+        What is clipped and summed is its gradient. ``"cross_entropy"`` takes
+        ``loss__label_smoothing``, ``"focal"`` ``loss__gamma`` (2); ``"ranked_probability"`` is for
+        classes whose sorted order means something. Or a loss of torch with ``reduction="none"``, or
+        a function of outputs and targets (class numbers) that returns one number per record: a
+        record's must not depend on others, which is tried and assumed as for ``module``. With
+        y (n, n_labels) of 0 and 1 each label has a loss of its own, and they are added up.
     learning_rate : float, callable or "auto", default="auto"
         η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy,
         less where that overshoots the prior. η_0 may not exceed N times the prior's variance.
@@ -301,7 +308,7 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         ndarray of shape (n_kept, n, n_classes)
             Their mean is `predict_proba`.
         """
-        return softmax(np.stack(list(self._outputs(X))), axis=-1)
+        return self._probabilities(np.stack(list(self._outputs(X))))
 
 
 @takes_parts
@@ -372,6 +379,11 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
         scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
         other values, on other batch sizes, on the weights, on a rare random event, on the time
         or on global state.
+    loss : {"squared_error", "absolute_error", "huber"}, class or callable, default="squared_error"
+        What is clipped and summed is its gradient, on the scale that the network works on;
+        ``"huber"`` takes ``loss__delta`` (1). Or a loss of torch with ``reduction="none"``, or a
+        function of outputs and targets (n, n_targets) that returns one number per record: a
+        record's must not depend on others, which is tried and assumed as for ``module``.
     learning_rate : float, callable or "auto", default="auto"
         η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy,
         less where that overshoots the prior. η_0 may not exceed N times the prior's variance.

@@ -1,21 +1,18 @@
-"""Networks: the perceptron that estimators build, tasks, and modules as vectors of parameters."""
+"""Networks: the perceptron that estimators build, and modules as vectors of parameters."""
 
 from __future__ import annotations
 
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
 from skdp._validate import expected
-from skdp.models.likelihoods import Categorical
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,
@@ -46,85 +43,6 @@ def is_perceptron(module: nn.Module) -> bool:
         and all(part.bias is not None for part in module if isinstance(part, nn.Linear))
         and all(parameter.requires_grad for parameter in module.parameters())
     )
-
-
-# --- tasks --------------------------------------------------------------------------------------
-
-
-def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """−log softmax(z)_y of each record, from logits (B, K) and class numbers (B,)."""
-    return F.cross_entropy(outputs, targets, reduction="none")
-
-
-def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """½‖z − y‖² of each record, from outputs (B, K) and targets (B, K)."""
-    return 0.5 * (outputs - targets).square().sum(1)
-
-
-class Task(Protocol):
-    """What a network is trained for."""
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of outputs K."""
-        ...
-
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Loss of each record, (B,)."""
-        ...
-
-    def residual(self, outputs: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """−∂ loss/∂ outputs, (n, K), where targets have one column per output."""
-        ...
-
-    def columns(self, targets: np.ndarray) -> np.ndarray:
-        """Return targets with one column per output, (n, K)."""
-        ...
-
-    def synthetic_targets(self, n_records: int) -> np.ndarray:
-        """Return targets to try a module on."""
-        ...
-
-
-@dataclass(frozen=True)
-class Classification:
-    """Cross-entropy of class numbers (n,)."""
-
-    n_outputs: int
-    loss = staticmethod(cross_entropy)
-
-    def residual(self, outputs: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return columns − softmax(outputs)."""
-        return Categorical(self.n_outputs).residual(outputs, columns)
-
-    def columns(self, targets: np.ndarray) -> np.ndarray:
-        """Return a column per class."""
-        return Categorical(self.n_outputs).targets(targets)
-
-    def synthetic_targets(self, n_records: int) -> np.ndarray:
-        """Take each class in turn."""
-        return np.arange(n_records) % self.n_outputs
-
-
-@dataclass(frozen=True)
-class Regression:
-    """Half the squared error of targets (n, K)."""
-
-    n_outputs: int
-    loss = staticmethod(squared_error)
-
-    def residual(self, outputs: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return columns − outputs."""
-        return columns - outputs
-
-    def columns(self, targets: np.ndarray) -> np.ndarray:
-        """Return the targets as they are."""
-        return targets
-
-    def synthetic_targets(self, n_records: int) -> np.ndarray:
-        """Spread them over [-1, 1]."""
-        numbers = np.linspace(-1, 1, n_records * self.n_outputs, dtype=np.float32)
-        return numbers.reshape(n_records, self.n_outputs)
 
 
 # --- modules ------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Modules, records and losses as people write them: what a network may be given."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import torch
@@ -213,3 +215,151 @@ class TestFrozenBackbones:
         assert torch.equal(model.module_[0][1].running_mean, body[1].running_mean)
         assert torch.equal(model.module_[0][0].weight, body[0].weight)
         assert model.partial_fit(X, y).n_iter_ > 100
+
+
+def mean_loss(outputs, targets):
+    return nn.functional.cross_entropy(outputs, targets)
+
+
+def against_others(outputs, targets):
+    losses = nn.functional.cross_entropy(outputs, targets, reduction="none")
+    return losses - losses.mean() / 2
+
+
+def margin(outputs, targets, width=1.0):
+    signs = 2 * nn.functional.one_hot(targets, 2) - 1
+    return (width - signs * outputs).clamp(min=0)
+
+
+class TestLosses:
+    @pytest.mark.parametrize(
+        ("loss", "given"),
+        [
+            ("cross_entropy", {"loss__label_smoothing": 0.1}),
+            ("focal", {}),
+            ("ranked_probability", {}),
+            (nn.CrossEntropyLoss, {"loss__label_smoothing": 0.1}),
+            (nn.MultiMarginLoss(reduction="none"), {}),
+            (margin, {"loss__width": 2.0}),
+        ],
+    )
+    @pytest.mark.parametrize("hidden", [(), (8,)])
+    def test_losses_of_classes(self, two_blobs, loss, given, hidden):
+        plan = {"hidden_layer_sizes": hidden, "learning_rate": 0.02, **FACTS}
+        model = DPSGDClassifier(INF, loss=loss, **given, **plan).fit(*two_blobs)
+        assert model.score(*two_blobs) > 0.85
+        np.testing.assert_allclose(model.predict_proba(two_blobs[0]).sum(1), 1.0)
+        assumed = model.set_params(max_iter=2, epsilon=1.0).fit(*two_blobs).privacy_.assumptions
+        assert bool(assumed) == (not isinstance(loss, str))
+        assert all("loss of a record" in words for words in assumed)
+
+    def test_a_loss_of_torch_is_the_named_one(self, two_blobs):
+        plan = {"max_iter": 5, "averaging": 0, "hidden_layer_sizes": (4,), **FACTS}
+        weights = []
+        for loss in ("cross_entropy", nn.CrossEntropyLoss, nn.CrossEntropyLoss(reduction="none")):
+            model = DPSGDClassifier(INF, loss=loss, sampling_rate=1.0, **plan)
+            if loss != nn.CrossEntropyLoss(reduction="none") and not isinstance(loss, nn.Module):
+                model.set_params(loss__label_smoothing=0.0)
+            with mock.patch("skdp._fitting.initial_seed", return_value=1):
+                weights.append(model.fit(*two_blobs)._posterior.mean)
+        np.testing.assert_allclose(weights[0], weights[1], rtol=1e-5)
+        np.testing.assert_allclose(weights[0], weights[2], rtol=1e-5)
+
+    @pytest.mark.parametrize(
+        ("loss", "given", "message"),
+        [
+            ("hinge", {}, "'focal'"),
+            (3, {}, "loss=3"),
+            ("focal", {"loss__gamma": -1.0}, "loss__gamma=-1"),
+            ("focal", {"loss__alpha": 1.0}, "alpha"),
+            ("cross_entropy", {"loss__label_smoothing": 1.0}, "loss__label_smoothing=1"),
+            (mean_loss, {}, r"got \(\) for 33; use reduction='none'"),
+            (against_others, {}, "Expected loss to treat each record by itself"),
+            (nn.CrossEntropyLoss(), {}, "reduction='none'"),
+            (nn.CrossEntropyLoss(reduction="none"), {"loss__weight": None}, "loss__ parameters"),
+            (lambda outputs, targets: (outputs - targets).square().sum(1), {}, "failed on synth"),
+        ],
+    )
+    def test_what_is_no_loss_of_a_record_is_refused_before_the_charge(
+        self, two_blobs, loss, given, message
+    ):
+        for module in (None, nn.Linear(3, 2)):
+            model = DPSGDClassifier(loss=loss, module=module, **given, **FACTS)
+            with PrivacyLedger() as ledger, pytest.raises(ValueError, match=message):
+                model.fit(*two_blobs)
+            assert ledger.entries == ()
+
+    @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber", nn.L1Loss])
+    @pytest.mark.parametrize("hidden", [(), (8,)])
+    def test_losses_of_targets(self, loss, hidden):
+        X = np.random.default_rng(0).uniform(-1, 1, (400, 2))
+        Y = 10 + np.column_stack([X[:, 0], X[:, 0] - X[:, 1]])
+        model = DPSGDRegressor(INF, loss=loss, target_bounds=(8, 12), n_samples=400, max_iter=400)
+        model.set_params(hidden_layer_sizes=hidden, learning_rate=0.02)
+        assert model.fit(X, Y).score(X, Y) > 0.95
+        assert model.fit(X, Y[:, 0]).predict(X).shape == (400,)
+
+    def test_an_outlier_pulls_the_median_less(self):
+        X, y = np.zeros((100, 1)), np.r_[np.zeros(90), np.full(10, 100.0)]
+        found = {}
+        for loss in ("squared_error", "absolute_error"):
+            plan = {"hidden_layer_sizes": (), "max_iter": 800, "learning_rate": 0.05}
+            model = DPSGDRegressor(INF, loss=loss, target_bounds=(-100, 100), **plan).fit(X, y)
+            found[loss] = model.predict(X[:1]).item()
+        assert abs(found["absolute_error"]) < 3 < 7 < found["squared_error"]
+
+
+class TestLabels:
+    """Labels that do not exclude each other: y is a matrix of 0 and 1."""
+
+    X = np.random.default_rng(0).uniform(-1, 1, (500, 3))
+    Y = (np.stack([X[:, 0], X[:, 1], X.sum(1)], 1) > 0).astype(int)
+
+    @pytest.mark.parametrize("loss", ["cross_entropy", "focal", nn.BCEWithLogitsLoss])
+    @pytest.mark.parametrize("hidden", [(), (8,)])
+    @pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGLDClassifier])
+    def test_each_label_is_learned(self, loss, hidden, kind):
+        model = kind(8.0, loss=loss, hidden_layer_sizes=hidden, n_samples=500)
+        model.fit(self.X, self.Y)
+        probability = model.predict_proba(self.X)
+        assert probability.shape == (500, 3)
+        assert (model.predict(self.X) == (probability > 0.5)).all()
+        assert (model.predict(self.X) == self.Y).mean() > 0.85
+        assert model.score(self.X, self.Y) == pytest.approx(
+            (model.predict(self.X) == self.Y).all(1).mean()
+        )
+        assert model.sample_predictive(self.X[:4], 2).shape == (2, 4, 3)
+        np.testing.assert_array_equal(model.classes_, range(3))
+        assert model.privacy_.inferred_public_facts == ()
+
+    def test_declared_labels_plan_and_partial_fit(self):
+        model = DPSGDClassifier(classes=["a", "b", "c"], n_samples=500, max_iter=5)
+        planned = model.plan(n_features=3).epsilon
+        assert model.fit(self.X, self.Y).privacy_.epsilon == planned
+        assert list(model.classes_) == ["a", "b", "c"]
+        model.partial_fit(self.X, self.Y)
+        for wrong in (self.Y[:, :2], self.Y[:, 0]):
+            with PrivacyLedger() as ledger, pytest.raises(ValueError, match="columns"):
+                model.partial_fit(self.X, wrong)
+            assert ledger.entries == ()
+
+    @pytest.mark.parametrize("bad", [2, -1, 0.5, np.nan])
+    def test_what_is_no_label_is_refused_unquoted(self, bad):
+        Y = self.Y.astype(float)
+        Y[7, 1] = bad
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match=r"0 and 1|NaN") as refusal:
+            DPSGDClassifier(n_samples=500).fit(self.X, Y)
+        assert ledger.entries == ()
+        assert str(bad) not in str(refusal.value).replace("0 and 1", "") or np.isnan(bad)
+
+    def test_ranked_probability_is_a_proper_score_of_order(self):
+        from skdp.models.tasks import RankedProbability
+
+        targets = torch.multinomial(torch.tensor([0.2, 0.5, 0.3]), 4000, replacement=True)
+        shares = targets.bincount() / 4000
+        z = shares.log().requires_grad_()
+        RankedProbability()(z.expand(4000, 3), targets).mean().backward()
+        assert z.grad.abs().max() < 1e-6  # least at the true shares
+        far, near = torch.tensor([[5.0, 0, 0]]), torch.tensor([[0.0, 5.0, 0]])
+        last = torch.tensor([2])
+        assert RankedProbability()(far, last) > RankedProbability()(near, last)

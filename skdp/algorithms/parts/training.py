@@ -33,7 +33,7 @@ from skdp.engine.modules.network_sum import (
     NetworkRecords,
 )
 from skdp.engine.sampling import Sampling, sampling
-from skdp.models.perceptron import Task
+from skdp.models.tasks import Task
 from skdp.relations import check_relation
 
 CLIPPING = ("flat", "automatic")

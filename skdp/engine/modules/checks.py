@@ -105,6 +105,7 @@ def clipping_method(
         torch.manual_seed(0)
         module.flat.add_(0.1 * torch.randn_like(kept))
         _check_outputs(module, x, n_outputs)
+        _check_losses(module, loss, x, y)
         # Gradients are taken in training, but their masks would make a loop differ by chance.
         if not _is_quiet_in_training(module, x):
             module.module.eval()
@@ -257,6 +258,35 @@ def _check_outputs(module: FlatModule, x: Tensor, n_outputs: int) -> None:
         )
 
 
+def _check_losses(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> None:
+    """Refuse a loss that is not one number per record, or depends on other records."""
+    module.module.eval()
+    with torch.no_grad():
+        outputs = module.module(x)
+    wrong = "Expected loss to take outputs and targets and return one number per record, (n,)"
+
+    def of(z: Tensor, y: Tensor) -> Tensor:
+        with torch.no_grad():
+            values = loss(z, y)
+        if not isinstance(values, Tensor) or values.shape != (len(z),):
+            found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+            raise ValueError(f"{wrong}, got {found} for {len(z)}; use reduction='none'.")
+        return values[:, None]
+
+    try:
+        values, others = of(outputs, y), of(outputs.roll(1, 0), y.roll(1, 0))
+        _check_alike(others.roll(-1, 0), values, "loss", "its value")
+        for part in (slice(17), *_PARTS):
+            _check_alike(of(outputs[part], y[part]), values[part], "loss", "its value")
+    except ValueError:
+        raise
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        raise ValueError(f"{wrong}, but it failed on synthetic ones ({said}).") from error
+
+
 def _check_batches(module: FlatModule, batches: list[Tensor], *, of_any_size: bool = True) -> None:
     """Refuse a module whose outputs for records depend on others, or on what came before."""
     index = torch.arange(len(batches[0]), device=batches[0].device)
@@ -329,10 +359,12 @@ def _alike(outputs: Tensor, other: Tensor) -> bool:
     return bool((same | (outputs.isnan() & other.isnan())).all())
 
 
-def _check_alike(outputs: Tensor, other: Tensor) -> None:
+def _check_alike(
+    outputs: Tensor, other: Tensor, name: str = "module", what: str = "its output"
+) -> None:
     if not _alike(outputs, other):
         raise ValueError(
-            "Expected module to treat each record by itself, but its output for a record depends "
+            f"Expected {name} to treat each record by itself, but {what} for a record depends "
             "on the other records of the batch, or of an earlier one; remove what mixes them."
         )
 
