@@ -63,9 +63,16 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
     before = dict(vars(estimator))
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        report: Any = vars(estimator).get("privacy_")
         vars(estimator).clear()
         vars(estimator).update(before)
+        charged = report is not before.get("privacy_")
+        if charged and report is not None and type(error) is KeyboardInterrupt and not error.args:
+            raise KeyboardInterrupt(
+                f"{type(estimator).__name__} was interrupted after it had been charged: nothing of "
+                f"this fit is left, and epsilon={report.epsilon:.4g} stays spent."
+            ) from None
         raise
 
 

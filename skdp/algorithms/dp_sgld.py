@@ -212,7 +212,11 @@ class DPSGLDUpdate:
         self._prior_precision = 1.0 / config.prior_scale**2
 
     @staticmethod
-    def init(theta: Tensor) -> DPSGLDState:
+    def keep(state: DPSGLDState) -> None:
+        """Nothing: a chain has no moments."""
+
+    @staticmethod
+    def init(theta: Tensor, kept: None = None) -> DPSGLDState:
         """Start at given parameters."""
         return DPSGLDState(theta, 0, (), ())
 

@@ -145,8 +145,6 @@ class TemperatureConfig(GaussianRun):
         """
         model = NetworkModel(Temperature(), TARGETS[self.target].loss, "vmap")
         trained = self.descent.run(records, streams, model=model)
-        if trained.interrupted:
-            raise KeyboardInterrupt
         u = float(np.clip(trained.posterior.point[0], -math.log(MOST), math.log(MOST)))
         return math.exp(-u)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -68,6 +69,15 @@ class NoiseCorrectedAdam:
         step = first / (1 - self.beta1**count) / variance.sqrt()
         return step.clamp(-self.max_direction, self.max_direction), Moments(first, second, count)
 
+    def saved(self, state: Moments) -> Moments:
+        """Return the moments, in main memory."""
+        return Moments(state.first.cpu(), state.second.cpu(), state.count)
+
+    def restored(self, saved: Moments, like: Tensor, more: float) -> Moments:
+        """Return saved moments for steps whose noise has so much more variance."""
+        moments = Moments(saved.first.to(like), saved.second.to(like), saved.count)
+        return self.with_noise(moments, more)
+
     def step(
         self, state: Moments, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float
     ) -> tuple[Tensor, Moments]:
@@ -81,6 +91,14 @@ class UpdateRule(Protocol):
 
     def init(self, like: Tensor) -> Any:
         """Return the state before the first step."""
+        ...
+
+    def saved(self, state: Any) -> Any:
+        """Return a copy of the state that lies in main memory and can be pickled."""
+        ...
+
+    def restored(self, saved: Any, like: Tensor, more: float) -> Any:
+        """Return a saved state; the noise of the steps to come has so much more variance."""
         ...
 
     def step(
@@ -99,6 +117,14 @@ class MomentumSGD:
     def init(self, like: Tensor) -> Tensor:
         """Start at rest."""
         return torch.zeros_like(like)
+
+    def saved(self, state: Tensor) -> Tensor:
+        """Return the velocity, in main memory."""
+        return state.cpu()
+
+    def restored(self, saved: Tensor, like: Tensor, more: float) -> Tensor:
+        """Return a saved velocity."""
+        return saved.to(like)
 
     def step(
         self, state: Tensor, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float
@@ -127,6 +153,21 @@ class TorchOptimizer:
             return parameter, self.make([parameter])
         except Exception as error:
             raise self._unfit() from error
+
+    def saved(self, state: Any) -> dict[str, Any]:
+        """Return the optimiser's state, in main memory."""
+        kept = copy.deepcopy(state[1].state_dict())
+        kept["state"] = {
+            k: {name: v.cpu() if isinstance(v, Tensor) else v for name, v in of.items()}
+            for k, of in kept["state"].items()
+        }
+        return kept
+
+    def restored(self, saved: dict[str, Any], like: Tensor, more: float) -> Any:
+        """Return an optimiser with a saved state."""
+        parameter, optimizer = self.init(like)
+        optimizer.load_state_dict(copy.deepcopy(saved))
+        return parameter, optimizer
 
     def step(
         self, state: Any, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float

@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,8 +28,16 @@ from skdp._input import (
     check_features_and_targets,
 )
 from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import expected, integer, integer_or_auto, number_or_auto, one_of, positive
-from skdp._warnings import FitWarning, PrivacyWarning
+from skdp._validate import (
+    as_array,
+    expected,
+    integer,
+    integer_or_auto,
+    number_or_auto,
+    one_of,
+    positive,
+)
+from skdp._warnings import FitWarning
 from skdp.algorithms import dp_sgd
 from skdp.algorithms.parts.training import (
     LinearModel,
@@ -84,7 +92,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     random_state: Any = None
     verbose: int = 0
 
-    _PARTS = ("module", "loss")
+    _PARTS = ("module", "loss", "optimizer", "learning_rate_schedule")
     warm_start = False  # of some algorithms, as the next: no fields here
     prenoise_scale = 0.0
     _REMEDY: ClassVar[str] = "Scale the features, or give a larger learning_rate or max_iter."
@@ -157,7 +165,8 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             self.privacy_ = _fitting.charged(self, plan, before)
             self.public_scores_ = []
             streams = _fitting.streams(self, *records.arrays, *networks.weights(self.module_))
-            released = plan.config.run(records, streams, steps, model=model, watch=watch)
+            kept = self._kept if one_epoch and goes_on else None
+            released = plan.config.run(records, streams, steps, model=model, watch=watch, kept=kept)
             self._keep(plan, released)
             self.n_iter_ += n_before
             self.diagnostics_ = self._diagnosed(plan, released)
@@ -215,6 +224,15 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     def _assumptions(self) -> tuple[str, ...]:
         of_module = () if self.module is None else (EACH_BY_ITSELF,)
         return of_module if isinstance(self.loss, str) else (*of_module, LOSS_BY_ITSELF)
+
+    def _with_parameters(self, name: str) -> Any:
+        """Return a parameter that makes something, with the parameters that it is to be given."""
+        make, given = getattr(self, name), self._given(name)
+        if given and (isinstance(make, str) or not callable(make)):
+            raise expected(
+                f"a class or a function, which takes {name}__ parameters", **{name: make}
+            )
+        return partial(make, **given) if given else make
 
     def _task(self, n_outputs: int) -> Task:
         """What the network is trained for."""
@@ -291,14 +309,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
 
     def _keep(self, plan: FitPlan, released: Trained) -> None:
         self._take(released.posterior)
-        self.n_iter_ = released.n_steps
-        if released.interrupted:
-            warnings.warn(
-                f"Training was interrupted after {released.n_steps} of {plan.n_steps} steps; the "
-                "model is usable, and the whole run stays charged.",
-                PrivacyWarning,
-                stacklevel=4,
-            )
+        self.n_iter_, self._kept = released.n_steps, released.kept
 
     def _diagnosed(self, plan: FitPlan, released: Trained) -> tuple[str, ...]:
         return _doubts.of_training(released.push, self._REMEDY)
@@ -420,7 +431,8 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
     ) -> tuple[Records, PublicFacts]:
         known = self.classes_ if goes_on else self.classes
         known = classes if known is None else known
-        several = len(getattr(y, "shape", ())) == 2 and y.shape[1] > 1
+        shape = y.shape if hasattr(y, "shape") else as_array(y).shape
+        several = len(shape) == 2 and shape[1] > 1
         if goes_on and several != self._several:
             raise ValueError("Expected y of as many columns as in the first fit.")
         self._several = several
@@ -465,8 +477,8 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of `predict_proba`, shape (n, n_classes)."""
         # Σ_k p_k, one member at a time: there may be many rows.
-        log = self._kind(len(self.classes_)).log_probabilities
-        total = reduce(np.logaddexp, (log(z) for z in self._outputs(X)))
+        of_members = (self._kind(z.shape[1]).log_probabilities(z) for z in self._outputs(X))
+        total = reduce(np.logaddexp, of_members)
         return total - np.log(len(self._posterior.members))
 
     def predict(self, X) -> np.ndarray:

@@ -18,6 +18,9 @@ import math
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import number_or_auto
 from skdp.algorithms.dp_sgd import DPSGDConfig, default_learning_rate
@@ -54,8 +57,8 @@ class DPSGD(NetworkEstimator):
         config = DPSGDConfig(
             **vars(run),
             learning_rate=number_or_auto(default, learning_rate=self.learning_rate),
-            learning_rate_schedule=self.learning_rate_schedule,
-            optimizer=self.optimizer,
+            learning_rate_schedule=self._with_parameters("learning_rate_schedule"),
+            optimizer=self._with_parameters("optimizer"),
             averaging=self.averaging,
         )
         if not isinstance(facts, OneEpoch):
@@ -63,6 +66,14 @@ class DPSGD(NetworkEstimator):
         epoch = math.ceil(1 / run.sampling_rate)
         config = replace(config, n_steps=max(run.n_steps, epoch)).calibrated(budget)
         return replace(config, n_steps=epoch)
+
+    def _linear(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (n_outputs, n_features) and biases (n_outputs,) of a linear model."""
+        check_is_fitted(self)
+        if len(layers := list(self.module_.children())) != 1 or self.module is not None:
+            raise AttributeError("Only a linear model has coefficients: hidden_layer_sizes=().")
+        layer: Any = layers[0]
+        return layer.weight.detach().numpy(), layer.bias.detach().numpy()
 
     def _calls_foreign_code(self) -> bool:
         return callable(self.optimizer) or callable(self.learning_rate_schedule)
@@ -142,13 +153,17 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         a function of outputs and targets (class numbers) that returns one number per record: a
         record's must not depend on others, which is tried and assumed as for ``module``. With
         y (n, n_labels) of 0 and 1 each label has a loss of its own, and they are added up.
-    optimizer : {"adam", "sgd"} or callable, default="adam"
+    optimizer : {"adam", "sgd"}, class or callable, default="adam"
         ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
-        momentum .9. Or a torch optimiser class, or a function from parameters to an optimiser.
+        momentum .9. Or a torch optimiser class, with ``optimizer__`` parameters, or a function from
+        parameters to an optimiser.
     learning_rate : float or "auto", default="auto"
         Step size > 0.
-    learning_rate_schedule : {"constant", "linear", "cosine"} or callable, default="constant"
-        Factor on the step size; a callable maps the share of the run that is done to it.
+    learning_rate_schedule : {"constant", "linear", "cosine"}, class or callable, \
+            default="constant"
+        Factor on the step size; a callable maps the share of the run that is done to it. Or a torch
+        scheduler class, with parameters such as ``learning_rate_schedule__step_size=20``, which
+        counts noisy steps.
     max_iter : int or "auto", default="auto"
         Number of noisy steps.
     epochs : float or None, default=None
@@ -197,6 +212,9 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         The network, with the averaged weights.
     noise_multiplier_, clip_norm_, sampling_rate_, learning_rate_ : float
         The values used.
+    coef_, intercept_ : ndarray
+        Weights and intercepts, as scikit-learn's linear models have them; with
+        ``hidden_layer_sizes=()`` alone.
     parameter_names_ : list of str
         Names of the columns of `sample_posterior`.
     n_iter_ : int
@@ -241,8 +259,22 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     True
     """
 
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of a linear model, (n_classes, n_features); (1, n_features) of two classes."""
+        weights, _ = self._linear()
+        return weights if len(weights) > 2 or self._several else weights[1:] - weights[:1]
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Intercepts of a linear model, (n_classes,); (1,) of two classes."""
+        _, biases = self._linear()
+        return biases if len(biases) > 2 or self._several else biases[1:] - biases[:1]
+
     def partial_fit(self, X, y, classes=None, groups=None) -> DPSGDClassifier:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
+
+        The optimiser keeps its moments; the average of iterates and the schedule start again.
 
         Parameters
         ----------
@@ -327,13 +359,17 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         ``"huber"`` takes ``loss__delta`` (1). Or a loss of torch with ``reduction="none"``, or a
         function of outputs and targets (n, n_targets) that returns one number per record: a
         record's must not depend on others, which is tried and assumed as for ``module``.
-    optimizer : {"adam", "sgd"} or callable, default="adam"
+    optimizer : {"adam", "sgd"}, class or callable, default="adam"
         ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
-        momentum .9. Or a torch optimiser class, or a function from parameters to an optimiser.
+        momentum .9. Or a torch optimiser class, with ``optimizer__`` parameters, or a function from
+        parameters to an optimiser.
     learning_rate : float or "auto", default="auto"
         Step size > 0.
-    learning_rate_schedule : {"constant", "linear", "cosine"} or callable, default="constant"
-        Factor on the step size; a callable maps the share of the run that is done to it.
+    learning_rate_schedule : {"constant", "linear", "cosine"}, class or callable, \
+            default="constant"
+        Factor on the step size; a callable maps the share of the run that is done to it. Or a torch
+        scheduler class, with parameters such as ``learning_rate_schedule__step_size=20``, which
+        counts noisy steps.
     max_iter : int or "auto", default="auto"
         Number of noisy steps.
     epochs : float or None, default=None
@@ -382,6 +418,9 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         The network, with the averaged weights.
     noise_multiplier_, clip_norm_, sampling_rate_, learning_rate_ : float
         The values used.
+    coef_, intercept_ : ndarray
+        Weights and intercepts, as scikit-learn's linear models have them; with
+        ``hidden_layer_sizes=()`` alone.
     parameter_names_ : list of str
         Names of the columns of `sample_posterior`.
     n_iter_ : int
@@ -425,8 +464,22 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     True
     """
 
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of a linear model in units of y, (n_features,) or (n_targets, n_features)."""
+        weights, _ = self._linear()
+        return (weights if self._target_ndim == 2 else weights[0]) * self._half_width
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Intercepts of a linear model in units of y, () or (n_targets,)."""
+        _, biases = self._linear()
+        return self._targets(biases)
+
     def partial_fit(self, X, y, groups=None) -> DPSGDRegressor:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
+
+        The optimiser keeps its moments; the average of iterates and the schedule start again.
 
         Parameters
         ----------

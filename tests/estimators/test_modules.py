@@ -1,5 +1,8 @@
 """Modules, records and losses as people write them: what a network may be given."""
 
+import pickle
+import subprocess
+import sys
 from unittest import mock
 
 import numpy as np
@@ -8,6 +11,7 @@ import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from torch import nn
+from torch.optim import lr_scheduler
 
 from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier, PrivacyLedger
 
@@ -363,3 +367,151 @@ class TestLabels:
         far, near = torch.tensor([[5.0, 0, 0]]), torch.tensor([[0.0, 5.0, 0]])
         last = torch.tensor([2])
         assert RankedProbability()(far, last) > RankedProbability()(near, last)
+
+
+class TestSchedulers:
+    @pytest.mark.parametrize(
+        ("scheduler", "given"),
+        [
+            (lr_scheduler.StepLR, {"step_size": 3, "gamma": 0.5}),
+            (lr_scheduler.CosineAnnealingLR, {"T_max": 7}),
+            (lr_scheduler.OneCycleLR, {"max_lr": 0.3, "total_steps": 10}),
+            (lr_scheduler.ExponentialLR, {"gamma": 0.9}),
+        ],
+    )
+    def test_a_scheduler_of_torch_counts_noisy_steps(self, two_blobs, scheduler, given):
+        optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1, momentum=0.9)
+        theirs, rates = scheduler(optimizer, **given), []
+        for _ in range(10):
+            rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            theirs.step() if len(rates) < 10 else None
+        parts = {f"learning_rate_schedule__{name}": value for name, value in given.items()}
+        plan = {"optimizer": "sgd", "learning_rate": 0.1, "max_iter": 10, **FACTS}
+        model = DPSGDClassifier(learning_rate_schedule=scheduler, **parts, **plan)
+        seen = []
+        with mock.patch(
+            "skdp.engine.updates.MomentumSGD.step",
+            lambda self, state, theta, gradient, variance, rate: (
+                seen.append(rate) or (theta, state)
+            ),
+        ):
+            model.fit(*two_blobs)
+        np.testing.assert_allclose(seen[3:], rates, rtol=1e-9)  # 3 are a rehearsal
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"learning_rate_schedule": lr_scheduler.StepLR},
+            {"learning_rate_schedule": lr_scheduler.ReduceLROnPlateau},
+            {"learning_rate_schedule": "cosine", "learning_rate_schedule__T_max": 3},
+            {"optimizer": "adam", "optimizer__betas": (0.5, 0.5)},
+            {"optimizer": torch.optim.SGD, "optimizer__mass": 3},
+        ],
+    )
+    def test_parameters_that_a_part_does_not_take_are_refused(self, two_blobs, given):
+        name = next(iter(given))
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match=f"Expected {name}="):
+            DPSGDClassifier(**given, **FACTS).fit(*two_blobs)
+        assert ledger.entries == ()
+
+    def test_parameters_of_an_optimizer(self, two_blobs):
+        plan = {"max_iter": 20, "learning_rate": 0.1, "averaging": 0, **FACTS}
+        norms = []
+        for decay in (0.0, 5.0):
+            model = DPSGDClassifier(INF, optimizer=torch.optim.SGD, **plan)
+            model.set_params(optimizer__weight_decay=decay).fit(*two_blobs)
+            norms.append(np.linalg.norm(model.sample_posterior()))
+        assert norms[1] < 0.5 * norms[0]
+
+
+class TestGoingOn:
+    @pytest.mark.parametrize("hidden", [(), (4,)])
+    @pytest.mark.parametrize("optimizer", ["adam", "sgd", torch.optim.Adam])
+    def test_epochs_are_one_run_of_the_optimizer(self, two_blobs, optimizer, hidden):
+        plan = {"optimizer": optimizer, "hidden_layer_sizes": hidden, "averaging": 0, **FACTS}
+        plan |= {"sampling_rate": 1.0, "learning_rate": 0.05}
+        with mock.patch("skdp._fitting.initial_seed", return_value=1):
+            whole = DPSGDClassifier(INF, max_iter=4, **plan).fit(*two_blobs)
+            parts = DPSGDClassifier(INF, max_iter=1, **plan)
+            for _ in range(4):
+                parts = pickle.loads(pickle.dumps(parts)).partial_fit(*two_blobs)
+            warm = DPSGDClassifier(INF, max_iter=1, warm_start=True, **plan)
+            for _ in range(4):
+                warm.fit(*two_blobs)
+        expected = whole.sample_posterior()
+        np.testing.assert_allclose(parts.sample_posterior(), expected, rtol=1e-3, atol=1e-4)
+        assert np.abs(warm.sample_posterior() - expected).max() > 0.01  # its moments start again
+
+    def test_moments_follow_the_noise_that_is_known(self, two_blobs):
+        plan = {"epsilon": None, "sampling_rate": 1.0, **FACTS, "hidden_layer_sizes": (4,)}
+        model = DPSGDClassifier(noise_multiplier=2.0, **plan).partial_fit(*two_blobs)
+        state = model._kept.state
+        found = []
+        with mock.patch(
+            "skdp.engine.updates.NoiseCorrectedAdam.step",
+            lambda self, state, theta, *_: found.append(state) or (theta, state),
+        ):
+            model.set_params(noise_multiplier=4.0).partial_fit(*two_blobs)
+        more = (1 - 0.99) * (16 - 4) / 120**2
+        torch.testing.assert_close(found[0].second, state.second + more)
+
+    def test_a_failed_epoch_leaves_the_moments(self, two_blobs):
+        plan = {"optimizer": torch.optim.Adam, "sampling_rate": 0.5, "max_iter": 4, **FACTS}
+        model = DPSGDClassifier(**plan).partial_fit(*two_blobs)
+        before = pickle.dumps(model._kept)
+        with (
+            mock.patch("skdp.engine.loop.gaussian", side_effect=MemoryError),
+            pytest.raises(MemoryError),
+        ):
+            model.partial_fit(*two_blobs)
+        assert pickle.dumps(model._kept) == before
+
+    def test_another_optimizer_starts_anew(self, two_blobs):
+        model = DPSGDClassifier(max_iter=2, **FACTS).partial_fit(*two_blobs)
+        for optimizer in ("sgd", torch.optim.Adam, "adam"):
+            assert model.set_params(optimizer=optimizer).partial_fit(*two_blobs).privacy_.valid
+
+
+class TestFittedNetworks:
+    def test_a_linear_model_has_coefficients(self, two_blobs):
+        X, y = two_blobs
+        model = DPSGDClassifier(8.0, hidden_layer_sizes=(), max_iter=5, **FACTS).fit(X, y)
+        assert model.coef_.shape == (1, 3)
+        logits = X @ model.coef_.T + model.intercept_
+        np.testing.assert_allclose(
+            model.predict_proba(X)[:, 1], 1 / (1 + np.exp(-logits[:, 0])), rtol=1e-5
+        )
+        three = DPSGDClassifier(8.0, hidden_layer_sizes=(), max_iter=5, classes=range(3)).fit(X, y)
+        logits = X @ three.coef_.T + three.intercept_
+        np.testing.assert_array_equal(three.predict(X), logits.argmax(1))
+        for targets in (y, np.column_stack([y, -y])):
+            regressor = DPSGDRegressor(hidden_layer_sizes=(), target_bounds=(-3, 7), max_iter=5)
+            regressor.fit(X, targets)
+            np.testing.assert_allclose(
+                regressor.predict(X),
+                X @ regressor.coef_.T + regressor.intercept_,
+                rtol=1e-4,
+                atol=1e-5,
+            )
+
+    def test_others_have_none(self, two_blobs):
+        assert not hasattr(DPSGDClassifier(hidden_layer_sizes=()), "coef_")
+        for plan in ({}, {"module": nn.Linear(3, 2)}):
+            model = DPSGDClassifier(max_iter=1, **plan, **FACTS).fit(*two_blobs)
+            assert not hasattr(model, "coef_")
+            assert not hasattr(model, "intercept_")
+
+    def test_weights_load_without_skdp(self, two_blobs, tmp_path):
+        model = DPSGDClassifier(hidden_layer_sizes=(4,), max_iter=2, **FACTS).fit(*two_blobs)
+        path = tmp_path / "weights.pt"
+        torch.save(model.module_.state_dict(), path)
+        probe = (
+            "import sys, torch; from torch import nn; sys.modules['skdp'] = None\n"
+            "net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))\n"
+            f"net.load_state_dict(torch.load({str(path)!r}, weights_only=True))\n"
+            "print(net(torch.ones(1, 3)).softmax(1)[0, 1].item())"
+        )
+        said = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
+        expected = model.predict_proba(np.ones((1, 3)))[0, 1]
+        assert float(said.stdout) == pytest.approx(expected, rel=1e-5), said.stderr

@@ -267,8 +267,12 @@ class Posterior(Protocol):
 class Update(Protocol):
     """An update rule: pure functions of a state and a released sum."""
 
-    def init(self, theta: Tensor) -> Any:
-        """Start at given parameters."""
+    def init(self, theta: Tensor, kept: Any = None) -> Any:
+        """Start at given parameters, with what an earlier run kept."""
+        ...
+
+    def keep(self, state: Any) -> Any:
+        """Return what a run that goes on from this one is to have, besides parameters."""
         ...
 
     def query(self, state: Any) -> Tensor:
@@ -289,8 +293,8 @@ class Trained(NamedTuple):
 
     posterior: Posterior
     n_steps: int
-    interrupted: bool
     push: float  # norm of the mean sum of the later half of the run over B·C, its noise taken out
+    kept: Any = None  # for a run that goes on from this one
 
 
 Watch = Callable[[int, Posterior], None]
@@ -410,6 +414,7 @@ class NetworkRun:
         *,
         model: Model,
         watch: Watch | None = None,
+        kept: Any = None,
     ) -> Trained:
         """Train on private rows.
 
@@ -427,28 +432,26 @@ class NetworkRun:
         watch : callable or None
             Sees the number of steps and what the run would leave now, some 20 times and at the end;
             must not look at private rows.
+        kept : Any, default=None
+            What an earlier run left for one that goes on from it.
 
         Returns
         -------
         Trained
-            Of the steps so far, if the run was interrupted from the keyboard.
         """
         algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
-        state, interrupted = algorithm.init(model.start), False
+        state = algorithm.init(model.start, kept)
         plan = self.release_plan(model)
         X, targets, *_ = records
         rows = model.records(X, targets, getattr(records, "starts", None))
         late = LateSums(self, plan)
         steps = run(plan, rows, state, algorithm.query, late.told(algorithm), streams)
         with _masks(streams("dropout")):
-            try:
-                for state in progress(steps):
-                    if watch and (state.n_steps % every == 0 or state.n_steps == self.n_steps):
-                        watch(state.n_steps, algorithm.posterior(state, model.vector))
-            except KeyboardInterrupt:
-                interrupted = True
+            for state in progress(steps):
+                if watch and (state.n_steps % every == 0 or state.n_steps == self.n_steps):
+                    watch(state.n_steps, algorithm.posterior(state, model.vector))
         posterior = algorithm.posterior(state, model.vector)
-        return Trained(posterior, state.n_steps, interrupted, late.push)
+        return Trained(posterior, state.n_steps, late.push, algorithm.keep(state))
 
 
 class LateSums:
