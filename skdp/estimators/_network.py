@@ -49,6 +49,7 @@ from skdp.algorithms.parts.training import (
     Watch,
 )
 from skdp.estimators import _doubts
+from skdp.estimators._datasets import DatasetRows, from_dataset
 from skdp.estimators._parts import WithParts
 from skdp.models import perceptron as networks
 from skdp.models.tasks import Classification, GivenLoss, Labelling, Regression, Task
@@ -58,6 +59,7 @@ EACH_BY_ITSELF = (
     "module treats each record by itself and keeps no state (tried on synthetic records only)"
 )
 
+ITEM_BY_ITSELF = "an item of the dataset is a function of that record alone, whenever it is read"
 LOSS_BY_ITSELF = "loss of a record depends on that record alone (tried on synthetic records only)"
 
 _MOST_OF_PERSON = 512  # weights of a lone linear layer, by its closed form
@@ -93,21 +95,23 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     verbose: int = 0
 
     _PARTS = ("module", "loss", "optimizer", "learning_rate_schedule")
+    _by_index = False  # whether the fit read a dataset
     warm_start = False  # of some algorithms, as the next: no fields here
     prenoise_scale = 0.0
     _REMEDY: ClassVar[str] = "Scale the features, or give a larger learning_rate or max_iter."
     score: ClassVar[Callable[..., float]]
     loss: Any = None
 
-    def fit(self, X, y, groups=None, *, X_public=None, y_public=None) -> Self:
+    def fit(self, X, y=None, groups=None, *, X_public=None, y_public=None) -> Self:
         """Train, privately.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or (n_samples, ...) with a module
-            Finite numbers of any type; dense. A memory map is read a batch at a time.
-        y : array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor
-            Class labels, or targets.
+            Finite numbers of any type; dense. A memory map is read a batch at a time, and so is a
+            map-style dataset of torch, whose items are (x, y), or x with y beside it.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or None, default=None
+            Class labels, labels 0 and 1, or targets; None where a dataset has them.
         groups : array-like of shape (n_samples,) or None, default=None
             With ``unit="group"``: the person whose row it is, as any label.
         X_public, y_public : array-like or None, default=None
@@ -146,6 +150,8 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             if before is not None:
                 self._check_same_neighbours(check_relation(before.neighboring_relation))
             self._check_groups(groups)
+            X, y = from_dataset(X, y)
+            self._by_index = isinstance(X, DatasetRows)
             records, facts = self._read(X, y, goes_on=goes_on, classes=classes)
             records = self._by_person(records, groups)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
@@ -222,8 +228,22 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
         )
 
     def _assumptions(self) -> tuple[str, ...]:
-        of_module = () if self.module is None else (EACH_BY_ITSELF,)
-        return of_module if isinstance(self.loss, str) else (*of_module, LOSS_BY_ITSELF)
+        said = {
+            EACH_BY_ITSELF: self.module is not None,
+            LOSS_BY_ITSELF: not isinstance(self.loss, str),
+            ITEM_BY_ITSELF: self._by_index,
+        }
+        return tuple(words for words, applies in said.items() if applies)
+
+    def _checked(
+        self, check: Callable[..., Any], X: Any, y: Any, *, goes_on: bool, **how: Any
+    ) -> Any:
+        """Check rows and targets, rows of a dataset by the first: it has been read."""
+        nd = {"reset": not goes_on, "allow_nd": self.module is not None}
+        if not isinstance(X, DatasetRows):
+            return check(self, X, y, **nd, **how)
+        check_features(self, X[:1], dtype="numeric", **nd)
+        return X, check(type(self)(), np.zeros((len(X), 1)), y, **how)[1]
 
     def _with_parameters(self, name: str) -> Any:
         """Return a parameter that makes something, with the parameters that it is to be given."""
@@ -384,10 +404,12 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             double = self.module is None
             yield networks.predict(module, X, double=double, integers=self._looks_up)
 
-    def _rows(self, X: Any) -> np.ndarray:
+    def _rows(self, X: Any) -> Any:
         """Check rows of the kind that the fit saw."""
-        several = len(self._shape) > 1
-        X = check_features(self, X, reset=False, dtype="numeric", allow_nd=several)
+        X, _ = from_dataset(X, None, with_targets=False)
+        if not isinstance(X, DatasetRows):
+            several = len(self._shape) > 1
+            X = check_features(self, X, reset=False, dtype="numeric", allow_nd=several)
         if X.shape[1:] != self._shape:
             raise ValueError(f"Expected X to hold records of shape {self._shape}, as in the fit.")
         return X
@@ -438,10 +460,8 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
         self._several = several
         if several:
             return self._read_labels(X, y, known, goes_on=goes_on)
-        X, y = check_features_and_labels(
-            self, X, y, declared=known is not None, dtype="numeric", reset=not goes_on,
-            allow_nd=self.module is not None,
-        )  # fmt: skip
+        how = {"declared": known is not None, "dtype": "numeric"}
+        X, y = self._checked(check_features_and_labels, X, y, goes_on=goes_on, **how)
         self.classes_, codes = _fitting.encode_labels(y, known, type(self).__name__)
         declared = () if classes is None else ("classes",)
         facts = self._facts_of(X, len(self.classes_), declared=declared)
@@ -451,8 +471,7 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
         self, X: Any, y: Any, classes: Any, *, goes_on: bool
     ) -> tuple[Records, PublicFacts]:
         """Check labels 0 and 1, (n, L), whose number is as public as that of the features."""
-        nd = self.module is not None
-        X, y = check_features_and_targets(self, X, y, reset=not goes_on, allow_nd=nd)
+        X, y = self._checked(check_features_and_targets, X, y, goes_on=goes_on)
         if not np.isin(y, (0, 1)).all():
             raise ValueError("Expected y of several columns to hold 0 and 1: one label a column.")
         self.classes_ = np.arange(y.shape[1]) if classes is None else np.asarray(classes)
@@ -525,8 +544,7 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
         self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
     ) -> tuple[Records, PublicFacts]:
         low, high = _fitting.target_bounds(self.target_bounds)
-        nd = self.module is not None
-        X, y = check_features_and_targets(self, X, y, reset=not goes_on, allow_nd=nd)
+        X, y = self._checked(check_features_and_targets, X, y, goes_on=goes_on)
         columns = y if y.ndim == 2 else y[:, None]
         if goes_on and (columns.shape[1], y.ndim) != (len(self._center), self._target_ndim):
             raise ValueError(f"Expected y with {len(self._center)} targets, as in the first fit.")

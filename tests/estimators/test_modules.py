@@ -12,8 +12,17 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from torch import nn
 from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier, PrivacyLedger
+from skdp import (
+    DPSGDClassifier,
+    DPSGDRegressor,
+    DPSGLDClassifier,
+    PrivacyLedger,
+)
+from skdp.engine.modules.network_sum import FlatModule, NetworkClippedSum, NetworkRecords
+from skdp.estimators._datasets import from_dataset
+from skdp.models.tasks import CrossEntropy
 
 FACTS = {"classes": [0, 1], "n_samples": 120}
 INF = float("inf")
@@ -515,3 +524,112 @@ class TestFittedNetworks:
         said = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
         expected = model.predict_proba(np.ones((1, 3)))[0, 1]
         assert float(said.stdout) == pytest.approx(expected, rel=1e-5), said.stderr
+
+
+class Pictures(Dataset):
+    """A picture is made when it is asked for."""
+
+    def __init__(self, n=300, targets=True, bad=None, odd=None):
+        self.X, self.y = images(n)
+        self.targets, self.bad, self.odd, self.read = targets, bad, odd, []
+
+    def __len__(self):
+        return len(self.X)
+
+    def __getitem__(self, i):
+        self.read.append(i)
+        x = torch.from_numpy(self.X[i])
+        if i == self.bad:
+            x = x + float("nan")
+        if i == self.odd:
+            x = x[:, :3]
+        return (x, int(self.y[i])) if self.targets else x
+
+
+BODY = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(64, 2))
+OF_PICTURES = {"module": BODY, "classes": [0, 1], "n_samples": 300}
+
+
+class TestDatasets:
+    def test_a_dataset_is_read_by_index_a_batch_at_a_time(self):
+        pictures = Pictures()
+        model = DPSGDClassifier(8.0, batch_size=20, max_iter=3, **OF_PICTURES).fit(pictures)
+        assert pictures.read[:301] == [0, *range(300)]  # its shape, then a look at all
+        assert len(pictures.read) < 310 + 3 * 60
+        assert any("item of the dataset" in words for words in model.privacy_.assumptions)
+        np.testing.assert_array_equal(model.predict(pictures), model.predict(pictures.X))
+        model.fit(pictures.X, pictures.y)
+        assert not any("item" in words for words in model.privacy_.assumptions)
+
+    @pytest.mark.filterwarnings("ignore:.*random_state:skdp.PrivacyWarning")
+    def test_all_ways_to_give_the_same_rows_give_the_same_fit(self):
+        X, y = images()
+        fits = [
+            DPSGDClassifier(8.0, max_iter=3, random_state=0, batch_size=50, **OF_PICTURES).fit(
+                *given
+            )
+            for given in [
+                (X, y),
+                (torch.from_numpy(X), torch.from_numpy(y)),
+                (TensorDataset(torch.from_numpy(X), torch.from_numpy(y)),),
+                (TensorDataset(torch.from_numpy(X)), y),
+                (Pictures(),),
+                (Pictures(targets=False), y),
+            ]
+        ]
+        for fit in fits[1:]:
+            np.testing.assert_array_equal(fit._posterior.mean, fits[0]._posterior.mean)
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            (lambda: DataLoader(Pictures()), r"got a DataLoader.*Poisson.*loader\.dataset"),
+            (
+                lambda: type("Stream", (IterableDataset,), {"__iter__": None})(),
+                "got an IterableDataset.*memmap",
+            ),
+            (lambda: Pictures(bad=7), "NaN or infinity"),
+            (lambda: Pictures(odd=7), "one shape and one type"),
+            (lambda: Pictures(targets=False), r"items \(x, y\)"),
+            (lambda: type("Endless", (Dataset,), {})(), "says how many records"),
+        ],
+    )
+    def test_what_is_not_read_by_index_is_refused_before_the_charge(self, given, message):
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match=message):
+            DPSGDClassifier(**OF_PICTURES).fit(given())
+        assert ledger.entries == ()
+
+    def test_an_item_that_fails_later_contributes_nothing(self):
+        class Fails(Pictures):
+            def __getitem__(self, i):
+                if i == 7 and len(self.read) > 301:
+                    raise OSError
+                return super().__getitem__(i)
+
+        X, y = images()
+        flat = FlatModule(BODY)
+        found = [
+            NetworkClippedSum(flat, CrossEntropy(), 1.0)(
+                flat.flat.clone(), records.take(slice(None))
+            )
+            for records in (
+                NetworkRecords(rows, targets, flat.flat)
+                for rows, targets in [
+                    (from_dataset(Fails(), None)[0], y),
+                    (np.delete(X, 7, 0), np.delete(y, 7)),
+                ]
+            )
+        ]
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+    def test_targets_and_labels_of_a_dataset(self):
+        pictures = Pictures()
+        regressor = DPSGDRegressor(module=BODY, max_iter=2, n_samples=300)
+        pictures.y = np.column_stack([pictures.y, -pictures.y]).astype(np.float32)
+        pictures.__class__ = type(
+            "Both", (Pictures,), {"__getitem__": lambda s, i: (s.X[i], s.y[i])}
+        )
+        assert regressor.fit(pictures).predict(pictures).shape == (300, 2)
+        pictures.y = np.abs(pictures.y)
+        model = DPSGDClassifier(module=BODY, max_iter=2, n_samples=300).fit(pictures)
+        assert model.predict(pictures).shape == (300, 2)

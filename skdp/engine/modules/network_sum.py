@@ -265,7 +265,7 @@ class NetworkClippedSum(BoundedSum):
                 piece = self.piece(*batch.piece(start, start + size))
             except Exception as error:
                 if not out_of_memory(error):
-                    piece = self._one_at_a_time(*batch.piece(start, start + size))
+                    piece = self._one_at_a_time(batch, start, start + size)
                 elif size == 1:
                     raise
                 else:
@@ -300,16 +300,16 @@ class NetworkClippedSum(BoundedSum):
             return book_keeping(self.module, self.loss, x, y)
         return vmapped(self.module, self.loss, x, y, self.prenoise_scale)
 
-    def _one_at_a_time(self, x: Tensor, y: Tensor) -> Tensor:
+    def _one_at_a_time(self, batch: NetworkBatch, start: int, stop: int) -> Tensor:
         """Sum over records of which one makes the module fail: it contributes nothing.
 
         The module works on made-up records, so it fails because of a value; raising would tell
         everyone that the record is there.
         """
         total = torch.zeros_like(self.module.flat)
-        for i in range(len(x)):
+        for i in range(start, stop):
             try:
-                total += self.piece(x[i : i + 1], y[i : i + 1])
+                total += self.piece(*batch.piece(i, i + 1))
             except Exception as error:
                 if out_of_memory(error):
                     raise
@@ -350,6 +350,9 @@ class _Layer(NamedTuple):
     trained: dict[str, str]
 
 
+_LINEAR = nn.Linear(1, 1, device="meta")  # stands for the maps of recurrent layers
+
+
 class _Use(NamedTuple):
     """What a layer did in one forward pass."""
 
@@ -373,8 +376,6 @@ def _watch(module: FlatModule) -> None:
 
         return note
 
-    linear = nn.Linear(1, 1)
-
     def of_maps(prefix: str) -> Callable[[], Note | None]:
         def found() -> Note | None:
             if (uses := module.uses) is None:
@@ -383,7 +384,7 @@ def _watch(module: FlatModule) -> None:
             def note(names: dict[str, str], a: Tensor, z: Tensor) -> None:
                 full = {short: prefix + name for short, name in names.items()}
                 trained = {short: name for short, name in full.items() if name in module.trained}
-                uses.append(_Use(_Layer(linear, trained), a.detach(), z, z._version))
+                uses.append(_Use(_Layer(_LINEAR, trained), a.detach(), z, z._version))
 
             return note
 
