@@ -398,6 +398,8 @@ class Records(NamedTuple):
         Targets in the form that a run reads; of any shape for a run that reads none.
     starts : ndarray of shape (n_persons + 1,) or None, default=None
         Where each person's rows begin, and where all end; None where a row is a record.
+    weights : ndarray of shape (n,) or None, default=None
+        Weights of rows, of which a bound is declared; None where all are 1.
 
     Examples
     --------
@@ -410,6 +412,7 @@ class Records(NamedTuple):
     X: np.ndarray
     targets: np.ndarray
     starts: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -702,7 +705,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         key = initial_seed(self).to_bytes(4, "little")
         rows, starts = rows_of_persons(groups, len(records.X), persons.most_rows, key)
         X, targets = copied(records.X, rows), copied(records.targets, rows)
-        return records._replace(X=X, targets=targets, starts=starts)
+        weights = None if records.weights is None else records.weights[rows]
+        return records._replace(X=X, targets=targets, starts=starts, weights=weights)
 
     def _norm_diagnosed(self, facts: PublicFacts) -> tuple[str, ...]:
         """Say if ``data_norm="auto"`` stands in for a norm that was declared and lost."""

@@ -87,7 +87,7 @@ class DPSGDConfig(NetworkRun):
         """Variance of the noise in each coordinate of g̃/B."""
         if self.noise_multiplier == 0.0:
             return 0.0
-        return (self.noise_multiplier * self.clip_norm * self.of_person / self.batch_size) ** 2
+        return (self.noise_multiplier * self.clip_norm * self.of_record / self.batch_size) ** 2
 
     @property
     def schedule(self) -> Schedule:
@@ -118,6 +118,7 @@ class DPSGDConfig(NetworkRun):
                 self.clip_norm,
                 clipping=self.clipping,
                 physical_batch_size=self.physical_batch_size,
+                weight_bound=self.weight_bound,
             ),
             noise_multiplier=self.noise_multiplier,
             neighboring_relation=self.neighboring_relation,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
 
 from skdp import _fitting
@@ -26,13 +26,16 @@ from skdp._input import (
     check_features,
     check_features_and_labels,
     check_features_and_targets,
+    without_data,
 )
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import (
     as_array,
     expected,
+    in_range,
     integer,
     integer_or_auto,
+    is_real,
     number_or_auto,
     one_of,
     positive,
@@ -90,6 +93,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     physical_batch_size: int | None = None
     mixed_precision: bool = False
     device: Any = None
+    max_sample_weight: float = 1.0
     n_samples: int | None = None
     random_state: Any = None
     verbose: int = 0
@@ -102,7 +106,9 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     score: ClassVar[Callable[..., float]]
     loss: Any = None
 
-    def fit(self, X, y=None, groups=None, *, X_public=None, y_public=None) -> Self:
+    def fit(
+        self, X, y=None, groups=None, *, sample_weight=None, X_public=None, y_public=None
+    ) -> Self:
         """Train, privately.
 
         Parameters
@@ -114,6 +120,9 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             Class labels, labels 0 and 1, or targets; None where a dataset has them.
         groups : array-like of shape (n_samples,) or None, default=None
             With ``unit="group"``: the person whose row it is, as any label.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of rows in [0, ``max_sample_weight``], by which their clipped gradients are
+            multiplied. They are as private as the rows.
         X_public, y_public : array-like or None, default=None
             Rows that are *public*, for a learning curve in ``public_scores_``.
 
@@ -130,7 +139,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
         public = None if X_public is None and y_public is None else (X_public, y_public)
-        return self._fit(X, y, public, groups=groups)
+        return self._fit(X, y, public, groups=groups, sample_weight=sample_weight)
 
     @with_callbacks
     def _fit(
@@ -140,6 +149,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
         public: tuple | None = None,
         *,
         groups: Any = None,
+        sample_weight: Any = None,
         classes: Any = None,
         one_epoch: bool = False,
     ) -> Self:
@@ -153,13 +163,16 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             X, y = from_dataset(X, y)
             self._by_index = isinstance(X, DatasetRows)
             records, facts = self._read(X, y, goes_on=goes_on, classes=classes)
+            records = records._replace(weights=self._weights(records, sample_weight))
             records = self._by_person(records, groups)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
             if not goes_on:
                 self.module_ = self._built(facts.features, facts.outputs)
             self._shape = records.X.shape[1:]
             integers = records.X.dtype.kind in "iu"
-            model, _ = self._model(self.module_, self._shape, facts.outputs, integers)
+            model, _ = self._model(
+                self.module_, self._shape, facts.outputs, integers, records.weights is not None
+            )
             self._looks_up = not getattr(model, "dtype", torch.float32).is_floating_point
             _fitting.check_n_rows(records.X, model.max_rows)
             if self._calls_foreign_code():
@@ -225,7 +238,35 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             neighboring_relation=self._relation,
             layer_sizes=sizes,
             persons=facts.persons,
+            weight_bound=self._weight_bound(facts),
         )
+
+    def _weight_bound(self, facts: PublicFacts) -> float:
+        """Largest weight that a row may have."""
+        return in_range(1e-10, 1e10, max_sample_weight=self.max_sample_weight)
+
+    def _weights(self, records: Records, sample_weight: Any) -> np.ndarray | None:
+        """Check weights of rows; None where all are 1."""
+        bound = in_range(1e-10, 1e10, max_sample_weight=self.max_sample_weight)
+        if sample_weight is None:
+            if bound != 1.0:
+                raise expected(
+                    "1 without sample_weight",
+                    "pipelines and searches pass weights on by metadata routing alone: "
+                    "set_fit_request(sample_weight=True)",
+                    max_sample_weight=self.max_sample_weight,
+                )
+            return None
+        n = len(records.X)
+        wrong = (
+            f"Expected sample_weight to hold {n} numbers in [0, {bound:g}], one a row; divide them "
+            "by a public bound, or declare a larger max_sample_weight."
+        )
+        with without_data(wrong):
+            weights = np.asarray(column_or_1d(sample_weight), dtype=np.float64)
+        if len(weights) != n or not ((weights >= 0.0) & (weights <= bound)).all():
+            raise ValueError(wrong)
+        return weights
 
     def _assumptions(self) -> tuple[str, ...]:
         said = {
@@ -282,7 +323,12 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
         )
 
     def _model(
-        self, module: nn.Module, shape: tuple[int, ...], n_outputs: int, integers: bool
+        self,
+        module: nn.Module,
+        shape: tuple[int, ...],
+        n_outputs: int,
+        integers: bool,
+        weighted: bool,
     ) -> tuple[LinearModel | NetworkModel, ModuleTrial | None]:
         """Wrap a network for a run; any other than our own perceptron is tried first."""
         task, prenoise = self._task(n_outputs), self.prenoise_scale != 0.0
@@ -291,7 +337,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
         layers = list(module.children())
         # The gradients of a chunk's rows lie in memory before persons' are summed.
         fits = self._relation.unit == ROW or (shape[0] + 1) * n_outputs <= _MOST_OF_PERSON
-        closed = own and flat and fits and task.has_residual
+        closed = own and flat and fits and task.has_residual and not weighted
         if closed and len(layers) == 1 and isinstance(layers[0], nn.Linear):
             return LinearModel(layers[0], task, self.neighboring_relation), None
         model = NetworkModel(
@@ -435,6 +481,7 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
     _: KW_ONLY
     classes: Any = None
     loss: Any = "cross_entropy"
+    class_weight: Any = None
 
     _several = False  # labels of a record, of y as the fit saw it
 
@@ -466,6 +513,43 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
         declared = () if classes is None else ("classes",)
         facts = self._facts_of(X, len(self.classes_), declared=declared)
         return Records(X, codes.astype(np.int64, copy=False)), facts
+
+    def _class_weights(self) -> dict[Any, float]:
+        """Check the weights of classes; those that are not named have 1."""
+        if self.class_weight is None:
+            return {}
+        if isinstance(self.class_weight, str):
+            raise expected(
+                "None or numbers by class",
+                "the shares of classes are private: of shares that you know from elsewhere, "
+                "{label: 1 / (n_classes * share), ...} is balanced",
+                class_weight=self.class_weight,
+            )
+        values = [*self.class_weight.values()] if isinstance(self.class_weight, dict) else [-1]
+        if not all(is_real(v) and 0 <= v <= 1e10 for v in values) or not any(values):
+            raise expected(
+                "a dict of finite numbers >= 0, not all 0", class_weight=self.class_weight
+            )
+        return dict(self.class_weight)
+
+    def _weight_bound(self, facts: PublicFacts) -> float:
+        weights = self._class_weights()
+        bounds = [float(weight) for weight in weights.values()]
+        if facts.n_outputs is None or len(weights) < facts.n_outputs:
+            bounds.append(1.0)
+        return max(bounds) * super()._weight_bound(facts)
+
+    def _weights(self, records: Records, sample_weight: Any) -> np.ndarray | None:
+        weights, by_class = super()._weights(records, sample_weight), self._class_weights()
+        if not by_class:
+            return weights
+        if self._several:
+            raise ValueError("Expected class_weight=None where labels do not exclude each other.")
+        classes = self.classes_.tolist()
+        if not by_class.keys() <= set(classes):
+            raise expected("a dict whose keys are classes", class_weight=self.class_weight)
+        of_class = np.array([float(by_class.get(label, 1.0)) for label in classes])
+        return of_class[records.targets] * (1.0 if weights is None else weights)
 
     def _read_labels(
         self, X: Any, y: Any, classes: Any, *, goes_on: bool

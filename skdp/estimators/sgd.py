@@ -195,6 +195,12 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     classes : array-like of shape (n_classes,) or None, default=None
         The class labels, as a declared public fact. None reads them from y and says so in the
         report.
+    class_weight : dict or None, default=None
+        Public weights ≥ 0 of classes, 1 for those that are not named; each clipped gradient is
+        multiplied by its own. The noise is for the largest, so it buys balance at the price of
+        noise. ``"balanced"`` is refused: the shares of classes are private.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X
@@ -271,7 +277,9 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         _, biases = self._linear()
         return biases if len(biases) > 2 or self._several else biases[1:] - biases[:1]
 
-    def partial_fit(self, X, y, classes=None, groups=None) -> DPSGDClassifier:
+    def partial_fit(
+        self, X, y=None, classes=None, groups=None, *, sample_weight=None
+    ) -> DPSGDClassifier:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
 
         The optimiser keeps its moments; the average of iterates and the schedule start again.
@@ -280,19 +288,23 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows, as in `fit`.
-        y : array-like of shape (n_samples,)
-            Class labels.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels), or None, default=None
+            As in `fit`.
         classes : array-like of shape (n_classes,) or None, default=None
             All class labels, in the first call, where the parameter ``classes`` is None.
         groups : array-like of shape (n_samples,) or None, default=None
             With ``unit="group"``: the person whose row it is, as any label.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of rows, as in `fit`.
 
         Returns
         -------
         DPSGDClassifier
             The estimator; ``privacy_`` states the composition of all calls so far.
         """
-        return self._fit(X, y, groups=groups, classes=classes, one_epoch=True)
+        return self._fit(
+            X, y, groups=groups, sample_weight=sample_weight, classes=classes, one_epoch=True
+        )
 
 
 @takes_parts
@@ -401,6 +413,8 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     target_bounds : (float, float) or None, default=None
         Public bounds of the targets, to which they are clipped; the network then works on [-1, 1].
         None takes targets as they are, which should then be of the order of 1.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X
@@ -476,7 +490,7 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         _, biases = self._linear()
         return self._targets(biases)
 
-    def partial_fit(self, X, y, groups=None) -> DPSGDRegressor:
+    def partial_fit(self, X, y=None, groups=None, *, sample_weight=None) -> DPSGDRegressor:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
 
         The optimiser keeps its moments; the average of iterates and the schedule start again.
@@ -485,14 +499,16 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows, as in `fit`.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or None, default=None
+            As in `fit`.
         groups : array-like of shape (n_samples,) or None, default=None
             With ``unit="group"``: the person whose row it is, as any label.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of rows, as in `fit`.
 
         Returns
         -------
         DPSGDRegressor
             The estimator; ``privacy_`` states the composition of all calls so far.
         """
-        return self._fit(X, y, groups=groups, one_epoch=True)
+        return self._fit(X, y, groups=groups, sample_weight=sample_weight, one_epoch=True)

@@ -216,6 +216,12 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     classes : array-like of shape (n_classes,) or None, default=None
         The class labels, as a declared public fact. None reads them from y and says so in the
         report.
+    class_weight : dict or None, default=None
+        Public weights ≥ 0 of classes, 1 for those that are not named; each clipped gradient is
+        multiplied by its own. The noise is for the largest, so it buys balance at the price of
+        noise. ``"balanced"`` is refused: the shares of classes are private.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X
@@ -428,6 +434,8 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     target_bounds : (float, float) or None, default=None
         Public bounds of the targets, to which they are clipped; the network then works on [-1, 1].
         None takes targets as they are, which should then be of the order of 1.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X

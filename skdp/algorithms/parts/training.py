@@ -63,11 +63,18 @@ class Model(Protocol):
         clipping: str = "flat",
         physical_batch_size: int | None = None,
         prenoise_scale: float = 0.0,
+        weight_bound: float = 1.0,
     ) -> ClippedSum:
         """Return the private value of a step."""
         ...
 
-    def records(self, X: np.ndarray, targets: np.ndarray, starts: np.ndarray | None = None) -> Rows:
+    def records(
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        starts: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ) -> Rows:
         """Wrap the private rows for the clipped sum; see `Records`."""
         ...
 
@@ -164,6 +171,7 @@ class NetworkModel:
         clipping: str = "flat",
         physical_batch_size: int | None = None,
         prenoise_scale: float = 0.0,
+        weight_bound: float = 1.0,
     ) -> NetworkClippedSum:
         """Return the private value of a step."""
         return NetworkClippedSum(
@@ -174,13 +182,19 @@ class NetworkModel:
             physical_batch_size=physical_batch_size,
             method=self._method,
             prenoise_scale=prenoise_scale,
+            weight_bound=weight_bound,
         )
 
     def records(
-        self, X: np.ndarray, targets: np.ndarray, starts: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        starts: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
     ) -> NetworkRecords:
         """Wrap the private rows."""
-        return NetworkRecords(X, targets, self._flat.flat, starts, dtype=self.dtype)
+        like, dtype = self._flat.flat, self.dtype
+        return NetworkRecords(X, targets, like, starts, dtype=dtype, weights=weights)
 
     def vector(self, theta: Tensor) -> np.ndarray:
         """Return a copy of the parameters."""
@@ -219,16 +233,24 @@ class LinearModel:
         clipping: str = "flat",
         physical_batch_size: int | None = None,
         prenoise_scale: float = 0.0,
+        weight_bound: float = 1.0,
     ) -> LinearClippedSum:
-        """Return the private value of a step; it knows flat clipping only."""
+        """Return the private value of a step; it knows flat clipping only, and no weights."""
+        in_range(1.0, 1.0, weight_bound=weight_bound, closed="both")
         one_of(("flat",), clipping=clipping)
         in_range(0.0, 0.0, prenoise_scale=prenoise_scale, closed="both")
         return LinearClippedSum(self._task.residual, clip_norm)
 
     def records(
-        self, X: np.ndarray, targets: np.ndarray, starts: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        starts: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
     ) -> LinearRows:
-        """Wrap the private rows."""
+        """Wrap the private rows, which have no weights."""
+        if weights is not None:
+            raise ValueError("A lone linear layer with weights goes by book-keeping.")
         return LinearRows(
             X,
             self._task.columns(targets),
@@ -326,6 +348,8 @@ class NetworkRun:
     persons : PersonUnit or None
         Public facts about persons, where these are the records: the sum of a person's clipped
         gradients is clipped to c·C, and it is persons who are sampled. None where rows are.
+    weight_bound : float
+        Largest weight > 0 that a row may have, by which its clipped gradient is multiplied.
     """
 
     n_rows: int
@@ -337,8 +361,10 @@ class NetworkRun:
     neighboring_relation: str = "zero_out"
     layer_sizes: tuple[int, ...] | None = None
     persons: PersonUnit | None = None
+    weight_bound: float = 1.0
 
     def __post_init__(self) -> None:
+        in_range(1e-10, 1e10, weight_bound=self.weight_bound)
         integer(1, n_rows=self.n_rows)
         integer(1, n_steps=self.n_steps)
         in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
@@ -365,15 +391,15 @@ class NetworkRun:
         return self.sampling_rate * self.n_rows
 
     @property
-    def of_person(self) -> float:
-        """Bound on a record's share of a sum over C: c where records are persons, else 1."""
-        return 1.0 if self.persons is None else self.persons.clip
+    def of_record(self) -> float:
+        """Bound on a record's share of a sum over C: its weight's, times c for a person."""
+        return self.weight_bound * (1.0 if self.persons is None else self.persons.clip)
 
     @property
     def largest_sum(self) -> float:
         """Norm of an expected batch's sum if all gradients were one, as long as they may be."""
         rows = 1.0 if self.persons is None else self.persons.rows_per_group
-        return self.batch_size * (self.clip_norm * self.of_person / rows)
+        return self.batch_size * (self.clip_norm * self.of_record / rows)
 
     @property
     def memory(self) -> int | None:
@@ -443,7 +469,8 @@ class NetworkRun:
         state = algorithm.init(model.start, kept)
         plan = self.release_plan(model)
         X, targets, *_ = records
-        rows = model.records(X, targets, getattr(records, "starts", None))
+        starts, weights = (getattr(records, name, None) for name in ("starts", "weights"))
+        rows = model.records(X, targets, starts, weights)
         late = LateSums(self, plan)
         steps = run(plan, rows, state, algorithm.query, late.told(algorithm), streams)
         with _masks(streams("dropout")):

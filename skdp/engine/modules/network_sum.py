@@ -202,6 +202,8 @@ class NetworkClippedSum(BoundedSum):
         memory runs out.
     method : {"book-keeping", "vmap"}
         How per-record gradients are taken.
+    weight_bound : float, default=1.0
+        Largest weight > 0 of a record, by which its clipped gradient is multiplied.
     prenoise_scale : float, default=0.0
         Standard deviation of normal noise on each coordinate of each record's gradient, *before* it
         is clipped; it adds nothing to the sensitivity and protects nobody. Needs ``"vmap"``.
@@ -216,8 +218,10 @@ class NetworkClippedSum(BoundedSum):
         clipping: str = "flat",
         physical_batch_size: int | None = None,
         method: str = "book-keeping",
+        weight_bound: float = 1.0,
         prenoise_scale: float = 0.0,
     ) -> None:
+        self.weight_bound = positive(weight_bound=weight_bound)
         self.module, self.loss = module, loss
         self.clip_norm = positive(clip_norm=clip_norm, allow_inf=True)
         self.clipping = one_of(("flat", "automatic"), clipping=clipping)
@@ -231,8 +235,8 @@ class NetworkClippedSum(BoundedSum):
 
     @property
     def record_bound(self) -> float:
-        """Bound on the norm of one record's term: C."""
-        return self.clip_norm
+        """Bound on the norm of one record's term: C times the largest weight."""
+        return self.clip_norm * self.weight_bound
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the sum: that of θ."""
@@ -275,7 +279,9 @@ class NetworkClippedSum(BoundedSum):
             start += size
         return total
 
-    def piece(self, x: Tensor, y: Tensor, persons: PersonClip | None = None) -> Tensor:
+    def piece(
+        self, x: Tensor, y: Tensor, weights: Tensor | None, persons: PersonClip | None = None
+    ) -> Tensor:
         """Sum over a few rows, or over persons who have them: each person's sum clipped too."""
         # The caller's autocast must not reach norms and sums.
         with torch.autocast(x.device.type, enabled=False):
@@ -289,8 +295,11 @@ class NetworkClippedSum(BoundedSum):
                     return torch.zeros_like(self.module.flat)
                 if not finite.all():  # else only the sum of norms is infinite
                     persons = None if persons is None else persons.without(~finite)
-                    return self.piece(x[finite], y[finite], persons)
+                    weights = None if weights is None else weights[finite]
+                    return self.piece(x[finite], y[finite], weights, persons)
             factors = self._factors(norms)
+            if weights is not None:
+                factors = factors * weights.clamp(0.0, self.weight_bound)
             if persons is not None:
                 factors = factors * persons.factors(found, factors)
             return found.weighted_sum(-factors)
@@ -621,6 +630,8 @@ class NetworkRecords:
         The dtype of the inputs, if it is another one.
     starts : ndarray of shape (n_persons + 1,) or None, default=None
         As in `LinearRows`: records are persons then.
+    weights : ndarray of shape (n,) or None, default=None
+        Weights of rows.
     """
 
     def __init__(
@@ -631,8 +642,10 @@ class NetworkRecords:
         starts: np.ndarray | None = None,
         *,
         dtype: torch.dtype | None = None,
+        weights: np.ndarray | None = None,
     ) -> None:
         self._X, self._targets, self._starts = X, targets, starts
+        self._weights = None if weights is None else torch.from_numpy(weights).to(like)
         self._device, self._dtype = like.device, dtype or like.dtype
 
     def __len__(self) -> int:
@@ -653,14 +666,14 @@ class NetworkRecords:
         index, starts = selected_rows(np.sort(selection), self._starts)
         return NetworkBatch(self, index, False, starts)
 
-    def copy(self, index: np.ndarray | slice) -> tuple[Tensor, Tensor]:
-        """Copy records to the device."""
+    def copy(self, index: np.ndarray | slice) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Copy records to the device, with their weights if they have any."""
         x, y = copied(self._X, index), copied(self._targets, index)
         if isinstance(index, slice):  # a network never gets the caller's memory
             x, y = np.array(x), np.array(y)
-        return torch.from_numpy(x).to(self._device, self._dtype), torch.from_numpy(y).to(
-            self._device
-        )
+        rows = torch.from_numpy(x).to(self._device, self._dtype)
+        weights = None if self._weights is None else self._weights[index]
+        return rows, torch.from_numpy(y).to(self._device), weights
 
 
 class NetworkBatch(NamedTuple):
@@ -674,7 +687,7 @@ class NetworkBatch(NamedTuple):
     def __len__(self) -> int:
         return len(self.index)
 
-    def piece(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    def piece(self, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """Copy some records of the batch."""
         if self.contiguous:
             first = int(self.index[0]) if len(self.index) else 0
