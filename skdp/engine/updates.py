@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -69,13 +69,14 @@ class NoiseCorrectedAdam:
         step = first / (1 - self.beta1**count) / variance.sqrt()
         return step.clamp(-self.max_direction, self.max_direction), Moments(first, second, count)
 
-    def saved(self, state: Moments) -> Moments:
-        """Return the moments, in main memory."""
-        return Moments(state.first.cpu(), state.second.cpu(), state.count)
+    def saved(self, state: Moments) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return the moments as arrays."""
+        return state.first.numpy(force=True), state.second.numpy(force=True), state.count
 
-    def restored(self, saved: Moments, like: Tensor, more: float) -> Moments:
+    def restored(self, saved: Any, like: Tensor, more: float) -> Moments:
         """Return saved moments for steps whose noise has so much more variance."""
-        moments = Moments(saved.first.to(like), saved.second.to(like), saved.count)
+        first, second, count = saved
+        moments = Moments(torch.tensor(first).to(like), torch.tensor(second).to(like), count)
         return self.with_noise(moments, more)
 
     def step(
@@ -94,7 +95,7 @@ class UpdateRule(Protocol):
         ...
 
     def saved(self, state: Any) -> Any:
-        """Return a copy of the state that lies in main memory and can be pickled."""
+        """Return what there is of the state, as arrays."""
         ...
 
     def restored(self, saved: Any, like: Tensor, more: float) -> Any:
@@ -118,13 +119,13 @@ class MomentumSGD:
         """Start at rest."""
         return torch.zeros_like(like)
 
-    def saved(self, state: Tensor) -> Tensor:
-        """Return the velocity, in main memory."""
-        return state.cpu()
+    def saved(self, state: Tensor) -> np.ndarray:
+        """Return the velocity as an array."""
+        return state.numpy(force=True)
 
-    def restored(self, saved: Tensor, like: Tensor, more: float) -> Tensor:
+    def restored(self, saved: np.ndarray, like: Tensor, more: float) -> Tensor:
         """Return a saved velocity."""
-        return saved.to(like)
+        return torch.tensor(saved).to(like)
 
     def step(
         self, state: Tensor, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float
@@ -155,18 +156,13 @@ class TorchOptimizer:
             raise self._unfit() from error
 
     def saved(self, state: Any) -> dict[str, Any]:
-        """Return the optimiser's state, in main memory."""
-        kept = copy.deepcopy(state[1].state_dict())
-        kept["state"] = {
-            k: {name: v.cpu() if isinstance(v, Tensor) else v for name, v in of.items()}
-            for k, of in kept["state"].items()
-        }
-        return kept
+        """Return the optimiser's state, with arrays in place of tensors."""
+        return _each(state[1].state_dict(), Tensor, lambda t: t.numpy(force=True).copy())
 
     def restored(self, saved: dict[str, Any], like: Tensor, more: float) -> Any:
         """Return an optimiser with a saved state."""
         parameter, optimizer = self.init(like)
-        optimizer.load_state_dict(copy.deepcopy(saved))
+        optimizer.load_state_dict(_each(saved, np.ndarray, torch.tensor))
         return parameter, optimizer
 
     def step(
@@ -190,3 +186,14 @@ class TorchOptimizer:
             "e.g. torch.optim.SGD; those that evaluate the loss themselves cannot be private",
             optimizer=self.make,
         )
+
+
+def _each(values: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """Change all values of a kind in nested dicts and lists, of which copies are made."""
+    if isinstance(values, kind):
+        return change(values)
+    if isinstance(values, dict):
+        return {name: _each(value, kind, change) for name, value in values.items()}
+    if isinstance(values, list):
+        return [_each(value, kind, change) for value in values]
+    return values

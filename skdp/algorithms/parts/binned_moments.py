@@ -186,7 +186,7 @@ class BinnedMoments:
 
 
 def deviations(second_moments: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Standard deviations of features, (D,); that of one which is always the same is tiny, not 0."""
+    """Standard deviations of features, (D,); of one that is always the same tiny, not 0."""
     squares = np.diag(second_moments)
     return np.sqrt(np.maximum(squares - mean**2, np.maximum(LEAST * squares, TINY)))
 

@@ -89,7 +89,7 @@ class BinnedRows:
     def _correlations(
         self, places: list[int], first: np.ndarray, stream: SecureStream | None
     ) -> np.ndarray:
-        """Correlations of features (columns, M), as far as they are not noise, or a draw of them."""
+        """Correlations of features (columns, M), as far as not noise, or a draw of them."""
         known, mean, variance = self.moments, first.mean(axis=1), first.var(axis=1)
         found = known.found[np.ix_(places, places)] - np.outer(mean, mean)
         np.fill_diagonal(found, variance)  # shares tell it better
