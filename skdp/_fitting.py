@@ -63,9 +63,16 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
     before = dict(vars(estimator))
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        report: Any = vars(estimator).get("privacy_")
         vars(estimator).clear()
         vars(estimator).update(before)
+        charged = report is not before.get("privacy_")
+        if charged and report is not None and type(error) is KeyboardInterrupt and not error.args:
+            raise KeyboardInterrupt(
+                f"{type(estimator).__name__} was interrupted after it had been charged: nothing of "
+                f"this fit is left, and epsilon={report.epsilon:.4g} stays spent."
+            ) from None
         raise
 
 
@@ -391,6 +398,8 @@ class Records(NamedTuple):
         Targets in the form that a run reads; of any shape for a run that reads none.
     starts : ndarray of shape (n_persons + 1,) or None, default=None
         Where each person's rows begin, and where all end; None where a row is a record.
+    weights : ndarray of shape (n,) or None, default=None
+        Weights of rows, of which a bound is declared; None where all are 1.
 
     Examples
     --------
@@ -403,6 +412,7 @@ class Records(NamedTuple):
     X: np.ndarray
     targets: np.ndarray
     starts: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -695,7 +705,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         key = initial_seed(self).to_bytes(4, "little")
         rows, starts = rows_of_persons(groups, len(records.X), persons.most_rows, key)
         X, targets = copied(records.X, rows), copied(records.targets, rows)
-        return records._replace(X=X, targets=targets, starts=starts)
+        weights = None if records.weights is None else records.weights[rows]
+        return records._replace(X=X, targets=targets, starts=starts, weights=weights)
 
     def _norm_diagnosed(self, facts: PublicFacts) -> tuple[str, ...]:
         """Say if ``data_norm="auto"`` stands in for a norm that was declared and lost."""

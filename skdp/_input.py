@@ -324,9 +324,15 @@ class AccuracyMixin(ClassifierMixin):
         True
         """
         predicted: Any = self.predict(X)  # type: ignore[attr-defined]
-        y = check_labels(predicted, y, self.classes_)
-        weights = _weights(sample_weight, len(y))
-        return float(np.average(y == predicted, weights=weights))
+        if predicted.ndim == 2:  # labels that do not exclude each other: all have to be right
+            y = check_targets(predicted, y)
+            if y.shape != predicted.shape:
+                raise ValueError(f"Expected y to hold {predicted.shape[1]} labels a row.")
+            hits = (y == predicted).all(axis=1)
+        else:
+            hits = check_labels(predicted, y, self.classes_) == predicted
+        weights = _weights(sample_weight, len(hits))
+        return float(np.average(hits, weights=weights))
 
 
 class R2Mixin(RegressorMixin):

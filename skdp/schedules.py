@@ -12,7 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from typing import Any
+
+import torch
+from torch.optim.lr_scheduler import LRScheduler
 
 from skdp._validate import expected, in_range, is_real, positive
 
@@ -37,13 +42,18 @@ def cosine(done: float) -> float:
 _SCHEDULES = {"constant": constant, "linear": linear, "cosine": cosine}
 
 
-def schedule(named: str | Schedule) -> Schedule:
+def schedule(named: Any, learning_rate: float = 1.0, n_steps: int = 1000) -> Schedule:
     """Return a schedule by name, or a function of one's own after a look at its values.
 
     Parameters
     ----------
-    named : {"constant", "linear", "cosine"} or callable
-        A callable maps the share of the run that is done, in [0, 1), to a factor ≥ 0.
+    named : {"constant", "linear", "cosine"}, class or callable
+        A callable maps the share of the run that is done, in [0, 1), to a factor ≥ 0. Or a
+        scheduler class of torch, or a `functools.partial` of one.
+    learning_rate : float, default=1.0
+        Step size that such a scheduler starts from.
+    n_steps : int, default=1000
+        Number of steps that it counts.
 
     Returns
     -------
@@ -55,15 +65,40 @@ def schedule(named: str | Schedule) -> Schedule:
         If there is no such schedule, or its factors are no numbers ≥ 0.
     """
     known = ", ".join(map(repr, _SCHEDULES))
-    what = f"one of {known}, or a function from [0, 1) to factors >= 0"
+    what = f"one of {known}, a scheduler class of torch, or a function from [0, 1) to factors >= 0"
     if isinstance(named, str) and named in _SCHEDULES:
         return _SCHEDULES[named]
     if not callable(named):
         raise expected(what, learning_rate_schedule=named)
-    factors = [named(done) for done in (0.0, 0.5, 0.999)]
+    made: Any = named.func if isinstance(named, partial) else named
+    if isinstance(made, type) and issubclass(made, LRScheduler):
+        return _of_torch(named, learning_rate, n_steps)
+    own: Any = named
+    factors = [own(done) for done in (0.0, 0.5, 0.999)]
     if not all(is_real(f) and math.isfinite(f) and f >= 0 for f in factors):
         raise expected(what, learning_rate_schedule=named)
-    return named
+    return own
+
+
+def _of_torch(make: Any, learning_rate: float, n_steps: int) -> Schedule:
+    """Return the factors of a scheduler of torch, which it would give an optimiser of its own."""
+    optimizer, factors = torch.optim.SGD([torch.zeros(1)], lr=learning_rate, momentum=0.9), []
+    try:
+        scheduler = make(optimizer)
+        for step in range(n_steps):
+            factors.append(float(optimizer.param_groups[0]["lr"]) / learning_rate)
+            optimizer.step()
+            if step < n_steps - 1:
+                scheduler.step()
+    except Exception as error:
+        raise expected(
+            "a scheduler that counts steps and looks at nothing else",
+            f"give what it needs as learning_rate_schedule__ parameters ({error})",
+            learning_rate_schedule=make,
+        ) from error
+    if not all(math.isfinite(factor) and factor >= 0 for factor in factors):
+        raise expected("a scheduler whose step sizes are >= 0", learning_rate_schedule=make)
+    return lambda done: factors[min(round(done * n_steps), n_steps - 1)]
 
 
 @dataclass(frozen=True)

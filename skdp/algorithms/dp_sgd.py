@@ -77,7 +77,7 @@ class DPSGDConfig(NetworkRun):
         if self.noise_multiplier > 0.0:
             in_range(1e-10, 1e10, clip_norm=self.clip_norm)
         in_range(0.0, 1e10, learning_rate=self.learning_rate)
-        schedule(self.learning_rate_schedule)
+        _ = self.schedule
         if isinstance(self.optimizer, str) or not callable(self.optimizer):
             one_of(OPTIMIZERS, "or a torch optimiser class", optimizer=self.optimizer)
         in_range(0.0, 1.0, averaging=self.averaging, closed="both")
@@ -87,7 +87,12 @@ class DPSGDConfig(NetworkRun):
         """Variance of the noise in each coordinate of g̃/B."""
         if self.noise_multiplier == 0.0:
             return 0.0
-        return (self.noise_multiplier * self.clip_norm * self.of_person / self.batch_size) ** 2
+        return (self.noise_multiplier * self.clip_norm * self.of_record / self.batch_size) ** 2
+
+    @property
+    def schedule(self) -> Schedule:
+        """Factor on the step size, of the share of the run that is done."""
+        return schedule(self.learning_rate_schedule, self.learning_rate, self.n_steps)
 
     @property
     def rule(self) -> UpdateRule:
@@ -113,6 +118,7 @@ class DPSGDConfig(NetworkRun):
                 self.clip_norm,
                 clipping=self.clipping,
                 physical_batch_size=self.physical_batch_size,
+                weight_bound=self.weight_bound,
             ),
             noise_multiplier=self.noise_multiplier,
             neighboring_relation=self.neighboring_relation,
@@ -134,6 +140,15 @@ class DPSGDState(NamedTuple):
     mean: Tensor  # of the tail, and the sum of squares about it
     squares: Tensor
     n_averaged: int
+
+
+class Kept(NamedTuple):
+    """Moments of an update rule, for a run that goes on."""
+
+    rule: UpdateRule
+    state: Any
+    shape: torch.Size  # of the parameters
+    noise_variance: float
 
 
 class PathPosterior(NamedTuple):
@@ -162,13 +177,22 @@ class DPSGDUpdate:
 
     def __init__(self, config: DPSGDConfig) -> None:
         self._config, self._rule = config, config.rule
-        self._schedule = schedule(config.learning_rate_schedule)
+        self._schedule = config.schedule
         self._tail = config.n_steps - max(1, math.ceil(config.averaging * config.n_steps))
         self._every = max(1, (config.n_steps - self._tail) // _SNAPSHOTS)
 
-    def init(self, theta: Tensor) -> DPSGDState:
-        """Start at given parameters."""
-        return DPSGDState(theta, self._rule.init(theta), 0, theta, torch.zeros_like(theta), 0)
+    def init(self, theta: Tensor, kept: Kept | None = None) -> DPSGDState:
+        """Start at given parameters, with the moments of an earlier run of the same rule."""
+        rule = self._rule.init(theta)
+        if kept is not None and kept.rule == self._rule and kept.shape == theta.shape:
+            more = self._config.noise_variance - kept.noise_variance
+            rule = self._rule.restored(kept.state, theta, more)
+        return DPSGDState(theta, rule, 0, theta, torch.zeros_like(theta), 0)
+
+    def keep(self, state: DPSGDState) -> Kept:
+        """Return the moments, which are functions of released values too."""
+        moments = self._rule.saved(state.rule)
+        return Kept(self._rule, moments, state.theta.shape, self._config.noise_variance)
 
     @staticmethod
     def query(state: DPSGDState) -> Tensor:

@@ -126,7 +126,7 @@ class DPSGLDConfig(NetworkRun):
     def noise_multipliers(self) -> tuple[float, ...]:
         """σ_t = (B/C) √(2T/(Nη_t)) for each step (PRIVACY §3)."""
         B, N, T = self.batch_size, self.n_rows, self.temperature
-        C = min(self.clip_norm, _NEVER_REACHED) * self.of_person
+        C = min(self.clip_norm, _NEVER_REACHED) * self.of_record
         return tuple(B / C * math.sqrt(2 * T / (N * eta)) for eta in self.learning_rates)
 
     @cached_property
@@ -167,6 +167,7 @@ class DPSGLDConfig(NetworkRun):
         options = {
             "clipping": self.clipping if self.clip_norm < math.inf else "flat",
             "physical_batch_size": self.physical_batch_size,
+            "weight_bound": self.weight_bound,
             "prenoise_scale": self.prenoise_scale,
         }
         return model.clipped_sum(C * (C / model.clipped_sum(C, **options).norm_bound), **options)
@@ -212,7 +213,11 @@ class DPSGLDUpdate:
         self._prior_precision = 1.0 / config.prior_scale**2
 
     @staticmethod
-    def init(theta: Tensor) -> DPSGLDState:
+    def keep(state: DPSGLDState) -> None:
+        """Nothing: a chain has no moments."""
+
+    @staticmethod
+    def init(theta: Tensor, kept: None = None) -> DPSGLDState:
         """Start at given parameters."""
         return DPSGLDState(theta, 0, (), ())
 

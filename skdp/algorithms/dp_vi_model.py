@@ -224,8 +224,8 @@ class _ModelSum(BoundedSum):
         """Yield gradients g/C of rows (m, n_parameters) and the number of the first of them."""
         size = _chunk_rows(len(theta))
         for first in range(start, stop, size):
-            piece = batch.piece(first, min(first + size, stop))
-            yield safe_gradients(self.model, theta, *piece) / clip_norm, first
+            x, y, _ = batch.piece(first, min(first + size, stop))
+            yield safe_gradients(self.model, theta, x, y) / clip_norm, first
 
     def _shape(self, n_parameters: int) -> tuple[int, ...]:
         raise NotImplementedError

@@ -40,7 +40,7 @@ from skdp.algorithms.dp_sgd import DPSGDConfig
 from skdp.algorithms.parts.gaussian_runs import GaussianRun
 from skdp.algorithms.parts.training import NetworkModel
 from skdp.engine.sampling import FullBatch
-from skdp.models.perceptron import cross_entropy
+from skdp.models.tasks import CrossEntropy
 
 N_STEPS, N_STEPS_WITHOUT_NOISE = 30, 200
 MOST = 20.0  # T stays between 1/20 and 20
@@ -69,7 +69,7 @@ def confidence_gap(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def log_loss(outputs: Tensor, targets: Tensor) -> Tensor:
     """Log-loss of each record."""
-    return cross_entropy(outputs[:, :-1], targets)
+    return CrossEntropy()(outputs[:, :-1], targets)
 
 
 class Target(NamedTuple):
@@ -145,8 +145,6 @@ class TemperatureConfig(GaussianRun):
         """
         model = NetworkModel(Temperature(), TARGETS[self.target].loss, "vmap")
         trained = self.descent.run(records, streams, model=model)
-        if trained.interrupted:
-            raise KeyboardInterrupt
         u = float(np.clip(trained.posterior.point[0], -math.log(MOST), math.log(MOST)))
         return math.exp(-u)
 

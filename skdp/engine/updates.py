@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -68,6 +69,16 @@ class NoiseCorrectedAdam:
         step = first / (1 - self.beta1**count) / variance.sqrt()
         return step.clamp(-self.max_direction, self.max_direction), Moments(first, second, count)
 
+    def saved(self, state: Moments) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return the moments as arrays."""
+        return state.first.numpy(force=True), state.second.numpy(force=True), state.count
+
+    def restored(self, saved: Any, like: Tensor, more: float) -> Moments:
+        """Return saved moments for steps whose noise has so much more variance."""
+        first, second, count = saved
+        moments = Moments(torch.tensor(first).to(like), torch.tensor(second).to(like), count)
+        return self.with_noise(moments, more)
+
     def step(
         self, state: Moments, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float
     ) -> tuple[Tensor, Moments]:
@@ -81,6 +92,14 @@ class UpdateRule(Protocol):
 
     def init(self, like: Tensor) -> Any:
         """Return the state before the first step."""
+        ...
+
+    def saved(self, state: Any) -> Any:
+        """Return what there is of the state, as arrays."""
+        ...
+
+    def restored(self, saved: Any, like: Tensor, more: float) -> Any:
+        """Return a saved state; the noise of the steps to come has so much more variance."""
         ...
 
     def step(
@@ -99,6 +118,14 @@ class MomentumSGD:
     def init(self, like: Tensor) -> Tensor:
         """Start at rest."""
         return torch.zeros_like(like)
+
+    def saved(self, state: Tensor) -> np.ndarray:
+        """Return the velocity as an array."""
+        return state.numpy(force=True)
+
+    def restored(self, saved: np.ndarray, like: Tensor, more: float) -> Tensor:
+        """Return a saved velocity."""
+        return torch.tensor(saved).to(like)
 
     def step(
         self, state: Tensor, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float
@@ -128,6 +155,16 @@ class TorchOptimizer:
         except Exception as error:
             raise self._unfit() from error
 
+    def saved(self, state: Any) -> dict[str, Any]:
+        """Return the optimiser's state, with arrays in place of tensors."""
+        return _each(state[1].state_dict(), Tensor, lambda t: t.numpy(force=True).copy())
+
+    def restored(self, saved: dict[str, Any], like: Tensor, more: float) -> Any:
+        """Return an optimiser with a saved state."""
+        parameter, optimizer = self.init(like)
+        optimizer.load_state_dict(_each(saved, np.ndarray, torch.tensor))
+        return parameter, optimizer
+
     def step(
         self, state: Any, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float
     ) -> tuple[Tensor, Any]:
@@ -149,3 +186,14 @@ class TorchOptimizer:
             "e.g. torch.optim.SGD; those that evaluate the loss themselves cannot be private",
             optimizer=self.make,
         )
+
+
+def _each(values: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """Change all values of a kind in nested dicts and lists, of which copies are made."""
+    if isinstance(values, kind):
+        return change(values)
+    if isinstance(values, dict):
+        return {name: _each(value, kind, change) for name, value in values.items()}
+    if isinstance(values, list):
+        return [_each(value, kind, change) for value in values]
+    return values

@@ -9,13 +9,13 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import log_softmax, softmax
+import torch
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
 
 from skdp import _fitting
@@ -26,10 +26,21 @@ from skdp._input import (
     check_features,
     check_features_and_labels,
     check_features_and_targets,
+    without_data,
 )
 from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import expected, integer, integer_or_auto, number_or_auto, one_of, positive
-from skdp._warnings import FitWarning, PrivacyWarning
+from skdp._validate import (
+    as_array,
+    expected,
+    in_range,
+    integer,
+    integer_or_auto,
+    is_real,
+    number_or_auto,
+    one_of,
+    positive,
+)
+from skdp._warnings import FitWarning
 from skdp.algorithms import dp_sgd
 from skdp.algorithms.parts.training import (
     LinearModel,
@@ -41,13 +52,18 @@ from skdp.algorithms.parts.training import (
     Watch,
 )
 from skdp.estimators import _doubts
+from skdp.estimators._datasets import DatasetRows, from_dataset
+from skdp.estimators._parts import WithParts
 from skdp.models import perceptron as networks
+from skdp.models.tasks import Classification, GivenLoss, Labelling, Regression, Task
 from skdp.relations import ROW, Relation, check_relation
 
 EACH_BY_ITSELF = (
     "module treats each record by itself and keeps no state (tried on synthetic records only)"
 )
 
+ITEM_BY_ITSELF = "an item of the dataset is a function of that record alone, whenever it is read"
+LOSS_BY_ITSELF = "loss of a record depends on that record alone (tried on synthetic records only)"
 
 _MOST_OF_PERSON = 512  # weights of a lone linear layer, by its closed form
 
@@ -57,7 +73,7 @@ class OneEpoch(PublicFacts):
 
 
 @dataclass(eq=False, repr=False)
-class NetworkEstimator(ProtectedUnit, PrivateEstimator):
+class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     """Training of a network, whatever the algorithm and the task."""
 
     epsilon: float | None = 1.0
@@ -77,27 +93,36 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
     physical_batch_size: int | None = None
     mixed_precision: bool = False
     device: Any = None
+    max_sample_weight: float = 1.0
     n_samples: int | None = None
     random_state: Any = None
     verbose: int = 0
 
+    _PARTS = ("module", "loss", "optimizer", "learning_rate_schedule")
+    _by_index = False  # whether the fit read a dataset
     warm_start = False  # of some algorithms, as the next: no fields here
     prenoise_scale = 0.0
     _REMEDY: ClassVar[str] = "Scale the features, or give a larger learning_rate or max_iter."
     score: ClassVar[Callable[..., float]]
-    _task: ClassVar[Callable[[int], networks.Task]]
+    loss: Any = None
 
-    def fit(self, X, y, groups=None, *, X_public=None, y_public=None) -> Self:
+    def fit(
+        self, X, y=None, groups=None, *, sample_weight=None, X_public=None, y_public=None
+    ) -> Self:
         """Train, privately.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite numbers of any type; dense. A memory map is read a batch at a time.
-        y : array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor
-            Class labels, or targets.
+        X : array-like of shape (n_samples, n_features), or (n_samples, ...) with a module
+            Finite numbers of any type; dense. A memory map is read a batch at a time, and so is a
+            map-style dataset of torch, whose items are (x, y), or x with y beside it.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or None, default=None
+            Class labels, labels 0 and 1, or targets; None where a dataset has them.
         groups : array-like of shape (n_samples,) or None, default=None
             With ``unit="group"``: the person whose row it is, as any label.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of rows in [0, ``max_sample_weight``], by which their clipped gradients are
+            multiplied. They are as private as the rows.
         X_public, y_public : array-like or None, default=None
             Rows that are *public*, for a learning curve in ``public_scores_``.
 
@@ -114,7 +139,7 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
         public = None if X_public is None and y_public is None else (X_public, y_public)
-        return self._fit(X, y, public, groups=groups)
+        return self._fit(X, y, public, groups=groups, sample_weight=sample_weight)
 
     @with_callbacks
     def _fit(
@@ -124,6 +149,7 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
         public: tuple | None = None,
         *,
         groups: Any = None,
+        sample_weight: Any = None,
         classes: Any = None,
         one_epoch: bool = False,
     ) -> Self:
@@ -134,12 +160,20 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
             if before is not None:
                 self._check_same_neighbours(check_relation(before.neighboring_relation))
             self._check_groups(groups)
+            X, y = from_dataset(X, y)
+            self._by_index = isinstance(X, DatasetRows)
             records, facts = self._read(X, y, goes_on=goes_on, classes=classes)
+            records = records._replace(weights=self._weights(records, sample_weight))
             records = self._by_person(records, groups)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
             if not goes_on:
                 self.module_ = self._built(facts.features, facts.outputs)
-            model, _ = self._model(self.module_, facts.features, facts.outputs)
+            self._shape = records.X.shape[1:]
+            integers = records.X.dtype.kind in "iu"
+            model, _ = self._model(
+                self.module_, self._shape, facts.outputs, integers, records.weights is not None
+            )
+            self._looks_up = not getattr(model, "dtype", torch.float32).is_floating_point
             _fitting.check_n_rows(records.X, model.max_rows)
             if self._calls_foreign_code():
                 plan.config.rehearse(model)
@@ -150,7 +184,8 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
             self.privacy_ = _fitting.charged(self, plan, before)
             self.public_scores_ = []
             streams = _fitting.streams(self, *records.arrays, *networks.weights(self.module_))
-            released = plan.config.run(records, streams, steps, model=model, watch=watch)
+            kept = self._kept if one_epoch and goes_on else None
+            released = plan.config.run(records, streams, steps, model=model, watch=watch, kept=kept)
             self._keep(plan, released)
             self.n_iter_ += n_before
             self.diagnostics_ = self._diagnosed(plan, released)
@@ -203,10 +238,66 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
             neighboring_relation=self._relation,
             layer_sizes=sizes,
             persons=facts.persons,
+            weight_bound=self._weight_bound(facts),
         )
 
+    def _weight_bound(self, facts: PublicFacts) -> float:
+        """Largest weight that a row may have."""
+        return in_range(1e-10, 1e10, max_sample_weight=self.max_sample_weight)
+
+    def _weights(self, records: Records, sample_weight: Any) -> np.ndarray | None:
+        """Check weights of rows; None where all are 1."""
+        bound = in_range(1e-10, 1e10, max_sample_weight=self.max_sample_weight)
+        if sample_weight is None:
+            if bound != 1.0:
+                raise expected(
+                    "1 without sample_weight",
+                    "pipelines and searches pass weights on by metadata routing alone: "
+                    "set_fit_request(sample_weight=True)",
+                    max_sample_weight=self.max_sample_weight,
+                )
+            return None
+        n = len(records.X)
+        wrong = (
+            f"Expected sample_weight to hold {n} numbers in [0, {bound:g}], one a row; divide them "
+            "by a public bound, or declare a larger max_sample_weight."
+        )
+        with without_data(wrong):
+            weights = np.asarray(column_or_1d(sample_weight), dtype=np.float64)
+        if len(weights) != n or not ((weights >= 0.0) & (weights <= bound)).all():
+            raise ValueError(wrong)
+        return weights
+
     def _assumptions(self) -> tuple[str, ...]:
-        return () if self.module is None else (EACH_BY_ITSELF,)
+        said = {
+            EACH_BY_ITSELF: self.module is not None,
+            LOSS_BY_ITSELF: not isinstance(self.loss, str),
+            ITEM_BY_ITSELF: self._by_index,
+        }
+        return tuple(words for words, applies in said.items() if applies)
+
+    def _checked(
+        self, check: Callable[..., Any], X: Any, y: Any, *, goes_on: bool, **how: Any
+    ) -> Any:
+        """Check rows and targets, rows of a dataset by the first: it has been read."""
+        nd = {"reset": not goes_on, "allow_nd": self.module is not None}
+        if not isinstance(X, DatasetRows):
+            return check(self, X, y, **nd, **how)
+        check_features(self, X[:1], dtype="numeric", **nd)
+        return X, check(type(self)(), np.zeros((len(X), 1)), y, **how)[1]
+
+    def _with_parameters(self, name: str) -> Any:
+        """Return a parameter that makes something, with the parameters that it is to be given."""
+        make, given = getattr(self, name), self._given(name)
+        if given and (isinstance(make, str) or not callable(make)):
+            raise expected(
+                f"a class or a function, which takes {name}__ parameters", **{name: make}
+            )
+        return partial(make, **given) if given else make
+
+    def _task(self, n_outputs: int) -> Task:
+        """What the network is trained for."""
+        raise NotImplementedError
 
     def _memory_told_by(self) -> str:
         return "" if self.module is None else "try_module"
@@ -219,7 +310,10 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
         """Make the network, its weights drawn."""
         seed = _fitting.initial_seed(self)
         if self.module is not None:
-            return networks.build_module(self.module, n_features, n_outputs, seed)
+            given = self._given("module")
+            return networks.build_module(self.module, n_features, n_outputs, seed, given)
+        if self._given("module"):
+            raise expected("a class or a function, which takes module__ parameters", module=None)
         sizes = _layer_sizes(self.hidden_layer_sizes)
         return networks.build_module(
             lambda p, k: networks.perceptron(p, k, sizes, self.activation),
@@ -229,7 +323,12 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
         )
 
     def _model(
-        self, module: nn.Module, n_features: int, n_outputs: int
+        self,
+        module: nn.Module,
+        shape: tuple[int, ...],
+        n_outputs: int,
+        integers: bool,
+        weighted: bool,
     ) -> tuple[LinearModel | NetworkModel, ModuleTrial | None]:
         """Wrap a network for a run; any other than our own perceptron is tried first."""
         task, prenoise = self._task(n_outputs), self.prenoise_scale != 0.0
@@ -237,8 +336,9 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
         flat = self.clipping == "flat" and self.device is None and not prenoise
         layers = list(module.children())
         # The gradients of a chunk's rows lie in memory before persons' are summed.
-        fits = self._relation.unit == ROW or (n_features + 1) * n_outputs <= _MOST_OF_PERSON
-        if own and flat and fits and len(layers) == 1 and isinstance(layers[0], nn.Linear):
+        fits = self._relation.unit == ROW or (shape[0] + 1) * n_outputs <= _MOST_OF_PERSON
+        closed = own and flat and fits and task.has_residual and not weighted
+        if closed and len(layers) == 1 and isinstance(layers[0], nn.Linear):
             return LinearModel(layers[0], task, self.neighboring_relation), None
         model = NetworkModel(
             module,
@@ -247,7 +347,9 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
             device=self.device,
             mixed_precision=bool(self.mixed_precision),
         )
-        return model, None if own else model.try_out(task, n_features, every_gradient=prenoise)
+        if own and not isinstance(task.loss, GivenLoss):
+            return model, None
+        return model, model.try_out(task, shape, every_gradient=prenoise, integers=integers)
 
     def _watch(self, public: tuple | None) -> Watch | None:
         """Return what writes scores on public rows down."""
@@ -256,7 +358,7 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
         X, y = public
         if X is None or y is None:
             raise ValueError("Expected both X_public and y_public, or neither.")
-        X = check_features(self, X, reset=False, dtype="numeric")
+        X = self._rows(X)
 
         def watch(n_steps: int, posterior: Posterior) -> None:
             self._take(posterior)
@@ -273,25 +375,20 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
 
     def _keep(self, plan: FitPlan, released: Trained) -> None:
         self._take(released.posterior)
-        self.n_iter_ = released.n_steps
-        if released.interrupted:
-            warnings.warn(
-                f"Training was interrupted after {released.n_steps} of {plan.n_steps} steps; the "
-                "model is usable, and the whole run stays charged.",
-                PrivacyWarning,
-                stacklevel=4,
-            )
+        self.n_iter_, self._kept = released.n_steps, released.kept
 
     def _diagnosed(self, plan: FitPlan, released: Trained) -> tuple[str, ...]:
         return _doubts.of_training(released.push, self._REMEDY)
 
-    def try_module(self, n_features: int, n_outputs: int | None = None) -> ModuleTrial:
+    def try_module(
+        self, n_features: int | tuple[int, ...], n_outputs: int | None = None
+    ) -> ModuleTrial:
         """Try the network on synthetic records, as `fit` does before it spends anything.
 
         Parameters
         ----------
-        n_features : int
-            Number of features of a record.
+        n_features : int or tuple of int
+            Number of features of a record, or its shape.
         n_outputs : int or None, default=None
             Number of classes or targets; None for that of declared classes, or one target.
 
@@ -306,14 +403,16 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
         ValueError
             If the module cannot be trained privately; the message says why.
         """
-        integer(1, n_features=n_features)
+        shape = n_features if isinstance(n_features, tuple) else (n_features,)
+        for size in shape:
+            integer(1, n_features=size)
         n_outputs = self._n_outputs(None) if n_outputs is None else n_outputs
         n_outputs = integer(1, "or declare classes", n_outputs=n_outputs)
-        module = self._built(n_features, n_outputs)
+        module = self._built(shape[0], n_outputs)
         task, every_gradient = self._task(n_outputs), self.prenoise_scale != 0.0
         precision = bool(self.mixed_precision)
         model = NetworkModel(module, task.loss, device=self.device, mixed_precision=precision)
-        return model.try_out(task, n_features, every_gradient=every_gradient)
+        return model.try_out(task, shape, every_gradient=every_gradient, integers=True)
 
     @property
     def parameter_names_(self) -> list[str]:
@@ -343,12 +442,23 @@ class NetworkEstimator(ProtectedUnit, PrivateEstimator):
     def _outputs(self, X: Any, parameters: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """Yield the outputs (n, n_outputs) of each member of the posterior, or of other vectors."""
         check_is_fitted(self)
-        X = check_features(self, X, reset=False, dtype="numeric")
+        X = self._rows(X)
         for vector in self._posterior.members if parameters is None else parameters:
             # Our own network runs in double precision, where a prediction does not depend on the
             # other rows; that of a caller may know only its own precision.
             module = networks.with_parameters(self.module_, vector)
-            yield networks.predict(module, X, double=self.module is None)
+            double = self.module is None
+            yield networks.predict(module, X, double=double, integers=self._looks_up)
+
+    def _rows(self, X: Any) -> Any:
+        """Check rows of the kind that the fit saw."""
+        X, _ = from_dataset(X, None, with_targets=False)
+        if not isinstance(X, DatasetRows):
+            several = len(self._shape) > 1
+            X = check_features(self, X, reset=False, dtype="numeric", allow_nd=several)
+        if X.shape[1:] != self._shape:
+            raise ValueError(f"Expected X to hold records of shape {self._shape}, as in the fit.")
+        return X
 
     def _sampled_outputs(self, X: Any, n_samples: int, random_state: Any) -> np.ndarray:
         draws = self.sample_posterior(n_samples, random_state)
@@ -366,12 +476,21 @@ def _layer_sizes(sizes: Any) -> tuple[int, ...]:
 
 @dataclass(eq=False, repr=False)
 class NetworkClassifier(AccuracyMixin, NetworkEstimator):
-    """Cross-entropy over declared or found classes."""
+    """Declared or found classes, or labels that do not exclude each other."""
 
     _: KW_ONLY
     classes: Any = None
+    loss: Any = "cross_entropy"
+    class_weight: Any = None
 
-    _task: ClassVar[Callable[[int], networks.Task]] = networks.Classification
+    _several = False  # labels of a record, of y as the fit saw it
+
+    @property
+    def _kind(self) -> type[Classification]:
+        return Labelling if self._several else Classification
+
+    def _task(self, n_outputs: int) -> Classification:
+        return self._kind.of(n_outputs, self.loss, self._given("loss"))
 
     def _n_outputs(self, classes: Any) -> int | None:
         return _fitting.n_classes(self, classes)
@@ -381,28 +500,96 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
     ) -> tuple[Records, PublicFacts]:
         known = self.classes_ if goes_on else self.classes
         known = classes if known is None else known
-        X, y = check_features_and_labels(
-            self, X, y, declared=known is not None, dtype="numeric", reset=not goes_on
-        )
+        shape = y.shape if hasattr(y, "shape") else as_array(y).shape
+        several = len(shape) == 2 and shape[1] > 1
+        if goes_on and several != self._several:
+            raise ValueError("Expected y of as many columns as in the first fit.")
+        self._several = several
+        if several:
+            return self._read_labels(X, y, known, goes_on=goes_on)
+        how = {"declared": known is not None, "dtype": "numeric"}
+        X, y = self._checked(check_features_and_labels, X, y, goes_on=goes_on, **how)
         self.classes_, codes = _fitting.encode_labels(y, known, type(self).__name__)
         declared = () if classes is None else ("classes",)
         facts = self._facts_of(X, len(self.classes_), declared=declared)
         return Records(X, codes.astype(np.int64, copy=False)), facts
 
+    def _class_weights(self) -> dict[Any, float]:
+        """Check the weights of classes; those that are not named have 1."""
+        if self.class_weight is None:
+            return {}
+        if isinstance(self.class_weight, str):
+            raise expected(
+                "None or numbers by class",
+                "the shares of classes are private: of shares that you know from elsewhere, "
+                "{label: 1 / (n_classes * share), ...} is balanced",
+                class_weight=self.class_weight,
+            )
+        values = [*self.class_weight.values()] if isinstance(self.class_weight, dict) else [-1]
+        if not all(is_real(v) and 0 <= v <= 1e10 for v in values) or not any(values):
+            raise expected(
+                "a dict of finite numbers >= 0, not all 0", class_weight=self.class_weight
+            )
+        return dict(self.class_weight)
+
+    def _weight_bound(self, facts: PublicFacts) -> float:
+        weights = self._class_weights()
+        bounds = [float(weight) for weight in weights.values()]
+        if facts.n_outputs is None or len(weights) < facts.n_outputs:
+            bounds.append(1.0)
+        return max(bounds) * super()._weight_bound(facts)
+
+    def _weights(self, records: Records, sample_weight: Any) -> np.ndarray | None:
+        weights, by_class = super()._weights(records, sample_weight), self._class_weights()
+        if not by_class:
+            return weights
+        if self._several:
+            raise ValueError("Expected class_weight=None where labels do not exclude each other.")
+        classes = self.classes_.tolist()
+        if not by_class.keys() <= set(classes):
+            raise expected("a dict whose keys are classes", class_weight=self.class_weight)
+        of_class = np.array([float(by_class.get(label, 1.0)) for label in classes])
+        return of_class[records.targets] * (1.0 if weights is None else weights)
+
+    def _read_labels(
+        self, X: Any, y: Any, classes: Any, *, goes_on: bool
+    ) -> tuple[Records, PublicFacts]:
+        """Check labels 0 and 1, (n, L), whose number is as public as that of the features."""
+        X, y = self._checked(check_features_and_targets, X, y, goes_on=goes_on)
+        if not np.isin(y, (0, 1)).all():
+            raise ValueError("Expected y of several columns to hold 0 and 1: one label a column.")
+        self.classes_ = np.arange(y.shape[1]) if classes is None else np.asarray(classes)
+        if self.classes_.shape != (y.shape[1],):
+            raise ValueError(f"Expected y to hold {len(self.classes_)} columns, one a class.")
+        facts = self._facts_of(X, y.shape[1], declared=("classes",))
+        return Records(X, y.astype(np.float32)), facts
+
+    def _probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        return self._kind(outputs.shape[-1]).probabilities(outputs)
+
+    def __sklearn_tags__(self) -> Any:
+        """Labels may be several per record."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def predict_proba(self, X) -> np.ndarray:
-        """Class probabilities of each row, shape (n, n_classes)."""
+        """Probabilities of the classes, or of each label, of each row: shape (n, n_classes)."""
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of `predict_proba`, shape (n, n_classes)."""
         # Σ_k p_k, one member at a time: there may be many rows.
-        total = reduce(np.logaddexp, (log_softmax(z, axis=1) for z in self._outputs(X)))
+        of_members = (self._kind(z.shape[1]).log_probabilities(z) for z in self._outputs(X))
+        total = reduce(np.logaddexp, of_members)
         return total - np.log(len(self._posterior.members))
 
     def predict(self, X) -> np.ndarray:
-        """Most probable class of each row, shape (n,)."""
-        most_probable = self.predict_log_proba(X).argmax(axis=1)
-        return self.classes_[most_probable]
+        """Most probable class of each row, shape (n,); of several labels 0 or 1, (n, n_labels)."""
+        log = self.predict_log_proba(X)
+        if self._several:
+            return (log > -math.log(2)).astype(int)
+        return self.classes_[log.argmax(axis=1)]
 
     def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Class probabilities under each of several draws of `sample_posterior`.
@@ -420,26 +607,28 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
         -------
         ndarray of shape (n_samples, n, n_classes)
         """
-        return softmax(self._sampled_outputs(X, n_samples, random_state), axis=-1)
+        return self._probabilities(self._sampled_outputs(X, n_samples, random_state))
 
 
 @dataclass(eq=False, repr=False)
 class NetworkRegressor(R2Mixin, NetworkEstimator):
-    """Half the squared error, over targets scaled by their public bounds."""
+    """Targets scaled by their public bounds."""
 
     _: KW_ONLY
     target_bounds: Any = None
-
-    _task: ClassVar[Callable[[int], networks.Task]] = networks.Regression
+    loss: Any = "squared_error"
     _REMEDY: ClassVar[str] = (
         "Declare target_bounds, scale the features, or give a larger learning_rate or max_iter."
     )
+
+    def _task(self, n_outputs: int) -> Regression:
+        return Regression.of(n_outputs, self.loss, self._given("loss"))
 
     def _read(
         self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
     ) -> tuple[Records, PublicFacts]:
         low, high = _fitting.target_bounds(self.target_bounds)
-        X, y = check_features_and_targets(self, X, y, reset=not goes_on)
+        X, y = self._checked(check_features_and_targets, X, y, goes_on=goes_on)
         columns = y if y.ndim == 2 else y[:, None]
         if goes_on and (columns.shape[1], y.ndim) != (len(self._center), self._target_ndim):
             raise ValueError(f"Expected y with {len(self._center)} targets, as in the first fit.")

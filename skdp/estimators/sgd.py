@@ -18,6 +18,9 @@ import math
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import number_or_auto
 from skdp.algorithms.dp_sgd import DPSGDConfig, default_learning_rate
@@ -28,6 +31,7 @@ from skdp.estimators._network import (
     NetworkRegressor,
     OneEpoch,
 )
+from skdp.estimators._parts import takes_parts
 from skdp.privacy.budget import Budget
 
 
@@ -53,8 +57,8 @@ class DPSGD(NetworkEstimator):
         config = DPSGDConfig(
             **vars(run),
             learning_rate=number_or_auto(default, learning_rate=self.learning_rate),
-            learning_rate_schedule=self.learning_rate_schedule,
-            optimizer=self.optimizer,
+            learning_rate_schedule=self._with_parameters("learning_rate_schedule"),
+            optimizer=self._with_parameters("optimizer"),
             averaging=self.averaging,
         )
         if not isinstance(facts, OneEpoch):
@@ -62,6 +66,14 @@ class DPSGD(NetworkEstimator):
         epoch = math.ceil(1 / run.sampling_rate)
         config = replace(config, n_steps=max(run.n_steps, epoch)).calibrated(budget)
         return replace(config, n_steps=epoch)
+
+    def _linear(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (n_outputs, n_features) and biases (n_outputs,) of a linear model."""
+        check_is_fitted(self)
+        if len(layers := list(self.module_.children())) != 1 or self.module is not None:
+            raise AttributeError("Only a linear model has coefficients: hidden_layer_sizes=().")
+        layer: Any = layers[0]
+        return layer.weight.detach().numpy(), layer.bias.detach().numpy()
 
     def _calls_foreign_code(self) -> bool:
         return callable(self.optimizer) or callable(self.learning_rate_schedule)
@@ -74,6 +86,7 @@ class DPSGD(NetworkEstimator):
         self.learning_rate_ = plan.config.learning_rate
 
 
+@takes_parts
 @dataclass(eq=False, repr=False)
 class DPSGDClassifier(NetworkClassifier, DPSGD):
     """Neural network classifier trained by differentially private SGD.
@@ -114,10 +127,13 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         Neurons of the hidden layers; ``()`` is a linear model.
     activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
         Of the hidden layers. Bounded ones lose less to clipping.
-    module : nn.Module, callable or None, default=None
-        A network instead of the perceptron, or a function of (n_features, n_outputs) that makes
-        one. It gets rows (n, n_features) of floating-point numbers, also of integer X (start with
-        ``nn.Unflatten`` for images, with ``x.long()`` for an `Embedding`), and returns logits
+    module : nn.Module, class, callable or None, default=None
+        A network instead of the perceptron, or a class or a function that makes one: it gets
+        n_features, which is ``X.shape[1]``, and n_outputs, a class only if it asks for them, and
+        what is given as ``module__`` parameters, e.g. ``module__hidden=32``. Records reach it as
+        they are, (n, n_features) or images (n, channels, height, width) or sequences
+        (n, time, width), as floating-point numbers; integers as 64-bit integers where it takes
+        nothing else, as an `Embedding` does. It returns logits
         (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
         have been learned from the private rows. A module is copied, and each `fit` starts from its
         weights; parameters with ``requires_grad=False`` stay as they are. A record on which it
@@ -129,13 +145,25 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
         other values, on other batch sizes, on the weights, on a rare random event, on the time
         or on global state.
-    optimizer : {"adam", "sgd"} or callable, default="adam"
+    loss : {"cross_entropy", "focal", "ranked_probability"}, class or callable, \
+            default="cross_entropy"
+        What is clipped and summed is its gradient. ``"cross_entropy"`` takes
+        ``loss__label_smoothing``, ``"focal"`` ``loss__gamma`` (2); ``"ranked_probability"`` is for
+        classes whose sorted order means something. Or a loss of torch with ``reduction="none"``, or
+        a function of outputs and targets (class numbers) that returns one number per record: a
+        record's must not depend on others, which is tried and assumed as for ``module``. With
+        y (n, n_labels) of 0 and 1 each label has a loss of its own, and they are added up.
+    optimizer : {"adam", "sgd"}, class or callable, default="adam"
         ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
-        momentum .9. Or a torch optimiser class, or a function from parameters to an optimiser.
+        momentum .9. Or a torch optimiser class, with ``optimizer__`` parameters, or a function from
+        parameters to an optimiser.
     learning_rate : float or "auto", default="auto"
         Step size > 0.
-    learning_rate_schedule : {"constant", "linear", "cosine"} or callable, default="constant"
-        Factor on the step size; a callable maps the share of the run that is done to it.
+    learning_rate_schedule : {"constant", "linear", "cosine"}, class or callable, \
+            default="constant"
+        Factor on the step size; a callable maps the share of the run that is done to it. Or a torch
+        scheduler class, with parameters such as ``learning_rate_schedule__step_size=20``, which
+        counts noisy steps.
     max_iter : int or "auto", default="auto"
         Number of noisy steps.
     epochs : float or None, default=None
@@ -168,6 +196,12 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     classes : array-like of shape (n_classes,) or None, default=None
         The class labels, as a declared public fact. None reads them from y and says so in the
         report.
+    class_weight : dict or None, default=None
+        Public weights ≥ 0 of classes, 1 for those that are not named; each clipped gradient is
+        multiplied by its own. The noise is for the largest, so it buys balance at the price of
+        noise. ``"balanced"`` is refused: the shares of classes are private.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X
@@ -185,6 +219,9 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         The network, with the averaged weights.
     noise_multiplier_, clip_norm_, sampling_rate_, learning_rate_ : float
         The values used.
+    coef_, intercept_ : ndarray
+        Weights and intercepts, as scikit-learn's linear models have them; with
+        ``hidden_layer_sizes=()`` alone.
     parameter_names_ : list of str
         Names of the columns of `sample_posterior`.
     n_iter_ : int
@@ -229,28 +266,49 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     True
     """
 
-    def partial_fit(self, X, y, classes=None, groups=None) -> DPSGDClassifier:
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of a linear model, (n_classes, n_features); (1, n_features) of two classes."""
+        weights, _ = self._linear()
+        return weights if len(weights) > 2 or self._several else weights[1:] - weights[:1]
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Intercepts of a linear model, (n_classes,); (1,) of two classes."""
+        _, biases = self._linear()
+        return biases if len(biases) > 2 or self._several else biases[1:] - biases[:1]
+
+    def partial_fit(
+        self, X, y=None, classes=None, groups=None, *, sample_weight=None
+    ) -> DPSGDClassifier:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
+
+        The optimiser keeps its moments; the average of iterates and the schedule start again.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows, as in `fit`.
-        y : array-like of shape (n_samples,)
-            Class labels.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels), or None, default=None
+            As in `fit`.
         classes : array-like of shape (n_classes,) or None, default=None
             All class labels, in the first call, where the parameter ``classes`` is None.
         groups : array-like of shape (n_samples,) or None, default=None
             With ``unit="group"``: the person whose row it is, as any label.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of rows, as in `fit`.
 
         Returns
         -------
         DPSGDClassifier
             The estimator; ``privacy_`` states the composition of all calls so far.
         """
-        return self._fit(X, y, groups=groups, classes=classes, one_epoch=True)
+        return self._fit(
+            X, y, groups=groups, sample_weight=sample_weight, classes=classes, one_epoch=True
+        )
 
 
+@takes_parts
 @dataclass(eq=False, repr=False)
 class DPSGDRegressor(NetworkRegressor, DPSGD):
     """Neural network regressor trained by differentially private SGD.
@@ -291,10 +349,13 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         Neurons of the hidden layers; ``()`` is a linear model.
     activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
         Of the hidden layers. Bounded ones lose less to clipping.
-    module : nn.Module, callable or None, default=None
-        A network instead of the perceptron, or a function of (n_features, n_outputs) that makes
-        one. It gets rows (n, n_features) of floating-point numbers, also of integer X (start with
-        ``nn.Unflatten`` for images, with ``x.long()`` for an `Embedding`), and returns logits
+    module : nn.Module, class, callable or None, default=None
+        A network instead of the perceptron, or a class or a function that makes one: it gets
+        n_features, which is ``X.shape[1]``, and n_outputs, a class only if it asks for them, and
+        what is given as ``module__`` parameters, e.g. ``module__hidden=32``. Records reach it as
+        they are, (n, n_features) or images (n, channels, height, width) or sequences
+        (n, time, width), as floating-point numbers; integers as 64-bit integers where it takes
+        nothing else, as an `Embedding` does. It returns logits
         (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
         have been learned from the private rows. A module is copied, and each `fit` starts from its
         weights; parameters with ``requires_grad=False`` stay as they are. A record on which it
@@ -306,13 +367,22 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
         other values, on other batch sizes, on the weights, on a rare random event, on the time
         or on global state.
-    optimizer : {"adam", "sgd"} or callable, default="adam"
+    loss : {"squared_error", "absolute_error", "huber"}, class or callable, default="squared_error"
+        What is clipped and summed is its gradient, on the scale that the network works on;
+        ``"huber"`` takes ``loss__delta`` (1). Or a loss of torch with ``reduction="none"``, or a
+        function of outputs and targets (n, n_targets) that returns one number per record: a
+        record's must not depend on others, which is tried and assumed as for ``module``.
+    optimizer : {"adam", "sgd"}, class or callable, default="adam"
         ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
-        momentum .9. Or a torch optimiser class, or a function from parameters to an optimiser.
+        momentum .9. Or a torch optimiser class, with ``optimizer__`` parameters, or a function from
+        parameters to an optimiser.
     learning_rate : float or "auto", default="auto"
         Step size > 0.
-    learning_rate_schedule : {"constant", "linear", "cosine"} or callable, default="constant"
-        Factor on the step size; a callable maps the share of the run that is done to it.
+    learning_rate_schedule : {"constant", "linear", "cosine"}, class or callable, \
+            default="constant"
+        Factor on the step size; a callable maps the share of the run that is done to it. Or a torch
+        scheduler class, with parameters such as ``learning_rate_schedule__step_size=20``, which
+        counts noisy steps.
     max_iter : int or "auto", default="auto"
         Number of noisy steps.
     epochs : float or None, default=None
@@ -345,6 +415,8 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     target_bounds : (float, float) or None, default=None
         Public bounds of the targets, to which they are clipped; the network then works on [-1, 1].
         None takes targets as they are, which should then be of the order of 1.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X
@@ -362,6 +434,9 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         The network, with the averaged weights.
     noise_multiplier_, clip_norm_, sampling_rate_, learning_rate_ : float
         The values used.
+    coef_, intercept_ : ndarray
+        Weights and intercepts, as scikit-learn's linear models have them; with
+        ``hidden_layer_sizes=()`` alone.
     parameter_names_ : list of str
         Names of the columns of `sample_posterior`.
     n_iter_ : int
@@ -405,21 +480,37 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     True
     """
 
-    def partial_fit(self, X, y, groups=None) -> DPSGDRegressor:
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of a linear model in units of y, (n_features,) or (n_targets, n_features)."""
+        weights, _ = self._linear()
+        return (weights if self._target_ndim == 2 else weights[0]) * self._half_width
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Intercepts of a linear model in units of y, () or (n_targets,)."""
+        _, biases = self._linear()
+        return self._targets(biases)
+
+    def partial_fit(self, X, y=None, groups=None, *, sample_weight=None) -> DPSGDRegressor:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
+
+        The optimiser keeps its moments; the average of iterates and the schedule start again.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows, as in `fit`.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or None, default=None
+            As in `fit`.
         groups : array-like of shape (n_samples,) or None, default=None
             With ``unit="group"``: the person whose row it is, as any label.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of rows, as in `fit`.
 
         Returns
         -------
         DPSGDRegressor
             The estimator; ``privacy_`` states the composition of all calls so far.
         """
-        return self._fit(X, y, groups=groups, one_epoch=True)
+        return self._fit(X, y, groups=groups, sample_weight=sample_weight, one_epoch=True)

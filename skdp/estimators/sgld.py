@@ -20,7 +20,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 
 from skdp import _fitting
 from skdp._plan import FitPlan, PublicFacts
@@ -28,6 +27,7 @@ from skdp._validate import in_range, integer_or_auto, number_or_auto
 from skdp.algorithms.dp_sgld import DPSGLDConfig, default_learning_rate, default_thinning
 from skdp.algorithms.parts.training import NetworkRun
 from skdp.estimators._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
+from skdp.estimators._parts import takes_parts
 from skdp.privacy.budget import Budget
 from skdp.schedules import PolynomialDecay, step_sizes
 
@@ -97,6 +97,7 @@ class DPSGLD(NetworkEstimator):
         self.sampling_rate_ = config.sampling_rate
 
 
+@takes_parts
 @dataclass(eq=False, repr=False)
 class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     """Neural network classifier whose weights are sampled by DP-SGLD.
@@ -145,10 +146,13 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         Neurons of the hidden layers; ``()`` is a linear model.
     activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
         Of the hidden layers. Bounded ones lose less to clipping.
-    module : nn.Module, callable or None, default=None
-        A network instead of the perceptron, or a function of (n_features, n_outputs) that makes
-        one. It gets rows (n, n_features) of floating-point numbers, also of integer X (start with
-        ``nn.Unflatten`` for images, with ``x.long()`` for an `Embedding`), and returns logits
+    module : nn.Module, class, callable or None, default=None
+        A network instead of the perceptron, or a class or a function that makes one: it gets
+        n_features, which is ``X.shape[1]``, and n_outputs, a class only if it asks for them, and
+        what is given as ``module__`` parameters, e.g. ``module__hidden=32``. Records reach it as
+        they are, (n, n_features) or images (n, channels, height, width) or sequences
+        (n, time, width), as floating-point numbers; integers as 64-bit integers where it takes
+        nothing else, as an `Embedding` does. It returns logits
         (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
         have been learned from the private rows. A module is copied, and each `fit` starts from its
         weights; parameters with ``requires_grad=False`` stay as they are. A record on which it
@@ -160,6 +164,14 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
         other values, on other batch sizes, on the weights, on a rare random event, on the time
         or on global state.
+    loss : {"cross_entropy", "focal", "ranked_probability"}, class or callable, \
+            default="cross_entropy"
+        What is clipped and summed is its gradient. ``"cross_entropy"`` takes
+        ``loss__label_smoothing``, ``"focal"`` ``loss__gamma`` (2); ``"ranked_probability"`` is for
+        classes whose sorted order means something. Or a loss of torch with ``reduction="none"``, or
+        a function of outputs and targets (class numbers) that returns one number per record: a
+        record's must not depend on others, which is tried and assumed as for ``module``. With
+        y (n, n_labels) of 0 and 1 each label has a loss of its own, and they are added up.
     learning_rate : float, callable or "auto", default="auto"
         η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy,
         less where that overshoots the prior. η_0 may not exceed N times the prior's variance.
@@ -205,6 +217,12 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     classes : array-like of shape (n_classes,) or None, default=None
         The class labels, as a declared public fact. None reads them from y and says so in the
         report.
+    class_weight : dict or None, default=None
+        Public weights ≥ 0 of classes, 1 for those that are not named; each clipped gradient is
+        multiplied by its own. The noise is for the largest, so it buys balance at the price of
+        noise. ``"balanced"`` is refused: the shares of classes are private.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X
@@ -297,9 +315,10 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         ndarray of shape (n_kept, n, n_classes)
             Their mean is `predict_proba`.
         """
-        return softmax(np.stack(list(self._outputs(X))), axis=-1)
+        return self._probabilities(np.stack(list(self._outputs(X))))
 
 
+@takes_parts
 @dataclass(eq=False, repr=False)
 class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     """Neural network regressor whose weights are sampled by DP-SGLD.
@@ -349,10 +368,13 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
         Neurons of the hidden layers; ``()`` is a linear model.
     activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
         Of the hidden layers. Bounded ones lose less to clipping.
-    module : nn.Module, callable or None, default=None
-        A network instead of the perceptron, or a function of (n_features, n_outputs) that makes
-        one. It gets rows (n, n_features) of floating-point numbers, also of integer X (start with
-        ``nn.Unflatten`` for images, with ``x.long()`` for an `Embedding`), and returns logits
+    module : nn.Module, class, callable or None, default=None
+        A network instead of the perceptron, or a class or a function that makes one: it gets
+        n_features, which is ``X.shape[1]``, and n_outputs, a class only if it asks for them, and
+        what is given as ``module__`` parameters, e.g. ``module__hidden=32``. Records reach it as
+        they are, (n, n_features) or images (n, channels, height, width) or sequences
+        (n, time, width), as floating-point numbers; integers as 64-bit integers where it takes
+        nothing else, as an `Embedding` does. It returns logits
         (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
         have been learned from the private rows. A module is copied, and each `fit` starts from its
         weights; parameters with ``requires_grad=False`` stay as they are. A record on which it
@@ -364,6 +386,11 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
         scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
         other values, on other batch sizes, on the weights, on a rare random event, on the time
         or on global state.
+    loss : {"squared_error", "absolute_error", "huber"}, class or callable, default="squared_error"
+        What is clipped and summed is its gradient, on the scale that the network works on;
+        ``"huber"`` takes ``loss__delta`` (1). Or a loss of torch with ``reduction="none"``, or a
+        function of outputs and targets (n, n_targets) that returns one number per record: a
+        record's must not depend on others, which is tried and assumed as for ``module``.
     learning_rate : float, callable or "auto", default="auto"
         η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy,
         less where that overshoots the prior. η_0 may not exceed N times the prior's variance.
@@ -409,6 +436,8 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     target_bounds : (float, float) or None, default=None
         Public bounds of the targets, to which they are clipped; the network then works on [-1, 1].
         None takes targets as they are, which should then be of the order of 1.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X

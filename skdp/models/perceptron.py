@@ -1,20 +1,18 @@
-"""Networks: the perceptron that estimators build, tasks, and modules as vectors of parameters."""
+"""Networks: the perceptron that estimators build, and modules as vectors of parameters."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
 from skdp._validate import expected
-from skdp.models.likelihoods import Categorical
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,
@@ -47,118 +45,73 @@ def is_perceptron(module: nn.Module) -> bool:
     )
 
 
-# --- tasks --------------------------------------------------------------------------------------
-
-
-def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """−log softmax(z)_y of each record, from logits (B, K) and class numbers (B,)."""
-    return F.cross_entropy(outputs, targets, reduction="none")
-
-
-def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """½‖z − y‖² of each record, from outputs (B, K) and targets (B, K)."""
-    return 0.5 * (outputs - targets).square().sum(1)
-
-
-class Task(Protocol):
-    """What a network is trained for."""
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of outputs K."""
-        ...
-
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Loss of each record, (B,)."""
-        ...
-
-    def residual(self, outputs: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """−∂ loss/∂ outputs, (n, K), where targets have one column per output."""
-        ...
-
-    def columns(self, targets: np.ndarray) -> np.ndarray:
-        """Return targets with one column per output, (n, K)."""
-        ...
-
-    def synthetic_targets(self, n_records: int) -> np.ndarray:
-        """Return targets to try a module on."""
-        ...
-
-
-@dataclass(frozen=True)
-class Classification:
-    """Cross-entropy of class numbers (n,)."""
-
-    n_outputs: int
-    loss = staticmethod(cross_entropy)
-
-    def residual(self, outputs: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return columns − softmax(outputs)."""
-        return Categorical(self.n_outputs).residual(outputs, columns)
-
-    def columns(self, targets: np.ndarray) -> np.ndarray:
-        """Return a column per class."""
-        return Categorical(self.n_outputs).targets(targets)
-
-    def synthetic_targets(self, n_records: int) -> np.ndarray:
-        """Take each class in turn."""
-        return np.arange(n_records) % self.n_outputs
-
-
-@dataclass(frozen=True)
-class Regression:
-    """Half the squared error of targets (n, K)."""
-
-    n_outputs: int
-    loss = staticmethod(squared_error)
-
-    def residual(self, outputs: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return columns − outputs."""
-        return columns - outputs
-
-    def columns(self, targets: np.ndarray) -> np.ndarray:
-        """Return the targets as they are."""
-        return targets
-
-    def synthetic_targets(self, n_records: int) -> np.ndarray:
-        """Spread them over [-1, 1]."""
-        numbers = np.linspace(-1, 1, n_records * self.n_outputs, dtype=np.float32)
-        return numbers.reshape(n_records, self.n_outputs)
-
-
 # --- modules ------------------------------------------------------------------------------------
 
 
-_MODULE = "an nn.Module, or a function of (n_features, n_outputs) that returns one"
+_MODULE = (
+    "an nn.Module, a class of modules, or a function of (n_features, n_outputs) that makes one"
+)
+_SHAPE = ("n_features", "n_outputs")
 
 
 def build_module(
-    make: Callable[[int, int], nn.Module] | nn.Module, n_features: int, n_outputs: int, seed: int
+    make: Callable[..., nn.Module] | nn.Module,
+    n_features: int,
+    n_outputs: int,
+    seed: int,
+    parameters: Mapping[str, Any] | None = None,
 ) -> nn.Module:
-    """Return a module, or the one that a function makes, its weights drawn under a seed.
+    """Return a module, or the one that a class or a function makes, its weights drawn under a seed.
 
     Parameters
     ----------
-    make : nn.Module or callable
-        A callable takes (n_features, n_outputs).
+    make : nn.Module, class or callable
+        A callable takes (n_features, n_outputs), by these names where it has them. A class need
+        not take either.
     n_features, n_outputs : int
         Shape of a record and of the output.
     seed : int
         Of torch's generator, which is put back afterwards. Initial weights need not be secret.
+    parameters : mapping or None, default=None
+        Further arguments of a callable, by name.
     """
+    parameters = dict(parameters or {})
     if isinstance(make, nn.Module):
+        if parameters:
+            raise expected("a class or a function, which takes module__ parameters", module=make)
         return make
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
-            module = make(n_features, n_outputs) if callable(make) else None
+            shape, named = _shape_arguments(make, (n_features, n_outputs), parameters)
+            module = make(*shape, **named) if callable(make) else None
         except TypeError as error:
             if not isinstance(make, type):
                 raise
-            raise expected(_MODULE, "pass an instance of the class", module=make) from error
+            remedy = f"give what it needs as module__ parameters ({error})"
+            raise expected(_MODULE, remedy, module=make) from error
     if not isinstance(module, nn.Module):
         raise expected(_MODULE, module=make)
     return module
+
+
+def _shape_arguments(
+    make: Any, shape: tuple[int, int], parameters: dict[str, Any]
+) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """Arguments of a class or a function: by name, by position, or without the shape."""
+    try:
+        takes = inspect.signature(make).parameters
+    except (TypeError, ValueError):  # as of some builtins
+        return shape, parameters
+    named = {k: n for k, n in zip(_SHAPE, shape, strict=True) if k in takes and k not in parameters}
+    if named or not parameters.keys().isdisjoint(_SHAPE):
+        return (), parameters | named
+    required = any(
+        p.kind is p.VAR_POSITIONAL or (p.default is p.empty and p.kind is not p.VAR_KEYWORD)
+        for p in takes.values()
+        if p.name not in parameters
+    )
+    return (() if isinstance(make, type) and not required else shape), parameters
 
 
 def with_parameters(module: nn.Module, flat: np.ndarray) -> nn.Module:
@@ -189,15 +142,24 @@ def parameter_names(module: nn.Module) -> list[str]:
 
 
 def predict(
-    module: nn.Module, X: np.ndarray, *, double: bool, batch_size: int = 4096
+    module: nn.Module,
+    X: np.ndarray,
+    *,
+    double: bool,
+    integers: bool = False,
+    batch_size: int = 4096,
 ) -> np.ndarray:
-    """Outputs of a module on rows, shape (n, n_outputs), worked out in double precision or not."""
+    """Outputs of a module on rows, shape (n, n_outputs), worked out in double precision or not.
+
+    Rows are given to it as 64-bit integers, or as numbers of its parameters' type.
+    """
     if double:
         module = copy.deepcopy(module).double()
     like = next(module.parameters())
+    dtype = torch.int64 if integers else like.dtype
     pieces = []
     with torch.no_grad():
         for start in range(0, len(X), batch_size):
             piece = torch.from_numpy(np.array(X[start : start + batch_size]))
-            pieces.append(module.eval()(piece.to(like)).double().cpu().numpy())
+            pieces.append(module.eval()(piece.to(like.device, dtype)).double().cpu().numpy())
     return np.concatenate(pieces)

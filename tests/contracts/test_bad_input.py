@@ -268,9 +268,11 @@ def test_a_number_of_draws_that_is_none_is_named(name):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_a_weight_is_no_argument_of_a_private_fit(name):
-    # A weighted row would have another sensitivity.
-    with PrivacyLedger() as ledger, pytest.raises(TypeError, match="sample_weight"):
+def test_a_weight_that_is_not_bounded_is_refused(name):
+    # A weighted row has another sensitivity: where weights are taken, they have a bound.
+    takes = "max_sample_weight" in build(name).get_params(deep=False)
+    refused = ValueError if takes else TypeError
+    with PrivacyLedger() as ledger, pytest.raises(refused, match="sample_weight"):
         build(name).fit(X, targets(name), sample_weight=np.full(len(X), NAN))
     assert ledger.entries == ()
 

@@ -9,6 +9,7 @@ from contracts.subjects import CLASSIFIERS, ESTIMATORS, WITHOUT_TARGETS, build
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from torch.optim.lr_scheduler import StepLR
 
 from skdp import (
     DPSGDClassifier,
@@ -67,7 +68,10 @@ BAD = {
     "physical_batch_size": (0, -1, 1.5, "auto", True),
     "device": ("tpu", "cuda:99", 1.5),
     "optimizer": ("sgdm", None, 1),
-    "learning_rate_schedule": ("step", None, 1, lambda done: -1, lambda d: NAN),
+    "learning_rate_schedule": ("step", None, 1, lambda done: -1, lambda d: NAN, StepLR),
+    "class_weight": ("balanced", 3, {0: -1.0}, {0: NAN}, {0: INF}, {0: 0.0, 1: 0.0}, {7: 1.0}),
+    "max_sample_weight": (0, -1, NAN, INF, "large", None, True, 2.0),
+    "loss": ("hinge", None, 1, lambda outputs, targets: outputs.sum()),
     "averaging": (-0.1, 1.5, NAN, "half", None, True),
     "decay_exponent": (-0.1, 1.5, NAN, "slow", None, True),
     "decay_offset": (0, -1, NAN, INF, "late", None, True),

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks over the registry; no estimator is excused."""
+"""scikit-learn's own checks over the registry; none is excused but from checks of weights."""
 
 import pytest
 from contracts.subjects import VARIANTS

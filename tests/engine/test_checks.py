@@ -1,18 +1,24 @@
 """The trial of a module refuses what mixes records, and finds the method that is right."""
 
+import copy
 import functools
 import re
 
+import numpy as np
 import pytest
 import torch
 from bundles import bundled
 from engine.networks import (
+    METHODS,
     Wraps,
     assert_equals_the_loop,
+    clipped_sum_of,
     random_records,
     seeded,
+    squared_error,
     trial,
 )
+from reference.per_sample_gradients import clipped, per_sample_gradients
 from torch import nn
 from torch.nn import functional as F
 
@@ -183,13 +189,6 @@ def shaped(forward):
     return lambda: Wraps(forward)
 
 
-def recurrent():
-    return Wraps(
-        lambda self, x: self.head(self.layer(x.unflatten(1, (2, 3)))[0].flatten(1)),
-        nn.LSTM(3, 3, batch_first=True),
-    )
-
-
 def looked_up(**parameters):
     layer = nn.Embedding(5, 1, **parameters)
     return lambda: Wraps(
@@ -206,7 +205,18 @@ MIXES = "by itself, but its output for a record depends on the other records"
 REFUSED = {
     "BatchNorm1d": (with_layer(nn.BatchNorm1d(6)), r"BatchNorm1d.*use GroupNorm or LayerNorm"),
     "BatchNorm2d": (with_layer(IMAGES), r"BatchNorm2d.*use GroupNorm or LayerNorm"),
-    "LSTM": (recurrent, "LSTM.*Conv1d, or attention made of Linear layers"),
+    "BatchNorm1d that only counts": (
+        with_layer(nn.BatchNorm1d(6, affine=False)),
+        r"BatchNorm1d.*requires_grad_\(False\) and eval",
+    ),
+    "BatchNorm1d that only trains": (with_layer(nn.BatchNorm1d(6).eval()), "freeze"),
+    "BatchNorm1d without statistics": (
+        with_layer(nn.BatchNorm1d(6, affine=False, track_running_stats=False).eval()),
+        "freeze",
+    ),
+    "LSTM with projections": (with_layer(nn.LSTM(6, 6, proj_size=2)), "proj_size, got LSTM"),
+    "sparse Embedding": (looked_up(sparse=True), "Embedding layers without sparse=True"),
+    "DataParallel": (lambda: nn.DataParallel(nn.Linear(6, 3)), r"pass its \.module"),
     "max_norm": (looked_up(max_norm=1.0), "Embedding layers without max_norm.*drop them"),
     "scale_grad_by_freq": (looked_up(scale_grad_by_freq=True), "scale_grad_by_freq.*drop them"),
     "mean of the batch": (shaped(lambda self, x: self.head(x - x.mean(0))), MIXES),
@@ -352,3 +362,25 @@ def test_a_module_that_mixes_records_somewhere_is_refused(where):
         return
     with pytest.raises(ValueError, match="by itself"):
         trial(module, (6,), 3)
+
+
+class KeepsEvaluating(nn.BatchNorm1d):
+    def train(self, mode=True):
+        return super().train(False)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_frozen_batch_norm_is_used_as_in_evaluation(method):
+    module = seeded(lambda: nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)))
+    norm = module[1].requires_grad_(False).eval()
+    for values in (norm.running_mean, norm.running_var, norm.weight, norm.bias):
+        nn.init.uniform_(values, 0.5, 2.0)
+    before = copy.deepcopy(module.state_dict())
+    assert trial(module, (6,), 3) == "book-keeping"
+    x, y = random_records(0, 7, (6,))
+    found = clipped_sum_of(copy.deepcopy(module).double(), x, y, method=method).numpy()
+    slow = copy.deepcopy(module)
+    slow[1].__class__ = KeepsEvaluating
+    rows = per_sample_gradients(slow, squared_error, torch.from_numpy(x), torch.from_numpy(y))
+    np.testing.assert_allclose(found, -clipped(rows, 0.5).sum(0), rtol=1e-9, atol=1e-12)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())

@@ -31,7 +31,7 @@ from skdp.algorithms.parts.training import NetworkModel
 from skdp.engine.modules import network_sum as network
 from skdp.engine.modules.checks import tried
 from skdp.engine.modules.network_sum import ROUNDING, FlatModule, NetworkClippedSum, NetworkRecords
-from skdp.models.perceptron import Classification
+from skdp.models.tasks import Classification
 from skdp.relations import RELATIONS, sensitivity_factor
 
 ACTIVATIONS = [
@@ -259,10 +259,10 @@ def test_layers_keep_no_more_than_what_is_quick_unless_told_otherwise(
 ):
     task = Classification(3)
     model = NetworkModel(perceptron(), task.loss)
-    flat, found = model._flat, model.try_out(task, 6)
+    flat, found = model._flat, model.try_out(task, (6,))
     room = records * found.bytes_per_record - 4 * flat.flat.nbytes
     monkeypatch.setattr(network, "_KEPT_BYTES", room)
-    model.try_out(task, 6)
+    model.try_out(task, (6,))
     total, seen, take = model.clipped_sum(1.0, physical_batch_size=size), [], network.book_keeping
 
     def note(module, loss, x, y):
@@ -418,7 +418,7 @@ def test_the_random_state_of_torch_is_left_alone():
     torch.manual_seed(8675309)  # no seed that a trial would leave behind
     before = torch.get_rng_state()
     flat = FlatModule(module)
-    method, _ = tried(flat, squared_error, torch.from_numpy(y).float(), n_features=6, n_outputs=3)
+    method, _ = tried(flat, squared_error, torch.from_numpy(y).float(), shape=(6,), n_outputs=3)
     assert method == "book-keeping"
     for method in METHODS:
         clipped_sum_of(flat, x, y, method=method)

@@ -32,7 +32,7 @@ def test_only_the_records_of_the_batch_take_part(method):
 def test_part_of_the_records_by_a_slice():
     x, y = random_records(0, 9, (6,))
     records = NetworkRecords(x, y, torch.zeros(1))
-    found, _ = records.take(slice(5, 8)).piece(1, 3)
+    found, *_ = records.take(slice(5, 8)).piece(1, 3)
     np.testing.assert_allclose(found, x[6:8].astype(np.float32))
 
 

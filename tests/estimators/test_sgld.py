@@ -240,25 +240,6 @@ class TestIterates:
         np.testing.assert_allclose(spread, path.std(axis=0), atol=1e-6)
         np.testing.assert_allclose(model.predict(X), mean)
 
-    def test_an_interrupted_chain_stays_usable_and_charged(self, two_blobs):
-        def interrupted(estimator, n_steps):
-            def wrap(states):
-                for i, state in enumerate(states):
-                    if i == 2:
-                        raise KeyboardInterrupt
-                    yield state
-
-            return wrap
-
-        with (
-            mock.patch("skdp._fitting.progress", side_effect=interrupted),
-            pytest.warns(PrivacyWarning, match="after 2 of 20 steps"),
-        ):
-            model = DPSGLDClassifier(1.0, max_iter=20, **FACTS).fit(*two_blobs)
-        assert model.posterior_steps_.tolist() == [2]
-        assert sum(term.count for term in terms_of(model.privacy_.event)) == 20
-        assert model.predict_proba(two_blobs[0]).shape == (120, 2)
-
 
 class TestStatement:
     def test_epsilon_is_what_was_asked_and_temperature_is_shown(self, two_blobs):

@@ -33,7 +33,7 @@ from skdp.engine.modules.network_sum import (
     NetworkRecords,
 )
 from skdp.engine.sampling import Sampling, sampling
-from skdp.models.perceptron import Task
+from skdp.models.tasks import Task
 from skdp.relations import check_relation
 
 CLIPPING = ("flat", "automatic")
@@ -63,11 +63,18 @@ class Model(Protocol):
         clipping: str = "flat",
         physical_batch_size: int | None = None,
         prenoise_scale: float = 0.0,
+        weight_bound: float = 1.0,
     ) -> ClippedSum:
         """Return the private value of a step."""
         ...
 
-    def records(self, X: np.ndarray, targets: np.ndarray, starts: np.ndarray | None = None) -> Rows:
+    def records(
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        starts: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ) -> Rows:
         """Wrap the private rows for the clipped sum; see `Records`."""
         ...
 
@@ -109,6 +116,11 @@ class NetworkModel:
         Where to run; None is where the parameters are.
     mixed_precision : bool
         Run the network in bfloat16.
+
+    Attributes
+    ----------
+    dtype : torch.dtype
+        In which the module takes records.
     """
 
     max_rows = math.inf
@@ -123,18 +135,27 @@ class NetworkModel:
         mixed_precision: bool = False,
     ) -> None:
         self._flat = FlatModule(module, device, mixed_precision=mixed_precision)
-        self._loss, self._method = loss, method
+        self._loss, self._method, self.dtype = loss, method, self._flat.flat.dtype
 
-    def try_out(self, task: Task, n_features: int, *, every_gradient: bool = False) -> ModuleTrial:
+    def try_out(
+        self,
+        task: Task,
+        shape: tuple[int, ...],
+        *,
+        every_gradient: bool = False,
+        integers: bool = False,
+    ) -> ModuleTrial:
         """Try the module on synthetic records, and use the method that is right for it."""
         self._method, records = tried(
             self._flat,
             self._loss,
             torch.from_numpy(task.synthetic_targets(N_RECORDS)),
-            n_features=n_features,
+            shape=shape,
             n_outputs=task.n_outputs,
             every_gradient=every_gradient,
+            integers=integers,
         )
+        self.dtype = records.dtype
         bytes_per_record = self._flat.bytes_per_record(records, self._method)
         if self._method == "book-keeping":
             self._flat.at_once = self._flat.rows_at_once(bytes_per_record)
@@ -152,6 +173,7 @@ class NetworkModel:
         clipping: str = "flat",
         physical_batch_size: int | None = None,
         prenoise_scale: float = 0.0,
+        weight_bound: float = 1.0,
     ) -> NetworkClippedSum:
         """Return the private value of a step."""
         return NetworkClippedSum(
@@ -162,13 +184,19 @@ class NetworkModel:
             physical_batch_size=physical_batch_size,
             method=self._method,
             prenoise_scale=prenoise_scale,
+            weight_bound=weight_bound,
         )
 
     def records(
-        self, X: np.ndarray, targets: np.ndarray, starts: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        starts: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
     ) -> NetworkRecords:
         """Wrap the private rows."""
-        return NetworkRecords(X, targets, self._flat.flat, starts)
+        like, dtype = self._flat.flat, self.dtype
+        return NetworkRecords(X, targets, like, starts, dtype=dtype, weights=weights)
 
     def vector(self, theta: Tensor) -> np.ndarray:
         """Return a copy of the parameters."""
@@ -207,16 +235,24 @@ class LinearModel:
         clipping: str = "flat",
         physical_batch_size: int | None = None,
         prenoise_scale: float = 0.0,
+        weight_bound: float = 1.0,
     ) -> LinearClippedSum:
-        """Return the private value of a step; it knows flat clipping only."""
+        """Return the private value of a step; it knows flat clipping only, and no weights."""
+        in_range(1.0, 1.0, weight_bound=weight_bound, closed="both")
         one_of(("flat",), clipping=clipping)
         in_range(0.0, 0.0, prenoise_scale=prenoise_scale, closed="both")
         return LinearClippedSum(self._task.residual, clip_norm)
 
     def records(
-        self, X: np.ndarray, targets: np.ndarray, starts: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        starts: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
     ) -> LinearRows:
-        """Wrap the private rows."""
+        """Wrap the private rows, which have no weights."""
+        if weights is not None:
+            raise ValueError("A lone linear layer with weights goes by book-keeping.")
         return LinearRows(
             X,
             self._task.columns(targets),
@@ -255,8 +291,12 @@ class Posterior(Protocol):
 class Update(Protocol):
     """An update rule: pure functions of a state and a released sum."""
 
-    def init(self, theta: Tensor) -> Any:
-        """Start at given parameters."""
+    def init(self, theta: Tensor, kept: Any = None) -> Any:
+        """Start at given parameters, with what an earlier run kept."""
+        ...
+
+    def keep(self, state: Any) -> Any:
+        """Return what a run that goes on from this one is to have, besides parameters."""
         ...
 
     def query(self, state: Any) -> Tensor:
@@ -277,8 +317,8 @@ class Trained(NamedTuple):
 
     posterior: Posterior
     n_steps: int
-    interrupted: bool
     push: float  # norm of the mean sum of the later half of the run over B·C, its noise taken out
+    kept: Any = None  # for a run that goes on from this one
 
 
 Watch = Callable[[int, Posterior], None]
@@ -310,6 +350,8 @@ class NetworkRun:
     persons : PersonUnit or None
         Public facts about persons, where these are the records: the sum of a person's clipped
         gradients is clipped to c·C, and it is persons who are sampled. None where rows are.
+    weight_bound : float
+        Largest weight > 0 that a row may have, by which its clipped gradient is multiplied.
     """
 
     n_rows: int
@@ -321,8 +363,10 @@ class NetworkRun:
     neighboring_relation: str = "zero_out"
     layer_sizes: tuple[int, ...] | None = None
     persons: PersonUnit | None = None
+    weight_bound: float = 1.0
 
     def __post_init__(self) -> None:
+        in_range(1e-10, 1e10, weight_bound=self.weight_bound)
         integer(1, n_rows=self.n_rows)
         integer(1, n_steps=self.n_steps)
         in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
@@ -349,15 +393,15 @@ class NetworkRun:
         return self.sampling_rate * self.n_rows
 
     @property
-    def of_person(self) -> float:
-        """Bound on a record's share of a sum over C: c where records are persons, else 1."""
-        return 1.0 if self.persons is None else self.persons.clip
+    def of_record(self) -> float:
+        """Bound on a record's share of a sum over C: its weight's, times c for a person."""
+        return self.weight_bound * (1.0 if self.persons is None else self.persons.clip)
 
     @property
     def largest_sum(self) -> float:
         """Norm of an expected batch's sum if all gradients were one, as long as they may be."""
         rows = 1.0 if self.persons is None else self.persons.rows_per_group
-        return self.batch_size * (self.clip_norm * self.of_person / rows)
+        return self.batch_size * (self.clip_norm * self.of_record / rows)
 
     @property
     def memory(self) -> int | None:
@@ -398,6 +442,7 @@ class NetworkRun:
         *,
         model: Model,
         watch: Watch | None = None,
+        kept: Any = None,
     ) -> Trained:
         """Train on private rows.
 
@@ -415,28 +460,27 @@ class NetworkRun:
         watch : callable or None
             Sees the number of steps and what the run would leave now, some 20 times and at the end;
             must not look at private rows.
+        kept : Any, default=None
+            What an earlier run left for one that goes on from it.
 
         Returns
         -------
         Trained
-            Of the steps so far, if the run was interrupted from the keyboard.
         """
         algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
-        state, interrupted = algorithm.init(model.start), False
+        state = algorithm.init(model.start, kept)
         plan = self.release_plan(model)
         X, targets, *_ = records
-        rows = model.records(X, targets, getattr(records, "starts", None))
+        starts, weights = (getattr(records, name, None) for name in ("starts", "weights"))
+        rows = model.records(X, targets, starts, weights)
         late = LateSums(self, plan)
         steps = run(plan, rows, state, algorithm.query, late.told(algorithm), streams)
         with _masks(streams("dropout")):
-            try:
-                for state in progress(steps):
-                    if watch and (state.n_steps % every == 0 or state.n_steps == self.n_steps):
-                        watch(state.n_steps, algorithm.posterior(state, model.vector))
-            except KeyboardInterrupt:
-                interrupted = True
+            for state in progress(steps):
+                if watch and (state.n_steps % every == 0 or state.n_steps == self.n_steps):
+                    watch(state.n_steps, algorithm.posterior(state, model.vector))
         posterior = algorithm.posterior(state, model.vector)
-        return Trained(posterior, state.n_steps, interrupted, late.push)
+        return Trained(posterior, state.n_steps, late.push, algorithm.keep(state))
 
 
 class LateSums:

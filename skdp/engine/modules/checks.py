@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from skdp.engine.modules.network_sum import (
+    BATCH_NORMS,
     FlatModule,
     Gradients,
     Loss,
@@ -34,6 +35,7 @@ from skdp.engine.modules.network_sum import (
     out_of_memory,
     vmapped,
 )
+from skdp.engine.modules.recurrent import Recurrent
 
 N_RECORDS = 33
 _FEWEST_RECORDS = 7  # that a trial means something with
@@ -51,7 +53,6 @@ _PARTS = (
 )
 _N_GRADIENTS = 11  # that are compared with those of single records
 
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _DROPOUTS = (
     nn.Dropout,
     nn.Dropout1d,
@@ -59,6 +60,7 @@ _DROPOUTS = (
     nn.Dropout3d,
     nn.AlphaDropout,
     nn.FeatureAlphaDropout,
+    Recurrent,
 )
 
 
@@ -103,6 +105,7 @@ def clipping_method(
         torch.manual_seed(0)
         module.flat.add_(0.1 * torch.randn_like(kept))
         _check_outputs(module, x, n_outputs)
+        _check_losses(module, loss, x, y)
         # Gradients are taken in training, but their masks would make a loop differ by chance.
         if not _is_quiet_in_training(module, x):
             module.module.eval()
@@ -137,13 +140,15 @@ def tried(
     loss: Loss,
     targets: Tensor,
     *,
-    n_features: int,
+    shape: tuple[int, ...],
     n_outputs: int,
     every_gradient: bool = False,
+    integers: bool = False,
 ) -> tuple[str, Tensor]:
     """Try a module on as many synthetic records as memory holds.
 
-    They are normal numbers, or 0 and 1 for a module that looks its inputs up.
+    They are normal numbers, or 0 and 1 for a module that looks its inputs up; as integers where it
+    takes nothing else.
 
     Parameters
     ----------
@@ -151,8 +156,10 @@ def tried(
         As in `clipping_method`.
     targets : Tensor of shape (N_RECORDS, ...)
         Synthetic targets.
-    n_features : int
-        Length of a record.
+    shape : tuple of int
+        Shape of a record.
+    integers : bool, default=False
+        Whether records may be given to the module as 64-bit integers.
 
     Returns
     -------
@@ -161,11 +168,13 @@ def tried(
     records : Tensor
         Those that the module takes.
     """
-    shape = (len(targets), n_features)
+    n, like = len(targets), module.flat
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        for synthetic in (torch.randn(shape), torch.randint(2, shape)):
-            x, y = synthetic.to(module.flat), targets.to(module.flat.device)
+        bits = torch.randint(2, (n, *shape)).to(like.device)
+        failure: Exception = ValueError()
+        for x in (torch.randn(n, *shape).to(like), bits.to(like), *[bits] * integers):
+            y = targets.to(like.device)
             try:
                 return clipping_method(
                     module, loss, x, y, n_outputs, every_gradient=every_gradient
@@ -178,30 +187,36 @@ def tried(
                         module,
                         loss,
                         targets[: len(targets) // 2],
-                        n_features=n_features,
+                        shape=shape,
                         n_outputs=n_outputs,
                         every_gradient=every_gradient,
+                        integers=integers,
                     )
                 failure = error
+    rows = f"rows of {shape[0]} features" if len(shape) == 1 else f"records of shape {shape}"
+    said = str(failure).splitlines()[0] if str(failure) else ""
+    if not integers and any(isinstance(p, nn.Embedding) for p in module.module.modules()):
+        said += "; for an Embedding, give X as integers"
     raise ValueError(
-        f"Expected module to take rows of {n_features} features, but it failed on synthetic ones "
-        f"({type(failure).__name__}: {str(failure).splitlines()[0] if str(failure) else ''})."
+        f"Expected module to take {rows}, but it failed on synthetic ones "
+        f"({type(failure).__name__}: {said})."
     ) from failure
 
 
 def _refuse_layers(module: nn.Module) -> None:
     """Refuse layers that are known to mix records, or to give no gradient of one."""
     for part in module.modules():
-        if isinstance(part, _BATCH_NORMS):
+        if isinstance(part, BATCH_NORMS):
             raise ValueError(
                 f"Expected module to treat each record by itself, but it holds a "
                 f"{type(part).__name__}, which mixes the records of a batch; use GroupNorm or "
-                "LayerNorm."
+                "LayerNorm, or freeze a pre-trained one: requires_grad_(False) and eval()."
             )
-        if isinstance(part, nn.RNNBase):
+        if isinstance(part, nn.RNNBase) and not isinstance(part, Recurrent):
             raise ValueError(
-                f"Expected module without {type(part).__name__}: the gradients of recurrent layers "
-                "cannot be taken record by record; use Conv1d, or attention made of Linear layers."
+                f"Expected recurrent layers to be nn.RNN, nn.GRU or nn.LSTM as they are, without "
+                f"proj_size, got {type(part).__name__}: that of others cannot be taken record by "
+                "record; put a Linear after one instead, or write a loop over cells."
             )
         if isinstance(part, nn.Embedding) and (
             part.max_norm is not None or part.scale_grad_by_freq
@@ -209,6 +224,11 @@ def _refuse_layers(module: nn.Module) -> None:
             raise ValueError(
                 "Expected Embedding layers without max_norm and scale_grad_by_freq: both make one "
                 "record's gradient depend on the others; drop them."
+            )
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
+            raise ValueError(
+                f"Expected {type(part).__name__} layers without sparse=True: noise is added to all "
+                "of their rows; drop it."
             )
 
 
@@ -222,7 +242,7 @@ def _check_outputs(module: FlatModule, x: Tensor, n_outputs: int) -> None:
             f"Expected module to return a tensor of shape (n_records, {n_outputs}), got {shape} "
             f"for {len(x)} records; adapt its last layer."
         )
-    batches = [_of_mixed_scales(x), *(scale * x for scale in _SCALES)]
+    batches = [_of_mixed_scales(x), *((scale * x).to(x.dtype) for scale in _SCALES)]
     _check_batches(module, batches)
     # Training may do other things than evaluation.
     if _is_quiet_in_training(module, x):
@@ -238,6 +258,35 @@ def _check_outputs(module: FlatModule, x: Tensor, n_outputs: int) -> None:
         )
 
 
+def _check_losses(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> None:
+    """Refuse a loss that is not one number per record, or depends on other records."""
+    module.module.eval()
+    with torch.no_grad():
+        outputs = module.module(x)
+    wrong = "Expected loss to take outputs and targets and return one number per record, (n,)"
+
+    def of(z: Tensor, y: Tensor) -> Tensor:
+        with torch.no_grad():
+            values = loss(z, y)
+        if not isinstance(values, Tensor) or values.shape != (len(z),):
+            found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+            raise ValueError(f"{wrong}, got {found} for {len(z)}; use reduction='none'.")
+        return values[:, None]
+
+    try:
+        values, others = of(outputs, y), of(outputs.roll(1, 0), y.roll(1, 0))
+        _check_alike(others.roll(-1, 0), values, "loss", "its value")
+        for part in (slice(17), *_PARTS):
+            _check_alike(of(outputs[part], y[part]), values[part], "loss", "its value")
+    except ValueError:
+        raise
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        raise ValueError(f"{wrong}, but it failed on synthetic ones ({said}).") from error
+
+
 def _check_batches(module: FlatModule, batches: list[Tensor], *, of_any_size: bool = True) -> None:
     """Refuse a module whose outputs for records depend on others, or on what came before."""
     index = torch.arange(len(batches[0]), device=batches[0].device)
@@ -251,7 +300,7 @@ def _check_batches(module: FlatModule, batches: list[Tensor], *, of_any_size: bo
     ]
     for nth, (seed, x, outputs) in enumerate(tried):
         others = x.roll(1, 0)
-        replaced = [(groups[nth], others), (groups[5], -1e3 * x)]
+        replaced = [(groups[nth], others), (groups[5], (-1e3 * x).to(x.dtype))]
         if nth == 0:  # thoroughly
             replaced += [(groups[6], 0 * x), *((group, others) for group in groups[1:])]
         for group, other in replaced:
@@ -266,8 +315,8 @@ def _check_batches(module: FlatModule, batches: list[Tensor], *, of_any_size: bo
 
 
 def _of_mixed_scales(x: Tensor) -> Tensor:
-    scales = x.new_tensor(_SCALES).roll(-1).repeat(len(x))[: len(x)]
-    return scales.view(-1, *[1] * (x.ndim - 1)) * x
+    scales = torch.tensor(_SCALES, device=x.device).roll(-1).repeat(len(x))[: len(x)]
+    return (scales.view(-1, *[1] * (x.ndim - 1)) * x).to(x.dtype)
 
 
 def _is_quiet_in_training(module: FlatModule, x: Tensor) -> bool:
@@ -310,10 +359,12 @@ def _alike(outputs: Tensor, other: Tensor) -> bool:
     return bool((same | (outputs.isnan() & other.isnan())).all())
 
 
-def _check_alike(outputs: Tensor, other: Tensor) -> None:
+def _check_alike(
+    outputs: Tensor, other: Tensor, name: str = "module", what: str = "its output"
+) -> None:
     if not _alike(outputs, other):
         raise ValueError(
-            "Expected module to treat each record by itself, but its output for a record depends "
+            f"Expected {name} to treat each record by itself, but {what} for a record depends "
             "on the other records of the batch, or of an earlier one; remove what mixes them."
         )
 

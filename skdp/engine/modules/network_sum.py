@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from skdp._bounded_sum import BoundedSum
 from skdp._persons import PersonUnit, sizes_between
@@ -32,6 +33,7 @@ from skdp._rows import Selection, copied, selected_rows
 from skdp._validate import expected, in_range, one_of, positive
 from skdp.engine.modules import layers
 from skdp.engine.modules.layers import RULES, PerSample
+from skdp.engine.modules.recurrent import EQUALS, Note, Recurrent
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (B, K), targets (B, ...) -> one a record, (B,)
 
@@ -66,11 +68,16 @@ class FlatModule:
         mixed_precision: bool = False,
     ) -> None:
         self.mixed_precision = mixed_precision
-        self.module = _copied(module).to(_checked(device)).train()
+        self.module = _copied(module).to(_checked(device))
         for part in self.module.modules():
+            if type(part) in EQUALS and not part.proj_size:
+                part.__class__ = Recurrent
+            elif _is_frozen(part):
+                part.__class__ = FrozenBatchNorm
             if getattr(part, "inplace", False):
                 # It would overwrite outputs that book-keeping needs.
                 setattr(part, "inplace", False)  # noqa: B010
+        self.module.train()
         self.trained = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
         if not self.trained:
             raise ValueError("Expected the module to have parameters to train; it has none.")
@@ -136,9 +143,31 @@ class FlatModule:
         self.flat.copy_(flat)
 
 
+class FrozenBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """Batch normalisation by statistics and weights that stay as they are, in training too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise by the running statistics."""
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+        )
+
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
+def _is_frozen(part: nn.Module) -> bool:
+    """Whether a layer is batch normalisation by known statistics, with nothing to train."""
+    if type(part) not in BATCH_NORMS or part.training or part.running_mean is None:
+        return False
+    return not any(parameter.requires_grad for parameter in part.parameters())
+
+
 def _copied(module: nn.Module) -> nn.Module:
     if isinstance(module, torch.jit.ScriptModule):
         raise ValueError("Expected a module of Python code, got a scripted one; pass the original.")
+    if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise expected("a module on one device", "pass its .module, and device=", module=module)
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
         raise ValueError("Expected layers that know their shape, got a lazy one; give its sizes.")
     try:
@@ -185,6 +214,8 @@ class NetworkClippedSum(BoundedSum):
         Halved where memory runs out.
     method : {"book-keeping", "vmap"}
         How per-record gradients are taken.
+    weight_bound : float, default=1.0
+        Largest weight > 0 of a record, by which its clipped gradient is multiplied.
     prenoise_scale : float, default=0.0
         Standard deviation of normal noise on each coordinate of each record's gradient, *before* it
         is clipped; it adds nothing to the sensitivity and protects nobody. Needs ``"vmap"``.
@@ -199,8 +230,10 @@ class NetworkClippedSum(BoundedSum):
         clipping: str = "flat",
         physical_batch_size: int | None = None,
         method: str = "book-keeping",
+        weight_bound: float = 1.0,
         prenoise_scale: float = 0.0,
     ) -> None:
+        self.weight_bound = positive(weight_bound=weight_bound)
         self.module, self.loss = module, loss
         self.clip_norm = positive(clip_norm=clip_norm, allow_inf=True)
         self.clipping = one_of(("flat", "automatic"), clipping=clipping)
@@ -214,8 +247,8 @@ class NetworkClippedSum(BoundedSum):
 
     @property
     def record_bound(self) -> float:
-        """Bound on the norm of one record's term: C."""
-        return self.clip_norm
+        """Bound on the norm of one record's term: C times the largest weight."""
+        return self.clip_norm * self.weight_bound
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the sum: that of θ."""
@@ -250,7 +283,7 @@ class NetworkClippedSum(BoundedSum):
                 piece = self.piece(*batch.piece(start, start + size))
             except Exception as error:
                 if not out_of_memory(error):
-                    piece = self._one_at_a_time(*batch.piece(start, start + size))
+                    piece = self._one_at_a_time(batch, start, start + size)
                 elif size == 1:
                     raise
                 else:
@@ -260,7 +293,9 @@ class NetworkClippedSum(BoundedSum):
             start += size
         return total
 
-    def piece(self, x: Tensor, y: Tensor, persons: PersonClip | None = None) -> Tensor:
+    def piece(
+        self, x: Tensor, y: Tensor, weights: Tensor | None, persons: PersonClip | None = None
+    ) -> Tensor:
         """Sum over a few rows, or over persons who have them: each person's sum clipped too."""
         # The caller's autocast must not reach norms and sums.
         with torch.autocast(x.device.type, enabled=False):
@@ -274,8 +309,11 @@ class NetworkClippedSum(BoundedSum):
                     return torch.zeros_like(self.module.flat)
                 if not finite.all():  # else only the sum of norms is infinite
                     persons = None if persons is None else persons.without(~finite)
-                    return self.piece(x[finite], y[finite], persons)
+                    weights = None if weights is None else weights[finite]
+                    return self.piece(x[finite], y[finite], weights, persons)
             factors = self._factors(norms)
+            if weights is not None:
+                factors = factors * weights.clamp(0.0, self.weight_bound)
             if persons is not None:
                 factors = factors * persons.factors(found, factors)
             return found.weighted_sum(-factors)
@@ -285,16 +323,16 @@ class NetworkClippedSum(BoundedSum):
             return book_keeping(self.module, self.loss, x, y)
         return vmapped(self.module, self.loss, x, y, self.prenoise_scale)
 
-    def _one_at_a_time(self, x: Tensor, y: Tensor) -> Tensor:
+    def _one_at_a_time(self, batch: NetworkBatch, start: int, stop: int) -> Tensor:
         """Sum over records of which one makes the module fail: it contributes nothing.
 
         The module works on made-up records, so it fails because of a value; raising would tell
         everyone that the record is there.
         """
         total = torch.zeros_like(self.module.flat)
-        for i in range(len(x)):
+        for i in range(start, stop):
             try:
-                total += self.piece(x[i : i + 1], y[i : i + 1])
+                total += self.piece(*batch.piece(i, i + 1))
             except Exception as error:
                 if out_of_memory(error):
                     raise
@@ -335,6 +373,9 @@ class _Layer(NamedTuple):
     trained: dict[str, str]
 
 
+_LINEAR = nn.Linear(1, 1, device="meta")  # stands for the maps of recurrent layers
+
+
 class _Use(NamedTuple):
     """What a layer did in one forward pass."""
 
@@ -358,8 +399,24 @@ def _watch(module: FlatModule) -> None:
 
         return note
 
+    def of_maps(prefix: str) -> Callable[[], Note | None]:
+        def found() -> Note | None:
+            if (uses := module.uses) is None:
+                return None
+
+            def note(names: dict[str, str], a: Tensor, z: Tensor) -> None:
+                full = {short: prefix + name for short, name in names.items()}
+                trained = {short: name for short, name in full.items() if name in module.trained}
+                uses.append(_Use(_Layer(_LINEAR, trained), a.detach(), z, z._version))
+
+            return note
+
+        return found
+
     for name, part in module.module.named_modules():
         prefix = f"{name}." if name else ""
+        if isinstance(part, Recurrent):
+            part.note = of_maps(prefix)
         own = {short: prefix + short for short, _ in part.named_parameters(recurse=False)}
         trained = {short: full for short, full in own.items() if full in module.trained}
         if type(part) in RULES and trained:
@@ -583,14 +640,27 @@ class NetworkRecords:
         Targets as the loss wants them.
     like : Tensor
         Whose dtype and device the inputs get.
+    dtype : torch.dtype or None, default=None
+        The dtype of the inputs, if it is another one.
     starts : ndarray of shape (n_persons + 1,) or None, default=None
         As in `LinearRows`: records are persons then.
+    weights : ndarray of shape (n,) or None, default=None
+        Weights of rows.
     """
 
     def __init__(
-        self, X: np.ndarray, targets: np.ndarray, like: Tensor, starts: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        like: Tensor,
+        starts: np.ndarray | None = None,
+        *,
+        dtype: torch.dtype | None = None,
+        weights: np.ndarray | None = None,
     ) -> None:
-        self._X, self._targets, self._like, self._starts = X, targets, like, starts
+        self._X, self._targets, self._starts = X, targets, starts
+        self._weights = None if weights is None else torch.from_numpy(weights).to(like)
+        self._device, self._dtype = like.device, dtype or like.dtype
 
     def __len__(self) -> int:
         return len(self._X) if self._starts is None else len(self._starts) - 1
@@ -610,13 +680,14 @@ class NetworkRecords:
         index, starts = selected_rows(np.sort(selection), self._starts)
         return NetworkBatch(self, index, False, starts)
 
-    def copy(self, index: np.ndarray | slice) -> tuple[Tensor, Tensor]:
-        """Copy records to the device."""
-        device, dtype = self._like.device, self._like.dtype
+    def copy(self, index: np.ndarray | slice) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Copy records to the device, with their weights if they have any."""
         x, y = copied(self._X, index), copied(self._targets, index)
         if isinstance(index, slice):  # a network never gets the caller's memory
             x, y = np.array(x), np.array(y)
-        return torch.from_numpy(x).to(device, dtype), torch.from_numpy(y).to(device)
+        rows = torch.from_numpy(x).to(self._device, self._dtype)
+        weights = None if self._weights is None else self._weights[index]
+        return rows, torch.from_numpy(y).to(self._device), weights
 
 
 class NetworkBatch(NamedTuple):
@@ -630,7 +701,7 @@ class NetworkBatch(NamedTuple):
     def __len__(self) -> int:
         return len(self.index)
 
-    def piece(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    def piece(self, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """Copy some records of the batch."""
         if self.contiguous:
             first = int(self.index[0]) if len(self.index) else 0
