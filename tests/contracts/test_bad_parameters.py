@@ -71,7 +71,7 @@ BAD = {
     "learning_rate_schedule": ("step", None, 1, lambda done: -1, lambda d: NAN, StepLR),
     "class_weight": ("balanced", 3, {0: -1.0}, {0: NAN}, {0: INF}, {0: 0.0, 1: 0.0}, {7: 1.0}),
     "max_sample_weight": (0, -1, NAN, INF, "large", None, True, 2.0),
-    "loss": ("hinge", None, 1, lambda outputs, targets: outputs.sum()),
+    "loss": ("hinge", None, 1),
     "averaging": (-0.1, 1.5, NAN, "half", None, True),
     "decay_exponent": (-0.1, 1.5, NAN, "slow", None, True),
     "decay_offset": (0, -1, NAN, INF, "late", None, True),

@@ -98,6 +98,8 @@ def test_bad_data_is_refused_in_words_that_fit(estimator, two_blobs):
     for kind, (change, message) in BAD_DATA.items():
         if estimator in REGRESSORS and REGRESSION.get(kind, message) is None:
             continue
+        if estimator in (DPSGDClassifier, DPSGLDClassifier) and kind == "two columns of y":
+            continue  # labels that do not exclude each other
         with (
             PrivacyLedger() as ledger,
             pytest.raises((ValueError, TypeError), match=message) as error,
