@@ -99,6 +99,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     verbose: int = 0
 
     _PARTS = ("module", "loss", "optimizer", "learning_rate_schedule")
+    _looks_up = _by_index = False  # as of a fit of 0.1.0
     _by_index = False  # whether the fit read a dataset
     warm_start = False  # of some algorithms, as the next: no fields here
     prenoise_scale = 0.0
@@ -452,12 +453,12 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
 
     def _rows(self, X: Any) -> Any:
         """Check rows of the kind that the fit saw."""
+        shape = getattr(self, "_shape", (self.n_features_in_,))  # fits of 0.1.0 saw rows of numbers
         X, _ = from_dataset(X, None, with_targets=False)
         if not isinstance(X, DatasetRows):
-            several = len(self._shape) > 1
-            X = check_features(self, X, reset=False, dtype="numeric", allow_nd=several)
-        if X.shape[1:] != self._shape:
-            raise ValueError(f"Expected X to hold records of shape {self._shape}, as in the fit.")
+            X = check_features(self, X, reset=False, dtype="numeric", allow_nd=len(shape) > 1)
+        if X.shape[1:] != shape:
+            raise ValueError(f"Expected X to hold records of shape {shape}, as in the fit.")
         return X
 
     def _sampled_outputs(self, X: Any, n_samples: int, random_state: Any) -> np.ndarray:

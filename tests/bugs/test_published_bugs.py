@@ -186,7 +186,8 @@ class TestWhatOneRecordAdds:
         assert moved_by_a_record(wrong, LOUD[0], y) > C * (1 + ROOM)
         ours = skdp_sum(DPSGDClassifier(**PLAN, classes=[0, 1]))
         assert moved_by_a_record(ours, LOUD[0], y) <= C * (1 + ROOM)
-        assert "class_weight" not in DPSGDClassifier().get_params()
+        with pytest.raises(ValueError, match="class_weight"):
+            DPSGDClassifier(class_weight="balanced").fit(np.eye(2), [0, 1])
 
 
 class TestArithmetic:

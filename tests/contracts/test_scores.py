@@ -135,6 +135,8 @@ def test_scores_are_weighted_where_metadata_is_routed():
         for name in SCORED:
             y = LABELS if name in CLASSIFIERS else TARGETS
             model = build(name).set_score_request(sample_weight=True)
+            if "sample_weight" in model.get_metadata_routing().fit.requests:
+                model.set_fit_request(sample_weight=False)
             found = cross_validate(
                 model,
                 X,

@@ -158,7 +158,6 @@ CERTAIN = [
 ]  # fmt: skip
 RANDOM = [Dropped, TwoMasks, DropConnect]
 REFUSED = {
-    "a class": lambda: Base,
     "scripted": lambda: torch.jit.script(Base()),
     "old weight_norm": lambda: nn.utils.weight_norm(nn.Linear(4, 3)),
     "lazy": lambda: nn.LazyLinear(3),
