@@ -237,7 +237,7 @@ def _is_frame(X: Any) -> bool:
 
 
 def check_labels(X: ArrayLike, y: Given, classes: np.ndarray) -> np.ndarray:
-    """Check class labels, (n,), of rows to score: one a row, of the kind of the classes."""
+    """Check class labels, (n,), of rows to score: one per row, of the kind of the classes."""
     with without_data(LABELS):
         labels = column_or_1d(y)
     with without_data():
@@ -395,7 +395,8 @@ def _weights(sample_weight: Given, n_rows: int) -> np.ndarray | None:
     if sample_weight is None:
         return None
     wrong = (
-        f"Expected sample_weight to hold {n_rows} finite numbers, one a row, with a finite sum > 0."
+        f"Expected sample_weight to hold {n_rows} finite numbers, one per row, with a finite sum "
+        "> 0."
     )
     with without_data(wrong):
         weights = np.asarray(column_or_1d(sample_weight), dtype=np.float64)

@@ -66,7 +66,7 @@ class SurfacePanel:
         return sum(map(len, self.x.levels)) > _MANY
 
     def furthest(self, middle: float | None) -> float:
-        """Largest distance of an effect from where there is none."""
+        """Largest deviation of the posterior mean from no effect."""
         return float(np.abs(self.ends[0] - (middle or 0.0)).max())
 
     def draw(self, ax: Axes, effect: str, middle: float | None, most: float, holds: str) -> Any:

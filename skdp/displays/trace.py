@@ -229,5 +229,5 @@ def _check_steps(steps: ArrayLike | None, n_kept: int) -> np.ndarray:
         return np.arange(n_kept, dtype=np.float64)
     array = columns(steps, "steps")
     if array.shape != (n_kept, 1) or not (np.diff(array[:, 0]) > 0).all():
-        raise ValueError(f"Expected steps to be {n_kept} increasing numbers, one a row of trace.")
+        raise ValueError(f"Expected steps to be {n_kept} increasing numbers, one per row of trace.")
     return array[:, 0]

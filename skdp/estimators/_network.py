@@ -99,7 +99,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     verbose: int = 0
 
     _PARTS = ("module", "loss", "optimizer", "learning_rate_schedule")
-    _looks_up = _by_index = False  # as of a fit of 0.1.0
+    _looks_up = False  # whether the fit read integer ids; not known to fits of 0.1.0
     _by_index = False  # whether the fit read a dataset
     warm_start = False  # of some algorithms, as the next: no fields here
     prenoise_scale = 0.0
@@ -260,8 +260,8 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             return None
         n = len(records.X)
         wrong = (
-            f"Expected sample_weight to hold {n} numbers in [0, {bound:g}], one a row; divide them "
-            "by a public bound, or declare a larger max_sample_weight."
+            f"Expected sample_weight to hold {n} numbers in [0, {bound:g}], one per row; divide "
+            "them by a public bound, or declare a larger max_sample_weight."
         )
         with without_data(wrong):
             weights = np.asarray(column_or_1d(sample_weight), dtype=np.float64)
@@ -561,7 +561,7 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
             raise ValueError("Expected y of several columns to hold 0 and 1: one label a column.")
         self.classes_ = np.arange(y.shape[1]) if classes is None else np.asarray(classes)
         if self.classes_.shape != (y.shape[1],):
-            raise ValueError(f"Expected y to hold {len(self.classes_)} columns, one a class.")
+            raise ValueError(f"Expected y to hold {len(self.classes_)} columns, one per class.")
         facts = self._facts_of(X, y.shape[1], declared=("classes",))
         return Records(X, y.astype(np.float32)), facts
 

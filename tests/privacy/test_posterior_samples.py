@@ -256,7 +256,7 @@ def test_a_bounded_range_is_gaussian_at_worst_and_no_less(eta):
     epsilons = np.linspace(0, 0.99 * eta, 100)
     curve = np.array([bounded_range_delta(eta, 1, e) for e in epsilons])
     assert all(gdp_delta(mu, e) >= δ * (1 - 1e-9) for e, δ in zip(epsilons, curve, strict=True))
-    # It is attained at ε = 0: a smaller μ is none.
+    # The bound is attained at ε = 0, so no smaller μ is valid.
     assert gdp_delta(0.999 * mu, 0.0) < curve[0]
 
 

@@ -84,7 +84,7 @@ class BinnedRows:
             values, vectors = np.linalg.eigh(_possible(correlations))
             mixed = normals @ (vectors * np.sqrt(values)) @ vectors.T
             ranks = mixed.argsort(axis=0).argsort(axis=0).T
-            correlations = correlations + wanted - _correlations(first, ranks)
+            correlations = correlations + wanted - _attained(first, ranks)
         return ranks
 
     def _correlations(
@@ -133,7 +133,7 @@ def _codes(shares: np.ndarray, first: np.ndarray, size: int) -> np.ndarray:
     return order[np.minimum(np.searchsorted(ends, places), len(shares) - 1)]
 
 
-def _correlations(first: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+def _attained(first: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     """Correlations of features in an order; 1 where one does not vary."""
     found = np.take_along_axis(first, ranks, axis=1)
     found = found - found.mean(axis=1, keepdims=True)
