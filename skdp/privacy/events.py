@@ -2,8 +2,8 @@
 
 An event is a dp-accounting object, so that anyone can feed it to another accountant; kinds that
 dp-accounting lacks are added: `PosteriorSamplesDpEvent` and `PureDpEvent` here,
-`DiscreteGaussianDpEvent` in `skdp.privacy.discrete`, `PartDpEvent` in `skdp.privacy.parts`. Events are made from public
-facts alone: no function here sees a row.
+`DiscreteGaussianDpEvent` in `skdp.privacy.discrete`, `PartDpEvent` in `skdp.privacy.parts`. Events
+are made from public facts alone: no function here sees a row.
 
 Noise multipliers are noise over the bound on *one record's* contribution, and under replace_one
 over half of what replacing one record moves: the accountant doubles there. An event is therefore a
@@ -277,7 +277,7 @@ def event_from_dict(values: Mapping[str, Json]) -> DpEvent:
     """
     name = values.get("type")
     known = {kind.__name__: kind for kind in (*_read.registry, PartDpEvent)}
-    kind = known.get(str(name)) or getattr(dp_event, str(name), None)
+    kind: Any = known.get(str(name)) or getattr(dp_event, str(name), None)
     if not (isinstance(kind, type) and issubclass(kind, DpEvent)):
         raise expected("the name of an event class", type=name)
 
