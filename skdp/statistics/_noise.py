@@ -59,16 +59,13 @@ def kept(
 
     def end(sign: float) -> float | None:
         shares = np.clip(center + sign * steps, 0.0, 1.0)
-        good = np.flatnonzero(p_value(shares) >= alpha)
-        if not len(good):
-            return None
-        inside, outside = shares[good[-1]], shares[min(good[-1] + 1, len(steps) - 1)]
-        for _ in range(40):
-            middle = (inside + outside) / 2
-            if p_value(np.array([middle]))[0] >= alpha:
-                inside = middle
-            else:
-                outside = middle
+        for _ in range(3):  # each time between the last that is kept and the next
+            good = np.flatnonzero(p_value(shares) >= alpha)
+            if not len(good):
+                return None
+            last = good[-1]
+            outside = shares[min(last + 1, len(shares) - 1)]
+            shares = np.linspace(shares[last], outside, 50)
         return float(outside)
 
     low, high = end(-1.0), end(1.0)

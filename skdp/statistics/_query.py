@@ -29,6 +29,7 @@ from skdp.relations import ROW, UNITS, Relation
 DATA, POPULATION = OF = ("data", "population")
 _EPSILONS = 1e-6, 50.0
 _NORM_BITS, _SCALE_BITS = 33, 48  # of what a record moves a release by, and of the noise's scale
+_ROUNDING = 4e-15  # for accountants, which round up
 _WRONG = (
     "Expected values to be numbers of shape (n,) or (n, d), with NaN where one is missing; convert "
     "them first."
@@ -248,7 +249,7 @@ class Query(PrivateEstimator):
         return self.config(
             lower=tuple(lower.tolist()),
             upper=tuple(upper.tolist()),
-            epsilon=float(budget.epsilon),
+            epsilon=float(budget.epsilon) * (1 - _ROUNDING),
             delta=float(budget.delta),
             neighboring_relation=self._relation,
             n=facts.n_samples,

@@ -174,10 +174,9 @@ class SumConfig(StatisticConfig):
     def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
         """Release the sums of values (n, d), (d,)."""
         lower, upper, G = np.array(self.lower), np.array(self.upper), self.grid
-        most_rows: float = np.inf
         if self.n:
             t, _ = self.on_grid(records[0])
-            unit, first, most_rows = self.widths / G, self.n * lower, self.n
+            unit, first, limits = self.widths / G, self.n * lower, (self.n * lower, self.n * upper)
             record_norm = G // 2 * len(lower)  # of t - G/2, as for the mean
         else:
             # From 0, which a null record adds; nobody knows how many there are.
@@ -185,6 +184,7 @@ class SumConfig(StatisticConfig):
             span = np.maximum(upper, 0) - np.minimum(lower, 0)
             most = np.maximum(np.abs(lower), np.abs(upper)) if null else span / 2
             unit, first = most / (G // 2), np.zeros(len(lower))
+            limits = np.where(lower < 0, -np.inf, 0.0), np.where(upper > 0, np.inf, 0.0)
             low, high = np.rint(lower / unit), np.rint(upper / unit)
             there = ~np.isnan(records[0])
             t = np.clip(np.rint(np.where(there, records[0], 0.0) / unit), low, high)
@@ -194,10 +194,8 @@ class SumConfig(StatisticConfig):
         mechanism = self.mechanism(record_norm)
         noisy = mechanism.release(sums(t), streams("noise"), charged=True)
         off = geometric_quantile(mechanism, 1.0 - self.level)
-        ends = (np.where(x == 0, 0.0, most_rows * x) for x in (lower, upper))
-        low, high = (np.minimum(next(ends), first), np.maximum(next(ends), first))
         return Answer(
-            *(np.clip(first + unit * x, low, high) for x in (noisy, noisy - off, noisy + off))
+            *(np.clip(first + unit * x, *limits) for x in (noisy, noisy - off, noisy + off))
         )
 
 

@@ -42,7 +42,7 @@ class QuantileConfig(StatisticConfig):
     @property
     def spent(self) -> tuple[float, float, float]:
         """ε of one quantile, of each end of its interval, and of the number of values."""
-        each = self.epsilon / self.n_answers * (1 - 1e-15)
+        each = self.epsilon / self.n_answers
         value = each * (1.0 - self.share)
         return value, each * self.share * (1 - _COUNT_SHARE) / 2, each * self.share * _COUNT_SHARE
 
@@ -103,7 +103,7 @@ class QuantileConfig(StatisticConfig):
         ends, each = [q, q], (1 - 0.1) * alpha / (4 if self.of_population else 2)
         if self.of_population:
             # From so few values as there may be the share of those below is spread the widest.
-            counts = binom.ppf([each, 1 - each], number, q) + [-1, 1]
+            counts = binom.ppf([each, 1 - each], number, q) + np.array([-1, 1])
             ends = np.clip(counts / number, 0, 1).tolist()
         # In units of the sensitivity: a point that is so many ranks off has a weight of e^-logs.
         logs = math.log((GRID + 1) / each)
@@ -174,10 +174,11 @@ def dp_quantile(
     -----
     *Interval.* The ends are two more quantiles: for the one below, the mechanism is asked for a
     target q' < q. A point above the q-th quantile has at least m(q - q') ranks too many, of m
-    values; it is drawn with a probability of at most e^(-ε' m (q - q')/R), ε' that of the end and R
-    the sensitivity, over that of a point of the target, and there are 2³⁰ + 1 points. So q' = q - R
-    ln((2³⁰ + 1)/α)/(ε' m) is right with probability 1 - α, whatever the values are. A lower bound of
-    m is released too. For the population q is first moved by what a binomial share can be off.
+    values; it is drawn with e^(-ε' m (q - q')/R) times the probability of a point of the target, or
+    less, where ε' is that of the end and R the sensitivity; and there are 2³⁰ + 1 points. So with
+    q' = q - R ln((2³⁰ + 1)/α)/(ε' m) the end is right with probability 1 - α, whatever the values.
+    A lower bound of m is released too. For the population q is first moved by what a binomial share
+    can be off.
 
     Examples
     --------
