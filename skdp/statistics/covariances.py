@@ -91,7 +91,7 @@ class CovarianceConfig(MeanConfig):
         alpha = 1.0 - self.level
         means = self.shares(sums(t), [m] * d, self.means_epsilon, stream)
         # On [-1, 1]: the centre c, and by how much the mean may be off it.
-        c = np.array([2 * share.value - 1 for share in means])
+        c = np.array([2 * share.value() - 1 for share in means])
         ends = np.array([share.interval(_DOUBT * alpha / 2) for share in means])
         off = np.abs(2 * ends - 1 - c[:, None]).max(axis=1)
         r = 1.0 + np.abs(c)
@@ -144,7 +144,7 @@ class CovarianceConfig(MeanConfig):
 
     def _variances(self, means: list[Share], n: float) -> np.ndarray:
         """Variances of the noise of the means, on [-1, 1]."""
-        both = [1.0 if self.n else s.value**2 + (1 - s.value) ** 2 for s in means]
+        both = [1.0 if self.n else s.value() ** 2 + (1 - s.value()) ** 2 for s in means]
         return 8 * np.array(both) * (means[0].scale / (n * self.grid)) ** 2
 
 

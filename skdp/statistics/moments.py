@@ -23,6 +23,7 @@ from skdp.statistics._query import DATA, Answer, PrivateStatistic, Query, Statis
 _PLACE_LEVEL = math.exp(-2.0)  # of the interval for a mean, about which a variance is taken
 _SHARES = 0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1  # of ε for it
 _PRIVATE_SHARE = 0.1  # where nobody knows how many rows there are
+_SPREAD_SHARE = 0.2  # of ε for the variance, where a mean gets an interval of the population's
 _DOUBT = 0.1  # of 1 - level: for that interval again
 
 
@@ -45,34 +46,53 @@ class Share(NamedTuple):
     n: int | None
     grid: int
 
-    @property
-    def value(self) -> float:
-        """The estimate; the middle where nothing is left of the sums."""
-        up, down = max(self.up, 0), max(self.down, 0)
-        return up / (up + down) if up + down else 0.5
+    def value(self, most: float = 1.0) -> float:
+        """Posterior median of the share under a uniform prior on what is possible, [0, most]."""
+        n = self.up + self.down
+        if n <= 0:
+            return most / 2
+        s = self.up / n
+        near = min(max(s, 0.0), 1.0)
+        b = self.scale / n * (1.0 if self.n else math.hypot(near, 1.0 - near))
+        # Of a Laplace law about s, cut to [0, most].
+        if not 0.0 < s < most:
+            inwards = -b * math.log((1.0 + math.exp(-most / b)) / 2.0)
+            return inwards if s <= 0.0 else most - inwards
+        above, below = math.exp((s - most) / b), math.exp(-s / b)
+        off = b * math.log1p(-abs(below - above) / 2.0)
+        return s - off if below > above else s + off
 
-    def interval(self, alpha: float, of_population: bool = False) -> tuple[float, float]:
-        """All shares that a test of level α does not reject."""
+    def interval(self, alpha: float, variance: float | None = None) -> tuple[float, float]:
+        """All shares that a test of level α does not reject; those of a population by a variance.
+
+        The variance is a bound of that of t/G.
+        """
         one = np.ones(1)
-        spread = self.scale * math.log(100.0 / alpha)  # P(X + Y > 2 spread) is well below α
-        rows = self.n or max(1.0, (self.up + self.down + 2 * spread) / self.grid)
+        rows = self.n or max(1.0, (self.up + self.down + 5 * self.scale) / self.grid)
 
         def p_value(s: np.ndarray) -> np.ndarray:
             # (1 - s) U - s V is 0 without noise; by a public n the two have the same noise.
             miss = np.abs((1 - s) * self.up - s * self.down)
             a, b = (one * self.scale, 0 * one) if self.n else ((1 - s) * self.scale, s * self.scale)
             # Values in [0, 1] of mean s have variance s(1 - s) at most (Bhatia & Davis 2000).
-            sd = self.grid * np.sqrt(rows * s * (1 - s)) if of_population else None
+            sd = None
+            if variance is not None:
+                sd = self.grid * np.sqrt(rows * np.minimum(s * (1 - s), variance))
             return tail(miss, *np.broadcast_arrays(a, b, miss)[:2], sd)
 
-        return kept(p_value, self.value, alpha)
+        return kept(p_value, self.value(), alpha)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeanConfig(StatisticConfig):
-    """Means of each column."""
+    """Means of each column; for intervals of the population's a bound on the variances too."""
 
     divides: ClassVar[bool] = True
+
+    @property
+    def grid_bits(self) -> int:
+        """Of G; 64 bits have to hold squares."""
+        return 22 if self.of_population else 31
 
     def shares(
         self, totals: list[int], counts: list[int], epsilon: float, noise: Any
@@ -91,22 +111,58 @@ class MeanConfig(StatisticConfig):
         scale = float(mechanism.scale)
         return [Share(int(u), int(v), scale, self.n, G) for u, v in zip(up, down, strict=True)]
 
+    def variances(
+        self, sums_of: Sums, means: list[Share] | None, epsilon: float, alpha: float, noise: Any
+    ) -> np.ndarray:
+        """Release variances about places that are known, (d, 3), with their ends, of t/G."""
+        G, d = self.grid, len(self.lower)
+        near, far = [(0, G)] * d, [(0.0, 1.0)] * d
+        if means is not None:
+            near = [_outwards(share.interval(_PLACE_LEVEL), G) for share in means]
+            far = [share.interval(_DOUBT * alpha) for share in means]
+            alpha *= 1.0 - _DOUBT
+        radius = [max(b, G - a) for a, b in near]
+        totals = [
+            _about(n, *of) * G // (max(n, 1) * r * r)
+            for n, *of, r in zip(*sums_of, near, radius, strict=True)
+        ]
+        found = []
+        for share, r, (a, b), (low, high) in zip(
+            self.shares(totals, sums_of.counts, epsilon, noise), radius, near, far, strict=True
+        ):
+            beyond = max(0.0, a / G - low, high - b / G)  # how far the mean may be off the place
+            ends, unit = share.interval(alpha), (r / G) ** 2
+            # A value that is rounded by half a step moves its square by less than a step.
+            parts = unit * ends[0] - beyond**2 - 1 / G, unit * ends[1] + 1 / G
+            found.append([unit * share.value(min(1.0, 0.25 / unit)), *parts])
+        return np.clip(found, 0.0, 0.25)
+
     def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
         """Release the means of values (n, d), (d,)."""
-        t, there = self.on_grid(records[0])
-        found = self.shares(
-            sums(np.where(there, t, 0)), sums(there), self.epsilon, streams("noise")
-        )
-        ends = [share.interval(1.0 - self.level, self.of_population) for share in found]
-        shares = np.array([[s.value, *end] for s, end in zip(found, ends, strict=True)])
-        return Answer(*(np.array(self.lower) + self.widths * s for s in shares.T))
+        sums_of, noise = self.sums_of(records[0]), streams("noise")
+        alpha, bounds = 1.0 - self.level, [None] * len(self.lower)
+        rest = _SPREAD_SHARE * self.epsilon if self.of_population else 0.0
+        spent = math.nextafter(self.epsilon - rest, 0.0) if rest else self.epsilon
+        means = self.shares(sums_of.S, sums_of.counts, spent, noise)
+        if self.of_population:
+            bounds = self.variances(sums_of, means, rest, _DOUBT * alpha, noise)[:, 2].tolist()
+            alpha *= 1.0 - _DOUBT
+        ends = [share.interval(alpha, bound) for share, bound in zip(means, bounds, strict=True)]
+        found = np.array([[s.value(), *end] for s, end in zip(means, ends, strict=True)])
+        return Answer(*(np.array(self.lower) + self.widths * s for s in found.T))
+
+    def sums_of(self, values: np.ndarray) -> Sums:
+        """Exact sums of values (n, d) on the grid."""
+        t, there = self.on_grid(values)
+        t = np.where(there, t, 0)
+        return Sums(sums(there), sums(t), sums(t * t) if self.grid_bits == 22 else [])
 
 
 @dataclass(frozen=True, kw_only=True)
 class VarConfig(MeanConfig):
     """Variances of each column, about a place that is found first."""
 
-    grid_bits: ClassVar[int] = 22  # 64 bits hold the squares
+    grid_bits: ClassVar[int] = 22
 
     @property
     def place_share(self) -> float:
@@ -124,35 +180,21 @@ class VarConfig(MeanConfig):
 
     def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
         """Release the variances of values (n, d), (d,)."""
-        t, there = self.on_grid(records[0])
-        t = np.where(there, t, 0)
-        noise, G, d = streams("noise"), self.grid, len(self.lower)
-        counts, S, Q = sums(there), sums(t), sums(t * t)
-        place = self.place_share * self.epsilon
-        rest = math.nextafter(self.epsilon - place, 0.0) if place else self.epsilon
-        alpha = 1.0 - self.level
-        near, far = [(0, G)] * d, [(0.0, 1.0)] * d
+        sums_of, noise = self.sums_of(records[0]), streams("noise")
+        place, rest, means = self.place_share * self.epsilon, self.epsilon, None
         if place:
-            found = self.shares(S, counts, place, noise)
-            near = [_outwards(share.interval(_PLACE_LEVEL), G) for share in found]
-            far = [share.interval(_DOUBT * alpha) for share in found]
-            alpha *= 1.0 - _DOUBT
-        radius = [max(b, G - a) for a, b in near]
-        totals = [
-            _about(*column) * G // (max(column[0], 1) * r * r)
-            for *column, r in zip(counts, S, Q, near, radius, strict=True)
-        ]
-        answers = []
-        for share, r, (a, b), (low, high) in zip(
-            self.shares(totals, counts, rest, noise), radius, near, far, strict=True
-        ):
-            beyond = max(0.0, a / G - low, high - b / G)  # how far the mean may be off the place
-            ends = share.interval(alpha)
-            unit = (r / G) ** 2
-            # A value that is rounded by half a step moves its square by less than a step.
-            parts = unit * share.value, unit * ends[0] - beyond**2 - 1 / G, unit * ends[1] + 1 / G
-            answers.append(np.clip(parts, 0.0, 0.25))
-        return Answer(*(self.widths**2 * x for x in np.array(answers).T))
+            rest = math.nextafter(self.epsilon - place, 0.0)
+            means = self.shares(sums_of.S, sums_of.counts, place, noise)
+        found = self.variances(sums_of, means, rest, 1.0 - self.level, noise)
+        return Answer(*(self.widths**2 * x for x in found.T))
+
+
+class Sums(NamedTuple):
+    """Numbers of values, sums and sums of squares of each column."""
+
+    counts: list[int]
+    S: list[int]
+    Q: list[int]
 
 
 def _outwards(ends: tuple[float, float], G: int) -> tuple[int, int]:
