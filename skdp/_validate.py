@@ -142,7 +142,9 @@ def moderate_range(
     low, high = declared_range(n_features, lower, upper)
     if (high / 2 - low / 2 < _LEAST_WIDTH).any():
         raise expected(f"{_LEAST_WIDTH:g} or more from upper", lower=lower)
-    for name, given, bounds in (("lower", lower, low), ("upper", upper, high)):
-        if (np.abs(bounds) > _MOST_BOUND).any():
-            raise expected(f"between -{_MOST_BOUND:g} and {_MOST_BOUND:g}", **{name: given})
+    between = f"between -{_MOST_BOUND:g} and {_MOST_BOUND:g}"
+    if (np.abs(low) > _MOST_BOUND).any():
+        raise expected(between, lower=lower)
+    if (np.abs(high) > _MOST_BOUND).any():
+        raise expected(between, upper=upper)
     return low, high

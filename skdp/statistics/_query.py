@@ -158,10 +158,15 @@ class StatisticConfig:
         """Distances of the bounds, (d,)."""
         return np.array(self.upper) - np.array(self.lower)
 
-    def mechanism(self, record_norm: int, epsilon: float | None = None) -> GeometricMechanism:
-        """Noise for integers to which a record contributes so much in the L1 norm."""
-        spent = self.epsilon if epsilon is None else epsilon
-        return GeometricMechanism(record_norm, spent, self.neighboring_relation)
+    @property
+    def factor(self) -> int:
+        """How many times what one record adds a sum moves by."""
+        return int(self.neighboring_relation.factor)
+
+    def mechanism(self, moved: int, epsilon: float | None = None) -> GeometricMechanism:
+        """Noise for integers that neighbours, whoever they are, move so far in the L1 norm."""
+        # Under its default relation the bound on a record is the sensitivity.
+        return GeometricMechanism(moved, self.epsilon if epsilon is None else epsilon)
 
     def event(self) -> DpEvent:
         """What the run releases."""
@@ -278,7 +283,7 @@ def _numbers(values: Any, false: float) -> np.ndarray:
     """Values as float64, NaN where they are missing; an error quotes none of them."""
     with without_data(_WRONG):
         if isinstance(values, np.ma.MaskedArray):
-            values = values.astype(object).filled(None)
+            values = np.ma.filled(values.astype(object), None)
         array = np.asarray(values)
         if array.dtype.kind in "bO":
             numbers = [_number(x, false) for x in array.ravel().tolist()]

@@ -33,7 +33,9 @@ class CountsConfig(StatisticConfig):
             [np.bincount(bins[there[:, j], j], minlength=n_bins) for j in range(values.shape[1])],
             axis=1,
         )
-        mechanism = self.mechanism(values.shape[1] * self.most_rows)
+        # Of one bin a record that is replaced moves the count by no more than it has rows.
+        factor = self.factor if n_bins > 1 else 1
+        mechanism = self.mechanism(factor * values.shape[1] * self.most_rows)
         noisy = mechanism.release(counts, streams("noise"), charged=True)
         off = geometric_quantile(mechanism, 1.0 - self.level)
         found = (np.maximum(x, 0).astype(np.float64) for x in (noisy, noisy - off, noisy + off))
@@ -89,8 +91,8 @@ def dp_count(
     Notes
     -----
     *Sensitivity.* A row is counted in at most d columns; a null record, or a row without values,
-    in none. So a record moves the counts by at most d in the L1 norm, a person of k rows by kd, and
-    one that is replaced by twice as much. The noise is two-sided geometric, of scale d/ε.
+    in none. So a record moves the counts by at most d in the L1 norm, where it is replaced too, and a
+    person of k rows by kd. The noise is two-sided geometric, of scale d/ε.
 
     Examples
     --------
@@ -156,8 +158,8 @@ def dp_histogram(
 
     Notes
     -----
-    *Sensitivity.* A row is in at most one bin of each column, so all is as for `dp_count`,
-    whatever the number of bins.
+    *Sensitivity.* A row is in at most one bin of each column, so all is as for `dp_count`, whatever
+    the number of bins; but one that is replaced leaves a bin for another, and moves twice as much.
 
     Examples
     --------

@@ -58,14 +58,12 @@ class CovarianceConfig(MeanConfig):
     def noise(self) -> GeometricMechanism | GaussianMechanism:
         """The mechanism of the upper triangle: the one with the smaller standard deviation."""
         d, epsilon = len(self.lower), math.nextafter(self.epsilon - self.means_epsilon, 0.0)
-        relation = self.neighboring_relation
         unit = self.half**2 * self.most_rows
+        l1, l2 = d * d / 2, (d * (2 * d - 1) / 4) ** 0.5
         if not self.n:
-            l1, l2 = d * (d + 1) / 2, (d * (d + 1) / 2) ** 0.5
-        elif relation.null_record:
-            l1, l2 = d * d / 2, (d * (2 * d - 1) / 4) ** 0.5
-        else:  # half of what a record that is replaced moves
-            l1, l2 = d * (d + 1) / 4, (d * (2 * d - 1) / 4) ** 0.5
+            l1, l2 = self.factor * d * (d + 1) / 2, (d * (d + 1) / 2) ** 0.5
+        elif self.factor == 2:
+            l1 = d * (d + 1) / 2
         pure = self.mechanism(math.ceil(l1 * unit), epsilon)
         if not self.delta:
             return pure
@@ -73,7 +71,7 @@ class CovarianceConfig(MeanConfig):
             epsilon=epsilon,
             delta=self.delta,
             record_norm=l2 * unit,
-            neighboring_relation=relation,
+            neighboring_relation=self.neighboring_relation,
         )
         return normal if normal.scale < pure.standard_deviation else pure
 

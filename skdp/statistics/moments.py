@@ -78,7 +78,8 @@ class Share(NamedTuple):
             sd = None
             if variance is not None:
                 sd = self.grid * np.sqrt(rows * np.minimum(s * (1 - s), variance))
-            return tail(miss, *np.broadcast_arrays(a, b, miss)[:2], sd)
+            a, b, miss = np.broadcast_arrays(a, b, miss)
+            return tail(miss, a, b, sd)
 
         return kept(p_value, self.value(), alpha)
 
@@ -101,11 +102,11 @@ class MeanConfig(StatisticConfig):
         G, d = self.grid, len(totals)
         if self.n:
             # Of t - G/2, whose null record is 0; nG/2 is public.
-            mechanism = self.mechanism(G // 2 * d, epsilon)
+            mechanism = self.mechanism(self.factor * G // 2 * d, epsilon)
             up = mechanism.release(totals, noise, charged=True)
             down = [self.n * G - int(u) for u in up]
         else:
-            mechanism = self.mechanism(G * d * self.most_rows, epsilon)
+            mechanism = self.mechanism(self.factor * G * d * self.most_rows, epsilon)
             pairs = [totals, [m * G - t for m, t in zip(counts, totals, strict=True)]]
             up, down = mechanism.release(pairs, noise, charged=True)
         scale = float(mechanism.scale)
@@ -123,8 +124,8 @@ class MeanConfig(StatisticConfig):
             alpha *= 1.0 - _DOUBT
         radius = [max(b, G - a) for a, b in near]
         totals = [
-            _about(n, *of) * G // (max(n, 1) * r * r)
-            for n, *of, r in zip(*sums_of, near, radius, strict=True)
+            _about(n, S, Q, place) * G // (max(n, 1) * r * r)
+            for n, S, Q, place, r in zip(*sums_of, near, radius, strict=True)
         ]
         found = []
         for share, r, (a, b), (low, high) in zip(
@@ -219,10 +220,10 @@ class SumConfig(StatisticConfig):
         if self.n:
             t, _ = self.on_grid(records[0])
             unit, first, limits = self.widths / G, self.n * lower, (self.n * lower, self.n * upper)
-            record_norm = G // 2 * len(lower)  # of t - G/2, as for the mean
+            moved = self.factor * G // 2 * len(lower)  # of t - G/2, as for the mean
         else:
             # From 0, which a null record adds; nobody knows how many there are.
-            null, factor = self.neighboring_relation.null_record, self.neighboring_relation.factor
+            null = self.neighboring_relation.null_record
             span = np.maximum(upper, 0) - np.minimum(lower, 0)
             most = np.maximum(np.abs(lower), np.abs(upper)) if null else span / 2
             unit, first = most / (G // 2), np.zeros(len(lower))
@@ -231,9 +232,9 @@ class SumConfig(StatisticConfig):
             there = ~np.isnan(records[0])
             t = np.clip(np.rint(np.where(there, records[0], 0.0) / unit), low, high)
             t = np.where(there, t, 0.0).astype(np.int64)
-            moved = np.maximum(-low, high) if null else np.maximum(high, 0) - np.minimum(low, 0)
-            record_norm = math.ceil(moved.sum() / factor) * self.most_rows
-        mechanism = self.mechanism(record_norm)
+            each = np.maximum(-low, high) if null else np.maximum(high, 0) - np.minimum(low, 0)
+            moved = int(each.sum()) * self.most_rows
+        mechanism = self.mechanism(moved)
         noisy = mechanism.release(sums(t), streams("noise"), charged=True)
         off = geometric_quantile(mechanism, 1.0 - self.level)
         return Answer(
