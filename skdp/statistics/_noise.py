@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from skdp.mechanisms import GeometricMechanism
 
 _APART = 1e-3  # scales are kept so far apart, relatively: the formula divides by the difference
-_NODES = ndtri((np.arange(256) + 0.5) / 256)
+_NODES = ndtri((np.arange(128) + 0.5) / 128)
 
 
 def geometric_quantile(mechanism: GeometricMechanism, alpha: float) -> int:
@@ -55,7 +55,7 @@ def kept(
     p_value: Callable[[np.ndarray], np.ndarray], center: float, alpha: float
 ) -> tuple[float, float]:
     """Ends of the shares in [0, 1], out from a center, that a test of level α does not reject."""
-    steps = np.concatenate([[0.0], np.logspace(-12, 0, 400)])
+    steps = np.concatenate([[0.0], np.logspace(-12, 0, 120)])
 
     def end(sign: float) -> float | None:
         shares = np.clip(center + sign * steps, 0.0, 1.0)

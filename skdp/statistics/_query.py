@@ -283,7 +283,7 @@ def _numbers(values: Any, false: float) -> np.ndarray:
     """Values as float64, NaN where they are missing; an error quotes none of them."""
     with without_data(_WRONG):
         if isinstance(values, np.ma.MaskedArray):
-            values = np.ma.filled(values.astype(object), None)
+            values = np.where(np.ma.getmaskarray(values), None, np.ma.getdata(values))
         array = np.asarray(values)
         if array.dtype.kind in "bO":
             numbers = [_number(x, false) for x in array.ravel().tolist()]

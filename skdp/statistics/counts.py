@@ -10,7 +10,7 @@ import numpy as np
 
 from skdp._random import Streams
 from skdp._types import ArrayLike, Given, Seed
-from skdp._validate import as_array, declared_range, expected, integer
+from skdp._validate import as_array, expected, integer, moderate_range
 from skdp.relations import ROW, ZERO_OUT
 from skdp.statistics._noise import geometric_quantile
 from skdp.statistics._query import Answer, PrivateStatistic, Query, StatisticConfig
@@ -90,8 +90,8 @@ def dp_count(
 
     Notes
     -----
-    *Sensitivity.* A row is counted in at most d columns; a null record, or a row without values,
-    in none. So a record moves the counts by at most d in the L1 norm, where it is replaced too, and a
+    *Sensitivity.* A row is counted in at most d columns, a null record, or a row without values, in
+    none. So a record moves the counts by at most d in the L1 norm, where it is replaced too, and a
     person of k rows by kd. The noise is two-sided geometric, of scale d/ε.
 
     Examples
@@ -185,7 +185,7 @@ def dp_histogram(
 def _edges(bins: Any, lower: Any, upper: Any) -> tuple[float, ...]:
     if np.ndim(bins) == 0:
         n_bins = integer(1, "or the edges", bins=bins)
-        low, high = declared_range(1, lower, upper)
+        low, high = moderate_range(1, lower, upper)
         return tuple(np.linspace(low[0], high[0], n_bins + 1).tolist())
     for name, bound in (("lower", lower), ("upper", upper)):
         if bound is not None:
