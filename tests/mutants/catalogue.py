@@ -104,7 +104,7 @@ SECTIONS = {
             "model_selection/splits.py",
             "DisjointSplit.take",
             "found = self._indices(part, n_rows)",
-            "found = np.argsort(np.asarray(arrays[-1]), kind='stable')[self._indices(part, n_rows)]",
+            "found = np.argsort(arrays[-1], kind='stable')[self._indices(part, n_rows)]",
             "tests/replay/test_parts.py",
         ),
         Mutant(
@@ -966,8 +966,8 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
             "partial fits state the last one alone",
             "estimators/_network.py",
             "NetworkEstimator._fit",
-            "_fitting.charged(self, plan, before)",
-            "_fitting.charged(self, plan)",
+            "_fitting.charged(self, plan, given, before)",
+            "_fitting.charged(self, plan, given)",
             "tests/estimators/test_sgd.py",
         ),
         Mutant(

@@ -1,4 +1,4 @@
-"""Fits on parts of a split: what reads one part is the same on neighbours that differ in another."""
+"""Fits on parts of a split: what reads one part does not tell records of another."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_record_shows_in_the_releases_of_its_part_alone(fit: str, unit: str) -
     before = outputs(fit, split, X, y)
     changed = 0
     for row in (3, 17, 44, 61, 80):
-        where = GROUPS == GROUPS[row] if unit == "group" else np.arange(N) == row
+        where = GROUPS[row] == GROUPS if unit == "group" else np.arange(N) == row
         own, other = ("train", "test") if row in split.train else ("test", "train")
         neighbour, labels = X.copy(), y.copy()
         neighbour[where], labels[where] = 0.9, 1 - y[row]
