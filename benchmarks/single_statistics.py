@@ -1,6 +1,6 @@
 """Errors of `skdp.statistics` beside those of diffprivlib and OpenDP: a table of their ratios.
 
-    DIFFPRIVLIB_PYTHON=... python benchmarks/single_statistics.py [--runs 2000] [--only mean ...]
+    DIFFPRIVLIB_PYTHON=... python benchmarks/single_statistics.py [--only mean] [--sizes 100 1000]
 
 DIFFPRIVLIB_PYTHON is the interpreter of an environment with diffprivlib and OpenDP (`pip install
 diffprivlib opendp "scikit-learn<1.6"`). All release the same statistic of the same rows, in [0,
@@ -74,12 +74,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--only", nargs="*", choices=STATISTICS, default=STATISTICS)
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     options = parser.parse_args()
     cells = {
         f"{statistic}|{epsilon}|{n}|{law}": rows(law, n)
         for statistic in options.only
         for law in LAWS
-        for n in SIZES
+        for n in options.sizes
         for epsilon in EPSILONS
     }
     with tempfile.TemporaryDirectory() as folder:

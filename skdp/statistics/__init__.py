@@ -1,8 +1,8 @@
 """Single statistics of private columns: declared bounds and ε in, value, interval and report out.
 
 Every function charges open ledgers before it uses a value, sees the marks of a `DisjointSplit`,
-and works out its own sensitivity. All are pure ε-DP; `dp_covariance` takes a δ too. Pure noise is on
-integers, so that the law of what is released is the one that is stated (docs/privacy.md §8).
+and works out its own sensitivity. All are pure ε-DP; `dp_covariance` takes a δ too. Pure noise is
+on integers, so that the law of what is released is the one that is stated (docs/privacy.md §8).
 
 >>> import numpy as np
 >>> from skdp.statistics import dp_mean

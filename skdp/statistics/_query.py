@@ -67,7 +67,7 @@ class PrivateStatistic:
     >>> float(count), count.low, count.high
     (90.0, 90.0, 90.0)
     >>> count
-    dp_count: 90 (90 % interval of the data's: 90 to 90; epsilon=50, zero_out)
+    dp_count: 90. (90 % interval of the data's: 90. to 90.; epsilon=50, zero_out)
     """
 
     name: str
@@ -283,7 +283,9 @@ def _numbers(values: Any, false: float) -> np.ndarray:
     """Values as float64, NaN where they are missing; an error quotes none of them."""
     with without_data(_WRONG):
         if isinstance(values, np.ma.MaskedArray):
-            values = np.where(np.ma.getmaskarray(values), None, np.ma.getdata(values))
+            hidden = np.ma.getmaskarray(values)
+            values = np.ma.getdata(values).astype(object)
+            values[hidden] = None
         array = np.asarray(values)
         if array.dtype.kind in "bO":
             numbers = [_number(x, false) for x in array.ravel().tolist()]
