@@ -210,7 +210,7 @@ class Query(PrivateEstimator):
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         values = _numbers(X, self.config.false)
         self._is_column = values.ndim == 1
-        values = values.reshape(len(values), -1)
+        values = values[:, None] if self._is_column else values
         n = len(values) if self._n_is_public else None
         if n is not None and np.isnan(values).any():
             raise ValueError(

@@ -34,7 +34,9 @@ ALL = {
     "dp_var": lambda x, **kw: dp_var(x, **BOUNDS | kw),
     "dp_quantile": lambda x, **kw: dp_quantile(x, **BOUNDS | kw),
     "dp_histogram": lambda x, **kw: dp_histogram(x, 5, **BOUNDS | kw),
-    "dp_covariance": lambda x, **kw: dp_covariance(np.reshape(x, (len(x), -1)), **BOUNDS | kw),
+    "dp_covariance": lambda x, **kw: dp_covariance(
+        x if np.ndim(x) == 2 else x[:, None], **BOUNDS | kw
+    ),
 }
 each = pytest.mark.parametrize("name", ALL)
 RELATIONS = ("zero_out", "add_or_remove_one", "replace_one")
@@ -215,6 +217,16 @@ def test_messages_about_values_hold_none_of_them(name, values):
 def test_missing_values_under_a_public_number_are_refused_with_the_remedy(name):
     with pytest.raises(ValueError, match="missing=True"):
         ALL[name](np.where(X > 60, np.nan, X), epsilon=1.0)
+
+
+@each
+def test_no_rows_are_rows_too_where_their_number_is_private(name):
+    """An error would tell that the last row is gone."""
+    kw = {"neighboring_relation": "add_or_remove_one", "epsilon": 1.0}
+    shown = ALL[name](np.zeros((0, 2)), **kw)
+    assert np.isfinite(shown.value).all()
+    if name != "dp_covariance":
+        assert np.isfinite(ALL[name]([], **kw).value).all()
 
 
 def test_infinities_are_clipped_and_masked_and_none_are_missing():
