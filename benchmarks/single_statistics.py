@@ -9,7 +9,9 @@ diffprivlib's there (its n is public), and OpenDP's symmetric distance of 2 with
 histograms of 10 bins, where diffprivlib has the noise of add_or_remove_one, under that, OpenDP's
 symmetric distance of 1. An error is the distance from the statistic of the rows, for a histogram
 the mean over its bins. Printed: the median of ours over `--runs`, and its ratio to theirs, with the
-standard error of the ratio by the bootstrap. Where both medians are 0 the ratio is 1.
+standard error of the ratio by the bootstrap; of two medians that are 0 it is 1. Where two have the
+same law the ratio is 1 in truth, and with 2000 runs the largest of many is some 1.1: below are the
+geometric mean of the ratios and the number of those that are above 1.05 by two standard errors.
 
 The name is not statistics.py: that would hide Python's own module from whatever runs here.
 """
@@ -91,7 +93,7 @@ def main():
         subprocess.run(command, check=True)
         theirs = dict(np.load(wanted))
     peers = list(dict.fromkeys(name.split("|")[0] for name in theirs))
-    rng, worst = np.random.default_rng(0), dict.fromkeys(peers, 0.0)
+    rng, ratios = np.random.default_rng(0), {peer: [] for peer in peers}
     print("| statistic | law | n | ε | median error |", *(f"over {p}'s |" for p in peers))
     print("|---|---|---|---|---|" + "---|" * len(peers))
     for name, x in cells.items():
@@ -101,11 +103,17 @@ def main():
         line = f"| {statistic} | {law} | {n} | {epsilon} | {np.median(errors):.3g} |"
         for peer in peers:
             found, se = ratio(errors, theirs[f"{peer}|{name}"], rng)
-            worst[peer] = max(worst[peer], found)
+            ratios[peer].append((found, se))
             line += f" {found:.3f} ± {se:.3f} |"
         print(line)
         sys.stdout.flush()
-    print(f"\n{options.runs} runs; the largest ratios:", worst)
+    print(f"\n{options.runs} runs of {len(cells)} cells:")
+    for peer, found in ratios.items():
+        value, se = np.array(found).T
+        mean, error = np.exp(np.log(value).mean()), np.hypot.reduce(se / value) / len(value)
+        above = int((value - 2 * se > 1.05).sum())
+        print(f"over {peer}'s: mean {mean:.3f} ± {mean * error:.3f}, largest {value.max():.3f},")
+        print(f"  {above} above 1.05 by two standard errors")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from skdp import (
     privacy_of,
     statistics,
 )
+from skdp._random import SecureStream
+from skdp.relations import Relation
 from skdp.statistics import (
     dp_count,
     dp_covariance,
@@ -24,6 +26,7 @@ from skdp.statistics import (
     dp_sum,
     dp_var,
 )
+from skdp.statistics.moments import Share, VarConfig
 
 X = np.random.default_rng(0).normal(40.0, 10.0, (400, 2))
 BOUNDS = {"lower": 0.0, "upper": 100.0}
@@ -322,14 +325,29 @@ def test_histograms_have_geometric_noise_of_the_stated_scale(relation, moved):
 
 
 def test_a_share_is_the_posterior_median_under_a_uniform_prior():
-    from skdp.statistics.moments import Share
-
     grid = (np.arange(200_000) + 0.5) / 200_000
     for up, scale, most in [(-300, 200.0, 1.0), (400, 300.0, 0.25), (900, 900.0, 1.0), (500, 1, 1)]:
         weights = np.exp(-np.abs(most * grid - up / 1000) * 1000 / scale)
         median = most * grid[np.searchsorted(weights.cumsum(), weights.sum() / 2)]
         found = Share(up, 1000 - up, scale, 10, 100).value(most)
         assert found == pytest.approx(median, abs=1e-5)
+
+
+def test_the_interval_of_a_variance_allows_for_a_mean_off_its_place():
+    """The mean is 3 scales off the released one: within its wide interval, not within its place."""
+    n = 4000
+    config = VarConfig(
+        lower=(0.0,), upper=(1.0,), epsilon=50.0, delta=0.0, n=n, level=0.9,
+        neighboring_relation=Relation.ZERO_OUT, most_rows=1, of_population=False,
+    )  # fmt: skip
+    all_of_them, noise = n * config.grid, SecureStream(bytes(16))
+    place = Share(
+        round(0.55 * all_of_them), round(0.45 * all_of_them), all_of_them / 60, n, config.grid
+    )
+    sums_of = config.sums_of(np.full((n, 1), 0.5))
+    ((value, low, high),) = config.variances(sums_of, [place], 50.0, 0.1, noise)
+    assert value == pytest.approx((0.05 - 2 / 60) ** 2, rel=0.1)
+    assert low == 0.0 < high
 
 
 def test_statistics_import_no_torch():
