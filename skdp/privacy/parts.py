@@ -79,6 +79,11 @@ def paid_together(event: DpEvent) -> list[DpEvent]:
     return together
 
 
+def parts_read(event: DpEvent) -> set[tuple[str, str]]:
+    """Names (split, part) of all parts of rows that are read."""
+    return {of for _, parts in _releases(event, {}) for of in parts.items()}
+
+
 def _releases(event: DpEvent, of: _Parts, count: int = 1) -> Iterator[tuple[DpEvent, _Parts]]:
     """Releases of a composition, each with the parts that it reads."""
     if isinstance(event, ComposedDpEvent):
