@@ -17,12 +17,12 @@ import numpy as np
 
 from skdp._types import ArrayLike
 
-_FACTOR, _LEAST, _MOST = 2.0, 6, 200
+_FACTOR, _LEAST, _MOST = 1.7, 6, 200
 _POINTS = 64
 
 
 def n_bins_for(n: float, scale: float) -> int:
-    """Even number of bins for n rows and noise ∝ exp(−|x|/scale): about 2 (n/scale)^(1/3)."""
+    """Even number of bins for n rows and noise ∝ exp(−|x|/scale): about 1.7 (n/scale)^(1/3)."""
     return 2 * int(np.clip(round(_FACTOR / 2 * (n / scale) ** (1 / 3)), _LEAST / 2, _MOST / 2))
 
 

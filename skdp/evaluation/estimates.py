@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -267,6 +268,14 @@ def _quotient(C: Any, D: Any, span: tuple[float, float]) -> np.ndarray:
     return np.clip(np.where(known, C / np.where(known, D, 1.0), sum(span) / 2), *span)
 
 
+@lru_cache(maxsize=8)
+def _normals(n_columns: int) -> np.ndarray:
+    """Fixed draws: what is read off a table twice is the same."""
+    draws = np.random.default_rng(0).standard_normal((N_DRAWS, n_columns))
+    draws.flags.writeable = False
+    return draws
+
+
 # Of calibration_error: gaps have the scale τ, of which a share varies smoothly over bins, or is
 # common to all of them, as where a model is too sure of itself.
 _SCALES = np.concatenate([[0.0], np.geomspace(2e-3, 1.0, 20)])
@@ -312,11 +321,13 @@ def calibration_error(
     measured = (right * (1 - f) - wrong * f) / n
     apart = np.subtract.outer(np.arange(len(f)), np.arange(len(f))) / len(f)
     smooth, rough = np.exp(-0.5 * (3 * apart) ** 2), np.eye(len(f))
-    shapes = (
-        rough,
-        0.5 * smooth + 0.5 * rough,
-        0.95 * smooth + 0.05 * rough,
-        0.45 * smooth + 0.5 + 0.05 * rough,
+    shapes = np.stack(
+        [
+            rough,
+            0.5 * smooth + 0.5 * rough,
+            0.95 * smooth + 0.05 * rough,
+            0.45 * smooth + 0.5 + 0.05 * rough,
+        ]
     )
     gaps = np.zeros(len(f))
     for _ in range(3):
@@ -325,40 +336,67 @@ def calibration_error(
         accuracy = np.clip(f + gaps, 0.0, 1.0)
         sampling = alike * shares * n * (accuracy * (1 - accuracy) + gaps**2)
         variances = (sampling + noise[0] * (1 - f) ** 2 + noise[1] * f**2) / n**2
-        draws, ratio_of_likelihoods = _deviations(measured, variances, shares, shapes)
-        gaps = draws.mean(axis=0) / shares
-    sums = np.minimum(np.abs(draws).sum(axis=1), 1.0)
+        found = _Deviations.of(measured, variances, shares, shapes)
+        gaps = found.mean() / shares
+    sums = np.minimum(np.abs(found.draws()).sum(axis=1), 1.0)
     low, value, high = np.quantile(sums, [(1 - level) / 2, 0.5, (1 + level) / 2])
-    return Estimate(value, low * (ratio_of_likelihoods > _REJECTED), high, level)
+    return Estimate(value, low * (found.against_zero > _REJECTED), high, level)
 
 
-def _deviations(
-    measured: np.ndarray, variances: np.ndarray, weights: np.ndarray, shapes: tuple
-) -> tuple[np.ndarray, float]:
-    """Draw δ = w g given its measurement; and twice the log-likelihood ratio against δ = 0."""
-    sd, bases, log_weights = np.sqrt(variances), [], []
-    # The measure of a τ: log τ is spaced equally, and 0 stands for what is below the least.
-    measure = np.log(np.where(_SCALES > 0, _SCALES, _SCALES[1] * 2))
-    measure -= np.log1p((_SCALES / _PRIOR_SCALE) ** 2)
-    for shape in shapes:
-        values, vectors = np.linalg.eigh(shape * np.outer(weights / sd, weights / sd))
-        y = vectors.T @ (measured / sd)
-        signal = _SCALES[:, None] ** 2 * np.maximum(values, 0.0)  # variances over those of noise
+class _Deviations(NamedTuple):
+    """δ = w g given its measurement: a mixture over scales τ and shapes of the law of g.
+
+    Parameters
+    ----------
+    posterior : ndarray of shape (n_shapes, n_scales)
+        Probabilities of the mixture.
+    bases : ndarray of shape (n_shapes, n_bins, n_bins)
+        Directions in which δ is independent, times the standard deviation of the measurement.
+    y : ndarray of shape (n_shapes, n_bins)
+        The measurement along them, of variance 1.
+    kept : ndarray of shape (n_shapes, n_scales, n_bins)
+        Share of it that counts as signal.
+    against_zero : float
+        Twice the log-likelihood ratio of the best τ to τ = 0.
+    """
+
+    posterior: np.ndarray
+    bases: np.ndarray
+    y: np.ndarray
+    kept: np.ndarray
+    against_zero: float
+
+    @classmethod
+    def of(
+        cls, measured: np.ndarray, variances: np.ndarray, weights: np.ndarray, shapes: np.ndarray
+    ) -> _Deviations:
+        sd = np.sqrt(variances)
+        values, vectors = np.linalg.eigh(shapes * np.outer(weights / sd, weights / sd))
+        y = (measured / sd) @ vectors
+        signal = _SCALES[:, None] ** 2 * np.maximum(values, 0.0)[:, None]
         kept = signal / (1 + signal)
-        bases.append((sd[:, None] * vectors, y, kept))
-        log_weights.append(0.5 * (kept * y**2 - np.log1p(signal)).sum(axis=1))
-    fit = np.array(log_weights)
-    posterior = np.exp(fit + measure - (fit + measure).max())
-    at = np.searchsorted(
-        np.cumsum(posterior) / posterior.sum(), (np.arange(N_DRAWS) + 0.5) / N_DRAWS
-    )
-    normal = np.random.default_rng(0).standard_normal((N_DRAWS, len(measured)))
-    draws = np.empty_like(normal)
-    for i, (basis, y, kept) in enumerate(bases):
-        which = at // len(_SCALES) == i
-        k = kept[at[which] % len(_SCALES)]
-        draws[which] = (k * y + np.sqrt(k) * normal[which]) @ basis.T
-    return draws, 2 * float(fit.max())
+        fit = 0.5 * (kept * y[:, None] ** 2 - np.log1p(signal)).sum(axis=-1)
+        # The measure of a τ: log τ is spaced equally, and 0 stands for what is below the least.
+        measure = np.log(np.where(_SCALES > 0, _SCALES, 2 * _SCALES[1]))
+        measure -= np.log1p((_SCALES / _PRIOR_SCALE) ** 2)
+        posterior = np.exp(fit + measure - (fit + measure).max())
+        posterior /= posterior.sum()
+        return cls(posterior, sd[:, None] * vectors, y, kept, 2 * float(fit.max()))
+
+    def mean(self) -> np.ndarray:
+        kept = np.einsum("st,stk->sk", self.posterior, self.kept)
+        return np.einsum("sbk,sk->b", self.bases, kept * self.y)
+
+    def draws(self) -> np.ndarray:
+        ranks = (np.arange(N_DRAWS) + 0.5) / N_DRAWS
+        at = np.searchsorted(np.cumsum(self.posterior), ranks).clip(max=self.posterior.size - 1)
+        shape, scale = np.divmod(at, len(_SCALES))
+        draws = _normals(self.y.shape[1]).copy()
+        for i, basis in enumerate(self.bases):
+            kept = self.kept[i, scale[shape == i]]
+            moved = kept * self.y[i] + np.sqrt(kept) * draws[shape == i]
+            draws[shape == i] = moved @ basis.T
+        return draws
 
 
 def by_draws(
@@ -398,11 +436,9 @@ def by_draws(
         total = (T * d).sum()
         if total <= 0 or total**2 <= z2 * (table.alike * total + table.noise(d, d)):
             return Estimate(sum(span) / 2, *span, level)
-    random = np.random.default_rng(0)
-    sampling, noise = random.standard_normal((2, N_DRAWS, len(T)))
+    sampling, noise = np.split(_normals(2 * len(T)), 2, axis=1)
     known = np.maximum(T, 0.0)
-    moved = np.sqrt(known) * sampling
-    moved *= np.sqrt(table.alike)
+    moved = np.sqrt(table.alike * known) * sampling
     moved -= known / max(known.sum(), 1.0) * moved.sum(axis=1, keepdims=True)
     if table.n is not None:
         noise = noise - noise.mean(axis=1, keepdims=True)

@@ -112,7 +112,7 @@ def private_report(
         Public number of rows, for the number of bins. None reads it and says so in the report;
         where it is private, under ``add_or_remove_one`` and with persons, it has to be given.
     n_bins : int or "auto", default="auto"
-        Even number of bins in [2, 1000]. ``"auto"`` is about 2(n/b)^(1/3) for noise of scale b.
+        Even number of bins in [2, 1000]. ``"auto"`` is about 1.7 (n/b)^(1/3) for noise of scale b.
     level : float, default=0.9
         Nominal coverage of the intervals.
     random_state : int, RandomState instance or None, default=None
@@ -264,7 +264,7 @@ def private_regression_report(
     n_samples : int or None, default=None
         Public number of rows. None reads it where it is public.
     n_bins : int or "auto", default="auto"
-        Even number of bins in [2, 1000]. ``"auto"`` is about 2(n/b)^(1/3) for noise of scale b.
+        Even number of bins in [2, 1000]. ``"auto"`` is about 1.7 (n/b)^(1/3) for noise of scale b.
     level : float, default=0.9
         Nominal coverage of the intervals.
     random_state : int, RandomState instance or None, default=None

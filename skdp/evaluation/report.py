@@ -392,10 +392,11 @@ class BinaryReport(_ClassReport):
     def _at_half(self) -> ThresholdReport:
         return self.at(0.5)
 
-    @property
+    @cached_property
     def accuracy(self) -> Estimate:
         """Share of rows whose more probable class is the true one."""
-        return self._at_half.accuracy
+        (right, _), (_, positive) = self._by_threshold(len(self.bins_.points) // 2)
+        return self._share(self._cells, right + positive, np.ones_like(right))
 
     @property
     def balanced_accuracy(self) -> Estimate:
