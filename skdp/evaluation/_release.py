@@ -104,7 +104,6 @@ class TableRelease(BaseEstimator):
         groups: Given,
         subgroups: tuple[np.ndarray, int],
         inferred: tuple[str, ...],
-        owner: Any = None,
     ) -> Tables:
         """Charge, count, and release.
 
@@ -121,8 +120,6 @@ class TableRelease(BaseEstimator):
             Number of the subgroup of each row, and how many there are.
         inferred : tuple of str
             Public facts that were read from the data.
-        owner : object or None
-            Who states the price.
         """
         mechanism, relation, n = self.mechanism(), self._relation, len(cells[0][0])
         if (groups is None) != (self.unit == ROW):
@@ -146,7 +143,7 @@ class TableRelease(BaseEstimator):
             seeded=self.random_state is not None,
         )
         plan = FitPlan(PublicFacts(self.label, inferred=inferred), mechanism, report, n_steps=1)
-        report = charged(self if owner is None else owner, plan, given)
+        report = charged(self, plan, given)
         of, n_subgroups = subgroups
         joint = [of[rows] * size + cell[rows] for cell, size in cells]
         sizes = [n_subgroups * size for _, size in cells]

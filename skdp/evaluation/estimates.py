@@ -317,7 +317,7 @@ def calibration_error(
     """
     f, counts = confidence, right + wrong
     n = max(counts.sum(), 1.0)
-    shares = np.maximum(counts, np.sqrt(sum(noise))) / n
+    shares = np.maximum(counts, max(np.sqrt(sum(noise)), 0.5)) / n
     measured = (right * (1 - f) - wrong * f) / n
     apart = np.subtract.outer(np.arange(len(f)), np.arange(len(f))) / len(f)
     smooth, rough = np.exp(-0.5 * (3 * apart) ** 2), np.eye(len(f))

@@ -223,7 +223,7 @@ class EvaluationReport:
         columns = [(name, report.estimates()) for name, report in self._columns()]
         if self.subgroups_:
             lines.append("  " + " " * 18 + "".join(f"  {name:<24.24}" for name, _ in columns))
-        for row in self._shown:
+        for row in columns[0][1]:
             cells = "".join(f"  {_text(estimates[row]):<24}" for _, estimates in columns)
             lines.append(f"  {row.replace('_', ' '):<18}{cells}".rstrip())
         lines.append(f"  intervals of {self.level:.0%}, for sampling and privacy noise together")
@@ -236,7 +236,7 @@ class EvaluationReport:
             f"<tr><th style='text-align:left'>{row.replace('_', ' ')}</th>"
             + "".join(f"<td>{_text(estimates[row])}</td>" for _, estimates in columns)
             + "</tr>"
-            for row in self._shown
+            for row in columns[0][1]
         )
         note = f"intervals of {self.level:.0%}, for sampling and privacy noise together"
         return (
@@ -770,9 +770,10 @@ class RegressionReport(EvaluationReport):
         Returns
         -------
         dict of str to Estimate
-            Those that the report prints.
+            Those that the report prints: the coverage where intervals were given.
         """
-        return {name: getattr(self, name) for name in self._shown}
+        found = super().estimates()
+        return {k: e for k, e in found.items() if k != "coverage" or self._given_intervals}
 
     @property
     def edges_(self) -> np.ndarray:
