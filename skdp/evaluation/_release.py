@@ -13,7 +13,7 @@ from skdp._fitting import charged, check_budget, initial_seed, public_n_rows, st
 from skdp._persons import rows_of_persons
 from skdp._plan import FitPlan, PublicFacts
 from skdp._types import Given, Seed
-from skdp._validate import expected, in_range, integer, one_of
+from skdp._validate import expected, in_range, integer, integer_or_auto, one_of
 from skdp.evaluation.binning import n_bins_for
 from skdp.mechanisms import GeometricMechanism
 from skdp.privacy.report import PrivacyReport
@@ -90,9 +90,8 @@ class TableRelease(BaseEstimator):
         """Number of bins: a function of public facts."""
         mechanism = self.mechanism()
         n = public_n_rows(self.n_samples, n_rows, is_public=self._relation.n_is_public)
-        if isinstance(self.n_bins, str) and self.n_bins == "auto":
-            return n_bins_for(n, float(mechanism.scale) * self._most_rows)
-        n_bins = integer(2, "or 'auto', and even", n_bins=self.n_bins)
+        auto = n_bins_for(n, float(mechanism.scale) * self._most_rows)
+        n_bins = integer_or_auto(auto, 2, n_bins=self.n_bins)
         if n_bins % 2 or n_bins > _MOST_BINS:
             raise expected(f"even and at most {_MOST_BINS}: one edge is ½ or 0", n_bins=self.n_bins)
         return n_bins
@@ -123,10 +122,11 @@ class TableRelease(BaseEstimator):
         """
         mechanism, relation, n = self.mechanism(), self._relation, len(cells[0][0])
         if (groups is None) != (self.unit == ROW):
-            what = "None with unit='row'" if self.unit == ROW else "one label a row"
-            raise expected(what, "", groups=None if groups is None else "given")
+            if groups is None:
+                raise expected("one label a row with unit='group'", "", groups=None)
+            raise expected("None with unit='row'", "unit='group' protects persons", groups="given")
         rows, most = slice(None), self._most_rows
-        if self.unit == GROUP:
+        if groups is not None:
             # Which rows of a person are kept is decided by a key that needs not be secret.
             key = initial_seed(self).to_bytes(4, "little")
             rows, _ = rows_of_persons(groups, n, most, key)

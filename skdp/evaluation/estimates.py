@@ -88,7 +88,7 @@ class Estimate:
         -------
         Estimate
         """
-        return Estimate(*map(function, (self.value, self.low, self.high)), self.level)
+        return Estimate(function(self.value), function(self.low), function(self.high), self.level)
 
     def __getitem__(self, key: Any) -> Estimate:
         """Select from arrays."""
@@ -259,7 +259,8 @@ def fieller(
     high = np.clip(np.where(bounded, (q1 + root) / q2, span[1]), *span)
     low, high = np.minimum(low, value), np.maximum(high, value)
     # Numbers are plain ones.
-    return Estimate(*(x if np.ndim(x) else float(x) for x in (value, low, high)), level)
+    value, low, high = (x if np.ndim(x) else float(x) for x in (value, low, high))
+    return Estimate(value, low, high, level)
 
 
 def _quotient(C: Any, D: Any, span: tuple[float, float]) -> np.ndarray:
@@ -454,8 +455,8 @@ def by_draws(
 
 def stacked(estimates: Sequence[Estimate]) -> Estimate:
     """One estimate of arrays from several of numbers."""
-    ends = ([getattr(e, name) for e in estimates] for name in ("value", "low", "high"))
-    return Estimate(*map(np.array, ends), estimates[0].level)
+    value, low, high = np.array([(e.value, e.low, e.high) for e in estimates]).T
+    return Estimate(value, low, high, estimates[0].level)
 
 
 def monotone(curve: Estimate) -> Estimate:

@@ -647,10 +647,15 @@ class MulticlassReport(_ClassReport):
     @cached_property
     def ece(self) -> Estimate:
         """Expected calibration error of the most probable class over the bins."""
-        right, *wrong = self._cells.counts.reshape(1 + len(_SHARES), -1)
-        noise = self.noise_variance_, len(wrong) * self.noise_variance_
+        counts = self._cells.counts.reshape(1 + len(_SHARES), -1)
+        noise = self.noise_variance_, len(_SHARES) * self.noise_variance_
         return calibration_error(
-            right, sum(wrong), self.bins_.mean, noise, alike=self.alike, level=self.level
+            counts[0],
+            counts[1:].sum(axis=0),
+            self.bins_.mean,
+            noise,
+            alike=self.alike,
+            level=self.level,
         )
 
     def confusion_matrix(self, *, normalize: str = "all") -> Estimate:
