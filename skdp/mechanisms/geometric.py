@@ -32,8 +32,8 @@ from skdp import _release_hook
 from skdp._random import SecureStream
 from skdp._release_hook import MechanismCall
 from skdp._types import ArrayLike
-from skdp._validate import as_array, in_range, integer
-from skdp.engine.discrete_laplace import discrete_laplace_integers
+from skdp._validate import as_array, expected, in_range, integer
+from skdp.engine.discrete_laplace import MOST_NUMERATOR, discrete_laplace_integers
 from skdp.mechanisms._release import EPSILONS, Mechanism, charged_stream
 from skdp.privacy.events import PureDpEvent
 from skdp.relations import ZERO_OUT, check_relation
@@ -84,6 +84,10 @@ class GeometricMechanism(Mechanism):
         norm = integer(1, record_norm=self.record_norm)
         in_range(1, MOST_NORM, closed="both", record_norm=norm)
         object.__setattr__(self, "record_norm", norm)
+        if self.scale.numerator > MOST_NUMERATOR:
+            raise expected(
+                "at least record_norm / 2**49", "64 bits hold no more noise", epsilon=self.epsilon
+            )
 
     @property
     def sensitivity(self) -> int:

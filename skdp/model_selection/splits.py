@@ -296,7 +296,7 @@ class DisjointSplit:
                 )
             found = self._indices(part, n_rows)
             mark = Mark(self.id, part, len(found), self._unit, self._by_coins)
-            taken.append(marked(rows.iloc[found] if hasattr(rows, "iloc") else rows[found], mark))
+            taken.append(marked(getattr(rows, "iloc", rows)[found], mark))
         return taken[0] if len(taken) == 1 else taken
 
     def _number(self, part: str) -> int:
@@ -331,7 +331,8 @@ class DisjointSplit:
     def _sides(self, n_rows: int) -> np.ndarray:
         """Number of the part of each row, each of its own coin."""
         if self._unit == GROUP:
-            words, codes = label_digests(self._groups, n_rows, self._key)
+            groups: Any = self._groups
+            words, codes = label_digests(groups, n_rows, self._key)
             words = words[codes]
         else:
             words = self._words(n_rows)
