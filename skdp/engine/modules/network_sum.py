@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -101,7 +101,7 @@ class FlatModule:
         self, loss: Loss, x: Tensor, y: Tensor, parameters: dict[str, Tensor] | None = None
     ) -> Tensor:
         """Loss of each record, (B,), under the module's own parameters or others."""
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed_precision):
+        with _autocast(x.device.type, self.mixed_precision):
             if parameters is None:
                 return loss(self.module(x), y)
             return loss(torch.func.functional_call(self.module, parameters, (x,)), y)
@@ -141,6 +141,13 @@ class FlatModule:
     def set(self, flat: Tensor) -> None:
         """Give the module these parameters."""
         self.flat.copy_(flat)
+
+
+def _autocast(device_type: str, enabled: bool) -> AbstractContextManager[Any]:
+    """Let operations run in bfloat16, or not, whatever the caller's autocast says."""
+    if enabled or torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, torch.bfloat16, enabled=enabled)
+    return nullcontext()  # a context of torch takes as long as a small layer
 
 
 class FrozenBatchNorm(nn.modules.batchnorm._BatchNorm):
@@ -297,8 +304,7 @@ class NetworkClippedSum(BoundedSum):
         self, x: Tensor, y: Tensor, weights: Tensor | None, persons: PersonClip | None = None
     ) -> Tensor:
         """Sum over a few rows, or over persons who have them: each person's sum clipped too."""
-        # The caller's autocast must not reach norms and sums.
-        with torch.autocast(x.device.type, enabled=False):
+        with _autocast(x.device.type, False):  # norms and sums keep their precision
             found = self._gradients(x, y)
             norms = found.norms
             if not math.isfinite(norms.sum()):
