@@ -235,3 +235,32 @@ def test_an_embedding_of_very_many_equal_tokens_stays_within_the_bound():
     wrapped.head = nn.Identity()
     total = clipped_sum_of(seeded(lambda: wrapped), tokens.astype(np.float32), np.ones(1), 1.0)
     assert float(total.norm()) <= 1 + ROUNDING
+
+
+@pytest.mark.parametrize("size", [127, 128, 784, 1024, 1025])
+def test_norms_of_vectors_are_near_those_in_double_precision_at_any_scale(size):
+    scales = torch.tensor([0.0, 1e-38, 1e-25, 1e-16, 1e-14, 1.0, 1e14, 1e16, 1e25, 1e38])
+    ones = torch.ones(len(scales), size)  # each addition is rounded the same way
+    for vectors in (ones, torch.rand(ones.shape), torch.eye(size)[: len(scales)]):
+        vectors = vectors * scales[:, None]
+        exact = vectors.double().square().sum(1).sqrt()
+        torch.testing.assert_close(
+            per_sample._norms(vectors), exact, rtol=ROUNDING / 3, atol=0.0, check_dtype=True
+        )
+
+
+def test_norms_of_vectors_without_one_are_no_numbers():
+    vectors = torch.ones(3, 784)
+    vectors[0, 0], vectors[1, 0] = math.nan, -math.inf
+    found = per_sample._norms(vectors)
+    assert found[0].isnan() and found[1] == math.inf and found[2] == 28
+
+
+@pytest.mark.parametrize("other", [0.0, 1e-30, 1e30, math.inf, math.nan])
+def test_no_vector_changes_the_rounding_of_the_norms_of_others(other):
+    vectors = torch.rand(64, 784, generator=torch.Generator().manual_seed(0))
+    beside = vectors.clone()
+    beside[7] = other
+    others = torch.arange(64) != 7
+    assert torch.equal(per_sample._norms(beside)[others], per_sample._norms(vectors)[others])
+    assert torch.equal(per_sample._norms(vectors[others]), per_sample._norms(vectors)[others])
