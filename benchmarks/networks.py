@@ -51,7 +51,7 @@ def opacus_accuracy(like, X, y, Z, z):
     rng, records = np.random.default_rng(), NetworkRecords(X, y, torch.zeros(0))
     for _ in range(like.n_iter_):
         batch = records.take(np.flatnonzero(rng.random(len(X)) < like.sampling_rate_))
-        step(*batch.piece(0, len(batch)))
+        step(*batch.piece(0, len(batch))[:2])
     with torch.no_grad():
         predicted = module(torch.from_numpy(Z)).argmax(1).numpy()
     return np.mean(predicted == z)

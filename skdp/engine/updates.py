@@ -64,7 +64,7 @@ class NoiseCorrectedAdam:
         corrected = second / (1 - self.beta2**count) - noise_variance
         tiny = torch.finfo(corrected.dtype).tiny
         variance = torch.maximum(
-            corrected, torch.as_tensor(self.floor * noise_variance + tiny, dtype=corrected.dtype)
+            corrected, torch.as_tensor(self.floor * noise_variance + tiny).to(corrected)
         )
         step = first / (1 - self.beta1**count) / variance.sqrt()
         return step.clamp(-self.max_direction, self.max_direction), Moments(first, second, count)

@@ -63,6 +63,7 @@ EACH_BY_ITSELF = (
 )
 
 ITEM_BY_ITSELF = "an item of the dataset is a function of that record alone, whenever it is read"
+DEVICE_NOISE = "noise of the device's own generator, which is not cryptographic, is random enough"
 LOSS_BY_ITSELF = "loss of a record depends on that record alone (tried on synthetic records only)"
 
 _MOST_OF_PERSON = 512  # weights of a lone linear layer, by its closed form
@@ -174,6 +175,8 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             model, _ = self._model(
                 self.module_, self._shape, facts.outputs, integers, records.weights is not None
             )
+            if (model.start.device.type == "cpu") != self._on_cpu():
+                raise expected("the device on which module makes its parameters", device=None)
             self._looks_up = not getattr(model, "dtype", torch.float32).is_floating_point
             _fitting.check_n_rows(records.X, model.max_rows)
             if self._calls_foreign_code():
@@ -274,8 +277,16 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             EACH_BY_ITSELF: self.module is not None,
             LOSS_BY_ITSELF: not isinstance(self.loss, str),
             ITEM_BY_ITSELF: self._by_index,
+            DEVICE_NOISE: not self._on_cpu(),
         }
         return tuple(words for words, applies in said.items() if applies)
+
+    def _on_cpu(self) -> bool:
+        """Whether the CPU is where the parameters say that training is to be."""
+        device = self.device
+        if device is None and isinstance(self.module, nn.Module):
+            device = next((p.device for p in self.module.parameters() if p.requires_grad), None)
+        return device is None or str(device).partition(":")[0] == "cpu"
 
     def _checked(
         self, check: Callable[..., Any], X: Any, y: Any, *, goes_on: bool, **how: Any

@@ -80,7 +80,7 @@ def build_module(
         if parameters:
             raise expected("a class or a function, which takes module__ parameters", module=make)
         return make
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         try:
             shape, named = _shape_arguments(make, (n_features, n_outputs), parameters)

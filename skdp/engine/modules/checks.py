@@ -169,7 +169,7 @@ def tried(
         Those that the module takes.
     """
     n, like = len(targets), module.flat
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(0)
         bits = torch.randint(2, (n, *shape)).to(like.device)
         failure: Exception = ValueError()
