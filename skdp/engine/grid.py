@@ -222,10 +222,9 @@ class OuterGridSum(GridSum):
     def _integers(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
         factors = self.inner.factors(theta, chunk)
         lefts = [np.rint(factor.left * (1.0 / self.width)) for factor in factors]
-        squares = sum(
-            row_sums(left * left) * factor.squares
-            for left, factor in zip(lefts, factors, strict=True)
-        )
+        squares = np.zeros(len(chunk.rows))
+        for left, factor in zip(lefts, factors, strict=True):
+            squares += row_sums(left * left) * factor.squares
         outside = ~(squares <= self._limit)
         if outside.any():
             for left in lefts:

@@ -154,7 +154,7 @@ class PerceptronSum(RowSum):
 
     @property
     def room(self) -> int:
-        """Rounding moves the l_i by √K/2, and l_i ⊗ A_i by 2¹⁷ times that; layers add in squares."""
+        """2¹⁷√K/2, as rounding moves an l_i by √K/2 at most; layers add in squares."""
         return math.ceil(2**BITS * math.sqrt(sum(self.sizes[1:])))
 
     @property
