@@ -142,6 +142,7 @@ class PerceptronSum(RowSum):
     weight_bound: float = 1.0
     physical_batch_size: int | None = None
     cancelling = True
+    rounding = 0.0  # integers add exactly
 
     def __post_init__(self) -> None:
         positive(clip_norm=self.clip_norm)

@@ -205,8 +205,9 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     secure : bool, default=False
         Of the perceptron, with the default loss: integers in place of the rounding of floats in
         gradients, sums and noise, which is discrete. The guarantee then no longer treats
-        floating-point arithmetic as exact. Two to three times slower, and as accurate. See
-        docs/privacy.md, section 8.
+        floating-point arithmetic as exact. Up to three times slower (with persons eight), and as
+        accurate. Not with ``device``, ``module`` or ``mixed_precision``, nor for more than 100,000
+        parameters (with persons 10,000). See docs/privacy.md, section 8.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X
@@ -425,8 +426,9 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     secure : bool, default=False
         Of the perceptron, with the default loss: integers in place of the rounding of floats in
         gradients, sums and noise, which is discrete. The guarantee then no longer treats
-        floating-point arithmetic as exact. Two to three times slower, and as accurate. See
-        docs/privacy.md, section 8.
+        floating-point arithmetic as exact. Up to three times slower (with persons eight), and as
+        accurate. Not with ``device``, ``module`` or ``mixed_precision``, nor for more than 100,000
+        parameters (with persons 10,000). See docs/privacy.md, section 8.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X

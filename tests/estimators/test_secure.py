@@ -297,6 +297,14 @@ def test_without_noise_a_network_releases_the_ordinary_sums(plan):
     np.testing.assert_allclose(np.sort(found), np.sort(plain.ravel()), atol=1e-3)
 
 
+def test_the_noise_of_a_chain_is_that_of_its_temperature():
+    with _release_hook.record() as tape:
+        chain = make((CHAIN, {"sampling_rate": 0.5})).fit(X, Y)
+    scales = np.array([release.call.scale for release in tape])
+    eta, T = chain.learning_rates_, chain.temperature_
+    np.testing.assert_allclose((eta * scales / (N / 2)) ** 2, 2 * T * eta / N, rtol=3e-4)
+
+
 def test_the_noise_added_to_a_network_is_the_noise_declared():
     """Rows of weight 0 contribute nothing, and what is released is noise."""
     plan = (CLASSIFIER, {"hidden_layer_sizes": (20,), "max_iter": 20, "sampling_rate": 0.5})
