@@ -1,5 +1,6 @@
 """Gradients of a perceptron on a grid: exact sums, each term a function of its record alone."""
 
+from itertools import pairwise, product
 from math import isqrt
 
 import numpy as np
@@ -46,14 +47,16 @@ def case(name, **more):
     sizes = (D, *(size for size, _ in hidden), task.n_outputs)
     kinds = tuple(kind for _, kind in hidden)
     of = PerceptronSum(sizes, kinds, task.residual, clip_norm, weight_bound=2.0, **more)
-    size = sum((a + 1) * b for a, b in zip(sizes, sizes[1:], strict=False))
+    size = sum((a + 1) * b for a, b in pairwise(sizes))
     theta = torch.from_numpy(np.random.default_rng(1).normal(size=size))
     columns = task.columns(LABELS if task is CLASSES else TARGETS)
     return of, theta, np.column_stack([columns, WEIGHTS])
 
 
 def rows_of(columns, which=slice(None), starts=None):
-    made = RoundedRows(X[which], columns[which], data_norm=np.inf, fit_intercept=True, starts=starts)
+    made = RoundedRows(
+        X[which], columns[which], data_norm=np.inf, fit_intercept=True, starts=starts
+    )
     return made.take(slice(None))
 
 
@@ -115,11 +118,13 @@ def test_products_of_a_record_are_python_integers(name):
 @pytest.mark.parametrize("clipping", ["flat", "automatic"])
 def test_they_are_the_clipped_gradients(name, clipping):
     """Against autograd, in doubles, one record at a time."""
-    of, theta, columns = case(name, clipping=clipping)
+    of, theta, _ = case(name, clipping=clipping)
     task, hidden, clip_norm = NETS[name]
     layers, parameters = [], []
     for matrix, kind in zip(
-        PerceptronSum.matrices(of.sizes, theta.numpy()), [*(k for _, k in hidden), None], strict=True
+        PerceptronSum.matrices(of.sizes, theta.numpy()),
+        [*(k for _, k in hidden), None],
+        strict=True,
     ):
         layer = nn.Linear(matrix.shape[1] - 1, matrix.shape[0], dtype=torch.float64)
         layer.weight.data[:] = torch.from_numpy(matrix[:, :-1])
@@ -244,7 +249,8 @@ def test_activations_are_those_of_torch_and_know_no_place(kind):
         np.testing.assert_allclose(value, outputs.detach().numpy(), rtol=1e-12, atol=1e-12)
         away = z != 0.0  # of the kink
         np.testing.assert_allclose(slope[away], inputs.grad.numpy()[away], rtol=1e-9, atol=1e-12)
-        for start, stop in [(i, i + length) for i in range(0, 3900, 97) for length in (1, 2, 3, 13)]:
+        for start, length in product(range(0, 3900, 97), (1, 2, 3, 13)):
+            stop = start + length
             there = ACTIVATIONS[kind](z[start:stop].copy())
             assert (there[0] == value[start:stop]).all()
             assert (there[1] == slope[start:stop]).all()

@@ -213,7 +213,7 @@ def test_in_poisson_batches_it_costs_what_the_gaussian_costs(relation):
     coarse = of(DiscreteGaussianDpEvent(1.5, 2.0**10, 1000))  # η = 0.006
     assert epsilon_of_event(coarse, 0.03, relation) > epsilon_of_event(plain, 0.03, relation)
     for name in ("auto", "rdp"):  # in divergences of mixtures nothing is free
-        with pytest.raises(NoBoundError, match="coarse|replace_one"):
+        with pytest.raises(NoBoundError, match=r"coarse|replace_one"):
             epsilon_of_event(coarse, 1e-5, relation, name)
 
 
