@@ -96,6 +96,26 @@ def test_neither_chunks_nor_threads_change_a_bit(name, monkeypatch):
             assert total(name) == expected
 
 
+def test_every_bit_of_a_factor_is_that_of_its_record_alone():
+    """Before they are rounded to integers, which hides most of what a place could change."""
+    task, sizes = Classification(40), (50, 33, 45, 40)
+    of = PerceptronSum(sizes, (nn.Tanh, nn.GELU), task.residual, 0.5)
+    rng = np.random.default_rng(3)
+    theta = torch.from_numpy(rng.normal(size=sum((a + 1) * b for a, b in pairwise(sizes))) / 5)
+    rows = rng.normal(size=(200, 50))
+    columns = np.column_stack([task.columns(rng.integers(40, size=200)), np.ones(200)])
+
+    def factors(which):
+        made = RoundedRows(rows[which], columns[which], data_norm=np.inf, fit_intercept=True)
+        return of.factors(theta, made.take(slice(None)))
+
+    whole = factors(slice(None))
+    for which in ([0], [199], [3, 77], np.arange(5, 22), np.arange(190)[::-1]):
+        for some, all_of_them in zip(factors(which), whole, strict=True):
+            for part, full in zip(some, all_of_them, strict=True):
+                np.testing.assert_array_equal(part, full[which])
+
+
 @pytest.mark.parametrize("name", NETS)
 def test_products_of_a_record_are_python_integers(name):
     """Slow and obvious: l_i and a_i as integers, multiplied one by one."""
@@ -221,7 +241,7 @@ def test_products_are_below_the_digits_of_a_double(size, n, power, seed):
     whole = np.abs(rounded.integers)
     assert (whole == np.rint(whole)).all()
     assert (np.linalg.norm(whole, axis=1) <= 2**17).all()
-    bits = 34 - np.frexp(np.linalg.norm(weights))[1]
+    bits = perceptron_sum._WEIGHT_BITS - np.frexp(np.linalg.norm(weights))[1]
     assert (whole @ np.abs(np.rint(np.ldexp(weights, bits))).T <= 2**52).all()
     close = rounded.integers * rounded.units[:, None]
     scale = np.linalg.norm(rows, axis=1, keepdims=True)
