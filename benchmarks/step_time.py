@@ -15,7 +15,7 @@ All but skdp fetch batches of one size, of random rows, by indexing a tensor on 
 - skdp: `DPSGDClassifier(...).fit`, all of it: Poisson batches, noise from a secure stream, an
   average of the later iterates.
 - Opacus: `PrivacyEngine` with ``poisson_sampling=False``, per-record gradients by hooks or ghost
-  clipping; not its secure mode.
+  clipping; not its secure mode. It replaces nn.GRU by a GRU of its own.
 - vmap: torch.func.vmap of torch.func.grad, clipping, noise. Only if asked for.
 """
 
@@ -182,7 +182,7 @@ def opacus(mode):
     """Return what takes steps of Opacus."""
 
     def method(name, X, y, batch_size, device):
-        module = MODELS[name][2]().to(device)
+        module = _opacus.fit_for(MODELS[name][2]()).to(device)
         step, _ = _opacus.private(
             module,
             momentum_sgd(module),

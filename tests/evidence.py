@@ -63,7 +63,8 @@ LAYERS = [
             "tests/engine/test_grid",
             "tests/engine/test_layers", "tests/engine/test_linear_sums", "tests/engine/test_loop",
             "tests/engine/test_persons",
-            "tests/engine/test_network_sum", "tests/engine/test_records",
+            "tests/engine/test_network_sum", "tests/engine/test_perceptron_sum",
+            "tests/engine/test_records",
             "tests/engine/test_recurrent", "tests/engine/test_rows",
             "tests/models",
         ),
@@ -75,7 +76,8 @@ LAYERS = [
         " releases lie on a public grid. Coins, discrete noise, batches and quantiles have the laws"
         " that are stated: walked branch by branch, in fractions, at small scales.",
         (
-            "tests/contracts/test_releases", "tests/engine/test_discrete_gaussian",
+            "tests/contracts/test_releases", "tests/engine/test_discrete_laplace",
+            "tests/engine/test_discrete_gaussian",
             "tests/engine/test_lattice_gaussian",
             "tests/engine/test_exact_laws", "tests/engine/test_noise",
             "tests/engine/test_sampling", "tests/engine/test_updates", "tests/laws",
