@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -389,9 +390,13 @@ def _watch(module: FlatModule) -> None:
     """Let every layer that has a rule note its input and output in ``module.uses``."""
 
     def hook(layer: _Layer) -> Callable[..., Tensor]:
-        def note(part: nn.Module, args: tuple[Tensor, ...], z: Tensor) -> Tensor:
+        def note(
+            part: nn.Module, args: tuple[Tensor, ...], others: dict[str, Tensor], z: Tensor
+        ) -> Tensor:
             if module.uses is None:
                 return z
+            if len(args) != 1 or others:  # no rule knows the weights and offsets of a bag
+                raise ValueError("A layer has other inputs than its first.")
             if not z.requires_grad:
                 z.requires_grad_()
             module.uses.append(_Use(layer, args[0].detach(), z, z._version))
@@ -420,7 +425,7 @@ def _watch(module: FlatModule) -> None:
         own = {short: prefix + short for short, _ in part.named_parameters(recurse=False)}
         trained = {short: full for short, full in own.items() if full in module.trained}
         if type(part) in RULES and trained:
-            part.register_forward_hook(hook(_Layer(part, trained)))
+            part.register_forward_hook(hook(_Layer(part, trained)), with_kwargs=True)
 
 
 def book_keeping(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> Gradients:
@@ -493,7 +498,9 @@ def vmapped(
         return module.losses(loss, x[None], y[None], parameters)[0]
 
     gradients = torch.func.vmap(torch.func.grad(of_one), (None, 0, 0), randomness="different")
-    flat = torch.cat([g.flatten(1) for g in gradients(parameters, x, y).values()], dim=1)
+    with warnings.catch_warnings():  # where warnings are errors, slow operations work too
+        warnings.filterwarnings("ignore", "There is a performance drop")
+        flat = torch.cat([g.flatten(1) for g in gradients(parameters, x, y).values()], dim=1)
     if prenoise_scale > 0.0:
         flat.add_(torch.randn_like(flat), alpha=prenoise_scale)
 
