@@ -31,7 +31,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 InstanceNorm = nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
 
@@ -112,9 +111,7 @@ def linear(module: nn.Linear, name: str, a: Tensor, b: Tensor) -> PerSample:
     return PerSample(sums.squared_norms, lambda c: sums.weighted_sum(c)[0])
 
 
-def convolution(
-    module: Convolution, name: str, a: Tensor, b: Tensor, rows: int = 1
-) -> PerSample:
+def convolution(module: Convolution, name: str, a: Tensor, b: Tensor, rows: int = 1) -> PerSample:
     """``nn.Conv1d``, ``nn.Conv2d``, ``nn.Conv3d``: a matrix for the patch of every position."""
     if name == "bias":
         return _instantiated(_joined(b.flatten(2).sum(2), rows))
@@ -205,9 +202,9 @@ def embedding_bag(
 ) -> PerSample:
     """``nn.EmbeddingBag`` of bags (B, T): an embedding whose positions have shares of b."""
     kept = torch.ones_like(a) if module.padding_idx is None else a != module.padding_idx
-    kept = kept.bool()[..., None]
+    kept = kept.to(b.dtype)[..., None]
     if module.mode == "max":  # a feature's whole gradient is that of its largest entry
-        found = module.weight[a].masked_fill(~kept, -math.inf)
+        found = module.weight[a].masked_fill(kept == 0, -math.inf)
         kept = torch.zeros_like(found).scatter_(1, found.argmax(1, keepdim=True), 1.0)
     elif module.mode == "mean":
         kept = kept / kept.sum(1, keepdim=True).clamp(min=1)
