@@ -165,10 +165,14 @@ def _is_frozen(part: nn.Module) -> bool:
 
 
 def _copied(module: nn.Module) -> nn.Module:
-    if isinstance(module, torch.jit.ScriptModule):
-        raise ValueError("Expected a module of Python code, got a scripted one; pass the original.")
-    if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        raise expected("a module on one device", "pass its .module, and device=", module=module)
+    for part in module.modules():
+        trained = any(p.requires_grad for p in part.parameters())
+        if isinstance(part, torch.jit.ScriptModule) and trained:
+            raise ValueError(
+                "Expected a module of Python code, got a scripted one; pass the original."
+            )
+        if isinstance(part, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            raise expected("a module on one device", "pass its .module, and device=", module=part)
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
         raise ValueError("Expected layers that know their shape, got a lazy one; give its sizes.")
     try:
