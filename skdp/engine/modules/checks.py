@@ -172,10 +172,11 @@ def tried(
         Those that the module takes.
     """
     n, like = len(targets), module.flat
+    looks_up = any(isinstance(p, nn.Embedding | nn.EmbeddingBag) for p in module.module.modules())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         bits = torch.randint(2, (n, *shape)).to(like.device)
-        failure: Exception = ValueError()
+        failure: Exception | None = None
         for x in (torch.randn(n, *shape).to(like), bits.to(like), *[bits] * integers):
             y = targets.to(like.device)
             try:
@@ -195,10 +196,11 @@ def tried(
                         every_gradient=every_gradient,
                         integers=integers,
                     )
-                failure = error
+                # The first says most, but of a lookup that of integers.
+                failure = error if failure is None or looks_up else failure
     rows = f"rows of {shape[0]} features" if len(shape) == 1 else f"records of shape {shape}"
     said = str(failure).splitlines()[0] if str(failure) else ""
-    if not integers and any(isinstance(p, nn.Embedding) for p in module.module.modules()):
+    if looks_up and not integers:
         said += "; for an Embedding, give X as integers"
     raise ValueError(
         f"Expected module to take {rows}, but it failed on synthetic ones "

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -128,7 +128,7 @@ def convolution(module: Convolution, name: str, a: Tensor, b: Tensor, rows: int 
 def _gradients(module: Convolution, a: Tensor, b: Tensor) -> Tensor:
     """Gradients (B, ...) in the weight, by one convolution of which each row is a group."""
     n, shape = len(a), module.weight.shape
-    of_weight = getattr(torch.nn.grad, f"conv{len(shape) - 2}d_weight")
+    of_weight = getattr(nn.grad, f"conv{len(shape) - 2}d_weight")  # type: ignore
     a, b = a.flatten(0, 1)[None], b.flatten(0, 1)[None]
     steps = (module.stride, 0, module.dilation)
     return of_weight(a, (n * shape[0], *shape[1:]), b, *steps, n * module.groups).view(n, *shape)
@@ -216,7 +216,7 @@ def layer_norm(
 ) -> PerSample:
     """``nn.LayerNorm``, ``nn.RMSNorm``: elementwise scale and shift, shared by all positions."""
     if name == "weight":
-        normalized = F.layer_norm if isinstance(module, nn.LayerNorm) else F.rms_norm
+        normalized: Any = F.layer_norm if isinstance(module, nn.LayerNorm) else F.rms_norm
         b = b * normalized(a, module.normalized_shape, eps=module.eps)
     return _instantiated(b.reshape(len(b) // rows, -1, *module.normalized_shape).sum(1))
 

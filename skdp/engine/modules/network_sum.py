@@ -71,8 +71,8 @@ class FlatModule:
         self.mixed_precision = mixed_precision
         self.module = _copied(module).to(_checked(device))
         for part in self.module.modules():
-            if type(part) in EQUALS and not part.proj_size:
-                part.__class__ = Recurrent
+            if type(part) in EQUALS and not getattr(part, "proj_size", 0):
+                part.__class__ = EQUALS[type(part)]
             elif _is_frozen(part):
                 part.__class__ = FrozenBatchNorm
             if getattr(part, "inplace", False):
