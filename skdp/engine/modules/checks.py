@@ -202,6 +202,8 @@ def tried(
     said = str(failure).splitlines()[0] if str(failure) else ""
     if looks_up and not integers:
         said += "; for an Embedding, give X as integers"
+    if "checkpoint" in said:
+        said += "; leave checkpointing out: physical_batch_size bounds memory"
     raise ValueError(
         f"Expected module to take {rows}, but it failed on synthetic ones "
         f"({type(failure).__name__}: {said})."
