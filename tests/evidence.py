@@ -65,7 +65,7 @@ LAYERS = [
             "tests/engine/test_persons",
             "tests/engine/test_network_sum", "tests/engine/test_perceptron_sum",
             "tests/engine/test_records",
-            "tests/engine/test_recurrent", "tests/engine/test_rows",
+            "tests/engine/test_recurrent", "tests/engine/test_rows", "tests/engine/test_zoo",
             "tests/models",
         ),
     ),
