@@ -17,16 +17,17 @@ are perceptrons with 100 tanh units; nothing is tuned per set or ε.
 """
 
 import argparse
+import itertools
 import warnings
 
 import _images
 import _opacus
 import numpy as np
 import torch
+from fit_time import drawn
 from sklearn.neural_network import MLPClassifier
 
 from skdp import DPSGDClassifier
-from skdp.engine.modules.network_sum import NetworkRecords
 from skdp.models.perceptron import perceptron
 
 
@@ -48,10 +49,8 @@ def opacus_accuracy(like, X, y, Z, z):
         noise_multiplier=like.noise_multiplier_,
         mode="ghost",
     )
-    rng, records = np.random.default_rng(), NetworkRecords(X, y, torch.zeros(0))
-    for _ in range(like.n_iter_):
-        batch = records.take(np.flatnonzero(rng.random(len(X)) < like.sampling_rate_))
-        step(*batch.piece(0, len(batch)))
+    for inputs, labels in itertools.islice(drawn(X, y, like.sampling_rate_), like.n_iter_):
+        step(inputs, labels)
     with torch.no_grad():
         predicted = module(torch.from_numpy(Z)).argmax(1).numpy()
     return np.mean(predicted == z)
