@@ -104,7 +104,7 @@ for j, label in enumerate(LABELS):
 # On frequent labels one network and five are alike. The rarest is the hardest, for few patients
 # tell of it and the noise is the same; the five, with more noise each, lose most there.
 
-figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(8.5, 4), sharey=True, layout="constrained")
 for i, (ax, metric, chance) in enumerate(
     zip(axes, METRICS, (np.full(5, 0.5), shares), strict=True)
 ):

@@ -104,7 +104,7 @@ print(scaled.privacy_)
 # Left, what the network sees of a slow and of a fast tremor; right, what its probabilities are
 # worth on fresh patients.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 for i, name in ((np.argmin(p_test), "slow"), (np.argmax(p_test), "fast")):
     values, measured = X_test[i].T
     left.plot(values[measured > 0], ".-", label=f"{name}: true probability {p_test[i]:.2f}")
