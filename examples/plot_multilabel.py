@@ -3,9 +3,8 @@ Labels that do not exclude each other
 =====================================
 
 A patient may have several diagnoses, or none. With y (n, n_labels) of 0 and 1, one private network
-learns all labels at once, a sigmoid each: one fit, one statement of ε. One network per label takes a
-fit per label, and √5 times the noise for five of them: at ε each, they cost more than twice ε
-together.
+learns all labels at once, a sigmoid each: one fit, one statement of ε. One network per label is a
+fit per label: five fits at ε cost more than twice ε, or each gets √5 times the noise.
 
     python examples/plot_multilabel.py [folder]
 
