@@ -114,7 +114,7 @@ for name in ("LSTM", "LSTM + temperature"):
     p = predicted[name]
     shown = ReliabilityDisplay.from_predictions(y_test, p, n_bins=10, name=name, ax=right)
     right = shown.ax_
-right.set(xlim=(0.5, 1), ylim=(0.5, 1))
+right.set(xlim=(0.5, 1), ylim=(0.4, 1))
 figure.suptitle(f"Private LSTM, ε = {EPSILON:g}, δ = {DELTA:g}, {N_TRAIN} patients")
 figure.savefig(folder / "sequences.png", dpi=120)
 print("picture:", folder / "sequences.png")
