@@ -25,7 +25,12 @@ if TYPE_CHECKING:
         OPSPosteriorSampler,
         OPSRegressor,
     )
-    from skdp.model_selection import DPRandomizedSearch, PrivacyLedgerCallback, split_budget
+    from skdp.model_selection import (
+        DisjointSplit,
+        DPRandomizedSearch,
+        PrivacyLedgerCallback,
+        split_budget,
+    )
     from skdp.preprocessing import (
         DPPCA,
         AdditiveFeatures,
@@ -62,6 +67,7 @@ __all__ = [
     "DPVariationalLogisticRegression",
     "DPVariationalModel",
     "DPVariationalPoissonRegression",
+    "DisjointSplit",
     "FitWarning",
     "NormClipper",
     "OPSPosteriorSampler",

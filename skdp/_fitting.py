@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from skdp._bounded_rows import norm_lost, row_norm
 from skdp._bounded_sum import MAX_ROWS
 from skdp._input import LABELS, without_data
+from skdp._marked_rows import Mark, mark_of
 from skdp._persons import PersonUnit, rows_of_persons
 from skdp._plan import Config, FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
@@ -237,13 +238,17 @@ def warn_if_inferred(name: str, facts: tuple[str, ...]) -> None:
 
 
 def charged(
-    estimator: BaseEstimator, plan: FitPlan, before: PrivacyReport | None = None
+    estimator: BaseEstimator,
+    plan: FitPlan,
+    rows: tuple[Any, ...],
+    before: PrivacyReport | None = None,
 ) -> PrivacyReport:
     """Write what a plan costs to the open ledgers, and return the report. Before any row is used.
 
-    The report is of this plan and of what was spent ``before``.
+    The report is of this plan, on the part of a split that the ``rows`` as given are marked with,
+    if they are, and of what was spent ``before``.
     """
-    report, name = plan.privacy, plan.facts.label
+    report, name = plan.privacy.of_part(part_read(*rows)), plan.facts.label
     total = report if before is None else before + report
     warn_if_inferred(name, report.inferred_public_facts)
     if report.seeded:
@@ -262,6 +267,24 @@ def charged(
         owner=estimator,
     )
     return total
+
+
+def part_read(*given: Any) -> Mark | None:
+    """Part of a split that the rows of a fit are marked with, X and targets as they were given.
+
+    Targets alone are enough: steps of a pipeline hand them on, and make new rows. Rows alone are
+    not, if there are targets.
+    """
+    *rows, targets = given
+    marks = [mark_of(array) for array in given if array is not None]
+    found = {mark for mark in marks if mark is not None}
+    if len(found) > 1:
+        raise ValueError(
+            "Expected X and y of one part of one split, got "
+            + " and ".join(sorted(f"part {mark.part!r} of {mark.split}" for mark in found))
+            + "; take both by one call of DisjointSplit.take."
+        )
+    return mark_of(rows[0] if targets is None else targets)
 
 
 def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
@@ -609,7 +632,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             plan = self._plan(facts)
             run = self._prepared(plan, records)
             steps = progress(self, plan.n_steps)
-            self.privacy_ = charged(self, plan)
+            self.privacy_ = charged(self, plan, (X, y))
             released = run(records, streams(self, *records.arrays), steps)
             self._keep(plan, released)
             self.diagnostics_ = self._norm_diagnosed(facts) + self._diagnosed(plan, released)

@@ -137,6 +137,23 @@ def rows_of_persons(
     return order, starts
 
 
+def label_digests(groups: ArrayLike, n_rows: int, key: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Return a keyed hash of each distinct label, as uint64, and the number of each row's label.
+
+    A label that is a whole number has one hash, whatever its type: a table is read again in others.
+    """
+    labels, codes = _coded(groups, n_rows)
+    found = np.empty(len(labels), dtype=np.uint64)
+    with _without_labels():
+        for i, label in enumerate(labels):
+            value: Any = label.item() if isinstance(label, np.generic) else label
+            value = int(value) if isinstance(value, float) and value.is_integer() else value
+            text = f"{type(value).__name__} {value!r}".encode(errors="backslashreplace")
+            digest = hashlib.blake2b(text, key=key[:64], digest_size=8).digest()
+            found[i] = int.from_bytes(digest, "little")
+    return found, codes
+
+
 def _sorted_by(codes: np.ndarray) -> np.ndarray:
     """Order (n,) of whole numbers from 0 to 2⁴⁸, equal ones as they stand; without comparisons."""
     order = np.argsort(codes.astype(np.uint16), kind="stable")  # 16 bits, which numpy counts

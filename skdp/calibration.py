@@ -208,7 +208,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             fitted = self.estimator_ = copy.deepcopy(estimator.fit(X, y, **whose))
             self._check_statement(fitted)
             self.classes_, codes = encode_labels(chosen.targets, fitted.classes_, facts.label)
-            self.temperature_privacy_ = self._charge(plan)
+            self.temperature_privacy_ = self._charge(plan, (X, y))
             self.privacy_ = fitted.privacy_ + self.temperature_privacy_
             log_p = np.log(np.maximum(fitted.predict_proba(X), np.finfo(float).tiny))[chosen.X]
             rows = Records(scaling.bounded(log_p), codes, chosen.starts)
@@ -218,9 +218,9 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             self.n_iter_ = plan.config.n_steps
         return self
 
-    def _charge(self, plan: FitPlan) -> PrivacyReport:
+    def _charge(self, plan: FitPlan, rows: tuple[Any, ...]) -> PrivacyReport:
         try:
-            return charged(self, plan)
+            return charged(self, plan, rows)
         except BudgetExceededError as refusal:
             if isinstance(self.estimator, FrozenEstimator):
                 raise

@@ -76,7 +76,8 @@ LAYERS = [
         " releases lie on a public grid. Coins, discrete noise, batches and quantiles have the laws"
         " that are stated: walked branch by branch, in fractions, at small scales.",
         (
-            "tests/contracts/test_releases", "tests/engine/test_discrete_gaussian",
+            "tests/contracts/test_releases", "tests/engine/test_discrete_laplace",
+            "tests/engine/test_discrete_gaussian",
             "tests/engine/test_lattice_gaussian",
             "tests/engine/test_exact_laws", "tests/engine/test_noise",
             "tests/engine/test_sampling", "tests/engine/test_updates", "tests/laws",

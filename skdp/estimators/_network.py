@@ -161,6 +161,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             if before is not None:
                 self._check_same_neighbours(check_relation(before.neighboring_relation))
             self._check_groups(groups)
+            given = (X, y)
             X, y = from_dataset(X, y)
             self._by_index = isinstance(X, DatasetRows)
             records, facts = self._read(X, y, goes_on=goes_on, classes=classes)
@@ -182,7 +183,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             if watch is not None:
                 watch(0, plan.config.start(model))  # a trial of the public rows
             steps = _fitting.progress(self, plan.n_steps)
-            self.privacy_ = _fitting.charged(self, plan, before)
+            self.privacy_ = _fitting.charged(self, plan, given, before)
             self.public_scores_ = []
             streams = _fitting.streams(self, *records.arrays, *networks.weights(self.module_))
             kept = self._kept if one_epoch and goes_on else None

@@ -1,7 +1,8 @@
-"""One private release a file: Gaussian and Laplace noise on a vector, a quantile of a column."""
+"""One private release a file: noise on a vector or on integers, a quantile of a column."""
 
 from skdp.mechanisms.gaussian import GaussianMechanism
+from skdp.mechanisms.geometric import GeometricMechanism
 from skdp.mechanisms.laplace import LaplaceMechanism
 from skdp.mechanisms.quantile import QuantileMechanism
 
-__all__ = ["GaussianMechanism", "LaplaceMechanism", "QuantileMechanism"]
+__all__ = ["GaussianMechanism", "GeometricMechanism", "LaplaceMechanism", "QuantileMechanism"]

@@ -3,5 +3,6 @@
 from skdp.model_selection.budgets import split_budget
 from skdp.model_selection.callback import PrivacyLedgerCallback
 from skdp.model_selection.search import DPRandomizedSearch
+from skdp.model_selection.splits import DisjointSplit
 
-__all__ = ["DPRandomizedSearch", "PrivacyLedgerCallback", "split_budget"]
+__all__ = ["DPRandomizedSearch", "DisjointSplit", "PrivacyLedgerCallback", "split_budget"]

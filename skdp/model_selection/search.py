@@ -311,7 +311,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
             search: SearchPlan = plan.config
             if _is_private(score):
                 score = replace(score, mechanism=search.trial.mechanism)
-            report = charged(self, plan)
+            report = charged(self, plan, (X, y))
             outcomes = self._try(search, score, rows)
             self._keep_winner(_best(outcomes, search.planner.law), score, report, search)
         return self

@@ -41,6 +41,7 @@ from skdp._warnings import PrivacyWarning
 from skdp.privacy import accountants
 from skdp.privacy.accountants import Curve
 from skdp.privacy.events import dp_sgd_event, terms_of
+from skdp.privacy.parts import paid_together
 from skdp.privacy.terms import NoBoundError, Terms, all_exact, as_gaussian
 from skdp.relations import Relation, check_relation
 
@@ -69,8 +70,8 @@ def epsilon_of_event(
     ----------
     event : DpEvent
         A dp-accounting event made of Gaussian, Poisson-sampled Gaussian, Laplace, selection
-        (`RepeatAndSelectDpEvent`) and composed events, or skdp's `PosteriorSamplesDpEvent` and
-        `DiscreteGaussianDpEvent`.
+        (`RepeatAndSelectDpEvent`) and composed events, or skdp's `PosteriorSamplesDpEvent`,
+        `DiscreteGaussianDpEvent`, `PureDpEvent` and `PartDpEvent`.
     delta : float
         δ in [0, 1); 0 only where all parts are pure ε-DP.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
@@ -156,7 +157,10 @@ def least_bound(
     else:
         at = in_range(0.0, math.inf, epsilon=at, closed="both")
     relation = check_relation(neighboring_relation)
-    terms, distance = terms_of(event), 0.0
+    together = paid_together(event)
+    if len(together) > 1:  # no record pays for all of it: the one that pays most
+        return max(least_bound(part, at, relation, accountant, wanted) for part in together)
+    terms, distance = terms_of(together[0]), 0.0
     if not all_exact(terms):
         terms, distance = as_gaussian(terms)
     if not terms:

@@ -1,9 +1,9 @@
 """Public fields to privacy events: what a run *will* release, written before it touches data.
 
 An event is a dp-accounting object, so that anyone can feed it to another accountant; kinds that
-dp-accounting lacks are added: `PosteriorSamplesDpEvent` here, `DiscreteGaussianDpEvent` in
-`skdp.privacy.discrete`. Events are made from public
-facts alone: no function here sees a row.
+dp-accounting lacks are added: `PosteriorSamplesDpEvent` and `PureDpEvent` here,
+`DiscreteGaussianDpEvent` in `skdp.privacy.discrete`, `PartDpEvent` in `skdp.privacy.parts`. Events
+are made from public facts alone: no function here sees a row.
 
 Noise multipliers are noise over the bound on *one record's* contribution, and under replace_one
 over half of what replacing one record moves: the accountant doubles there. An event is therefore a
@@ -31,10 +31,12 @@ from dp_accounting.dp_event import ComposedDpEvent, DpEvent, GaussianDpEvent, Se
 from skdp._types import Json
 from skdp._validate import expected, in_range, integer, positive
 from skdp.privacy.discrete import DiscreteGaussianDpEvent, DiscreteGaussianTerm
+from skdp.privacy.parts import PartDpEvent
 from skdp.privacy.terms import (
     GaussianTerm,
     LaplaceTerm,
     PosteriorTerm,
+    PureTerm,
     SelectionTerm,
     Term,
     all_exact,
@@ -54,6 +56,16 @@ class PosteriorSamplesDpEvent(DpEvent):
 
     eta: float
     n_samples: int = 1
+
+
+@attrs.frozen
+class PureDpEvent(DpEvent):
+    """A mechanism that is ε-DP under the relation, of which nothing else is known.
+
+    Integers with geometric noise are such: Laplace noise of the same ε would be too good a bound.
+    """
+
+    epsilon: float
 
 
 def dp_sgd_event(
@@ -172,6 +184,8 @@ def _flatten(event: DpEvent, count: int) -> Iterator[tuple[Term, int]]:
     elif isinstance(event, ComposedDpEvent):
         for part in event.events:
             yield from _flatten(part, count)
+    elif isinstance(event, PartDpEvent):  # as if it had read all rows: `paid_together` knows better
+        yield from _flatten(event.event, count)
     elif (term := _read(event)) is not None:
         yield term, count
 
@@ -184,7 +198,7 @@ def _read(event: DpEvent) -> Term | None:
     """
     raise expected(
         "an event made of Gaussian, Poisson-sampled Gaussian, discrete Gaussian, Laplace, "
-        "posterior-sample, selection, composed, no-op or non-private events",
+        "posterior-sample, pure, selection, composed, no-op or non-private events",
         "account other mechanisms with dp-accounting itself",
         event=event,
     )
@@ -219,6 +233,11 @@ def _(event: DiscreteGaussianDpEvent) -> Term:
 def _(event: PosteriorSamplesDpEvent) -> Term | None:
     eta = in_range(0.0, math.inf, eta=event.eta, closed="left")
     return PosteriorTerm(eta, integer(1, n_samples=event.n_samples), 1) if eta > 0.0 else None
+
+
+@_read.register
+def _(event: PureDpEvent) -> Term:
+    return PureTerm(positive(epsilon=event.epsilon), 1)
 
 
 @_read.register
@@ -257,8 +276,8 @@ def event_from_dict(values: Mapping[str, Json]) -> DpEvent:
         If the class is none of dp-accounting's events and none of skdp's, or a number is NaN or −∞.
     """
     name = values.get("type")
-    known = {kind.__name__: kind for kind in _read.registry}
-    kind = known.get(str(name)) or getattr(dp_event, str(name), None)
+    known = {kind.__name__: kind for kind in (*_read.registry, PartDpEvent)}
+    kind: Any = known.get(str(name)) or getattr(dp_event, str(name), None)
     if not (isinstance(kind, type) and issubclass(kind, DpEvent)):
         raise expected("the name of an event class", type=name)
 

@@ -46,6 +46,7 @@ from skdp.privacy import _process_tree
 from skdp.privacy._ledger_file import LedgerFile, fcntl
 from skdp.privacy.accounting import epsilon_of_event
 from skdp.privacy.events import event_from_dict, event_to_dict, terms_of
+from skdp.privacy.parts import PartDpEvent
 from skdp.relations import ROW, UNITS, ZERO_OUT, check_relation
 
 
@@ -410,6 +411,8 @@ class Cover:
         self, event: DpEvent, label: str, neighboring_relation: str, owner: Estimator | None
     ) -> None:
         """Use up what was planned for an event, or refuse the release."""
+        while isinstance(event, PartDpEvent):  # the whole is charged as one that reads the part
+            event = event.event
         fitting = [planned for planned in self._left if self._covers(planned, event)]
         # Without an owner nobody would state the price.
         if not fitting or owner is None or neighboring_relation != self._relation:

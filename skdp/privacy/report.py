@@ -27,13 +27,16 @@ from dataclasses import dataclass, fields, replace
 
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
+from skdp._marked_rows import Mark
 from skdp._types import Json
 from skdp._version import __version__
 from skdp.privacy._advisories import as_known_today, not_disproved
 from skdp.privacy.accounting import NOT_A_BOUND, epsilon_of_event, least_bound
 from skdp.privacy.events import event_from_dict, event_to_dict
-from skdp.relations import check_relation, other_relation
+from skdp.privacy.parts import PartDpEvent
+from skdp.relations import GROUP, REPLACE_ONE, check_relation, other_relation
 
+_ONE_ORDER = "the table that was split had the same rows in the same order in every session"
 _NO_TUNING = "none accounted; each further fit on these rows is a further release"
 _TEXTS = ("inferred_public_facts", "unaccounted", "assumptions")  # lists in JSON
 
@@ -241,6 +244,40 @@ class PrivacyReport:
             valid=total.valid and all(report.valid for report in reports),
             tuning="; ".join(dict.fromkeys(report.tuning for report in reports)),
             unaccounted=joint(report.unaccounted for report in reports),
+        )
+
+    def of_part(self, mark: Mark | None) -> PrivacyReport:
+        """State the same of a release that reads one part of the rows (`DisjointSplit`).
+
+        Parameters
+        ----------
+        mark : Mark or None
+            Of which part the rows are; None for all rows.
+
+        Returns
+        -------
+        PrivacyReport
+            Where the split is not one for these neighbours, the release counts as one of all rows,
+            and the report says why.
+        """
+        if mark is None:
+            return self
+        relation, name = check_relation(self.neighboring_relation), f"{mark.part!r} of {mark.split}"
+        why_not = ""
+        if not (mark.by_coins or relation.of_rows.n_is_public):
+            why_not = "one row more would move others to another part"
+        elif mark.unit != GROUP and relation.unit == GROUP:
+            why_not = "a person may have rows in several parts"
+        elif mark.unit == GROUP and relation.of_rows == REPLACE_ONE:
+            why_not = "whoever takes another's place may be of another part"
+        if why_not:
+            sampling = f"{self.sampling}, counted with all rows and not as part {name}: {why_not}"
+            return replace(self, sampling=sampling)
+        return replace(
+            self,
+            event=PartDpEvent(self.event, mark.split, mark.part),
+            sampling=f"{self.sampling}, of part {name}",
+            assumptions=joint([self.assumptions, [_ONE_ORDER]]),
         )
 
     @property

@@ -7,6 +7,7 @@ References
 ----------
 P. Kairouz, S. Oh, P. Viswanath, *The Composition Theorem for Differential Privacy*, IEEE
 Transactions on Information Theory 63, 2017 (privacy loss of a pure ε).
+M. Bun, T. Steinke, *Concentrated Differential Privacy*, TCC 2016.
 """
 
 from __future__ import annotations
@@ -192,19 +193,53 @@ class PosteriorTerm(Term):
 
     def pld(self, relation: Relation, width: float, log_mass: float) -> PrivacyLossDistribution:
         """That of randomised response, which bounds every mechanism of a pure ε."""
-        # An η-DP mechanism is never easier to tell apart than one bit of randomised response
-        # (Kairouz, Oh & Viswanath 2017), which flips with probability 1/(1 + e^η).
-        return privacy_loss_distribution.from_randomized_response(
-            noise_parameter=2 / (1 + math.exp(min(self.eta, 700.0))),
-            num_buckets=2,
-            value_discretization_interval=width,
-            neighboring_relation=NeighboringRelation.REPLACE_ONE,
-        )
+        return _randomized_response(self.eta, width)
 
     def rdp(self, relation: Relation, selecting: bool) -> DpEvent:
         """Through zero-concentrated privacy."""
         zcdp = dp_event.ZCDpEvent(rho=self.eta**2 / 8)  # bounded range η is η²/8-zCDP
         return SelfComposedDpEvent(zcdp, self.n_mechanisms)
+
+
+@dataclass(frozen=True)
+class PureTerm(Term):
+    """``count`` mechanisms of a pure ε, which holds under the relation, and nothing else known."""
+
+    epsilon: float
+    count: int
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The reciprocal of ε."""
+        return 1 / self.epsilon
+
+    def gdp(self, relation: Relation) -> float:
+        """That of randomised response: the log-ratio of an ε-DP mechanism has a range of 2ε."""
+        return math.sqrt(self.count) * bounded_range_mu(2 * self.epsilon)
+
+    def pure(self, relation: Relation) -> float:
+        """They add up."""
+        return self.count * self.epsilon
+
+    def pld(self, relation: Relation, width: float, log_mass: float) -> PrivacyLossDistribution:
+        """That of randomised response."""
+        return _randomized_response(self.epsilon, width)
+
+    def rdp(self, relation: Relation, selecting: bool) -> DpEvent:
+        """Through zero-concentrated privacy (Bun & Steinke 2016, Proposition 1.4)."""
+        zcdp = dp_event.ZCDpEvent(rho=self.epsilon**2 / 2)
+        return SelfComposedDpEvent(zcdp, self.count)
+
+
+def _randomized_response(epsilon: float, width: float) -> PrivacyLossDistribution:
+    # An ε-DP mechanism is never easier to tell apart than one bit of randomised response
+    # (Kairouz, Oh & Viswanath 2017), which flips with probability 1/(1 + e^ε).
+    return privacy_loss_distribution.from_randomized_response(
+        noise_parameter=2 / (1 + math.exp(min(epsilon, 700.0))),
+        num_buckets=2,
+        value_discretization_interval=width,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE,
+    )
 
 
 @dataclass(frozen=True)

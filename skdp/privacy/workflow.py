@@ -41,7 +41,7 @@ _FROZEN = "FrozenEstimator"
 
 def privacy_of(
     fitted: Any,
-    *,
+    *others: Any,
     strict: bool = False,
     public_steps: Iterable[str] = (),
     delta: float | None = None,
@@ -56,7 +56,10 @@ def privacy_of(
     Parameters
     ----------
     fitted : estimator
-        A fitted estimator or workflow.
+        A fitted estimator or workflow, or another thing that states its privacy, as a report does.
+    *others : estimator
+        More of them, on the same rows. What read different parts of a `DisjointSplit` is composed
+        by the maximum.
     strict : bool, default=False
         Raise where there is no guarantee, because something is unaccounted or seeded for instance,
         instead of reporting it.
@@ -91,13 +94,15 @@ def privacy_of(
     >>> privacy_of(OneHotEncoder().fit([["left"], ["right"]])).epsilon
     inf
     """
-    if isinstance(fitted, type) or not (hasattr(fitted, "fit") or _statement(fitted)):
-        given = f"class {fitted.__name__}" if isinstance(fitted, type) else type(fitted).__name__
-        raise ValueError(f"Expected a fitted estimator or workflow, but got {given}.")
+    for one in (fitted, *others):
+        if isinstance(one, type) or not (hasattr(one, "fit") or _statement(one)):
+            given = f"class {one.__name__}" if isinstance(one, type) else type(one).__name__
+            raise ValueError(f"Expected a fitted estimator or workflow, but got {given}.")
     if delta is not None:
         in_range(0.0, 1.0, delta=delta, closed="left")
     visit = _Visit(() if isinstance(public_steps, str) else tuple(public_steps))
-    visit.part(fitted, "", frozen=False, public=False)
+    for one in (fitted, *others):
+        visit.part(one, "", frozen=False, public=False)
     if isinstance(public_steps, str) or not set(visit.public_steps) <= set(visit.names):
         known = ", ".join(map(repr, visit.names)) or "none here"
         raise expected(f"a list of names of steps ({known})", public_steps=public_steps)

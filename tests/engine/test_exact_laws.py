@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from walks import Source
 
-from skdp.engine import coins, discrete_gaussian, gaps, sampling
+from skdp.engine import coins, discrete_gaussian, discrete_laplace, gaps, sampling
 from skdp.engine.coins import Choice
 from skdp.engine.gaps import Gaps, enclosed_power
 from skdp.engine.grid import _MARGIN, rounded
@@ -126,6 +126,7 @@ def ideal(monkeypatch):
 
     monkeypatch.setattr(coins, "exp_coins", exp_coins)
     monkeypatch.setattr(discrete_gaussian, "exp_coins", exp_coins)
+    monkeypatch.setattr(discrete_laplace, "exp_coins", exp_coins)
     return source
 
 
@@ -172,6 +173,18 @@ class TestOfIdealCoins:
         for x in (-2 * sigma, -sigma, sigma, 2 * sigma):
             assert not may_be(x, Fraction(11, 10))
             assert not may_be(x, Fraction(10, 11))
+
+    @pytest.mark.parametrize("scale", ["1", "3/2", "1/2", "5/3"])
+    def test_one_candidate_of_the_discrete_laplace(self, ideal, scale):
+        b, stream = Fraction(scale), SimpleNamespace(generator=SimpleNamespace(integers=ideal))
+        law, lost = ideal.law(
+            lambda: tuple(discrete_laplace._accepted(b, 1, stream).tolist()), cutoff=1e-10
+        )
+        assert lost < 1e-7
+        for x in range(-4, 5):
+            low, p = law.get((x,), 0), exp_minus(abs(x) / b)
+            assert p * law[0,] <= low + lost
+            assert low <= p * (law[0,] + lost)
 
     def test_candidates_are_independent(self, ideal):
         stream = SimpleNamespace(generator=SimpleNamespace(integers=ideal))

@@ -1,0 +1,71 @@
+"""Exact samples of the discrete Laplace law: integers x with probability ∝ exp(−|x| s/t).
+
+Canonne, Kamath & Steinke (2020), Algorithm 2, from coins and integer comparisons alone: u uniform
+below t, kept with probability exp(−u/t); v successes of probability exp(−1) before a failure; then
+u + t v has law ∝ exp(−x/t), its quotient by s law ∝ exp(−x s/t), and a fair sign, of which a
+negative zero is drawn again, makes it two-sided.
+
+>>> from fractions import Fraction
+>>> from skdp._random import SecureStream
+>>> from skdp.engine.discrete_laplace import discrete_laplace_integers
+>>> x = discrete_laplace_integers(Fraction(10, 3), 1000, SecureStream(bytes(16)))
+>>> x.dtype, bool(4 < x.std() < 5.5)
+(dtype('int64'), True)
+
+References
+----------
+C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian for Differential Privacy*, NeurIPS
+2020.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from skdp._random import SecureStream
+from skdp.engine.coins import exp_coins, geometric
+
+# u + t v stays below 2⁶³ unless v is 2¹³ or more, which has probability e^−8192.
+MOST_NUMERATOR = 2**50
+
+
+def discrete_laplace_integers(scale: Fraction, size: int, stream: SecureStream) -> np.ndarray:
+    """Draw independent integers from the discrete Laplace law.
+
+    Parameters
+    ----------
+    scale : Fraction
+        b = t/s > 0 with t ≤ 2⁵⁰: the law is ∝ exp(−|x|/b).
+    size : int
+        Number of draws.
+    stream : SecureStream
+        Source of the random integers.
+
+    Returns
+    -------
+    ndarray of shape (size,)
+        In int64.
+
+    Raises
+    ------
+    ValueError
+        If the scale is not positive, or its numerator too large.
+    """
+    if not 0 < scale.numerator <= MOST_NUMERATOR:
+        raise ValueError("Expected scale to be a positive fraction with a numerator up to 2**50.")
+    found = np.empty(0, dtype=np.int64)
+    while len(found) < size:  # e^-1 and more of the candidates are lost
+        # However many are drawn at once, each is a fresh one, and the first to pass are kept.
+        found = np.append(found, _accepted(scale, int(2.2 * (size - len(found))) + 16, stream))
+    return found[:size]
+
+
+def _accepted(scale: Fraction, n_candidates: int, stream: SecureStream) -> np.ndarray:
+    random, t = stream.generator.integers, np.int64(scale.numerator)
+    u = random(t, size=n_candidates)
+    u = u[exp_coins(lambda at: random(t, size=len(at)) < u[at], len(u), random)]
+    x = (u + t * geometric(len(u), random)) // scale.denominator
+    negative = random(2, size=len(x)) == 1
+    return np.where(negative, -x, x)[~negative | (x > 0)]

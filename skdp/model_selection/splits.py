@@ -1,0 +1,362 @@
+"""`DisjointSplit`: parts of the rows, so that a fit on one and a report on another cost one ε.
+
+>>> import numpy as np
+>>> from skdp import DisjointSplit, DPVariationalLogisticRegression, PrivacyLedger
+>>> X, y = np.tile([[-1.0], [1.0]], (500, 1)), np.tile([0, 1], 500)
+>>> split = DisjointSplit(n_samples=1000, test_size=0.3)
+>>> model = DPVariationalLogisticRegression(epsilon=1.0, classes=[0, 1], n_samples=700)
+>>> again = DPVariationalLogisticRegression(epsilon=1.0, classes=[0, 1], n_samples=300)
+>>> with PrivacyLedger() as ledger:
+...     _ = model.fit(*split.take("train", X, y))
+...     _ = again.fit(*split.take("test", X, y))
+>>> round(ledger.total(delta=1e-5), 6)  # not 2: no row has been read by both
+1.0
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from skdp._marked_rows import Mark, marked
+from skdp._persons import label_digests
+from skdp._random import SecureStream
+from skdp._types import Given, Json
+from skdp._validate import expected, in_range, integer
+from skdp.relations import GROUP, REPLACE_ONE, ROW, ZERO_OUT, check_relation
+
+_LEAST_SHARE = 1e-6
+_VERSION = 1
+_WORDS_AT_ONCE = 2**14
+
+
+class DisjointSplit:
+    """A split of rows by a rule that does not look at them.
+
+    A record pays for what reads its own part and for what reads all rows; fits and reports on
+    different parts are composed by their maximum. Rows of a part are handed out by `take` and say
+    whose they are: fits, ledgers, reports and `privacy_of` see it, wherever they are in a pipeline.
+    Rows that were taken by hand, or have lost their mark on the way, are charged as all rows are.
+
+    **What makes it true.** Every call of `take`, in every session, is given one table with its rows
+    in one order (with ``groups``, in any). Nothing that a fit on one part reads was learned from
+    the rows of another without a charge. And later releases' budgets do not depend on earlier ones.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of rows of the table, which is public. Under ``add_or_remove_one`` it is private:
+        then a public estimate, in which nothing but sizes to declare depends on it.
+    test_size : float, default=0.25
+        Share of the rows of the part "test"; the others are the part "train".
+    parts : dict of str to float or None, default=None
+        Names of other parts with their shares, which add up to 1, instead of these two.
+    groups : array-like of shape (n_samples,) or None, default=None
+        The person of each row, as any label: all rows of a person are in one part, and fits with
+        ``unit="group"`` are disjoint too. Persons are assigned by a hash of the label, each by
+        itself, so that sizes are random.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
+        The relation of the fits to come. Under ``add_or_remove_one`` each row is assigned by a
+        secret coin, because in a permutation one row more would move others; and the sizes of the
+        parts are private.
+    random_state : int or None, default=None
+        Of the permutation. None draws a key from the operating system. Under
+        ``add_or_remove_one``, and with groups, it has to be None.
+
+    Attributes
+    ----------
+    id : str
+        Name of the split in reports and ledgers. It tells nothing about who is where.
+    parts : dict of str to float
+        Names and shares.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is invalid, or persons are to be split under ``replace_one``, where one who
+        takes the place of another may be of another part.
+
+    Notes
+    -----
+    Not disjoint, and charged as the sum: folds of a cross-validation and repeated splits, where a
+    row is on several sides; splits that are *stratified* or balanced, where a label moves others;
+    anything that was fitted on all rows, a scaler for instance, which every part pays for.
+
+    Proof in docs/privacy.md §9.
+
+    Examples
+    --------
+    >>> from skdp import DisjointSplit
+    >>> split = DisjointSplit(10, parts={"train": 0.6, "calibrate": 0.2, "test": 0.2})
+    >>> split
+    DisjointSplit(train: 6, calibrate: 2, test: 2 of 10 rows)
+    """
+
+    def __init__(
+        self,
+        n_samples: int,
+        test_size: float = 0.25,
+        *,
+        parts: Mapping[str, float] | None = None,
+        groups: Given = None,
+        neighboring_relation: str = ZERO_OUT,
+        random_state: int | None = None,
+    ) -> None:
+        if parts is None:
+            share = in_range(0.0, 1.0, test_size=test_size)
+            parts = {"train": 1.0 - share, "test": share}
+        relation, unit = check_relation(neighboring_relation), ROW if groups is None else GROUP
+        if unit == GROUP and relation.of_rows == REPLACE_ONE:
+            remedy = "a person who takes the place of another may be of another part"
+            raise expected(
+                "'zero_out' or 'add_or_remove_one' with groups",
+                remedy,
+                neighboring_relation=neighboring_relation,
+            )
+        key = os.urandom(32)
+        if random_state is not None:
+            if unit == GROUP or not relation.n_is_public:
+                raise expected("None where parts are secret", random_state=random_state)
+            key = hashlib.sha256(str(integer(0, random_state=random_state)).encode()).digest()
+        self._set(n_samples, parts, unit, unit == GROUP or not relation.n_is_public, key)
+        self._groups = groups
+
+    def _set(self, n_samples: Any, parts: Any, unit: str, by_coins: bool, key: bytes) -> None:
+        self.n_samples, self.parts = integer(2, n_samples=n_samples), _shares(parts)
+        self._unit, self._by_coins, self._key = unit, by_coins, key
+        self._groups: Given = None
+        facts = json.dumps([_VERSION, self.n_samples, self.parts, unit, by_coins])
+        self.id = hashlib.sha256(b"name" + key + facts.encode()).hexdigest()[:16]
+
+    @property
+    def token(self) -> str:
+        """The split as text, from which `from_token` makes it again in a later session.
+
+        It holds the key. Where parts are secret, under ``add_or_remove_one`` and with groups, keep
+        it as secret as the rows.
+        """
+        values: dict[str, Json] = {
+            "version": _VERSION,
+            "n_samples": self.n_samples,
+            "parts": self.parts,
+            "unit": self._unit,
+            "by_coins": self._by_coins,
+            "key": self._key.hex(),
+        }
+        return json.dumps(values)
+
+    @classmethod
+    def from_token(cls, token: str, groups: Given = None) -> Self:
+        """Make a split again.
+
+        Parameters
+        ----------
+        token : str
+            `token` of the split.
+        groups : array-like of shape (n_samples,) or None, default=None
+            The person of each row, if it was made with groups.
+
+        Returns
+        -------
+        DisjointSplit
+            With the same parts of the same rows.
+
+        Raises
+        ------
+        ValueError
+            If the token is none, or groups are missing or not called for.
+
+        Examples
+        --------
+        >>> from skdp import DisjointSplit
+        >>> split = DisjointSplit(100)
+        >>> bool((DisjointSplit.from_token(split.token).test == split.test).all())
+        True
+        """
+        self = cls.__new__(cls)
+        try:
+            values = json.loads(token)
+            if values["version"] != _VERSION or values["unit"] not in (ROW, GROUP):
+                raise ValueError
+            key = bytes.fromhex(values["key"])
+            by_coins = bool(values["by_coins"])
+            self._set(values["n_samples"], values["parts"], values["unit"], by_coins, key)
+        except (TypeError, KeyError, ValueError):
+            raise ValueError("Expected the token of a DisjointSplit.") from None
+        if (groups is None) != (self._unit == ROW):
+            of = "the person of each row" if self._unit == GROUP else "None: the split is of rows"
+            raise ValueError(f"Expected groups to be {of}, as when the split was made.")
+        self._groups = groups
+        return self
+
+    @property
+    def train(self) -> np.ndarray:
+        """Numbers of the rows of the part "train"."""
+        return self.indices("train")
+
+    @property
+    def test(self) -> np.ndarray:
+        """Numbers of the rows of the part "test"."""
+        return self.indices("test")
+
+    def indices(self, part: str) -> np.ndarray:
+        """Numbers of the rows of a part, in increasing order.
+
+        Parameters
+        ----------
+        part : str
+            Name of the part.
+
+        Returns
+        -------
+        ndarray of int
+            Where rows are assigned by coins, of a table of `n_samples` rows.
+
+        Raises
+        ------
+        ValueError
+            If there is no such part.
+        """
+        return self._indices(part, self.n_samples)
+
+    def n_samples_of(self, part: str) -> int:
+        """Public number of rows of a part, to be declared as ``n_samples`` of a fit.
+
+        Parameters
+        ----------
+        part : str
+            Name of the part.
+
+        Returns
+        -------
+        int
+            Exact, or the expected number where rows are assigned by coins.
+
+        Raises
+        ------
+        ValueError
+            If there is no such part.
+
+        Examples
+        --------
+        >>> from skdp import DisjointSplit
+        >>> DisjointSplit(1000, test_size=0.2).n_samples_of("train")
+        800
+        """
+        ends = self._ends(self.n_samples)
+        at = self._number(part)
+        return int(ends[at + 1] - ends[at])
+
+    def take(self, part: str, *arrays: Any) -> Any:
+        """Return the rows of a part, marked as such.
+
+        Parameters
+        ----------
+        part : str
+            Name of the part.
+        *arrays : array-like of shape (n_samples, ...)
+            X, y and whatever else has a row each; lists become arrays. Frames and series of pandas
+            and arrays carry the mark; of others it is enough that the targets are an array.
+
+        Returns
+        -------
+        array-like, or list of them
+            The rows of each array, of its type.
+
+        Raises
+        ------
+        ValueError
+            If there is no such part, or an array has another number of rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdp import DisjointSplit
+        >>> X, y = DisjointSplit(8, test_size=0.5).take("test", np.zeros((8, 2)), np.arange(8))
+        >>> X.shape, y.shape
+        ((4, 2), (4,))
+        """
+        if not arrays:
+            raise ValueError("Expected arrays to take rows of, e.g. take('train', X, y).")
+        taken = []
+        for array in arrays:
+            rows = np.asarray(array) if isinstance(array, list | tuple) else array
+            n_rows = rows.shape[0] if hasattr(rows, "shape") else len(rows)
+            if not self._by_coins and n_rows != self.n_samples:
+                raise ValueError(
+                    f"Expected arrays of the {self.n_samples} rows of the table that was split, in "
+                    f"one order, got {n_rows} rows."
+                )
+            found = self._indices(part, n_rows)
+            mark = Mark(self.id, part, len(found), self._unit, self._by_coins)
+            taken.append(marked(getattr(rows, "iloc", rows)[found], mark))
+        return taken[0] if len(taken) == 1 else taken
+
+    def _number(self, part: str) -> int:
+        if not isinstance(part, str) or part not in self.parts:
+            raise expected(f"one of {', '.join(map(repr, self.parts))}", part=part)
+        return list(self.parts).index(part)
+
+    def _ends(self, n: int) -> np.ndarray:
+        """Where parts end in a row of n, starting from 0."""
+        shares = np.cumsum([0.0, *self.parts.values()])
+        shares[-1] = 1.0
+        return np.rint(shares * n).astype(np.int64)
+
+    def _indices(self, part: str, n_rows: int) -> np.ndarray:
+        at = self._number(part)
+        if self._by_coins:
+            return np.flatnonzero(self._sides(n_rows) == at)
+        ends = self._ends(n_rows)
+        return np.sort(self._order[ends[at] : ends[at + 1]])
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        # By the words of a keyed stream: numpy's own permutations may change with its versions.
+        return np.argsort(self._words(self.n_samples), kind="stable")
+
+    def _words(self, n: int) -> np.ndarray:
+        stream, words = SecureStream(self._key[:16]), np.empty(n, dtype=np.uint64)
+        for start in range(0, n, _WORDS_AT_ONCE):
+            stream.words(words[start : start + _WORDS_AT_ONCE])
+        return words
+
+    def _sides(self, n_rows: int) -> np.ndarray:
+        """Number of the part of each row, each of its own coin."""
+        if self._unit == GROUP:
+            groups: Any = self._groups
+            words, codes = label_digests(groups, n_rows, self._key)
+            words = words[codes]
+        else:
+            words = self._words(n_rows)
+        return np.searchsorted(np.cumsum(list(self.parts.values()))[:-1], words / 2.0**64, "right")
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{part}: {self.n_samples_of(part)}" for part in self.parts)
+        about = "about " if self._by_coins else ""
+        persons = " of whole persons" if self._unit == GROUP else ""
+        return f"DisjointSplit({about}{sizes} of {self.n_samples} rows{persons})"
+
+
+def _shares(parts: Any) -> dict[str, float]:
+    what = "a dictionary of two parts or more, their names with shares > 0 that add up to 1"
+    if not isinstance(parts, Mapping) or len(parts) < 2:
+        raise expected(what, parts=parts)
+    for name, share in parts.items():
+        if (
+            not isinstance(name, str)
+            or isinstance(share, bool)
+            or not isinstance(share, int | float | np.number)
+            or not _LEAST_SHARE <= share < 1
+        ):
+            raise expected(what, parts=parts)
+    if not math.isclose(sum(parts.values()), 1.0, abs_tol=1e-9):
+        raise expected(what, parts=parts)
+    return {name: float(share) for name, share in parts.items()}
