@@ -920,6 +920,22 @@ apart = 2**0.5
             "tests/estimators/test_weights.py",
         ),
         Mutant(
+            "the noise is not for the largest weight of a class",
+            "estimators/_network.py",
+            "NetworkClassifier._weight_bound",
+            "max(bounds) * super()._weight_bound(facts)",
+            "super()._weight_bound(facts)",
+            "tests/estimators/test_weights.py",
+        ),
+        Mutant(
+            "weights of rows above the bound are not accounted",
+            "estimators/_network.py",
+            "NetworkEstimator._weights",
+            "((weights >= 0.0) & (weights <= bound))",
+            "(weights >= 0.0)",
+            "tests/estimators/test_weights.py",
+        ),
+        Mutant(
             "gradients of a GRU forget its update gate",
             "engine/modules/recurrent.py",
             "_Steps.backward",
