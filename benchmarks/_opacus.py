@@ -10,12 +10,18 @@ from torch import nn
 try:
     import opacus
     from opacus import PrivacyEngine
+    from opacus.validators import ModuleValidator
 
     VERSION = opacus.__version__
 except ImportError:
     VERSION = None
 
 MISSING = "Opacus is not installed (pip install opacus): its columns are left out.\n"
+
+
+def fit_for(module):
+    """Return a module with layers of Opacus in place of those that it does not take."""
+    return ModuleValidator.fix(module)
 
 
 def private(module, optimizer, X, y, *, batch_size, noise_multiplier, mode, poisson=False):

@@ -37,6 +37,7 @@ BUDGET = {"epsilon": EPSILON, "delta": DELTA}
 N_ROWS = 10
 DECLARED = {"classes": [0, 1], "n_samples": N_ROWS}
 ROWS = 50  # of a canary that is a person
+LARGEST_WEIGHT = 5.0
 WIDE = 64  # features: random initial weights of a network are small where there are many
 
 
@@ -161,6 +162,7 @@ def releases_of(estimator):
 def networks():
     """Linear heads on all rows. Gradients are so long that they never stop being cut."""
     import torch
+    from sklearn.base import clone
 
     from skdp import DPSGDClassifier, DPSGLDClassifier
 
@@ -183,10 +185,39 @@ def networks():
         max_iter=1,
     )
     yield "DP-SGD, Poisson batch, 1 step", poisson, audit
+    # The canary has the largest weight, 5, and all others have 1.
+    weighted = DPSGDClassifier(
+        **head,
+        optimizer=torch.optim.SGD,
+        learning_rate=N_ROWS / 4 / LARGEST_WEIGHT * 1e5,
+        averaging=0.0,
+        max_iter=4,
+    )
+    of_class = clone(weighted).set_params(class_weight={1: LARGEST_WEIGHT})
+    yield "DP-SGD, class_weight, 4 steps", of_class, audit | {"y": np.zeros(N_ROWS - 1)}
+    of_row = with_weights(weighted.set_params(max_sample_weight=LARGEST_WEIGHT))
+    yield "DP-SGD, sample_weight, 4 steps", of_row, audit | {"neighbor": "removed"}
     sgld = DPSGLDClassifier(
         **head, learning_rate=N_ROWS / 20 * 1e5, prior_scale=1e6, max_iter=20, thinning=1
     )
     yield "DP-SGLD, 20 steps", sgld, audit
+
+
+def with_weights(estimator):
+    """The same estimator, which gives rows with a last number above 0 the largest weight."""
+    from sklearn.base import BaseEstimator
+
+    class Weighted(BaseEstimator):
+        def __init__(self, estimator):
+            self.estimator = estimator
+
+        def fit(self, X, y):
+            weights = np.where(X[:, -1] > 0, LARGEST_WEIGHT, 1.0)
+            self.module_ = self.estimator.fit(X, y, sample_weight=weights).module_
+            self.privacy_ = self.estimator.privacy_
+            return self
+
+    return Weighted(estimator)
 
 
 def samplers():

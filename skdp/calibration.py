@@ -177,7 +177,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows.
+            Rows, or records of any shape that the classifier's ``module`` takes.
         y : array-like of shape (n_samples,)
             Class labels.
         groups : array-like of shape (n_samples,) or None, default=None
@@ -243,8 +243,9 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             raise expected("a classifier with predict_proba", remedy, estimator=self.estimator)
         declared = getattr(inner, "classes_" if frozen else "classes", None)
         # Rows are checked, and left to the classifier as they are: names of columns and all.
+        how = {"dtype": "numeric", "allow_nd": getattr(inner, "module", None) is not None}
         checked, labels = check_features_and_labels(
-            self, X, y, declared=declared is not None, dtype="numeric"
+            self, X, y, declared=declared is not None, **how
         )
         found, _ = encode_labels(labels, declared, type(inner).__name__)
         if frozen:

@@ -59,12 +59,14 @@ LAYERS = [
         " declared sensitivity, whatever its gradient; sums add over parts and do not depend on how"
         " they are cut up.",
         (
-            "tests/engine/test_checks", "tests/engine/test_coded_rows", "tests/engine/test_gram",
+            "tests/engine/test_checks", "tests/engine/test_coded_rows",
+            "tests/engine/test_examples", "tests/engine/test_gram",
             "tests/engine/test_grid",
             "tests/engine/test_layers", "tests/engine/test_linear_sums", "tests/engine/test_loop",
             "tests/engine/test_persons",
-            "tests/engine/test_network_sum", "tests/engine/test_records",
-            "tests/engine/test_recurrent", "tests/engine/test_rows",
+            "tests/engine/test_network_sum", "tests/engine/test_perceptron_sum",
+            "tests/engine/test_records",
+            "tests/engine/test_recurrent", "tests/engine/test_rows", "tests/engine/test_zoo",
             "tests/models", "tests/statistics/test_sensitivity",
         ),
     ),
@@ -101,8 +103,8 @@ LAYERS = [
         " a grid, never violate a last-iterate certificate, and attain it where it is tight;"
         " noise-aware posteriors have their limits and their coverage.",
         (
-            "tests/algorithms", "tests/estimators/test_ops", "tests/privacy/test_hidden_state",
-            "tests/privacy/test_posterior_samples",
+            "tests/algorithms", "tests/estimators/test_ops", "tests/evaluation/test_estimates",
+            "tests/privacy/test_hidden_state", "tests/privacy/test_posterior_samples",
         ),
     ),
     (
@@ -123,7 +125,7 @@ LAYERS = [
         "Workflows and search",
         "Each fit in folds, searches, pipelines, threads, workers, forks and a Dask cluster is"
         " counted once; budgets that are split compose to the target; trials have their law.",
-        ("tests/model_selection", "tests/preprocessing"),
+        ("tests/evaluation/test_release", "tests/model_selection", "tests/preprocessing"),
     ),
     (
         "Contracts of estimators",
@@ -160,8 +162,8 @@ LAYERS = [
         "Estimators, statistics and their intervals, metrics, displays, doctests, snippets of the"
         " docs.",
         (
-            "skdp", "tests/displays", "tests/estimators", "tests/metrics", "tests/mutants",
-            "tests/statistics",
+            "skdp", "tests/displays", "tests/estimators", "tests/evaluation/test_reports",
+            "tests/metrics", "tests/mutants", "tests/statistics",
             "tests/test_benchmarks_page", "tests/test_calibration", "tests/test_compatibility",
             "tests/test_docs", "tests/test_evidence", "tests/test_package",
         ),

@@ -13,6 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
+from torch import nn
 
 from skdp import (
     BoundedScaler,
@@ -113,6 +114,21 @@ class TestTemperature:
         scaler = DPTemperatureScaler(Overconfident(), epsilon=INF).fit(X, y)
         assert scaler.temperature_ > 5
         assert np.isfinite(scaler.predict_log_proba(X)).all()
+
+    @pytest.mark.parametrize("frozen", [False, True])
+    def test_records_of_any_shape_that_a_module_takes(self, two_blobs, frozen):
+        X, y = two_blobs
+        images = np.float32(X).reshape(-1, 1, 3, 1)
+        body = nn.Sequential(nn.Flatten(), nn.Linear(3, 2))
+        network = DPSGDClassifier(module=body, max_iter=3, **FACTS)
+        if frozen:
+            network = FrozenEstimator(network.fit(images, y))
+        scaler = DPTemperatureScaler(network, n_samples=120).fit(images, y)
+        assert scaler.predict_proba(images).shape == (120, 2)
+        no_module = DPTemperatureScaler(DPSGDClassifier(**FACTS), n_samples=120)
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="dim 4"):
+            no_module.fit(images, y)
+        assert ledger.entries == ()
 
 
 class TestStatement:

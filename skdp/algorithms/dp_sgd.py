@@ -103,12 +103,18 @@ class DPSGDConfig(NetworkRun):
 
     def event(self) -> DpEvent:
         """What the run releases."""
-        return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)
+        if not self.secure:
+            return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)
+        return self.event_of([self.noise_multiplier] * self.n_steps)
 
     def calibrated(self, budget: Budget) -> DPSGDConfig:
         """Return the same run with the least noise that affords a budget."""
         sigma = budget.noise_multiplier(self.sampling_rate, self.n_steps)
-        return replace(self, noise_multiplier=sigma)
+        config = replace(self, noise_multiplier=sigma)
+        if not self.secure:
+            return config
+        least = budget.least(lambda s: replace(config, noise_multiplier=s).event(), sigma)
+        return replace(config, noise_multiplier=least)
 
     def release_plan(self, model: Model) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
@@ -122,6 +128,7 @@ class DPSGDConfig(NetworkRun):
             ),
             noise_multiplier=self.noise_multiplier,
             neighboring_relation=self.neighboring_relation,
+            secure=self.secure,
             persons=self.persons,
         )
 

@@ -52,7 +52,6 @@ from skdp._validate import expected, in_range, integer
 from skdp.algorithms.parts.training import Model, NetworkRun
 from skdp.engine.loop import ClippedSum, ReleasePlan
 from skdp.privacy.budget import Budget
-from skdp.privacy.events import dp_sgd_event
 from skdp.schedules import step_sizes
 
 _NEVER_REACHED = 1e10  # a clipping norm that stands for none
@@ -139,14 +138,17 @@ class DPSGLDConfig(NetworkRun):
         """What the run releases."""
         if self.clip_norm == math.inf:
             return NonPrivateDpEvent()
-        return dp_sgd_event(self.noise_multipliers, self.sampling_rate)
+        return self.event_of(self.noise_multipliers)
 
     def calibrated(self, budget: Budget) -> DPSGLDConfig:
         """Return the same plan at the least temperature that affords a budget."""
         if budget.epsilon is None or not budget.private:
             return self
         of_one = replace(self, temperature=1.0).noise_multipliers  # σ_t = √T times these
-        return replace(self, temperature=budget.factor(of_one, self.sampling_rate) ** 2)
+        T = budget.factor(of_one, self.sampling_rate) ** 2
+        if self.secure:
+            T = budget.least(lambda T: replace(self, temperature=T).event(), T)
+        return replace(self, temperature=T)
 
     def release_plan(self, model: Model) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
@@ -155,6 +157,7 @@ class DPSGLDConfig(NetworkRun):
             clipped_sum=self._clipped_sum(model),
             noise_multiplier=self.noise_multipliers,
             neighboring_relation=self.neighboring_relation,
+            secure=self.secure,
             persons=self.persons,
         )
 

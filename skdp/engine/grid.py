@@ -26,14 +26,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from skdp._release_hook import grid_width
-from skdp._rows import LinearBatch
+from skdp._rows import LinearBatch, row_sums
 from skdp._validate import in_range
 from skdp.relations import ZERO_OUT, sensitivity_factor
 
@@ -68,6 +68,42 @@ class RecordSum(Protocol):
         ...
 
 
+class Outer(NamedTuple):
+    """Terms l_i ⊗ a_i, whose right factors are integers already.
+
+    Attributes
+    ----------
+    left : ndarray of shape (m, K)
+        The l_i.
+    right : ndarray of shape (m, D)
+        The a_i: integers, as doubles.
+    squares : ndarray of shape (m,)
+        ‖a_i‖², exactly.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    squares: np.ndarray
+
+
+class OuterSum(RecordSum, Protocol):
+    """A sum whose terms are outer products, several of them side by side."""
+
+    @property
+    def room(self) -> int:
+        """Bound on what rounding the left factors adds to a term's norm, in grid units."""
+        ...
+
+    @property
+    def at_once(self) -> int:
+        """Records whose terms are worked on at once, at most 2¹⁸."""
+        ...
+
+    def factors(self, theta: Tensor, chunk: LinearBatch) -> list[Outer]:
+        """Return the terms; every bit of a factor must depend on its own record alone."""
+        ...
+
+
 def lattice_bits(noise_multiplier: float) -> int:
     """Bits k of the noise parameter 2ᵏ in grid units: those for which ⌊2ᵏ/σ⌋ has 34 bits."""
     sigma = in_range(_LEAST_NOISE, _MOST_NOISE, closed="both", noise_multiplier=noise_multiplier)
@@ -98,6 +134,8 @@ class GridSum:
     noise_multiplier: float
     neighboring_relation: str = ZERO_OUT
 
+    room = ROOM
+
     def __post_init__(self) -> None:
         lattice_bits(self.noise_multiplier)
         grid_width(self.noise_scale)  # refuses what doubles cannot hold
@@ -111,12 +149,12 @@ class GridSum:
         """
         relation = self.neighboring_relation
         moved = self.inner.moved_by(relation) / sensitivity_factor(relation)
-        return moved / (lattice_bound(self.noise_multiplier) - ROOM)
+        return moved / (lattice_bound(self.noise_multiplier) - self.room)
 
     @property
     def bound(self) -> int:
         """Bound on the norm of one record's integer vector, checked: Δ, or more (see `width`)."""
-        return int(self.inner.record_bound / self.width) + ROOM
+        return int(self.inner.record_bound / self.width) + self.room
 
     @property
     def norm_bound(self) -> float:
@@ -143,13 +181,62 @@ class GridSum:
         """Return the sum in grid units, in int64."""
         shape = self.shape(tuple(theta.shape))
         total = np.zeros(math.prod(shape), dtype=np.int64)
-        width, limit = self.width, (1.0 - _MARGIN) * self.bound**2
         with np.errstate(all="ignore"):
-            for chunk in batch.chunks(max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // len(total)))):
-                terms = rounded(self.inner.records(theta, chunk), width, limit)
-                # Integers up to 2³⁵, and at most 2¹⁴ of them: a sum of doubles that is exact.
-                total += np.add.reduce(terms, axis=0).astype(np.int64)
+            for chunk in batch.chunks(self._at_once(len(total))):
+                total += self._integers(theta, chunk).astype(np.int64)
         return torch.from_numpy(total.reshape(shape))
+
+    def _at_once(self, size: int) -> int:
+        return max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // size))
+
+    @property
+    def _limit(self) -> float:
+        """Bound on the computed square of a record's integers."""
+        return (1.0 - _MARGIN) * self.bound**2
+
+    def _integers(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        """Sum over a chunk: of integers up to 2³⁵, at most 2¹⁴ of them, which doubles hold."""
+        terms = rounded(self.inner.records(theta, chunk), self.width, self._limit)
+        return np.add.reduce(terms, axis=0)
+
+
+class OuterGridSum(GridSum):
+    """The same of terms l_i ⊗ a_i, none of which is ever written down.
+
+    The a_i are integers and the l_i are rounded to some, so that Σ l_i ⊗ a_i is a product of two
+    matrices of integers. No |l_ij a_ik| exceeds ‖l_i‖‖a_i‖ ≤ Δ ≤ 2³⁴ (2Δ under replace_one for what
+    cannot be opposite), and 2¹⁸ of them add up to 2⁵² at most: any order of additions, fused or
+    not, is exact in doubles.
+    """
+
+    inner: OuterSum
+
+    @property
+    def room(self) -> int:
+        """Grid units between the bound on a term and Δ."""
+        return ROOM + self.inner.room
+
+    def _at_once(self, size: int) -> int:
+        return self.inner.at_once
+
+    def _integers(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+        factors = self.inner.factors(theta, chunk)
+        lefts = [np.rint(factor.left * (1.0 / self.width)) for factor in factors]
+        squares = np.zeros(len(chunk.rows))
+        for left, factor in zip(lefts, factors, strict=True):
+            squares += row_sums(left * left) * factor.squares
+        outside = ~(squares <= self._limit)
+        if outside.any():
+            for left in lefts:
+                left[outside] = 0.0
+        products = (left.T @ factor.right for left, factor in zip(lefts, factors, strict=True))
+        return np.concatenate([product.ravel() for product in products])
+
+
+def grid_sum(inner: RecordSum, noise_multiplier: float, neighboring_relation: str) -> GridSum:
+    """Round the terms of a sum to a grid, by their factors where they are outer products."""
+    kind = OuterGridSum if hasattr(inner, "factors") else GridSum
+    return kind(inner, noise_multiplier, neighboring_relation)
 
 
 def rounded(terms: np.ndarray, width: float, limit: float) -> np.ndarray:

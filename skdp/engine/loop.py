@@ -18,10 +18,10 @@ from skdp._persons import PersonUnit
 from skdp._random import SecureStream, Streams
 from skdp._release_hook import MechanismCall, grid_width
 from skdp._rows import Rows
-from skdp.engine.grid import GridSum, lattice_bits
+from skdp.engine.grid import grid_sum, lattice_bits
 from skdp.engine.noise import discrete_gaussian, gaussian
 from skdp.engine.sampling import Sampling
-from skdp.relations import sensitivity_factor
+from skdp.relations import ZERO_OUT, sensitivity_factor
 
 State = TypeVar("State")
 Progress = Callable[[Iterable[State]], Iterable[State]]
@@ -78,12 +78,6 @@ class ReleasePlan:
     persons: PersonUnit | None = None
     _steps: dict[tuple, tuple] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        if self.secure and self.sampling.rate < 1.0:
-            raise ValueError(
-                "Expected secure=False with random batches: their coins are not exact."
-            )
-
     def step(self, shape: tuple[int, ...], step: int) -> tuple[Any, MechanismCall]:
         """Return the private value of one step and its declaration, at parameters of a shape.
 
@@ -114,7 +108,8 @@ class ReleasePlan:
         if self.persons is not None:
             clipped_sum = clipped_sum.of_persons(self.persons)
         if self.secure:
-            return GridSum(clipped_sum, self._sigma(step), self.neighboring_relation)
+            relation = self.neighboring_relation if self.sampling.rate == 1.0 else ZERO_OUT
+            return grid_sum(clipped_sum, self._sigma(step), relation)
         return clipped_sum
 
     def _sigma(self, step: int) -> float:

@@ -13,7 +13,6 @@ import numpy as np
 
 from skdp._random import SecureStream
 from skdp._validate import in_range, integer
-from skdp.engine.coins import Integers
 from skdp.engine.gaps import Gaps
 
 _SPARE = 3.0  # standard deviations: few batches then need gaps a second time
@@ -58,21 +57,24 @@ class PoissonSampling:
         """Yield the row numbers of one batch per step, ascending, in int64.
 
         The law is that of n coins of probability exactly ``rate``, in O(qn): the gaps between the
-        rows that take part are geometric (`skdp.engine.gaps`).
+        rows that take part are geometric (`skdp.engine.gaps`). The coins of all steps stand in one
+        line, so that gaps run on from one step to the next, and those of many small batches are
+        drawn at once.
         """
-        gaps = Gaps(self.rate, n_rows)
-        for _ in range(self.n_steps):
-            yield self._batch(gaps, n_rows, stream.generator.integers)
-
-    def _batch(self, gaps: Gaps, n_rows: int, random: Integers) -> np.ndarray:
-        last, parts = -1, [np.empty(0, dtype=np.int64)]
-        while last < n_rows - 1:
-            expected = self.rate * (n_rows - 1 - last)
-            size = 1 + int(expected + _SPARE * math.sqrt(expected))
-            rows = last + np.cumsum(gaps.draw(min(size, _CHUNK), random) + 1)
-            last = int(rows[-1])
-            parts.append(rows[: np.searchsorted(rows, n_rows)])
-        return np.concatenate(parts)
+        n_coins, generator = n_rows * self.n_steps, stream.generator
+        gaps, known = Gaps(self.rate, n_coins), np.empty(0, dtype=np.int64)
+        last = -1  # coin that has been tossed
+        for start in (step * n_rows for step in range(self.n_steps)):
+            if stream.generator is not generator:  # in a forked child, which tosses its own
+                generator, known, last = stream.generator, known[:0], start - 1
+            while last < start + n_rows - 1:
+                expected = self.rate * (n_coins - 1 - last)
+                size = min(1 + int(expected + _SPARE * math.sqrt(expected)), _CHUNK)
+                more = last + np.cumsum(gaps.draw(size, generator.integers) + 1)
+                known, last = np.append(known, more), int(more[-1])
+            n_here = np.searchsorted(known, start + n_rows)
+            yield known[:n_here] - start
+            known = known[n_here:]
 
     def __str__(self) -> str:
         return f"Poisson sampling, rate {self.rate:.4g}, {self.n_steps} steps"

@@ -63,8 +63,9 @@ class NoiseCorrectedAdam:
         count = moments.count + 1
         corrected = second / (1 - self.beta2**count) - noise_variance
         tiny = torch.finfo(corrected.dtype).tiny
+        like = {"dtype": corrected.dtype, "device": corrected.device}
         variance = torch.maximum(
-            corrected, torch.as_tensor(self.floor * noise_variance + tiny, dtype=corrected.dtype)
+            corrected, torch.as_tensor(self.floor * noise_variance + tiny, **like)
         )
         step = first / (1 - self.beta1**count) / variance.sqrt()
         return step.clamp(-self.max_direction, self.max_direction), Moments(first, second, count)

@@ -32,6 +32,7 @@ from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import (
     as_array,
     expected,
+    flag,
     in_range,
     integer,
     integer_or_auto,
@@ -47,9 +48,11 @@ from skdp.algorithms.parts.training import (
     ModuleTrial,
     NetworkModel,
     NetworkRun,
+    PerceptronModel,
     Posterior,
     Trained,
     Watch,
+    perceptron_size,
 )
 from skdp.estimators import _doubts
 from skdp.estimators._datasets import DatasetRows, from_dataset
@@ -63,8 +66,12 @@ EACH_BY_ITSELF = (
 )
 
 ITEM_BY_ITSELF = "an item of the dataset is a function of that record alone, whenever it is read"
+DEVICE_NOISE = "noise of the device's own generator, which is not cryptographic, is random enough"
 LOSS_BY_ITSELF = "loss of a record depends on that record alone (tried on synthetic records only)"
 
+# With ``secure``: what has one value alone, and the most parameters, by docs/guide/secure.md.
+_SECURE_ALONE = {"module": None, "device": None, "mixed_precision": False, "prenoise_scale": 0.0}
+_MOST_SECURE = {"row": 100_000, "group": 10_000}
 _MOST_OF_PERSON = 512  # weights of a lone linear layer, by its closed form
 
 
@@ -94,6 +101,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     mixed_precision: bool = False
     device: Any = None
     max_sample_weight: float = 1.0
+    secure: bool = False
     n_samples: int | None = None
     random_state: Any = None
     verbose: int = 0
@@ -175,6 +183,8 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             model, _ = self._model(
                 self.module_, self._shape, facts.outputs, integers, records.weights is not None
             )
+            if (model.start.device.type == "cpu") != self._on_cpu():
+                raise expected("the device on which module makes its parameters", device=None)
             self._looks_up = not getattr(model, "dtype", torch.float32).is_floating_point
             _fitting.check_n_rows(records.X, model.max_rows)
             if self._calls_foreign_code():
@@ -241,7 +251,32 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             layer_sizes=sizes,
             persons=facts.persons,
             weight_bound=self._weight_bound(facts),
+            secure=self._check_secure(private, facts),
         )
+
+    def _check_secure(self, private: bool, facts: PublicFacts) -> bool:
+        """Refuse ``secure`` of what has no products of integers, or too much noise to draw."""
+        if not flag(secure=self.secure):
+            return False
+        if not private:
+            raise expected("False when epsilon is infinite", "there is no noise then", secure=True)
+        for name, default in _SECURE_ALONE.items():
+            if (value := getattr(self, name)) is not default and value != default:
+                remedy = "only our own perceptron, on the CPU, is a matter of exact integers"
+                raise expected(f"{default!r} with secure=True", remedy, **{name: value})
+        if not self._task(facts.n_outputs or 2).has_residual:
+            what = "the cross-entropy of one class per row, or the squared error, with secure=True"
+            raise expected(what, loss=self.loss)
+        sizes = (facts.features, *_layer_sizes(self.hidden_layer_sizes), facts.outputs)
+        n_parameters, unit = perceptron_size(sizes), self._relation.unit
+        if n_parameters > _MOST_SECURE[unit]:
+            raise expected(
+                f"False beyond {_MOST_SECURE[unit]} parameters (unit={unit!r})",
+                f"a step would draw {n_parameters} exact numbers: use fewer hidden_layer_sizes or "
+                "features",
+                secure=True,
+            )
+        return True
 
     def _weight_bound(self, facts: PublicFacts) -> float:
         """Largest weight that a row may have."""
@@ -275,8 +310,16 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             EACH_BY_ITSELF: self.module is not None,
             LOSS_BY_ITSELF: not isinstance(self.loss, str),
             ITEM_BY_ITSELF: self._by_index,
+            DEVICE_NOISE: not self._on_cpu(),
         }
         return tuple(words for words, applies in said.items() if applies)
+
+    def _on_cpu(self) -> bool:
+        """Whether the CPU is where the parameters say that training is to be."""
+        device = self.device
+        if device is None and isinstance(self.module, nn.Module):
+            device = next((p.device for p in self.module.parameters() if p.requires_grad), None)
+        return device is None or str(device).partition(":")[0] == "cpu"
 
     def _checked(
         self, check: Callable[..., Any], X: Any, y: Any, *, goes_on: bool, **how: Any
@@ -331,12 +374,16 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
         n_outputs: int,
         integers: bool,
         weighted: bool,
-    ) -> tuple[LinearModel | NetworkModel, ModuleTrial | None]:
+    ) -> tuple[LinearModel | NetworkModel | PerceptronModel, ModuleTrial | None]:
         """Wrap a network for a run; any other than our own perceptron is tried first."""
         task, prenoise = self._task(n_outputs), self.prenoise_scale != 0.0
         own = self.module is None and networks.is_perceptron(module)
         flat = self.clipping == "flat" and self.device is None and not prenoise
         layers = list(module.children())
+        if self.secure:
+            if not (own and isinstance(module, nn.Sequential)):
+                raise expected("a perceptron with secure=True", module_=module)
+            return PerceptronModel(module, task, self.neighboring_relation), None
         # The gradients of a chunk's rows lie in memory before persons' are summed.
         fits = self._relation.unit == ROW or (shape[0] + 1) * n_outputs <= _MOST_OF_PERSON
         closed = own and flat and fits and task.has_residual and not weighted

@@ -99,7 +99,7 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     with all of its rows. `partial_fit`, and `fit` with ``warm_start``, release more about rows that
     they may have seen before: ``privacy_`` then states the composition of all releases so far. It
     is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* a
-    guarantee for a seeded fit, and treats floating-point arithmetic as exact.
+    guarantee for a seeded fit, and without ``secure`` treats floating-point arithmetic as exact.
 
     Parameters
     ----------
@@ -202,6 +202,12 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         noise. ``"balanced"`` is refused: the shares of classes are private.
     max_sample_weight : float, default=1.0
         Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
+    secure : bool, default=False
+        Of the perceptron, with the default loss: integers in place of the rounding of floats in
+        gradients, sums and noise, which is discrete. The guarantee then no longer treats
+        floating-point arithmetic as exact. Up to three times slower (with persons eight), and as
+        accurate. Not with ``device``, ``module`` or ``mixed_precision``, nor for more than 100,000
+        parameters (with persons 10,000). See docs/privacy.md, section 8.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X
@@ -321,7 +327,7 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     with all of its rows. `partial_fit`, and `fit` with ``warm_start``, release more about rows that
     they may have seen before: ``privacy_`` then states the composition of all releases so far. It
     is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* a
-    guarantee for a seeded fit, and treats floating-point arithmetic as exact.
+    guarantee for a seeded fit, and without ``secure`` treats floating-point arithmetic as exact.
 
     Parameters
     ----------
@@ -417,6 +423,12 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         None takes targets as they are, which should then be of the order of 1.
     max_sample_weight : float, default=1.0
         Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
+    secure : bool, default=False
+        Of the perceptron, with the default loss: integers in place of the rounding of floats in
+        gradients, sums and noise, which is discrete. The guarantee then no longer treats
+        floating-point arithmetic as exact. Up to three times slower (with persons eight), and as
+        accurate. Not with ``device``, ``module`` or ``mixed_precision``, nor for more than 100,000
+        parameters (with persons 10,000). See docs/privacy.md, section 8.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X

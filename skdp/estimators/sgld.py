@@ -114,7 +114,7 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     all iterates, predictions and samples together, whether or not the chain has converged. The unit
     is a row, or with ``unit="group"`` a person with all of its rows. The guarantee is conditional
     on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit,
-    and treats floating-point arithmetic as exact.
+    and without ``secure`` treats floating-point arithmetic as exact.
 
     Parameters
     ----------
@@ -223,6 +223,12 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         noise. ``"balanced"`` is refused: the shares of classes are private.
     max_sample_weight : float, default=1.0
         Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
+    secure : bool, default=False
+        Of the perceptron, with the default loss: integers in place of the rounding of floats in
+        gradients, sums and noise, which is discrete. The guarantee then no longer treats
+        floating-point arithmetic as exact. Up to three times slower (with persons eight), and as
+        accurate. Not with ``device``, ``module`` or ``mixed_precision``, nor for more than 100,000
+        parameters (with persons 10,000). See docs/privacy.md, section 8.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X
@@ -336,7 +342,7 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     all iterates, predictions and samples together, whether or not the chain has converged. The unit
     is a row, or with ``unit="group"`` a person with all of its rows. The guarantee is conditional
     on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit,
-    and treats floating-point arithmetic as exact.
+    and without ``secure`` treats floating-point arithmetic as exact.
 
     Parameters
     ----------
@@ -438,6 +444,12 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
         None takes targets as they are, which should then be of the order of 1.
     max_sample_weight : float, default=1.0
         Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
+    secure : bool, default=False
+        Of the perceptron, with the default loss: integers in place of the rounding of floats in
+        gradients, sums and noise, which is discrete. The guarantee then no longer treats
+        floating-point arithmetic as exact. Up to three times slower (with persons eight), and as
+        accurate. Not with ``device``, ``module`` or ``mixed_precision``, nor for more than 100,000
+        parameters (with persons 10,000). See docs/privacy.md, section 8.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X

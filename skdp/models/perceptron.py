@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import io
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -80,7 +81,7 @@ def build_module(
         if parameters:
             raise expected("a class or a function, which takes module__ parameters", module=make)
         return make
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         try:
             shape, named = _shape_arguments(make, (n_features, n_outputs), parameters)
@@ -128,7 +129,16 @@ def with_parameters(module: nn.Module, flat: np.ndarray) -> nn.Module:
 
 def weights(module: nn.Module) -> list[np.ndarray]:
     """Return all weights and buffers of a module, trained or not."""
-    return [value.detach().cpu().numpy() for value in module.state_dict().values()]
+    return [_array(value) for value in module.state_dict().values()]
+
+
+def _array(value: Any) -> np.ndarray:
+    try:
+        return value.detach().cpu().numpy()
+    except (AttributeError, RuntimeError, TypeError):  # bfloat16, packed weights, ...: as bytes
+        file = io.BytesIO()
+        torch.save(value, file)
+        return np.frombuffer(file.getvalue(), np.uint8)
 
 
 def parameter_names(module: nn.Module) -> list[str]:
@@ -155,7 +165,7 @@ def predict(
     """
     if double:
         module = copy.deepcopy(module).double()
-    like = next(module.parameters())
+    like = next(p for p in module.parameters() if p.requires_grad)
     dtype = torch.int64 if integers else like.dtype
     pieces = []
     with torch.no_grad():

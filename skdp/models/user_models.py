@@ -342,7 +342,7 @@ class Prior:
         if self.distribution is not None:
             one = self.distribution.batch_shape + self.distribution.event_shape
             # Distributions draw from torch's own stream.
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
                 torch.manual_seed(generator.initial_seed())
                 drawn = self.distribution.sample(torch.Size((n,) if one == (P,) else (n, P)))
             return drawn.reshape(n, P).to(torch.float64)

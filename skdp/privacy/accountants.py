@@ -78,7 +78,10 @@ def nearby(curve: Curve, distance: float) -> Curve:
             if slack(found) <= aside:
                 return found
             aside *= 2.0
-        raise NoBoundError("the noise is too coarse for so small a delta at such an epsilon")
+        raise NoBoundError(
+            "the noise is too coarse for so small a delta at such an epsilon; use a smaller "
+            "epsilon, or full batches"
+        )
 
     return Curve(epsilon, lambda e: min(1.0, curve.delta(e) + slack(e)))
 

@@ -200,7 +200,8 @@ def _bound(
     if wanted == "epsilon" and at == 0.0 and accountant != PURE:
         raise NoBoundError("needs delta > 0")
     curve = _BOUNDS[accountant](terms, relation)
-    if distance > 0.0 and accountant != RDP:  # Rényi divergences are no larger than a Gaussian's
+    # Rényi divergences are no larger than a Gaussian's, on full batches.
+    if distance > 0.0 and (accountant != RDP or any(term.sampled for term in terms)):
         curve = accountants.nearby(curve, distance)
     return curve.epsilon(at) if wanted == "epsilon" else curve.delta(at)
 

@@ -197,7 +197,7 @@ def _read(event: DpEvent) -> Term | None:
     Each kind of event registers its reader below.
     """
     raise expected(
-        "an event made of Gaussian, Poisson-sampled Gaussian, discrete Gaussian, Laplace, "
+        "an event made of (discrete) Gaussian, Poisson-sampled (discrete) Gaussian, Laplace, "
         "posterior-sample, pure, selection, composed, no-op or non-private events",
         "account other mechanisms with dp-accounting itself",
         event=event,
@@ -216,10 +216,11 @@ _read.register(
 
 @_read.register
 def _(event: dp_event.PoissonSampledDpEvent) -> Term | None:
-    if not isinstance(event.event, GaussianDpEvent):
+    if not isinstance(event.event, GaussianDpEvent | DiscreteGaussianDpEvent):
         return _read.dispatch(DpEvent)(event)  # refused
     rate = in_range(0.0, 1.0, sampling_rate=event.sampling_probability, closed="both")
-    return GaussianTerm(_multiplier(event.event.noise_multiplier), rate, 1) if rate > 0.0 else None
+    term: Any = _read(event.event)
+    return replace(term, sampling_rate=rate) if rate > 0.0 else None
 
 
 @_read.register

@@ -54,6 +54,11 @@ class Term(_Declared):
         """How many mechanisms of one loss are composed."""
         return self.count
 
+    @property
+    def sampled(self) -> bool:
+        """Whether not every record takes part, in it or in what it selects from."""
+        return False
+
     def as_gaussian(self) -> tuple[Term, float]:
         """Read discrete Gaussians as Gaussians, at a distance in total variation."""
         return self, 0.0
@@ -107,9 +112,14 @@ class GaussianTerm(Term):
     sampling_rate: float
     count: int
 
+    @property
+    def sampled(self) -> bool:
+        """Whether there is sampling."""
+        return self.sampling_rate < 1.0
+
     def gdp(self, relation: Relation) -> float:
         """Exact, of the full batch (PRIVACY §2)."""
-        if self.sampling_rate < 1.0:
+        if self.sampled:
             return super().gdp(relation)
         return math.sqrt(self.count) * relation.factor / self.noise_multiplier
 
@@ -265,6 +275,11 @@ class SelectionTerm(Term):
         """Whether one of the runs' mechanisms is without noise."""
         return any(term.noiseless for term in self.inner)
 
+    @property
+    def sampled(self) -> bool:
+        """Whether there is sampling in a run."""
+        return any(term.sampled for term in self.inner)
+
     def as_gaussian(self) -> tuple[Term, float]:
         """Runs are no composition, and their distance is not bounded: infinite, unless it is 0."""
         inner, distance = as_gaussian(self.inner)
@@ -282,7 +297,7 @@ class SelectionTerm(Term):
 def as_gaussian(terms: Terms) -> tuple[tuple[Term, ...], float]:
     """Read discrete Gaussians as Gaussians, and bound the distance in total variation.
 
-    To the Rényi accountant discrete Gaussians are at no distance at all.
+    To the Rényi accountant discrete Gaussians on full batches are at no distance at all.
     """
     read = [term.as_gaussian() for term in terms]
     return tuple(term for term, _ in read), sum(distance for _, distance in read)

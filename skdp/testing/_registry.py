@@ -69,6 +69,7 @@ _NETWORKS = {
     "float64": {"module": _double},
     "Poisson": _POISSON,
     "hidden": {"hidden_layer_sizes": (2,)},
+    "secure": _SECURE | _POISSON | {"hidden_layer_sizes": (2,)},
 }
 _EXACT = {"delta": 0, "target_bounds": (-200, 200)}
 

@@ -25,6 +25,7 @@ from skdp import (
     PrivacyWarning,
 )
 from skdp.audit import AuditReport, audit_estimator, audit_samples
+from skdp.engine.modules.network_sum import NetworkClippedSum
 from skdp.mechanisms import LaplaceMechanism
 from skdp.model_selection import DPRandomizedSearch, split_budget
 from skdp.preprocessing import DPStandardScaler
@@ -148,10 +149,30 @@ def right(name):
             fit_intercept=False, unit="group", n_groups=10, rows_per_group=4,
         ), {"statistic": "trace"}  # fmt: skip
     rows = {"X": np.zeros((9, 64)), "canary": (np.append(np.zeros(63), 1.0), 1)}
-    return DPSGDClassifier(
+    rows |= {"statistic": last_weights, "neighbor": "removed"}
+    network = DPSGDClassifier(
         **budget, **declared, hidden_layer_sizes=(), sampling_rate=1.0, clip_norm=1e-5,
         optimizer=torch.optim.SGD, learning_rate=5e5, averaging=0.0, max_iter=2,
-    ), rows | {"statistic": last_weights}  # fmt: skip
+    )  # fmt: skip
+    if name == "network":
+        return network, rows
+    network.set_params(learning_rate=1e5)  # the canary has weight 5, all others 1
+    if name == "class weights":
+        return network.set_params(class_weight={1: 5.0}), rows | {"y": np.zeros(9)}
+    return Weighted(network.set_params(max_sample_weight=5.0)), rows
+
+
+class Weighted(BaseEstimator):
+    """Gives rows with a last number above 0 a weight of 5."""
+
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    def fit(self, X, y):
+        weights = np.where(X[:, -1] > 0, 5.0, 1.0)
+        self.module_ = self.estimator.fit(X, y, sample_weight=weights).module_
+        self.privacy_ = self.estimator.privacy_
+        return self
 
 
 def last_weights(fitted):
@@ -160,7 +181,10 @@ def last_weights(fitted):
     return weights[1, -1] - weights[0, -1] + biases[1] - biases[0]
 
 
-@pytest.mark.parametrize("name", ["variational", "network", "persons"])
+RIGHT = ["variational", "network", "persons", "class weights", "row weights"]
+
+
+@pytest.mark.parametrize("name", RIGHT)
 def test_estimators_of_skdp_are_not_accused_and_spend_what_they_say(name):
     estimator, options = right(name)
     # Of the bound 4.75 deviations are taken for its confidence; it is above 0 by another 5.
@@ -168,6 +192,16 @@ def test_estimators_of_skdp_are_not_accused_and_spend_what_they_say(name):
     assert not report.violation
     assert report.frame == "gdp"
     assert report.epsilon_lower_bound > 0
+
+
+@pytest.mark.parametrize("name", ["class weights", "row weights"])
+def test_a_weight_that_the_noise_is_not_for_is_found(name):
+    estimator, options = right(name)
+    unweighted = property(lambda self: self.clip_norm)
+    with mock.patch.object(NetworkClippedSum, "record_bound", unweighted):
+        report = audit_estimator(estimator, n_fits=150, **options, **SURE)
+    assert report.violation, report
+    assert report.epsilon == pytest.approx(EPSILON, rel=1e-3)
 
 
 class Whole(BaseEstimator):
@@ -233,7 +267,7 @@ def test_a_private_search_is_not_accused_and_tells_the_canary():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "visible"), [("variational", 0.66), ("network", 1.0), ("persons", 1.0)]
+    ("name", "visible"), [(name, 0.66 if name == "variational" else 1.0) for name in RIGHT]
 )
 def test_5000_fits_prove_80_percent_of_what_the_result_shows(name, visible):
     # μ = √2 of 2 is epsilon 6.6 of 10.

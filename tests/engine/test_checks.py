@@ -99,6 +99,29 @@ class SelfAttention(nn.Module):
         return self.head(self.attention(x, x, x)[0].flatten(1))
 
 
+class Bilinear(nn.Module):
+    """A product that vmap has no rule for: it warns, which is an error here."""
+
+    def __init__(self):
+        super().__init__()
+        self.product, self.head = nn.Bilinear(6, 6, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.product(x, x)))
+
+
+class Weighted(nn.Module):
+    """Bags with weights, which are all 1 on numbers that a trial knows."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.EmbeddingBag(5, 4, mode="sum"), nn.Linear(4, 3)
+
+    def forward(self, x):
+        weights = torch.where(x > 1e6, 2.0, 1.0).to(x)
+        return self.head(self.words(x.long().clamp(0, 4), per_sample_weights=weights))
+
+
 def weight_normalized():
     return nn.Sequential(
         nn.utils.parametrizations.weight_norm(nn.Linear(6, 4)), nn.Tanh(), nn.Linear(4, 3)
@@ -117,6 +140,8 @@ def weight_normalized():
         RecordsAsPositions,
         SelfAttention,
         weight_normalized,
+        Bilinear,
+        Weighted,
     ],
 )
 def test_what_book_keeping_cannot_do_goes_right_by_vmap(make, n):

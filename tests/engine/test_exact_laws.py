@@ -257,11 +257,17 @@ class _AgainError(Exception):
     """A number beyond the sum."""
 
 
-def batch_law(rate, n_rows):
+def batch_law(rate, n_rows, n_steps=1):
     source = Source(concrete=True)
     stream = SimpleNamespace(generator=SimpleNamespace(integers=source))
-    scheme = PoissonSampling(rate, 1)
-    return source.law(lambda: tuple(next(iter(scheme.batches(n_rows, stream))).tolist()))
+    scheme = PoissonSampling(rate, n_steps)
+
+    def rows_of_steps():
+        batches = list(scheme.batches(n_rows, stream))
+        assert len(batches) == n_steps
+        return tuple(i * n_rows + row for i, rows in enumerate(batches) for row in rows.tolist())
+
+    return source.law(rows_of_steps)
 
 
 def independent_rows(rate, n_rows):
@@ -279,6 +285,13 @@ class TestPoissonBatches:
         monkeypatch.setattr(sampling, "_SPARE", 0.0)
         for n_rows in range(most_rows + 1):
             assert batch_law(rate, n_rows) == (independent_rows(rate, n_rows), 0)
+
+    @pytest.mark.parametrize(("n_rows", "n_steps"), [(2, 2), (1, 3), (1, 4), (0, 2)])
+    def test_rows_of_all_steps_are_independent(self, monkeypatch, n_rows, n_steps):
+        monkeypatch.setattr(gaps, "_WORD", 2)
+        monkeypatch.setattr(sampling, "_SPARE", 0.0)
+        law = independent_rows(0.25, n_rows * n_steps)
+        assert batch_law(0.25, n_rows, n_steps) == (law, 0)
 
     @pytest.mark.parametrize("rate", [0.5, 0.25, 0.375])
     def test_where_some_are_certain_in_doubles(self, monkeypatch, rate):

@@ -47,8 +47,9 @@ def convolution(draw, n_axes):
     groups, stride = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     n_in, n_out = (groups * draw(st.integers(1, 3)) for _ in range(2))
     kernel, dilation = ([draw(st.integers(1, k)) for _ in range(n_axes)] for k in (3, 2))
+    modes = ["zeros", "circular", "replicate", "reflect"]
     padding = draw(st.sampled_from([0, 1, 2, "same", "valid"]))
-    layer = (nn.Conv1d if n_axes == 1 else nn.Conv2d)(
+    layer = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[n_axes - 1](
         n_in,
         n_out,
         kernel,
@@ -57,7 +58,7 @@ def convolution(draw, n_axes):
         dilation=dilation,
         groups=groups,
         bias=draw(st.booleans()),
-        padding_mode=draw(st.sampled_from(["zeros", "circular", "reflect", "replicate"])),
+        padding_mode=draw(st.sampled_from(modes)),
     )
     # Padding reaches no further than the input, and the kernel fits without any.
     sides = [
@@ -85,6 +86,12 @@ def layer_norm(draw):
     return layer, (*draw(st.lists(st.integers(1, 3), max_size=2)), *normalized)
 
 
+def rms_norm(draw):
+    normalized = draw(st.lists(st.integers(2, 4), min_size=1, max_size=2))
+    layer = nn.RMSNorm(normalized, elementwise_affine=draw(st.booleans()), eps=EPS)
+    return layer, (*draw(st.lists(st.integers(1, 3), max_size=2)), *normalized)
+
+
 def group_norm(draw):
     groups, each = draw(st.integers(1, 3)), draw(st.integers(2, 3))
     spatial = draw(st.lists(st.integers(1, 3), max_size=2))
@@ -92,14 +99,26 @@ def group_norm(draw):
     return layer, (groups * each, *spatial)
 
 
+def instance_norm(draw):
+    channels, spatial = (
+        draw(st.integers(1, 4)),
+        draw(st.lists(st.integers(2, 3), min_size=1, max_size=3)),
+    )
+    kind = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)[len(spatial) - 1]
+    return kind(channels, affine=draw(st.booleans()), eps=EPS), (channels, *spatial)
+
+
 LAYERS = {
     "linear": linear,
     "linear at positions": linear_at_positions,
     "conv1d": functools.partial(convolution, n_axes=1),
     "conv2d": functools.partial(convolution, n_axes=2),
+    "conv3d": functools.partial(convolution, n_axes=3),
     "wide conv1d": wide_convolution,
     "layer norm": layer_norm,
+    "rms norm": rms_norm,
     "group norm": group_norm,
+    "instance norm": instance_norm,
 }
 
 
@@ -155,6 +174,43 @@ def test_an_embedding_adds_up_repeated_tokens_and_skips_padding(seed, n, shape, 
     ).to(dtype)
     x = np.random.default_rng(seed).integers(0, 3, (n, *shape))
     assert_equals_the_loop(module, x, random_records(seed, n, ())[1])
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(0, 10**6),
+    BATCH_SIZES,
+    st.integers(1, 4),
+    st.sampled_from(["sum", "mean", "max"]),
+    st.sampled_from([None, 0, 2, -1]),
+    st.sampled_from(list(TOLERANCE)),
+)
+def test_a_bag_shares_its_gradient_among_tokens_that_are_no_padding(
+    seed, n, length, mode, padding, dtype
+):
+    module = seeded(
+        lambda: nn.Sequential(
+            Lookup(nn.EmbeddingBag(3, 4, mode=mode, padding_idx=padding)),
+            nn.Linear(4, 2),
+            nn.Softplus(),
+        ),
+        seed,
+    ).to(dtype)
+    x = np.random.default_rng(seed).integers(0, 3, (n, length))
+    assert_equals_the_loop(module, x, random_records(seed, n, ())[1])
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("kind", [nn.Conv1d, nn.Conv2d, nn.Conv3d])
+def test_gradients_of_a_convolution_are_those_of_its_patches(kind, groups):
+    # Patches are taken on other devices, and where positions are few.
+    n_axes = 1 + [nn.Conv1d, nn.Conv2d, nn.Conv3d].index(kind)
+    layer = kind(4, 6, 3, stride=2, groups=groups, dtype=torch.float64)
+    a = torch.randn(5, 4, *[8] * n_axes, dtype=torch.float64)
+    b = torch.randn_like(layer(a)).detach()
+    outputs = b.flatten(2).unflatten(1, (groups, -1)).mT
+    by_patches = outputs.mT @ per_sample._patches(layer, a)
+    torch.testing.assert_close(per_sample._gradients(layer, a, b).flatten(1), by_patches.flatten(1))
 
 
 @pytest.mark.parametrize(
@@ -235,3 +291,33 @@ def test_an_embedding_of_very_many_equal_tokens_stays_within_the_bound():
     wrapped.head = nn.Identity()
     total = clipped_sum_of(seeded(lambda: wrapped), tokens.astype(np.float32), np.ones(1), 1.0)
     assert float(total.norm()) <= 1 + ROUNDING
+
+
+@pytest.mark.parametrize("size", [127, 128, 784, 1024, 1025])
+def test_norms_of_vectors_are_near_those_in_double_precision_at_any_scale(size):
+    scales = torch.tensor([0.0, 1e-38, 1e-25, 1e-16, 1e-14, 1.0, 1e14, 1e16, 1e25, 1e38])
+    ones = torch.ones(len(scales), size)  # each addition is rounded the same way
+    for vectors in (ones, torch.rand(ones.shape), torch.eye(size)[: len(scales)]):
+        vectors = vectors * scales[:, None]
+        exact = vectors.double().square().sum(1).sqrt()
+        torch.testing.assert_close(
+            per_sample._norms(vectors), exact, rtol=ROUNDING / 3, atol=0.0, check_dtype=True
+        )
+
+
+def test_norms_of_vectors_without_one_are_no_numbers():
+    vectors = torch.ones(3, 784)
+    vectors[0, 0], vectors[1, 0] = math.nan, -math.inf
+    found = per_sample._norms(vectors)
+    assert found[0].isnan()
+    assert found[1:].tolist() == [math.inf, 28.0]
+
+
+@pytest.mark.parametrize("other", [0.0, 1e-30, 1e30, math.inf, math.nan])
+def test_no_vector_changes_the_rounding_of_the_norms_of_others(other):
+    vectors = torch.rand(64, 784, generator=torch.Generator().manual_seed(0))
+    beside = vectors.clone()
+    beside[7] = other
+    others = torch.arange(64) != 7
+    assert torch.equal(per_sample._norms(beside)[others], per_sample._norms(vectors)[others])
+    assert torch.equal(per_sample._norms(vectors[others]), per_sample._norms(vectors)[others])

@@ -1,6 +1,7 @@
 """Recurrent layers: their equals against those of torch, and per-record gradients against loops."""
 
 import copy
+import functools
 from itertools import pairwise
 
 import numpy as np
@@ -64,7 +65,8 @@ class Net(nn.Module):
 def test_an_equal_computes_what_the_layer_does(kind, name):
     layer = seeded(lambda: kind(4, 5, **{"batch_first": True, **SETTINGS[name]})).double()
     equal = FlatModule(layer).module
-    assert type(equal) is Recurrent
+    assert isinstance(equal, Recurrent)
+    assert isinstance(equal, kind)
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(6, 7, 4, generator=generator, dtype=torch.float64)
     n = x.shape[0 if layer.batch_first else 1]
@@ -193,3 +195,31 @@ def test_in_mixed_precision_gradients_are_nearly_the_same(kind):
     )
     torch.testing.assert_close(found.norms, whole.norms, rtol=0.05, atol=0.05)
     assert not torch.equal(found.norms, whole.norms)
+
+
+class OverCells(nn.Module):
+    """A loop over a cell, from zeros that the cell makes or that the module does."""
+
+    def __init__(self, kind, start):
+        super().__init__()
+        self.cell, self.head, self.start = kind(4, 5), nn.Linear(5, 3), start
+
+    def forward(self, x):
+        state = None
+        if self.start is not None:
+            h = self.start(len(x), 5, dtype=x.dtype)
+            state = (h, h) if isinstance(self.cell, nn.LSTMCell) else h
+        for x_t in x.unbind(1):
+            state = self.cell(x_t, state)
+        return self.head(state[0] if isinstance(state, tuple) else state)
+
+
+@pytest.mark.parametrize("start", [None, torch.zeros])
+@pytest.mark.parametrize(
+    "kind",
+    [nn.GRUCell, nn.LSTMCell, nn.RNNCell, functools.partial(nn.RNNCell, nonlinearity="relu")],
+)
+def test_loops_over_cells_go_by_vmap_and_equal_the_loop(kind, start):
+    module = seeded(functools.partial(OverCells, kind, start)).double()
+    assert trial(module, (6, 4), 3) == "vmap"
+    assert_equals_the_loop(module, *random_records(0, 5, (6, 4)), methods=["vmap"])

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from bundles import bundled
+from processes import in_child
 from scipy import stats
 
 from skdp._random import Streams
@@ -85,6 +86,14 @@ def test_empty_batches_are_kept():
     empty = sum(batch.size == 0 for batch in batches)
     low, high = stats.binom.ppf([1e-6, 1 - 1e-6], 500, 0.95**3)
     assert low <= empty <= high
+
+
+def test_a_forked_child_draws_batches_of_its_own():
+    batches = PoissonSampling(0.1, 100).batches(400, Streams(b"fork")("sampling"))
+    next(batches)  # more of them are known by now
+    _, rows = in_child(lambda pipe: pipe.send([next(batches) for _ in range(3)]))
+    for ours, theirs in zip(batches, rows, strict=False):
+        assert ours.tolist() != theirs.tolist()
 
 
 def test_rate_one_is_the_full_batch():

@@ -5,6 +5,7 @@ spend its budget on noise, and say nothing.
 """
 
 import copy
+import re
 import threading
 
 import numpy as np
@@ -154,16 +155,59 @@ class Assertion(Base):
 
 CERTAIN = [
     Base, FarInputs, FarthestInputs, SmallScale, SequenceBias, OnlyInTraining, TwiceInTraining,
-    WeightBehindItsLayer, HalfBehindItsLayer, InPlaceInTraining, Checkpointed,
+    WeightBehindItsLayer, HalfBehindItsLayer, InPlaceInTraining,
 ]  # fmt: skip
 RANDOM = [Dropped, TwoMasks, DropConnect]
+
+
+class LooksUp(nn.Module):
+    def __init__(self, words):
+        super().__init__()
+        self.words, self.head = words, nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.words(x.long().clamp(0, 4)).flatten(1))
+
+
+def before_a_head(body):
+    return nn.Sequential(body, nn.Linear(4, 3))
+
+
+class Autocast(Base):
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().forward(x).float()
+
+
+def quantized():
+    """Its scale is that of the largest entry of a batch."""
+    body = nn.Sequential(nn.Linear(4, 4).requires_grad_(False))
+    return before_a_head(torch.ao.quantization.quantize_dynamic(body, dtype=torch.qint8))
+
+
+PYTHON, LAZY, ONE_DEVICE = "Python code.* pass the original", "give its sizes", r"pass its \.module"
+FEW_BITS = "float32 or float64.* mixed_precision=True"
 REFUSED = {
-    "scripted": lambda: torch.jit.script(Base()),
-    "old weight_norm": lambda: nn.utils.weight_norm(nn.Linear(4, 3)),
-    "lazy": lambda: nn.LazyLinear(3),
-    "a lock": Lock,
-    "an assertion": Assertion,
-}
+    "scripted": (lambda: torch.jit.script(Base()), PYTHON),
+    "a scripted part": (lambda: before_a_head(torch.jit.script(nn.Linear(4, 4))), PYTHON),
+    "old weight_norm": (lambda: nn.utils.weight_norm(nn.Linear(4, 3)), "parametrizations"),
+    "lazy": (lambda: nn.LazyLinear(3), LAZY),
+    "a lazy part": (lambda: before_a_head(nn.LazyLinear(4)), LAZY),
+    "a lock": (Lock, "keep locks"),
+    "an assertion": (Assertion, "Expected module to take rows of 4 features"),
+    "DataParallel": (lambda: nn.DataParallel(Base()), ONE_DEVICE),
+    "a part of DataParallel": (lambda: before_a_head(nn.DataParallel(nn.Linear(4, 4))), ONE_DEVICE),
+    "sparse Embedding": (lambda: LooksUp(nn.Embedding(5, 2, sparse=True)), "without sparse=True"),
+    "sparse EmbeddingBag": (
+        lambda: LooksUp(nn.EmbeddingBag(5, 8, sparse=True)), "without sparse=True"
+    ),
+    "bfloat16": (lambda: Base().bfloat16(), FEW_BITS),
+    "half": (lambda: Base().half(), FEW_BITS),
+    "a part in bfloat16": (lambda: before_a_head(nn.Linear(4, 4).bfloat16()), "share one dtype"),
+    "a quantized body": (quantized, "by itself"),
+    "checkpointing": (Checkpointed, "leave checkpointing out"),
+    "autocast inside": (Autocast, "mixed_precision=True"),
+}  # fmt: skip
 
 
 def data():
@@ -193,16 +237,10 @@ def plainly_trained(module, X, y, momentum=0.9):
 
 
 @pytest.mark.parametrize("make", CERTAIN)
-def test_a_module_is_trained_as_by_plain_torch_or_refused_for_nothing(make):
+def test_a_module_is_trained_as_by_plain_torch(make):
     torch.manual_seed(0)
     module, (X, y) = make().double(), data()
-    with PrivacyLedger() as ledger:
-        try:
-            found = dict(classifier(module).fit(X, y).module_.named_parameters())
-        except ValueError:
-            assert make is Checkpointed
-            assert not ledger.entries
-            return
+    found = dict(classifier(module).fit(X, y).module_.named_parameters())
     for name, expected in plainly_trained(module, X, y).items():
         torch.testing.assert_close(found[name], expected, rtol=0, atol=1e-6)
 
@@ -219,13 +257,65 @@ def test_masks_leave_no_parameter_behind(make):
     assert fitted.score(X, y) > 0.85
 
 
-@pytest.mark.filterwarnings("ignore:.*deprecated")
-@pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_trained_is_refused_with_a_remedy(make):
+@pytest.mark.filterwarnings("ignore:.*deprecated", "ignore:Lazy modules", "ignore:The .grad attr")
+@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("mixed_precision", [False, True])
+def test_what_cannot_be_trained_is_refused_with_a_remedy(make, message, mixed_precision):
     X, y = data()
-    with (
-        PrivacyLedger() as ledger,
-        pytest.raises(ValueError, match=r"Expected .*module|Expected l"),
-    ):
-        classifier(make()).fit(X, y)
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=re.compile(message, re.DOTALL)):
+        classifier(make(), mixed_precision=mixed_precision).fit(X, y)
     assert not ledger.entries
+
+
+@pytest.mark.parametrize("make", [Base, OnlyInTraining], ids=["book-keeping", "vmap"])
+def test_mixed_precision_trains_as_full_precision_does(make):
+    torch.manual_seed(0)
+    module, (X, y) = make(), data()
+    rough = classifier(module, mixed_precision=True, max_iter=60).fit(X, y)
+    exact = classifier(module, max_iter=60).fit(X, y)
+    for p, q in zip(rough.module_.parameters(), exact.module_.parameters(), strict=True):
+        assert p.dtype == torch.float32
+        assert 0 < (p - q).norm() <= 0.1 * q.norm() + 0.01
+
+
+class OnABody(nn.Module):
+    """A head on a frozen body of another kind, whose output it turns into its own type."""
+
+    def __init__(self, body, dtype):
+        super().__init__()
+        self.body, self.head, self.dtype = body, nn.Linear(4, 3), dtype
+
+    def forward(self, x):
+        return self.head(self.body(x.to(self.dtype)).float())
+
+
+class Versioned(nn.Linear):
+    def get_extra_state(self):
+        return {"version": 3}
+
+    def set_extra_state(self, state):
+        pass
+
+
+def frozen(kind=nn.Linear):
+    return kind(4, 4).requires_grad_(False)
+
+
+BODIES = {
+    "bfloat16": lambda: OnABody(frozen().bfloat16(), torch.bfloat16),
+    "half": lambda: OnABody(frozen().half(), torch.float16),
+    "scripted": lambda: OnABody(torch.jit.script(frozen()), torch.float32),
+    "of an extra state": lambda: OnABody(frozen(Versioned), torch.float32),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+@pytest.mark.parametrize("make", BODIES.values(), ids=BODIES)
+def test_a_head_on_a_frozen_body_is_trained_as_by_plain_torch(make):
+    torch.manual_seed(0)
+    module, (X, y) = make(), data()
+    fitted = classifier(module, random_state=0).fit(X, y)
+    for name, p in fitted.module_.head.named_parameters():
+        expected = plainly_trained(module, X, y)[f"head.{name}"]
+        torch.testing.assert_close(p, expected, rtol=0, atol=1e-5)
+    assert fitted.predict_proba(X).shape == (N, 3)

@@ -13,6 +13,10 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdp import (
+    DPSGDClassifier,
+    DPSGDRegressor,
+    DPSGLDClassifier,
+    DPSGLDRegressor,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     DPVariationalPoissonRegression,
@@ -227,3 +231,153 @@ def test_a_seeded_fit_repeats_and_is_no_guarantee():
         second = clone(first).fit(X, Y)
     np.testing.assert_array_equal(first.coef_, second.coef_)
     assert not first.privacy_.valid
+
+
+# --- networks: their sums are tested in tests/engine/test_perceptron_sum.py -----------------------
+
+CLASSIFIER = (DPSGDClassifier, {"classes": [0, 1], "max_iter": 3})
+REGRESSOR = (DPSGDRegressor, {"target_bounds": (0, 1), "max_iter": 3})
+CHAIN = (DPSGLDClassifier, {"classes": [0, 1], "max_iter": 3})
+NETWORKS = [
+    (CLASSIFIER, {"hidden_layer_sizes": ()}),
+    (CLASSIFIER, {"hidden_layer_sizes": (5,), "sampling_rate": 0.3}),
+    (CLASSIFIER, {"hidden_layer_sizes": (4, 3), "clipping": "automatic", "activation": "gelu"}),
+    (CLASSIFIER, {"sampling_rate": 0.5, "neighboring_relation": "replace_one"}),
+    (CLASSIFIER, {"epsilon": 60.0, "activation": "relu"}),  # the Rényi bound alone
+    (REGRESSOR, {"hidden_layer_sizes": (5,), "neighboring_relation": "add_or_remove_one"}),
+    (CHAIN, {"hidden_layer_sizes": (), "sampling_rate": 0.3}),
+    ((DPSGLDRegressor, {"target_bounds": (0, 1), "max_iter": 3}), {"hidden_layer_sizes": (3,)}),
+]
+
+
+@pytest.mark.parametrize("plan", NETWORKS)
+def test_a_network_keeps_its_budget_and_spends_it(plan):
+    estimator, plain = make(plan).fit(X, Y), make(plan, secure=False).fit(X, Y)
+    report = estimator.privacy_
+    assert report.valid
+    assert estimator.epsilon * (1 - 2e-3) <= report.epsilon <= estimator.epsilon
+    (term,) = terms_of(report.event) if hasattr(estimator, "noise_multiplier_") else [None]
+    if term is not None:
+        assert term.dimension == sum(p.numel() for p in estimator.module_.parameters())
+        assert term.sampling_rate == estimator.sampling_rate_
+        assert term.count == 3
+        factor = 1.2 if estimator.epsilon == 60.0 else 1 + 1e-3
+        assert estimator.noise_multiplier_ / plain.noise_multiplier_ < factor
+        assert estimator.noise_multiplier_ / plain.noise_multiplier_ > 1 - 1e-3
+
+
+@pytest.mark.parametrize("plan", NETWORKS)
+def test_what_a_network_releases_is_on_the_grid(plan):
+    with UNROUNDED, _release_hook.record() as tape:
+        estimator = make(plan).fit(X, Y)
+    stated = [t for t in terms_of(estimator.privacy_.event) for _ in range(t.count)]
+    stated.sort(key=lambda term: term.noise_multiplier)
+    tape.sort(key=lambda release: release.call.scale)
+    for term, release in zip(stated, tape, strict=True):
+        assert term.lattice_scale == 2.0 ** lattice_bits(term.noise_multiplier)
+        integers = release.output.numpy() / (release.call.scale / term.lattice_scale)
+        np.testing.assert_allclose(integers, np.rint(integers), rtol=2**-51, atol=0)
+
+
+@pytest.mark.parametrize("plan", NETWORKS)
+def test_without_noise_a_network_releases_the_ordinary_sums(plan):
+    silent = "skdp.engine.noise.discrete_gaussian_integers"
+    none = mock.patch(silent, lambda bits, size, stream: np.zeros(size, dtype=np.int64))
+    zero = mock.patch("skdp.engine.noise._normals", lambda shape, *_: torch.zeros(shape))
+    given = {"epsilon": None, "noise_multiplier": 1.0}
+    if plan[0][0] in (DPSGLDClassifier, DPSGLDRegressor):
+        given = {"epsilon": None, "temperature": 1.0}
+    with fixed_streams(b"silent"), none, UNROUNDED, _release_hook.record() as tape:
+        make(plan, **given, max_iter=1).fit(X, Y)
+    with fixed_streams(b"silent"), zero, UNROUNDED, _release_hook.record() as expected:
+        make(plan, **given, max_iter=1, secure=False).fit(X, Y)
+    (found,), (plain,) = tape, expected
+    found, plain = (r.output.double().numpy() for r in (found, plain))
+    # Features and then the intercept of each output; a layer's weights and then its biases.
+    np.testing.assert_allclose(np.sort(found), np.sort(plain.ravel()), atol=1e-3)
+
+
+def test_the_noise_of_a_chain_is_that_of_its_temperature():
+    with _release_hook.record() as tape:
+        chain = make((CHAIN, {"sampling_rate": 0.5})).fit(X, Y)
+    scales = np.array([release.call.scale for release in tape])
+    eta, T = chain.learning_rates_, chain.temperature_
+    np.testing.assert_allclose((eta * scales / (N / 2)) ** 2, 2 * T * eta / N, rtol=3e-4)
+
+
+def test_the_noise_added_to_a_network_is_the_noise_declared():
+    """Rows of weight 0 contribute nothing, and what is released is noise."""
+    plan = (CLASSIFIER, {"hidden_layer_sizes": (20,), "max_iter": 20, "sampling_rate": 0.5})
+    with fixed_streams(b"noise"), _release_hook.record() as tape:
+        make(plan, max_sample_weight=3.0).fit(X, Y, sample_weight=np.zeros(N))
+    z = np.concatenate([r.output.numpy() / r.call.scale for r in tape])
+    low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], z.size)
+    assert low < np.sum(z**2) < high
+    assert not low < np.sum((z * 1.5) ** 2) < high
+    assert not low < np.sum((z / 1.5) ** 2) < high
+    assert {r.call.sensitivity > 2.99 for r in tape} == {True}  # for a row of weight 3
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(N) // 4])
+def test_how_many_rows_are_worked_on_at_once_changes_no_bit(groups):
+    plan = (CLASSIFIER, {"hidden_layer_sizes": (5,), "sampling_rate": 0.7})
+    if groups is not None:
+        plan[1].update(unit="group", n_groups=10)
+    found = []
+    for size in (None, 1, 7, N):
+        with fixed_streams(b"chunks"):
+            fitted = make(plan, physical_batch_size=size).fit(X, Y, groups=groups)
+        found.append(fitted.sample_posterior(1, random_state=0))
+    assert all((one == found[0]).all() for one in found)
+
+
+def test_a_network_goes_on_and_composes():
+    plan = (CLASSIFIER, {"hidden_layer_sizes": (3,), "epsilon": None, "noise_multiplier": 9.0})
+    fitted = make(plan).fit(X, Y)
+    once = fitted.privacy_.epsilon
+    fitted.partial_fit(X, Y)
+    assert fitted.n_iter_ == 4
+    assert once < fitted.privacy_.epsilon < 2 * once
+    assert {type(t).__name__ for t in terms_of(fitted.privacy_.event)} == {"DiscreteGaussianTerm"}
+    copy = pickle.loads(pickle.dumps(fitted))
+    assert (copy.predict_proba(X) == fitted.predict_proba(X)).all()
+
+
+def linear_module(n_features, n_outputs):
+    return torch.nn.Linear(n_features, n_outputs)
+
+
+@bundled(
+    ("changes", "named"),
+    [
+        ({"epsilon": float("inf")}, "secure"),
+        ({"secure": "yes"}, "secure"),
+        ({"hidden_layer_sizes": (20_000,)}, "secure=True .* beyond 100000 parameters"),
+        ({"hidden_layer_sizes": (2_000,), "unit": "group", "n_groups": 10}, "beyond 10000"),
+        ({"module": linear_module}, "module"),
+        ({"loss": "focal"}, "loss"),
+        ({"loss__label_smoothing": 0.1}, "loss"),
+        ({"loss": torch.nn.CrossEntropyLoss}, "loss"),
+        ({"device": "cpu"}, "device"),
+        ({"mixed_precision": True}, "mixed_precision"),
+        ({"epsilon": None, "noise_multiplier": 1e-8}, "noise_multiplier"),
+        ({"epsilon": 60.0, "sampling_rate": 0.3}, "full batches"),
+    ],
+)
+def test_what_a_network_cannot_secure_is_refused_before_anything_is_spent(changes, named):
+    estimator, groups = DPSGDClassifier(secure=True, classes=[0, 1], n_samples=N), None
+    if changes.get("unit") == "group":
+        groups = np.arange(N)
+    with PrivacyLedger(unit=changes.get("unit", "row")) as ledger:
+        with pytest.raises(ValueError, match=named):
+            estimator.set_params(**changes).fit(X, Y, groups=groups)
+        assert not ledger.entries
+
+
+def test_labels_of_a_row_and_noise_before_clipping_are_refused():
+    with PrivacyLedger() as ledger:
+        with pytest.raises(ValueError, match="loss"):
+            make((CLASSIFIER, {})).fit(X, np.column_stack([Y, 1 - Y]))
+        with pytest.raises(ValueError, match="prenoise_scale"):
+            make((CHAIN, {"prenoise_scale": 0.1})).fit(X, Y)
+        assert not ledger.entries

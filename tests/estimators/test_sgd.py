@@ -269,6 +269,26 @@ class TestModules:
             model.set_params(module=None).fit(X, y)
             assert model.privacy_.assumptions == ()
 
+    @bundled("device", ["cuda", "cuda:1", torch.device("cuda"), "mps"])
+    def test_the_report_says_where_noise_comes_from_a_generator_of_a_device(self, device):
+        for make in (DPSGDClassifier, DPSGLDClassifier):
+            plan = make(**FACTS, max_iter=2, device=device).plan(n_features=3)
+            (assumption,) = plan.privacy.assumptions
+            assert "device's own generator, which is not cryptographic" in assumption
+            for here in (None, "cpu", torch.device("cpu", 0)):
+                plan = make(**FACTS, max_iter=2, device=here).plan(n_features=3)
+                assert plan.privacy.assumptions == ()
+
+    def test_so_it_does_of_a_module_that_is_there(self, two_blobs, monkeypatch):
+        there = nn.Linear(3, 2, device="meta")
+        plan = DPSGDClassifier(module=there, **FACTS, max_iter=2).plan(n_features=3)
+        assert any("not cryptographic" in words for words in plan.privacy.assumptions)
+        # A function may put a module anywhere: then the report would not say so.
+        monkeypatch.setattr(DPSGDClassifier, "_on_cpu", lambda self: False)
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="device"):
+            DPSGDClassifier(module=lambda p, k: nn.Linear(p, k), **FACTS).fit(*two_blobs)
+        assert ledger.entries == ()
+
     def test_what_was_assumed_of_an_earlier_call_stays_assumed(self, two_blobs):
         module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
         model = DPSGDClassifier(module=module, **FACTS, max_iter=2).fit(*two_blobs)

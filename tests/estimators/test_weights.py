@@ -156,6 +156,10 @@ class TestFits:
         for given, y_given, message in [
             ({"class_weight": "balanced"}, y, "1 / \\(n_classes"),
             ({"class_weight": {2: 3.0}}, y, "keys are classes"),
+            ({"class_weight": {1: -3.0}}, y, "class_weight=.* finite numbers >= 0"),
+            ({"class_weight": {1: float("nan")}}, y, "class_weight=.* finite numbers >= 0"),
+            ({"class_weight": {1: 1e11}}, y, "class_weight"),
+            ({"max_sample_weight": 0.0}, y, "max_sample_weight"),
             ({"class_weight": {1: 3.0}}, np.column_stack([y, y]), "do not exclude"),
             ({"max_sample_weight": 2.0}, y, "metadata routing"),
         ]:

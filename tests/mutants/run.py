@@ -32,7 +32,10 @@ from mutants.mutant import mutated, normalised
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
 LIMIT = 900  # seconds; a mutant that hangs has been noticed by nobody
-COPIED = ("skdp", "tests", "docs", "benchmarks", "README.md", "pyproject.toml", "constraints.txt")
+COPIED = (
+    "skdp", "tests", "docs", "examples", "benchmarks", "README.md", "pyproject.toml",
+    "constraints.txt",
+)  # fmt: skip
 CODE = ("skdp", "tests", "benchmarks", "pyproject.toml", "constraints.txt")  # what was run
 
 

@@ -58,6 +58,9 @@ CASES = [
     (DPSGLDClassifier, LABELS | SHORT | {"sampling_rate": 0.3}),
     (DPSGLDClassifier, LABELS | LINEAR | {"prenoise_scale": 0.5, "burn_in": 0}),
     (DPSGLDRegressor, BOUNDS | LINEAR),
+    (DPSGDClassifier, LABELS | LINEAR | {"secure": True}),
+    (DPSGDRegressor, BOUNDS | SHORT | {"sampling_rate": 0.3, "secure": True}),
+    (DPSGLDClassifier, LABELS | SHORT | {"neighboring_relation": "replace_one", "secure": True}),
     (model, {"max_iter": 5}),
     (model, {"max_iter": 25, "epsilon": None, "noise_multiplier": 0.5}),
     (model, {"max_iter": 25, "covariance": "diag", "neighboring_relation": "replace_one"}),
@@ -114,7 +117,7 @@ def test_the_event_in_the_ledger_is_the_trace(kind, plan):
     )
     factor = sensitivity_factor(relation)
     done = sorted((r.call.scale / r.call.sensitivity * factor, r.call.rate) for r in tape)
-    np.testing.assert_allclose(done, charged, rtol=1e-13)
+    np.testing.assert_allclose(done, charged, rtol=1e-9 if plan.get("secure") else 1e-13)
 
 
 @pytest.mark.parametrize(("kind", "plan"), CASES)
@@ -130,6 +133,10 @@ def test_one_row_a_person_is_the_row_unit_bit_for_bit(kind, plan):
             np.testing.assert_array_equal(getattr(by_person, name), getattr(by_row, name))
         draws = [fitted.sample_posterior(5, random_state=0) for fitted in (by_person, by_row)]
         np.testing.assert_array_equal(*draws)
+        return
+    if plan.get("secure"):  # a person's gradient is rounded as one vector, a row's by its factors
+        draws = [fitted.sample_posterior(5, random_state=0) for fitted in (by_person, by_row)]
+        np.testing.assert_allclose(*draws, atol=2e-3)
         return
     states = [network_state(fitted)[1] for fitted in (by_person, by_row)]
     assert states[0] == states[1]

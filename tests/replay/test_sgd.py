@@ -44,6 +44,24 @@ PLANS = [
     },
     {"max_iter": 3, "module": with_dropout, "physical_batch_size": 7, "optimizer": "sgd"},
 ]
+SECURE = [
+    {"max_iter": 4, "hidden_layer_sizes": (), "secure": True},
+    {"max_iter": 3, "hidden_layer_sizes": (5,), "sampling_rate": 0.2, "secure": True},
+    {
+        "max_iter": 3,
+        "hidden_layer_sizes": (4, 3),
+        "neighboring_relation": "replace_one",
+        "clipping": "automatic",
+        "secure": True,
+    },
+    {
+        "max_iter": 3,
+        "hidden_layer_sizes": (4,),
+        "neighboring_relation": "add_or_remove_one",
+        "sampling_rate": 0.5,
+        "secure": True,
+    },
+]
 CHAINS = [
     {"max_iter": 4, "hidden_layer_sizes": (5,)},
     {"max_iter": 4, "hidden_layer_sizes": (), "sampling_rate": 0.2, "decay_exponent": 0.0},
@@ -51,9 +69,9 @@ CHAINS = [
     {"max_iter": 3, "module": with_dropout, "neighboring_relation": "replace_one"},
 ]
 # The classifier first, then every plan for the regressor too.
-CASES = [(DPSGDClassifier, {"classes": [0, 1], **plan}) for plan in PLANS]
-CASES += [(DPSGDRegressor, {"target_bounds": (0, 1), **plan}) for plan in PLANS[:3]]
-CASES += [(DPSGLDClassifier, {"classes": [0, 1], **plan}) for plan in CHAINS]
+CASES = [(DPSGDClassifier, {"classes": [0, 1], **plan}) for plan in PLANS + SECURE]
+CASES += [(DPSGDRegressor, {"target_bounds": (0, 1), **plan}) for plan in PLANS[:3] + SECURE[:2]]
+CASES += [(DPSGLDClassifier, {"classes": [0, 1], **plan}) for plan in CHAINS + SECURE]
 CASES += [(DPSGLDRegressor, {"target_bounds": (0, 1), **plan}) for plan in CHAINS[:2]]
 
 
@@ -99,7 +117,12 @@ def test_the_event_in_the_ledger_is_the_trace(kind, plan):
     assert [r.call.step for r in tape] == list(range(len(charged)))
     factor = sensitivity_factor(relation)
     done = sorted((r.call.scale / r.call.sensitivity * factor, r.call.rate) for r in tape)
-    np.testing.assert_allclose(done, charged, rtol=1e-13)
+    secure = plan.get("secure", False)
+    np.testing.assert_allclose(done, charged, rtol=1e-9 if secure else 1e-13)
+    assert np.all(np.array(done) >= np.array(charged) * (1 - 1e-13))
+    assert {r.call.kind for r in tape} == {"discrete_gaussian" if secure else "gaussian"}
+    kinds = {type(term).__name__ for term in terms_of(entry.event)}
+    assert kinds == {"DiscreteGaussianTerm" if secure else "GaussianTerm"}
 
 
 @pytest.mark.parametrize("hidden", [(), (8,)])

@@ -8,13 +8,15 @@ needs of a network: parameters as one tensor, a clipped sum, records.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from dp_accounting.dp_event import DpEvent
 from torch import Tensor, nn
 
 from skdp._bounded_sum import MAX_ROWS
@@ -22,6 +24,7 @@ from skdp._persons import PersonUnit
 from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows, Rows
 from skdp._validate import in_range, integer, one_of
+from skdp.engine.grid import lattice_bits
 from skdp.engine.linear_sums import LinearClippedSum
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
 from skdp.engine.modules.checks import N_RECORDS, tried
@@ -32,8 +35,11 @@ from skdp.engine.modules.network_sum import (
     NetworkClippedSum,
     NetworkRecords,
 )
+from skdp.engine.perceptron_sum import PerceptronSum, RoundedRows
 from skdp.engine.sampling import Sampling, sampling
 from skdp.models.tasks import Task
+from skdp.privacy.discrete import discrete_gaussian_event
+from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation
 
 CLIPPING = ("flat", "automatic")
@@ -203,6 +209,81 @@ class NetworkModel:
         return theta.cpu().numpy().copy()
 
 
+class PerceptronModel:
+    """A perceptron, by products of integers, for sums on a grid.
+
+    Parameters
+    ----------
+    module : nn.Sequential
+        Linear layers and what is between them; its weights are the start.
+    task : Task
+        What it is trained for, by a loss with a residual.
+    neighboring_relation : str
+        Who is a neighbour.
+    """
+
+    max_rows = float(MAX_ROWS)
+
+    def __init__(self, module: nn.Sequential, task: Task, neighboring_relation: str) -> None:
+        self._layers = [part for part in module if isinstance(part, nn.Linear)]
+        self._activations = tuple(type(p) for p in module if not isinstance(p, nn.Linear))
+        self._task, self._neighboring_relation = task, neighboring_relation
+        widths = [layer.out_features for layer in self._layers]
+        self._sizes = (self._layers[0].in_features, *widths)
+
+    @property
+    def start(self) -> Tensor:
+        """Initial parameters: of each layer (n_outputs, n_inputs + 1), the biases last."""
+        layers = (torch.cat([layer.weight, layer.bias[:, None]], dim=1) for layer in self._layers)
+        return torch.cat([layer.detach().flatten() for layer in layers]).double()
+
+    def clipped_sum(
+        self,
+        clip_norm: float,
+        *,
+        clipping: str = "flat",
+        physical_batch_size: int | None = None,
+        prenoise_scale: float = 0.0,
+        weight_bound: float = 1.0,
+    ) -> PerceptronSum:
+        """Return the private value of a step."""
+        in_range(0.0, 0.0, prenoise_scale=prenoise_scale, closed="both")
+        return PerceptronSum(
+            self._sizes,
+            self._activations,
+            self._task.residual,
+            clip_norm,
+            clipping,
+            weight_bound,
+            physical_batch_size,
+        )
+
+    def records(
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        starts: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ) -> RoundedRows:
+        """Wrap the private rows."""
+        columns = self._task.columns(targets)
+        weights = np.ones(len(columns)) if weights is None else weights
+        return RoundedRows(
+            X,
+            np.column_stack([columns, weights]),
+            data_norm=math.inf,
+            fit_intercept=True,
+            neighboring_relation=self._neighboring_relation,
+            starts=starts,
+        )
+
+    def vector(self, theta: Tensor) -> np.ndarray:
+        """Return the weights and then the biases of each layer in turn."""
+        layers = PerceptronSum.matrices(self._sizes, theta.numpy())
+        parts = (part.ravel() for layer in layers for part in (layer[:, :-1], layer[:, -1]))
+        return np.concatenate(list(parts)).astype(np.float32)
+
+
 class LinearModel:
     """A lone linear layer, by the closed form of its clipped sum.
 
@@ -324,6 +405,11 @@ class Trained(NamedTuple):
 Watch = Callable[[int, Posterior], None]
 
 
+def perceptron_size(sizes: Sequence[int]) -> int:
+    """Number of weights and biases between layers of these sizes."""
+    return sum((before + 1) * after for before, after in pairwise(sizes))
+
+
 @dataclass(frozen=True, kw_only=True)
 class NetworkRun:
     """Public facts of a training; built without a row in sight, and all its event depends on.
@@ -352,6 +438,8 @@ class NetworkRun:
         gradients is clipped to c·C, and it is persons who are sampled. None where rows are.
     weight_bound : float
         Largest weight > 0 that a row may have, by which its clipped gradient is multiplied.
+    secure : bool
+        Integer sums and discrete Gaussian noise, of our own perceptron.
     """
 
     n_rows: int
@@ -364,6 +452,7 @@ class NetworkRun:
     layer_sizes: tuple[int, ...] | None = None
     persons: PersonUnit | None = None
     weight_bound: float = 1.0
+    secure: bool = False
 
     def __post_init__(self) -> None:
         in_range(1e-10, 1e10, weight_bound=self.weight_bound)
@@ -410,8 +499,17 @@ class NetworkRun:
             return None
         before, after = np.array(self.layer_sizes[:-1]), np.array(self.layer_sizes[1:])
         at_once = min(self.physical_batch_size or PHYSICAL_BATCH_SIZE, math.ceil(self.batch_size))
-        n_parameters = int(((before + 1) * after).sum())
+        n_parameters = perceptron_size(self.layer_sizes)
         return _FLOAT * (_VECTORS * n_parameters + at_once * int((before + 2 * after).sum()))
+
+    def event_of(self, noise_multipliers: Sequence[float]) -> DpEvent:
+        """Event of noisy sums, one per noise multiplier."""
+        if not self.secure:
+            return dp_sgd_event(noise_multipliers, self.sampling_rate)
+        assert self.layer_sizes is not None
+        dimensions = [perceptron_size(self.layer_sizes)] * len(noise_multipliers)
+        scales = [2.0 ** lattice_bits(sigma) for sigma in noise_multipliers]
+        return discrete_gaussian_event(noise_multipliers, scales, dimensions, self.sampling_rate)
 
     @property
     def algorithm(self) -> Update:

@@ -25,11 +25,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+InstanceNorm = nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
 
 
 class PerSample(NamedTuple):
@@ -61,7 +64,7 @@ def _matrix(a: Tensor, b: Tensor) -> PerSample:
     if positions == 1:
         squares = (_norms(a) * _norms(b)).square().sum((1, 2))
         return PerSample(squares.to(a.dtype), weighted_sum)
-    if 4 * positions * (n_in + n_out) <= n_in * n_out:  # double precision costs about 4 times
+    if _are_few(positions, n_in, n_out):
         # In double precision: the terms may cancel, and a norm that came out too small would let a
         # record contribute more than C.
         a_wide, b_wide = a.double(), b.double()
@@ -72,9 +75,31 @@ def _matrix(a: Tensor, b: Tensor) -> PerSample:
     return _instantiated(b.mT @ a)
 
 
+_SINGLE = range(128, 1025)  # numbers of summands for which single precision is worth it, and enough
+
+
+def _are_few(positions: int, n_in: int, n_out: int) -> bool:
+    """Whether a sum over positions costs more than its norm, in double at about 4 times."""
+    return positions == 1 or 4 * positions * (n_in + n_out) <= n_in * n_out
+
+
 def _norms(vectors: Tensor) -> Tensor:
-    """Norms over the last dimension, in double precision: one may be tiny and another huge."""
-    return torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64)
+    """Norms over the last dimension, returned in double precision: one may be tiny, another huge.
+
+    A few hundred squares are added in single precision, several times as fast. In any order their
+    sum errs by 1024·2⁻²⁴ at most, its root by half of that, and the norm of a product of two such
+    vectors by 6.2e-5, which leaves a third of `network_sum.ROUNDING`. Where squares could underflow
+    or overflow, double precision is taken: vector by vector, since no record may change the
+    rounding of others. That is also why the number of vectors does not matter.
+    """
+    if vectors.dtype != torch.float32 or vectors.shape[-1] not in _SINGLE:
+        return torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64)
+    norms = torch.linalg.vector_norm(vectors, dim=-1).double()
+    least, most = torch.aminmax(norms)
+    if not (least > 1e-15 and most < 1e15):  # or NaN
+        odd = ~((norms > 1e-15) & (norms < 1e15))
+        norms[odd] = torch.linalg.vector_norm(vectors[odd], dim=-1, dtype=torch.float64)
+    return norms
 
 
 def _at_least(squares: Tensor, terms: Tensor) -> Tensor:
@@ -103,16 +128,27 @@ def linear(module: nn.Linear, name: str, a: Tensor, b: Tensor) -> PerSample:
     return PerSample(sums.squared_norms, lambda c: sums.weighted_sum(c)[0])
 
 
-def convolution(
-    module: nn.Conv1d | nn.Conv2d, name: str, a: Tensor, b: Tensor, rows: int = 1
-) -> PerSample:
-    """``nn.Conv1d`` and ``nn.Conv2d``: a matrix applied to the patch of every position."""
+def convolution(module: Convolution, name: str, a: Tensor, b: Tensor, rows: int = 1) -> PerSample:
+    """``nn.Conv1d``, ``nn.Conv2d``, ``nn.Conv3d``: a matrix for the patch of every position."""
     if name == "bias":
         return _instantiated(_joined(b.flatten(2).sum(2), rows))
-    groups, shape = module.groups, module.weight.shape
-    outputs = b.flatten(2).unflatten(1, (groups, -1)).mT
+    n_out, shape = len(module.weight) // module.groups, module.weight.shape
+    outputs = b.flatten(2).unflatten(1, (module.groups, n_out)).mT
+    a = _padded(module, a)
+    few = _are_few(rows * outputs.shape[2], math.prod(shape[1:]), n_out)
+    if not few and a.device.type == "cpu":  # up to 10 times as fast as patches, which are copies
+        return _instantiated(_joined(_gradients(module, a, b), rows))
     sums = _matrix(*(_positions(t, rows) for t in (_patches(module, a), outputs)))
     return PerSample(sums.squared_norms, lambda c: sums.weighted_sum(c).reshape(shape))
+
+
+def _gradients(module: Convolution, a: Tensor, b: Tensor) -> Tensor:
+    """Gradients (B, ...) in the weight, by one convolution of which each row is a group."""
+    n, shape = len(a), module.weight.shape
+    of_weight = getattr(nn.grad, f"conv{len(shape) - 2}d_weight")  # type: ignore
+    a, b = a.flatten(0, 1)[None], b.flatten(0, 1)[None]
+    steps = (module.stride, 0, module.dilation)
+    return of_weight(a, (n * shape[0], *shape[1:]), b, *steps, n * module.groups).view(n, *shape)
 
 
 def _joined(gradients: Tensor, rows: int) -> Tensor:
@@ -125,35 +161,31 @@ def _positions(t: Tensor, rows: int) -> Tensor:
     return t if rows == 1 else t.unflatten(0, (-1, rows)).transpose(1, 2).flatten(2, 3)
 
 
-def _patches(module: nn.Conv1d | nn.Conv2d, a: Tensor) -> Tensor:
-    """Input patches (B, G, T, C/G·k) of a convolution; a 1-d one is a 2-d one of height 1."""
-    sides = _padding(module)
-    if any(sides):
-        mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
-        a = F.pad(a, sides, mode=mode)
-    kernel, dilation, stride = module.kernel_size, module.dilation, module.stride
-    if isinstance(module, nn.Conv1d):
-        a = a[:, :, None]
-        kernel, dilation, stride = (1, *kernel), (1, *dilation), (1, *stride)
-    for axis, (k, d, s) in enumerate(zip(kernel, dilation, stride, strict=True), start=2):
+def _patches(module: Convolution, a: Tensor) -> Tensor:
+    """Patches (B, G, T, C/G·k) of the padded input of a convolution."""
+    axes = zip(module.kernel_size, module.dilation, module.stride, strict=True)
+    for axis, (k, d, s) in enumerate(axes, start=2):
         a = a.unfold(axis, d * (k - 1) + 1, s)[..., ::d]  # a view: faster than F.unfold
-    a = a.unflatten(1, (module.groups, -1)).permute(0, 1, 3, 4, 2, 5, 6)
-    return a.flatten(4).flatten(2, 3)
+    n = len(module.kernel_size)
+    a = a.unflatten(1, (module.groups, -1)).movedim(2, 2 + n)  # channels behind positions
+    return a.flatten(2 + n).flatten(2, 1 + n)
 
 
-def _padding(module: nn.Conv1d | nn.Conv2d) -> list[int]:
-    """Padding before and after, last dimension first, as ``F.pad`` wants it."""
-    sides = []
+def _padded(module: Convolution, a: Tensor) -> Tensor:
+    sides = []  # before and after, last dimension first
     for i in reversed(range(len(module.kernel_size))):
         if module.padding == "same":
             total = module.dilation[i] * (module.kernel_size[i] - 1)
             sides += [total // 2, total - total // 2]
         else:
             sides += [0, 0] if module.padding == "valid" else [int(module.padding[i])] * 2
-    return sides
+    mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
+    return F.pad(a, sides, mode=mode) if any(sides) else a
 
 
-def embedding(module: nn.Embedding, name: str, a: Tensor, b: Tensor, rows: int = 1) -> PerSample:
+def embedding(
+    module: nn.Embedding | nn.EmbeddingBag, name: str, a: Tensor, b: Tensor, rows: int = 1
+) -> PerSample:
     """``nn.Embedding``: positions that look up the same row share its gradient."""
     index = a.reshape(len(a) // rows, -1)
     b = b.reshape(len(index), -1, b.shape[-1])
@@ -161,11 +193,7 @@ def embedding(module: nn.Embedding, name: str, a: Tensor, b: Tensor, rows: int =
         b = b.masked_fill((index == module.padding_idx)[..., None], 0.0)
     wide = b.double()
     terms = wide.square().sum(-1).sqrt()
-    if rows == 1:
-        same = index[:, :, None] == index[:, None, :]
-        squares = ((wide @ wide.mT) * same).sum((1, 2))
-    else:  # a person may have very many positions, of which no matrix is made
-        squares = _squares_by_index(index, wide, module.num_embeddings)
+    squares = _squares_by_index(index, wide, module.num_embeddings)
     squares = _at_least(squares, terms.sum(1)).to(b.dtype)
 
     def weighted_sum(c: Tensor) -> Tensor:
@@ -186,17 +214,40 @@ def _squares_by_index(index: Tensor, b: Tensor, n_indices: int) -> Tensor:
     return squares.index_add_(0, found // n_indices, sums.square().sum(1))
 
 
-def layer_norm(module: nn.LayerNorm, name: str, a: Tensor, b: Tensor, rows: int = 1) -> PerSample:
-    """``nn.LayerNorm``: elementwise scale and shift, shared by all positions."""
+def embedding_bag(
+    module: nn.EmbeddingBag, name: str, a: Tensor, b: Tensor, rows: int = 1
+) -> PerSample:
+    """``nn.EmbeddingBag`` of bags (B, T): an embedding whose positions have shares of b."""
+    kept = torch.ones_like(a) if module.padding_idx is None else a != module.padding_idx
+    kept = kept.to(b.dtype)[..., None]
+    if module.mode == "max":  # a feature's whole gradient is that of its largest entry
+        found = module.weight[a].masked_fill(kept == 0, -math.inf)
+        kept = torch.zeros_like(found).scatter_(1, found.argmax(1, keepdim=True), 1.0)
+    elif module.mode == "mean":
+        kept = kept / kept.sum(1, keepdim=True).clamp(min=1)
+    return embedding(module, name, a, kept * b[:, None], rows)
+
+
+def layer_norm(
+    module: nn.LayerNorm | nn.RMSNorm, name: str, a: Tensor, b: Tensor, rows: int = 1
+) -> PerSample:
+    """``nn.LayerNorm``, ``nn.RMSNorm``: elementwise scale and shift, shared by all positions."""
     if name == "weight":
-        b = b * F.layer_norm(a, module.normalized_shape, eps=module.eps)
+        normalized: Any = F.layer_norm if isinstance(module, nn.LayerNorm) else F.rms_norm
+        b = b * normalized(a, module.normalized_shape, eps=module.eps)
     return _instantiated(b.reshape(len(b) // rows, -1, *module.normalized_shape).sum(1))
 
 
-def group_norm(module: nn.GroupNorm, name: str, a: Tensor, b: Tensor, rows: int = 1) -> PerSample:
-    """``nn.GroupNorm``: scale and shift of channels, shared by all positions."""
+def group_norm(
+    module: nn.GroupNorm | InstanceNorm, name: str, a: Tensor, b: Tensor, rows: int = 1
+) -> PerSample:
+    """``nn.GroupNorm``, and ``nn.InstanceNorm``, where each channel is a group.
+
+    Scale and shift of channels are shared by all positions.
+    """
     if name == "weight":
-        b = b * F.group_norm(a, module.num_groups, eps=module.eps)
+        groups = module.num_groups if isinstance(module, nn.GroupNorm) else module.num_features
+        b = b * F.group_norm(a, groups, eps=module.eps)
     channels = b.reshape(*b.shape[:2], math.prod(b.shape[2:])).sum(2)
     return _instantiated(_joined(channels, rows))
 
@@ -205,9 +256,15 @@ RULES: dict[type[nn.Module], Callable[..., PerSample]] = {
     nn.Linear: linear,
     nn.Conv1d: convolution,
     nn.Conv2d: convolution,
+    nn.Conv3d: convolution,
     nn.Embedding: embedding,
+    nn.EmbeddingBag: embedding_bag,
     nn.LayerNorm: layer_norm,
+    nn.RMSNorm: layer_norm,
     nn.GroupNorm: group_norm,
+    nn.InstanceNorm1d: group_norm,
+    nn.InstanceNorm2d: group_norm,
+    nn.InstanceNorm3d: group_norm,
 }
 
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -70,8 +71,8 @@ class FlatModule:
         self.mixed_precision = mixed_precision
         self.module = _copied(module).to(_checked(device))
         for part in self.module.modules():
-            if type(part) in EQUALS and not part.proj_size:
-                part.__class__ = Recurrent
+            if type(part) in EQUALS and not getattr(part, "proj_size", 0):
+                part.__class__ = EQUALS[type(part)]
             elif _is_frozen(part):
                 part.__class__ = FrozenBatchNorm
             if getattr(part, "inplace", False):
@@ -101,7 +102,7 @@ class FlatModule:
         self, loss: Loss, x: Tensor, y: Tensor, parameters: dict[str, Tensor] | None = None
     ) -> Tensor:
         """Loss of each record, (B,), under the module's own parameters or others."""
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed_precision):
+        with _autocast(x.device.type, self.mixed_precision):
             if parameters is None:
                 return loss(self.module(x), y)
             return loss(torch.func.functional_call(self.module, parameters, (x,)), y)
@@ -143,6 +144,13 @@ class FlatModule:
         self.flat.copy_(flat)
 
 
+def _autocast(device_type: str, enabled: bool) -> AbstractContextManager[Any]:
+    """Let operations run in bfloat16, or not, whatever the caller's autocast says."""
+    if enabled or torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, torch.bfloat16, enabled=enabled)
+    return nullcontext()  # a context of torch takes as long as a small layer
+
+
 class FrozenBatchNorm(nn.modules.batchnorm._BatchNorm):
     """Batch normalisation by statistics and weights that stay as they are, in training too."""
 
@@ -164,10 +172,14 @@ def _is_frozen(part: nn.Module) -> bool:
 
 
 def _copied(module: nn.Module) -> nn.Module:
-    if isinstance(module, torch.jit.ScriptModule):
-        raise ValueError("Expected a module of Python code, got a scripted one; pass the original.")
-    if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        raise expected("a module on one device", "pass its .module, and device=", module=module)
+    for part in module.modules():
+        trained = any(p.requires_grad for p in part.parameters())
+        if isinstance(part, torch.jit.ScriptModule) and trained:
+            raise ValueError(
+                "Expected a module of Python code, got a scripted one; pass the original."
+            )
+        if isinstance(part, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            raise expected("a module on one device", "pass its .module, and device=", module=part)
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
         raise ValueError("Expected layers that know their shape, got a lazy one; give its sizes.")
     try:
@@ -297,8 +309,7 @@ class NetworkClippedSum(BoundedSum):
         self, x: Tensor, y: Tensor, weights: Tensor | None, persons: PersonClip | None = None
     ) -> Tensor:
         """Sum over a few rows, or over persons who have them: each person's sum clipped too."""
-        # The caller's autocast must not reach norms and sums.
-        with torch.autocast(x.device.type, enabled=False):
+        with _autocast(x.device.type, False):  # norms and sums keep their precision
             found = self._gradients(x, y)
             norms = found.norms
             if not math.isfinite(norms.sum()):
@@ -389,9 +400,13 @@ def _watch(module: FlatModule) -> None:
     """Let every layer that has a rule note its input and output in ``module.uses``."""
 
     def hook(layer: _Layer) -> Callable[..., Tensor]:
-        def note(part: nn.Module, args: tuple[Tensor, ...], z: Tensor) -> Tensor:
+        def note(
+            part: nn.Module, args: tuple[Tensor, ...], others: dict[str, Tensor], z: Tensor
+        ) -> Tensor:
             if module.uses is None:
                 return z
+            if len(args) != 1 or others:  # no rule knows the weights and offsets of a bag
+                raise ValueError("A layer has other inputs than its first.")
             if not z.requires_grad:
                 z.requires_grad_()
             module.uses.append(_Use(layer, args[0].detach(), z, z._version))
@@ -420,7 +435,7 @@ def _watch(module: FlatModule) -> None:
         own = {short: prefix + short for short, _ in part.named_parameters(recurse=False)}
         trained = {short: full for short, full in own.items() if full in module.trained}
         if type(part) in RULES and trained:
-            part.register_forward_hook(hook(_Layer(part, trained)))
+            part.register_forward_hook(hook(_Layer(part, trained)), with_kwargs=True)
 
 
 def book_keeping(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> Gradients:
@@ -493,7 +508,9 @@ def vmapped(
         return module.losses(loss, x[None], y[None], parameters)[0]
 
     gradients = torch.func.vmap(torch.func.grad(of_one), (None, 0, 0), randomness="different")
-    flat = torch.cat([g.flatten(1) for g in gradients(parameters, x, y).values()], dim=1)
+    with warnings.catch_warnings():  # where warnings are errors, slow operations work too
+        warnings.filterwarnings("ignore", "There is a performance drop")
+        flat = torch.cat([g.flatten(1) for g in gradients(parameters, x, y).values()], dim=1)
     if prenoise_scale > 0.0:
         flat.add_(torch.randn_like(flat), alpha=prenoise_scale)
 

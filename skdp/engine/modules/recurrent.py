@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-EQUALS = (nn.RNN, nn.GRU, nn.LSTM)
 # Names of a linear map's parameters in the layer, its input (B, T, p) and its output (B, T, r).
 Note = Callable[[dict[str, str], Tensor, Tensor], None]
 
@@ -90,6 +89,29 @@ class Recurrent(nn.RNNBase):
         hs, c = _Steps.apply(u, v, U, d, h, c, self.mode)
         note(of_h, torch.cat([h[:, None], hs[:, :-1]], 1), v)
         return hs, c
+
+
+class Cell(nn.RNNCellBase):
+    """What a cell of torch becomes, which changes in place what `torch.func.vmap` may not."""
+
+    def forward(self, x: Tensor, hx: Any = None) -> Any:
+        """Return what the cell of torch returns."""
+        n_maps = len(self.weight_hh) // self.hidden_size
+        mode = {3: "GRU", 4: "LSTM"}.get(n_maps) or f"RNN_{self.nonlinearity}".upper()
+        if hx is None:
+            hx = x.new_zeros(len(x), self.hidden_size)
+            hx = (hx, hx) if mode == "LSTM" else hx
+        h, c = hx if mode == "LSTM" else (hx, None)
+        u = F.linear(x, self.weight_ih, self.bias_ih)
+        h, c = _step(mode, u, F.linear(h, self.weight_hh, self.bias_hh), h, c)
+        return (h, c) if mode == "LSTM" else h
+
+
+# What each becomes, which is of its kind still: a module may ask what its layers are.
+EQUALS: dict[type, Any] = {
+    kind: type(kind.__name__, (Recurrent if issubclass(kind, nn.RNNBase) else Cell, kind), {})
+    for kind in (nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell)
+}
 
 
 def _step(mode: str, u: Tensor, v: Tensor, h: Tensor, c: Any) -> tuple[Tensor, Any]:
