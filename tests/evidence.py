@@ -103,8 +103,8 @@ LAYERS = [
         " a grid, never violate a last-iterate certificate, and attain it where it is tight;"
         " noise-aware posteriors have their limits and their coverage.",
         (
-            "tests/algorithms", "tests/estimators/test_ops", "tests/privacy/test_hidden_state",
-            "tests/privacy/test_posterior_samples",
+            "tests/algorithms", "tests/estimators/test_ops", "tests/evaluation/test_estimates",
+            "tests/privacy/test_hidden_state", "tests/privacy/test_posterior_samples",
         ),
     ),
     (
@@ -125,7 +125,7 @@ LAYERS = [
         "Workflows and search",
         "Each fit in folds, searches, pipelines, threads, workers, forks and a Dask cluster is"
         " counted once; budgets that are split compose to the target; trials have their law.",
-        ("tests/model_selection", "tests/preprocessing"),
+        ("tests/evaluation/test_release", "tests/model_selection", "tests/preprocessing"),
     ),
     (
         "Contracts of estimators",
@@ -161,7 +161,8 @@ LAYERS = [
         "Everything else",
         "Estimators, metrics, displays, doctests, snippets of the docs.",
         (
-            "skdp", "tests/displays", "tests/estimators", "tests/metrics", "tests/mutants",
+            "skdp", "tests/displays", "tests/estimators", "tests/evaluation/test_reports",
+            "tests/metrics", "tests/mutants",
             "tests/test_benchmarks_page", "tests/test_calibration", "tests/test_compatibility",
             "tests/test_docs", "tests/test_evidence", "tests/test_package",
         ),

@@ -137,8 +137,8 @@ def test_links_lead_somewhere(page):
 # --- the reference --------------------------------------------------------------------------------
 
 ROOMS = (
-    "audit", "base", "displays", "mechanisms", "metrics", "model_selection", "preprocessing",
-    "privacy", "testing",
+    "audit", "base", "displays", "evaluation", "mechanisms", "metrics", "model_selection",
+    "preprocessing", "privacy", "testing",
 )  # fmt: skip
 MODULES = {f"skdp.{room}": importlib.import_module(f"skdp.{room}").__all__ for room in ROOMS} | {
     "skdp": skdp.__all__,

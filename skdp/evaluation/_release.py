@@ -1,0 +1,160 @@
+"""`TableRelease`: tables of counts, checked, charged and released once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from skdp._fitting import charged, check_budget, initial_seed, public_n_rows, streams
+from skdp._persons import rows_of_persons
+from skdp._plan import FitPlan, PublicFacts
+from skdp._types import Given, Seed
+from skdp._validate import expected, in_range, integer, integer_or_auto, one_of
+from skdp.evaluation.binning import n_bins_for
+from skdp.mechanisms import GeometricMechanism
+from skdp.privacy.report import PrivacyReport
+from skdp.relations import GROUP, ROW, UNITS, Relation, check_relation
+
+_MOST_BINS = 1000
+
+
+class Tables(NamedTuple):
+    """What was released.
+
+    Parameters
+    ----------
+    counts : list of ndarray of shape (n_subgroups, n_cells)
+        Of each table; one subgroup where none were declared.
+    variance : float
+        Of the noise on each count.
+    n : int or None
+        Number of rows where it is public.
+    alike : int
+        Rows of a person that take part, at most.
+    privacy : PrivacyReport
+        What it cost.
+    """
+
+    counts: list[np.ndarray]
+    variance: float
+    n: int | None
+    alike: int
+    privacy: PrivacyReport
+
+
+@dataclass(eq=False, repr=False)
+class TableRelease(BaseEstimator):
+    """The parameters that all reports have, and what is done with them.
+
+    Attributes are as in `skdp.evaluation.private_report`.
+    """
+
+    label: str
+    n_tables: int
+    epsilon: float
+    delta: float
+    neighboring_relation: str
+    unit: str
+    max_rows_per_group: int | None
+    n_samples: int | None
+    n_bins: int | str
+    level: float
+    random_state: Seed
+
+    @property
+    def _relation(self) -> Relation:
+        return check_relation(self.neighboring_relation).of_unit(one_of(UNITS, unit=self.unit))
+
+    @property
+    def _most_rows(self) -> int:
+        """Rows of one record that take part, at most."""
+        most = self.max_rows_per_group
+        if self.unit == ROW:
+            if most is not None:
+                raise expected("None with unit='row'", "", max_rows_per_group=most)
+            return 1
+        return 1 if most is None else integer(1, max_rows_per_group=most)
+
+    def mechanism(self) -> GeometricMechanism:
+        """Check the parameters, and say what noise is added."""
+        check_budget(self, pure=True)
+        in_range(0.0, 1.0, level=self.level)
+        norm = self.n_tables * self._most_rows
+        return GeometricMechanism(norm, self.epsilon, self._relation)
+
+    def bins(self, n_rows: int) -> int:
+        """Number of bins: a function of public facts."""
+        mechanism = self.mechanism()
+        n = public_n_rows(self.n_samples, n_rows, is_public=self._relation.n_is_public)
+        auto = n_bins_for(n, float(mechanism.scale) * self._most_rows)
+        n_bins = integer_or_auto(auto, 2, n_bins=self.n_bins)
+        if n_bins % 2 or n_bins > _MOST_BINS:
+            raise expected(f"even and at most {_MOST_BINS}: one edge is ½ or 0", n_bins=self.n_bins)
+        return n_bins
+
+    def run(
+        self,
+        cells: Sequence[tuple[np.ndarray, int]],
+        given: tuple[Any, Any],
+        groups: Given,
+        subgroups: tuple[np.ndarray, int],
+        inferred: tuple[str, ...],
+    ) -> Tables:
+        """Charge, count, and release.
+
+        Parameters
+        ----------
+        cells : sequence of (ndarray of shape (n,), int)
+            For each table the cell of each row, and the number of cells.
+        given : tuple
+            The rows as they were given, predictions or X, and targets: their marks say of which
+            part of a split they are.
+        groups : array-like of shape (n,) or None
+            The person of each row.
+        subgroups : tuple of (ndarray of shape (n,), int)
+            Number of the subgroup of each row, and how many there are.
+        inferred : tuple of str
+            Public facts that were read from the data.
+        """
+        mechanism, relation, n = self.mechanism(), self._relation, len(cells[0][0])
+        if (groups is None) != (self.unit == ROW):
+            if groups is None:
+                raise expected("one label a row with unit='group'", "", groups=None)
+            raise expected("None with unit='row'", "unit='group' protects persons", groups="given")
+        rows, most = slice(None), self._most_rows
+        if groups is not None:
+            # Which rows of a person are kept is decided by a key that needs not be secret.
+            key = initial_seed(self).to_bytes(4, "little")
+            rows, _ = rows_of_persons(groups, n, most, key)
+        if self.n_samples is None:
+            inferred += ("n_samples",)
+        of_person = f", at most {most} row{'s' * (most > 1)} of a person" * (self.unit == GROUP)
+        report = PrivacyReport.of(
+            mechanism.event(),
+            delta=self.delta,
+            sampling=f"one release of {self.n_tables} table{'s' * (self.n_tables > 1)} of counts "
+            f"with geometric noise{of_person}",
+            neighboring_relation=relation,
+            inferred_public_facts=inferred,
+            seeded=self.random_state is not None,
+        )
+        plan = FitPlan(PublicFacts(self.label, inferred=inferred), mechanism, report, n_steps=1)
+        report = charged(self, plan, given)
+        of, n_subgroups = subgroups
+        joint = [of[rows] * size + cell[rows] for cell, size in cells]
+        sizes = [n_subgroups * size for _, size in cells]
+        counts = [np.bincount(c, minlength=size) for c, size in zip(joint, sizes, strict=True)]
+        noise = streams(self, *joint)("noise")
+        released = mechanism.release(np.concatenate(counts), noise, charged=True)
+        parts = np.split(released, np.cumsum(sizes)[:-1])
+        return Tables(
+            [part.reshape(n_subgroups, -1) for part in parts],
+            mechanism.standard_deviation**2,
+            n if relation.n_is_public else None,
+            most,
+            report,
+        )
