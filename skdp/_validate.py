@@ -15,6 +15,8 @@ import numpy as np
 
 from skdp._types import ArrayLike
 
+_LEAST_WIDTH, _MOST_BOUND = 1e-150, 1e150  # their squares are doubles too
+
 
 def as_array(values: ArrayLike, dtype: type | None = None) -> np.ndarray:
     """Return an array, or an empty one of text where none can be made, as of a ragged list."""
@@ -108,3 +110,41 @@ def flag(remedy: str = "", **kw: Any) -> bool:
     if not (isinstance(value, bool) or type(value).__name__ == "bool"):
         raise expected("True or False", remedy, **kw)
     return bool(value)
+
+
+def declared_bounds(n_features: int, **kw: Any) -> np.ndarray:
+    """Check declared bounds, and return one per feature."""
+    ((_, value),) = kw.items()
+    bounds = as_array(value)
+    if bounds.dtype.kind not in "iuf" or bounds.shape not in ((), (n_features,)):
+        raise expected(f"one number, or one for each of the {n_features} features", **kw)
+    bounds = bounds.astype(np.float64)
+    if not np.isfinite(bounds).all():
+        remedy = "declare a bound for every feature; clipping does the rest"
+        raise expected("finite numbers", remedy, **kw)
+    return np.broadcast_to(bounds, n_features).copy()
+
+
+def declared_range(
+    n_features: int, lower: ArrayLike, upper: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Check two declared bounds for each feature, the one below the other."""
+    low, high = declared_bounds(n_features, lower=lower), declared_bounds(n_features, upper=upper)
+    if not (low / 2 < high / 2).all():  # halves, as in `transform`
+        raise expected("below upper in every feature", "swap or widen them", lower=lower)
+    return low, high
+
+
+def moderate_range(
+    n_features: int, lower: ArrayLike, upper: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Check the same for bounds that are to be squared."""
+    low, high = declared_range(n_features, lower, upper)
+    if (high / 2 - low / 2 < _LEAST_WIDTH).any():
+        raise expected(f"{_LEAST_WIDTH:g} or more from upper", lower=lower)
+    between = f"between -{_MOST_BOUND:g} and {_MOST_BOUND:g}"
+    if (np.abs(low) > _MOST_BOUND).any():
+        raise expected(between, lower=lower)
+    if (np.abs(high) > _MOST_BOUND).any():
+        raise expected(between, upper=upper)
+    return low, high

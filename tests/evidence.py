@@ -67,7 +67,7 @@ LAYERS = [
             "tests/engine/test_network_sum", "tests/engine/test_perceptron_sum",
             "tests/engine/test_records",
             "tests/engine/test_recurrent", "tests/engine/test_rows", "tests/engine/test_zoo",
-            "tests/models",
+            "tests/models", "tests/statistics/test_sensitivity",
         ),
     ),
     (
@@ -159,10 +159,11 @@ LAYERS = [
     ),
     (
         "Everything else",
-        "Estimators, metrics, displays, doctests, snippets of the docs.",
+        "Estimators, statistics and their intervals, metrics, displays, doctests, snippets of the"
+        " docs.",
         (
             "skdp", "tests/displays", "tests/estimators", "tests/evaluation/test_reports",
-            "tests/metrics", "tests/mutants",
+            "tests/metrics", "tests/mutants", "tests/statistics",
             "tests/test_benchmarks_page", "tests/test_calibration", "tests/test_compatibility",
             "tests/test_docs", "tests/test_evidence", "tests/test_package",
         ),

@@ -138,7 +138,7 @@ def test_links_lead_somewhere(page):
 
 ROOMS = (
     "audit", "base", "displays", "evaluation", "mechanisms", "metrics", "model_selection",
-    "preprocessing", "privacy", "testing",
+    "preprocessing", "privacy", "statistics", "testing",
 )  # fmt: skip
 MODULES = {f"skdp.{room}": importlib.import_module(f"skdp.{room}").__all__ for room in ROOMS} | {
     "skdp": skdp.__all__,

@@ -11,10 +11,7 @@ from sklearn.utils import Tags
 from skdp._fitting import PrivateEstimator, ProtectedUnit, Records
 from skdp._input import check_features
 from skdp._plan import PublicFacts
-from skdp._types import ArrayLike
-from skdp._validate import as_array, expected
-
-_LEAST_WIDTH, _MOST_BOUND = 1e-150, 1e150  # their squares are doubles too
+from skdp._validate import moderate_range
 
 
 class PrivateTransformer(TransformerMixin, ProtectedUnit, PrivateEstimator):
@@ -50,37 +47,8 @@ class PrivateScaler(PrivateTransformer):
 
     def _range(self, facts: PublicFacts) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the declared bounds of the features, lower and upper."""
-        lower, upper = declared_range(facts.features, self.lower, self.upper)
-        if (upper / 2 - lower / 2 < _LEAST_WIDTH).any():
-            raise expected(f"{_LEAST_WIDTH:g} or more from upper", lower=self.lower)
-        for name, bounds in (("lower", lower), ("upper", upper)):
-            if (np.abs(bounds) > _MOST_BOUND).any():
-                kind = f"between -{_MOST_BOUND:g} and {_MOST_BOUND:g}"
-                raise expected(kind, **{name: getattr(self, name)})
+        lower, upper = moderate_range(facts.features, self.lower, self.upper)
         return tuple(lower.tolist()), tuple(upper.tolist())
-
-
-def declared_bounds(n_features: int, **kw: Any) -> np.ndarray:
-    """Check declared bounds, and return one per feature."""
-    ((_, value),) = kw.items()
-    bounds = as_array(value)
-    if bounds.dtype.kind not in "iuf" or bounds.shape not in ((), (n_features,)):
-        raise expected(f"one number, or one for each of the {n_features} features", **kw)
-    bounds = bounds.astype(np.float64)
-    if not np.isfinite(bounds).all():
-        remedy = "declare a bound for every feature; clipping does the rest"
-        raise expected("finite numbers", remedy, **kw)
-    return np.broadcast_to(bounds, n_features).copy()
-
-
-def declared_range(
-    n_features: int, lower: ArrayLike, upper: ArrayLike
-) -> tuple[np.ndarray, np.ndarray]:
-    """Check two declared bounds for each feature, the one below the other."""
-    low, high = declared_bounds(n_features, lower=lower), declared_bounds(n_features, upper=upper)
-    if not (low / 2 < high / 2).all():  # halves, as in `transform`
-        raise expected("below upper in every feature", "swap or widen them", lower=lower)
-    return low, high
 
 
 def float_tags(tags: Tags, *, allow_nan: bool) -> Tags:

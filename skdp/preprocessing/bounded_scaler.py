@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_rows import declares_norm
 from skdp._input import check_features
-from skdp.preprocessing._base import declared_range
+from skdp._validate import declared_range
 
 
 @declares_norm

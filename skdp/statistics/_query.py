@@ -1,0 +1,310 @@
+"""What statistics share: how values are read, planned, charged and answered.
+
+A statistic is a fit without an estimator to keep: `Query` goes the way of every fit, so that
+ledgers, marks of a `DisjointSplit`, persons and seeds are those of `PrivateEstimator`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from dp_accounting.dp_event import DpEvent
+
+from skdp._fitting import PrivateEstimator, Records
+from skdp._input import without_data
+from skdp._persons import PersonUnit
+from skdp._plan import FitPlan, PublicFacts
+from skdp._types import ArrayLike, Given
+from skdp._validate import expected, in_range, integer, moderate_range, one_of
+from skdp.mechanisms import GeometricMechanism
+from skdp.privacy.budget import Budget
+from skdp.privacy.events import PureDpEvent
+from skdp.privacy.report import PrivacyReport
+from skdp.relations import ROW, UNITS, Relation
+
+DATA, POPULATION = OF = ("data", "population")
+_EPSILONS = 1e-6, 50.0
+_NORM_BITS, _SCALE_BITS = 33, 48  # of what a record moves a release by, and of the noise's scale
+_ROUNDING = 4e-15  # for accountants, which round up
+_WRONG = (
+    "Expected values to be numbers of shape (n,) or (n, d), with NaN where one is missing; convert "
+    "them first."
+)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PrivateStatistic:
+    """A released statistic with its interval and its privacy statement.
+
+    ``float(statistic)`` is the value, where it is one number.
+
+    Attributes
+    ----------
+    name : str
+        The function that released it.
+    value : float or ndarray
+        The estimate, within what is possible.
+    low, high : float or ndarray
+        Ends of the interval, of the shape of ``value``; each holds by itself at ``level``.
+    level : float
+        Probability, over the noise and, of the population's, the sampling, with which it holds.
+    interval_of : {"data", "population"}
+        Whose statistic the interval is for: that of the rows at hand, or of what they were drawn
+        from.
+    privacy_ : PrivacyReport
+        What it cost.
+    edges : ndarray or None
+        Of the bins of a histogram.
+
+    Examples
+    --------
+    >>> from skdp.statistics import dp_count
+    >>> count = dp_count([True] * 90 + [False] * 10, epsilon=50.0)
+    >>> float(count), count.low, count.high
+    (90.0, 90.0, 90.0)
+    >>> count
+    dp_count: 90. (90 % interval of the data's: 90. to 90.; epsilon=50, zero_out)
+    """
+
+    name: str
+    value: Any
+    low: Any
+    high: Any
+    level: float
+    interval_of: str
+    privacy_: PrivacyReport
+    edges: np.ndarray | None = None
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __repr__(self) -> str:
+        value, low, high = (_shown(x) for x in (self.value, self.low, self.high))
+        report = self.privacy_
+        delta = f", delta={report.delta:g}" if report.delta else ""
+        nominal = "" if report.valid else ", NOT a guarantee"
+        return (
+            f"{self.name}: {value} ({100 * self.level:.4g} % interval of the {self.interval_of}'s: "
+            f"{low} to {high}; epsilon={report.epsilon:.4g}{delta}, "
+            f"{report.neighboring_relation}{nominal})"
+        )
+
+
+def _shown(x: Any) -> str:
+    return np.array2string(np.asarray(x), precision=5, threshold=20, separator=", ")
+
+
+class Answer(NamedTuple):
+    """What a run releases: arrays whose last axis is the columns."""
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    edges: np.ndarray | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatisticConfig:
+    """Public facts of a run: all that its event depends on.
+
+    Parameters
+    ----------
+    lower, upper : tuple of float
+        Declared bounds of the columns.
+    epsilon, delta : float
+        The budget.
+    neighboring_relation : Relation
+        Who is a neighbour.
+    n : int or None
+        Number of values of each column, where it is public.
+    most_rows : int
+        Rows of a record, at most: 1 where a row is a record.
+    level : float
+        Of the interval.
+    of_population : bool
+        Whose interval.
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    epsilon: float
+    delta: float
+    neighboring_relation: Relation
+    n: int | None
+    most_rows: int
+    level: float
+    of_population: bool
+
+    n_releases: ClassVar[int] = 1
+    sampling: ClassVar[str] = "full batch, 1 release"
+    grid_bits: ClassVar[int] = 31
+    divides: ClassVar[bool] = False  # by the number of values
+    false: ClassVar[float] = 0.0  # what it counts as
+    needs_most_rows: ClassVar[bool] = True  # whether the noise grows with the rows of a person
+
+    @property
+    def grid(self) -> int:
+        """G: values are rounded to G equal steps of their range; even, a power of two."""
+        moved = math.ceil(math.log2(len(self.lower) * self.most_rows))
+        spent = math.floor(math.log2(self.epsilon)) - 4  # a sixteenth, or more
+        return 2 ** min(self.grid_bits, _NORM_BITS - moved, _SCALE_BITS + spent - moved)
+
+    @property
+    def widths(self) -> np.ndarray:
+        """Distances of the bounds, (d,)."""
+        return np.array(self.upper) - np.array(self.lower)
+
+    @property
+    def factor(self) -> int:
+        """How many times what one record adds a sum moves by."""
+        return int(self.neighboring_relation.factor)
+
+    def mechanism(self, moved: int, epsilon: float | None = None) -> GeometricMechanism:
+        """Noise for integers that neighbours, whoever they are, move so far in the L1 norm."""
+        # Under its default relation the bound on a record is the sensitivity.
+        return GeometricMechanism(moved, self.epsilon if epsilon is None else epsilon)
+
+    def event(self) -> DpEvent:
+        """What the run releases."""
+        return PureDpEvent(self.epsilon)
+
+    def on_grid(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Integers in [0, G] for values (n, d), each by itself, and which of them are there."""
+        lower, upper = np.array(self.lower), np.array(self.upper)
+        there = ~np.isnan(values)
+        share = (np.clip(np.where(there, values, lower), lower, upper) - lower) / (upper - lower)
+        return np.clip(np.rint(share * self.grid), 0, self.grid).astype(np.int64), there
+
+
+@dataclass(eq=False, repr=False)
+class Query(PrivateEstimator):
+    """One statistic as a fit; the parameters are those of the functions."""
+
+    name: str
+    config: type[StatisticConfig]
+    lower: Any = 0.0
+    upper: Any = 1.0
+    _: KW_ONLY
+    epsilon: float
+    neighboring_relation: str
+    unit: str
+    max_rows_per_group: int | None
+    level: float
+    random_state: Any
+    delta: float = 0.0
+    missing: bool = True
+    interval_of: str = DATA
+    options: dict[str, Any] = field(default_factory=dict)
+
+    _takes_pure_budget = True
+
+    def answer(self, values: ArrayLike, groups: Given) -> PrivateStatistic:
+        """Fit, and return what was released."""
+        self.fit(values, groups=groups)
+        return self.statistic_
+
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+        values = _numbers(X, self.config.false)
+        self._is_column = values.ndim == 1
+        values = values[:, None] if self._is_column else values
+        n = len(values) if self._n_is_public else None
+        if n is not None and np.isnan(values).any():
+            raise ValueError(
+                f"Expected values without NaN: {self.name} takes their number as public under "
+                f"{self.neighboring_relation}. Pass missing=True, which releases it too."
+            )
+        facts = self._facts(n_samples=n, n_features=values.shape[1])
+        return Records(values, values[:, :0]), replace(facts, label=self.name)
+
+    @property
+    def _n_is_public(self) -> bool:
+        return self._relation.n_is_public and not self.missing and self.config.divides
+
+    def _persons(self) -> PersonUnit | None:
+        most = self.max_rows_per_group
+        if one_of(UNITS, unit=self.unit) == ROW:
+            if most is not None:
+                raise expected("None with unit='row'", max_rows_per_group=most)
+            return None
+        if self.interval_of == POPULATION:
+            remedy = "rows of a person are no independent draws"
+            raise expected("'data' with unit='group'", remedy, interval_of=self.interval_of)
+        if most is not None or self.config.needs_most_rows:
+            remedy = "the noise is in proportion to it" * self.config.needs_most_rows
+            most = integer(1, remedy, max_rows_per_group=most)
+        return PersonUnit(None, 1.0, 1.0, most)
+
+    def _person_bound(self, persons: PersonUnit) -> str:
+        if self.config.needs_most_rows:
+            return "each bounded by itself"
+        return "their values have the weight of one"
+
+    def _budget(self) -> Budget:
+        in_range(*_EPSILONS, closed="both", epsilon=self.epsilon)
+        return super()._budget()
+
+    def _configure(self, facts: PublicFacts, budget: Budget) -> StatisticConfig:
+        lower, upper = moderate_range(facts.features, self.lower, self.upper)
+        assert budget.epsilon is not None
+        persons = facts.persons
+        return self.config(
+            lower=tuple(lower.tolist()),
+            upper=tuple(upper.tolist()),
+            epsilon=float(budget.epsilon) * (1 - _ROUNDING),
+            delta=float(budget.delta),
+            neighboring_relation=self._relation,
+            n=facts.n_samples,
+            most_rows=1 if persons is None or persons.most_rows is None else persons.most_rows,
+            level=in_range(0.0, 1.0, level=self.level),
+            of_population=one_of(OF, interval_of=self.interval_of) == POPULATION,
+            **self.options,
+        )
+
+    def _keep(self, plan: FitPlan, released: Answer) -> None:
+        numbers = released[:3]
+        if self._is_column:
+            numbers = [x[..., 0] for x in numbers]
+        numbers = [float(x) if np.ndim(x) == 0 else x for x in numbers]
+        self.statistic_ = PrivateStatistic(
+            self.name,
+            *numbers,
+            level=plan.config.level,
+            interval_of=self.interval_of,
+            privacy_=self.privacy_,
+            edges=released.edges,
+        )
+
+
+def _numbers(values: Any, false: float) -> np.ndarray:
+    """Values as float64, NaN where they are missing; an error quotes none of them."""
+    with without_data(_WRONG):
+        if isinstance(values, np.ma.MaskedArray):
+            hidden = np.ma.getmaskarray(values)
+            values = np.ma.getdata(values).astype(object)
+            values[hidden] = None
+        array = np.asarray(values)
+        if array.dtype.kind in "bO":
+            numbers = [_number(x, false) for x in array.ravel().tolist()]
+            array = np.reshape(np.array(numbers, dtype=np.float64), array.shape)
+        if array.dtype.kind not in "iuf" or array.ndim not in (1, 2) or array.shape[1:] == (0,):
+            raise ValueError
+        return array.astype(np.float64)
+
+
+def _number(x: Any, false: float) -> float:
+    if x is None or type(x).__name__ in ("NAType", "NaTType"):
+        return math.nan
+    if isinstance(x, str | bytes):
+        raise TypeError
+    return false if x is False else float(x)
+
+
+def sums(columns: np.ndarray) -> list[int]:
+    """Exact sums of the columns of integers below 2⁴⁵."""
+    parts = range(0, len(columns), 2**18)
+    found: Iterable[np.ndarray] = (columns[i : i + 2**18].sum(axis=0) for i in parts)
+    return [sum(map(int, of)) for of in np.array([*found, np.zeros(columns.shape[1])], object).T]

@@ -1,0 +1,240 @@
+"""`dp_covariance`: second moments about private means, by one release of the upper triangle.
+
+>>> import numpy as np
+>>> from skdp.statistics import dp_covariance
+>>> x = np.random.default_rng(0).uniform(-1, 1, 20_000)
+>>> shown = dp_covariance(np.column_stack([x, -x]), lower=-1, upper=1, epsilon=1.0)
+>>> bool(np.abs(shown.value - [[1 / 3, -1 / 3], [-1 / 3, 1 / 3]]).max() < 0.02)
+True
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from dp_accounting.dp_event import DpEvent
+from scipy.special import ndtri
+
+from skdp._random import Streams
+from skdp._types import ArrayLike, Given, Seed
+from skdp._validate import as_array
+from skdp.mechanisms import GaussianMechanism, GeometricMechanism
+from skdp.privacy.events import ComposedDpEvent, PureDpEvent
+from skdp.relations import ROW, ZERO_OUT
+from skdp.statistics._noise import geometric_quantile
+from skdp.statistics._query import Answer, PrivateStatistic, Query, sums
+from skdp.statistics.moments import MeanConfig, Share
+
+_GRID_BITS, _NORM_BITS, _CHUNK = 16, 33, 2**20
+_MEANS_SHARE = 0.05, 0.5  # of ε, least and most
+_PRIVATE_SHARE = 0.2
+_DOUBT = 0.2  # of 1 - level: for the means
+
+
+@dataclass(frozen=True, kw_only=True)
+class CovarianceConfig(MeanConfig):
+    """The covariance matrix of the columns; a row with a missing value counts nowhere."""
+
+    @property
+    def half(self) -> int:
+        """H: values less their centre are rounded to integers in [-H, H]."""
+        bits = _NORM_BITS - math.log2(len(self.lower) ** 2 * self.most_rows)
+        return 2 ** min(_GRID_BITS, math.floor(bits / 2))
+
+    @property
+    def means_epsilon(self) -> float:
+        """ε of the means; their errors count by their products alone."""
+        if not self.n:
+            return _PRIVATE_SHARE * self.epsilon
+        share = (2 * self.neighboring_relation.factor / (self.n * self.epsilon)) ** 0.5
+        return min(max(share, _MEANS_SHARE[0]), _MEANS_SHARE[1]) * self.epsilon
+
+    @cached_property
+    def noise(self) -> GeometricMechanism | GaussianMechanism:
+        """The mechanism of the upper triangle: the one with the smaller standard deviation."""
+        d, epsilon = len(self.lower), math.nextafter(self.epsilon - self.means_epsilon, 0.0)
+        unit = self.half**2 * self.most_rows
+        l1, l2 = d * d / 2, (d * (2 * d - 1) / 4) ** 0.5
+        if not self.n:
+            l1, l2 = self.factor * d * (d + 1) / 2, (d * (d + 1) / 2) ** 0.5
+        elif self.factor == 2:
+            l1 = d * (d + 1) / 2
+        pure = self.mechanism(math.ceil(l1 * unit), epsilon)
+        if not self.delta:
+            return pure
+        normal = GaussianMechanism.from_budget(
+            epsilon=epsilon,
+            delta=self.delta,
+            record_norm=l2 * unit,
+            neighboring_relation=self.neighboring_relation,
+        )
+        return normal if normal.scale < pure.standard_deviation else pure
+
+    def event(self) -> DpEvent:
+        """What the run releases."""
+        if isinstance(self.noise, GeometricMechanism):
+            return PureDpEvent(self.epsilon)
+        return ComposedDpEvent([PureDpEvent(self.means_epsilon), self.noise.event()])
+
+    def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
+        """Release the covariance of values (n, d), (d, d)."""
+        values = records[0][~np.isnan(records[0]).any(axis=1)]
+        stream, H, d, m = streams("noise"), self.half, len(self.lower), len(values)
+        t, _ = self.on_grid(values)
+        alpha = 1.0 - self.level
+        means = self.shares(sums(t), [m] * d, self.means_epsilon, stream)
+        # On [-1, 1]: the centre c, and by how much the mean may be off it.
+        c = np.array([2 * share.value() - 1 for share in means])
+        ends = np.array([share.interval(_DOUBT * alpha / 2) for share in means])
+        off = np.abs(2 * ends - 1 - c[:, None]).max(axis=1)
+        r = 1.0 + np.abs(c)
+        y = np.rint(((2.0 * t / self.grid - 1.0) - c) / r * H)
+        parts = (y[i : i + _CHUNK] for i in range(0, m, _CHUNK))  # products that doubles hold
+        moments = sum((part.T @ part).astype(np.int64) for part in parts) + np.zeros((d, d), int)
+        at = np.triu_indices(d)
+        exact = moments[at]
+        if not self.n:  # and what is left of n times the square of the range, as for the mean
+            exact = np.concatenate([exact, m * H * H - np.diag(moments)])
+        noisy = self.noise.release(exact, stream, charged=True) / (H * H)
+        A = np.zeros((d, d))
+        A[at] = A.T[at] = noisy[: len(at[0])]
+        n, error = self.n or 0.0, self._error(alpha * (1 - _DOUBT) / (1 if self.n else 2))
+        low_n = high_n = float(n)
+        if not self.n:
+            n = float((np.diag(A) + noisy[len(at[0]) :]).mean())
+            sd = self._sum_error(alpha * (1 - _DOUBT) / 2) / d
+            low_n, high_n = n - sd, n + sd
+        # On [-1, 1] now. The squares of what means are off by are in the second moments.
+        units, product = np.outer(r, r), np.outer(off, off)
+        value = A / max(n, 1.0) * units
+        value[np.diag_indices(d)] -= np.minimum(self._variances(means, max(n, 1.0)), off**2)
+        ends = [(A + sign * error) / max(k, 1.0) for sign in (-1, 1) for k in (low_n, high_n)]
+        step = 1.0 / H  # what rounding moves a product by, at most
+        low = (np.min(ends, axis=0) - step) * units - product
+        high = (np.max(ends, axis=0) + step) * units + np.where(np.eye(d), 0.0, product)
+        if low_n < 1.0:
+            low, high = -np.ones((d, d)), np.ones((d, d))
+        low = np.maximum(low, np.where(np.eye(d), 0.0, -1.0))
+        value, high = _possible(value), np.minimum(high, 1.0)
+        scale = np.outer(self.widths, self.widths) / 4
+        low, high = np.minimum(low, value), np.maximum(high, value)
+        return Answer(value * scale, low * scale, high * scale)
+
+    def _error(self, alpha: float) -> float:
+        """What the noise on one entry exceeds with probability α."""
+        if isinstance(self.noise, GeometricMechanism):
+            return geometric_quantile(self.noise, alpha) / self.half**2
+        return float(-ndtri(alpha / 2)) * self.noise.scale / self.half**2
+
+    def _sum_error(self, alpha: float) -> float:
+        """What the sum of the noise on 2d numbers exceeds with at most this probability."""
+        k = 2 * len(self.lower)
+        if not isinstance(self.noise, GeometricMechanism):
+            return self._error(alpha) * k**0.5
+        t = np.linspace(0.001, 0.999, 999)  # Chernoff: E exp(tX) = 1/(1 - t²) for Laplace noise
+        least = float(((math.log(2 / alpha) - k * np.log1p(-t * t)) / t).min())
+        return least * float(self.noise.scale) / self.half**2
+
+    def _variances(self, means: list[Share], n: float) -> np.ndarray:
+        """Variances of the noise of the means, on [-1, 1]."""
+        both = [1.0 if self.n else s.value() ** 2 + (1 - s.value()) ** 2 for s in means]
+        return 8 * np.array(both) * (means[0].scale / (n * self.grid)) ** 2
+
+
+def _possible(matrix: np.ndarray) -> np.ndarray:
+    """The nearest positive semidefinite matrix, scaled to variances of at most 1."""
+    eigenvalues, vectors = np.linalg.eigh(matrix)
+    found = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(found), 1.0))
+    return (found + found.T) / 2 * np.outer(scale, scale)
+
+
+def dp_covariance(
+    values: ArrayLike,
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    epsilon: float,
+    delta: float = 0.0,
+    neighboring_relation: str = ZERO_OUT,
+    missing: bool = False,
+    unit: str = ROW,
+    groups: Given = None,
+    max_rows_per_group: int | None = None,
+    level: float = 0.9,
+    random_state: Seed = None,
+) -> PrivateStatistic:
+    """Release the covariance matrix of columns within declared bounds.
+
+    Parameters
+    ----------
+    values : array-like of shape (n, d)
+        Numbers. A row with a missing value (NaN) counts nowhere.
+    lower, upper, epsilon, neighboring_relation, missing, unit, groups, max_rows_per_group, level, \
+random_state
+        As in `dp_mean`.
+    delta : float, default=0.0
+        δ in [0, 1), well below 1/n. With δ > 0 Gaussian noise is taken if it is smaller, which it
+        is from a few columns on.
+
+    Returns
+    -------
+    PrivateStatistic
+        Of shape (d, d), divided by n and positive semidefinite. The intervals are for the data
+        set's covariances, each by itself; where they miss what is positive semidefinite, they
+        reach to the value.
+
+    Raises
+    ------
+    ValueError
+        If a parameter or the input is invalid; nothing has been spent then.
+    BudgetExceededError
+        If an open `PrivacyLedger` refuses; no value has been used then.
+
+    Notes
+    -----
+    *Release.* A share of ε releases the means as in `dp_mean`. With y the values less these, over
+    the largest distance r from them, rounded to integers of 1/H, the upper triangle of Σ y yᵀ is
+    released. |y_j| ≤ 1.
+
+    *Sensitivity, n public.* Squares count from ½, so that a record adds Σ_j |y_j² - ½| + Σ_(j<k)
+    |y_j y_k| ≤ d/2 + d(d - 1)/2 = d²/2 in the L1 norm (in each |y_j| it is largest at 1), in the L2
+    norm √(d/4 + d(d - 1)/2), and a null record 0. Replacing y by y' moves the triangle by no more
+    than d(d + 1)/2: with u = y - y', v = y + y', yyᵀ - y'y'ᵀ = (uvᵀ + vuᵀ)/2, whose d² entries have
+    absolute values that add up to at most |u|₁|v|₁ ≤ (|u|₁ + |v|₁)²/4 ≤ d², because |u_j| + |v_j| ≤
+    2; those on the diagonal, |u_j v_j| ≤ 1, to d; the triangle has half of both. *n private.* The
+    diagonal is released twice, as y_j² and as 1 - y_j², which tells n: at most d + d(d - 1)/2 for
+    each row of a record, and its root in the L2 norm, twice that where one is replaced.
+
+    *Estimate.* Σ y yᵀ/n less the known variance of the noise of the means, in units of r; then the
+    nearest positive semidefinite matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.statistics import dp_covariance
+    >>> X = np.tile([[0.0, 0.0], [1.0, 1.0]], (5000, 1))
+    >>> bool(np.abs(dp_covariance(X, lower=0, upper=1, epsilon=5.0).value - 0.25).max() < 0.01)
+    True
+    """
+    if np.ndim(as_array(values)) != 2:
+        raise ValueError("Expected values of shape (n, d), a column for each variable.")
+    return Query(
+        "dp_covariance",
+        CovarianceConfig,
+        lower,
+        upper,
+        epsilon=epsilon,
+        delta=delta,
+        neighboring_relation=neighboring_relation,
+        missing=missing,
+        unit=unit,
+        max_rows_per_group=max_rows_per_group,
+        level=level,
+        random_state=random_state,
+    ).answer(values, groups)

@@ -1,0 +1,493 @@
+"""`dp_sum`, `dp_mean` and `dp_var`: exact sums of integers with geometric noise.
+
+Each record is rounded to a public grid by itself; from there to the release all is integers. Why
+the parts of a mean cost no more than the whole is in the Notes of `dp_mean`, why a variance has the
+sensitivity of one that is taken about the right centre in those of `dp_var`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from skdp._random import Streams
+from skdp._types import ArrayLike, Given, Seed
+from skdp.relations import ROW, ZERO_OUT
+from skdp.statistics._noise import geometric_quantile, kept, tail
+from skdp.statistics._query import DATA, Answer, PrivateStatistic, Query, StatisticConfig, sums
+
+_PLACE_LEVEL = math.exp(-2.0)  # of the interval for a mean, about which a variance is taken
+_SHARES = 0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1  # of ε for it
+_PRIVATE_SHARE = 0.1  # where nobody knows how many rows there are
+_SPREAD_SHARE = 0.2  # of ε for the variance, where a mean gets an interval of the population's
+_DOUBT = 0.1  # of 1 - level: for that interval again
+
+
+class Share(NamedTuple):
+    """A released share s = U/(U + V): of the sums U of t and V of G - t, t integers in [0, G].
+
+    Parameters
+    ----------
+    up, down : int
+        U and V, with noise; where n is public V = nG - U.
+    scale : float
+        Of the noise on each; where n is public, on U alone.
+    n, grid : int or None, and int
+        The public number of values, and G.
+    """
+
+    up: int
+    down: int
+    scale: float
+    n: int | None
+    grid: int
+
+    def value(self, most: float = 1.0) -> float:
+        """Posterior median of the share under a uniform prior on what is possible, [0, most]."""
+        n = self.up + self.down
+        if n <= 0:
+            return most / 2
+        s = self.up / n
+        near = min(max(s, 0.0), 1.0)
+        b = self.scale / n * (1.0 if self.n else math.hypot(near, 1.0 - near))
+        # Of a Laplace law about s, cut to [0, most].
+        if not 0.0 < s < most:
+            inwards = -b * math.log((1.0 + math.exp(-most / b)) / 2.0)
+            return inwards if s <= 0.0 else most - inwards
+        above, below = math.exp((s - most) / b), math.exp(-s / b)
+        off = b * math.log1p(-abs(below - above) / 2.0)
+        return s - off if below > above else s + off
+
+    def interval(self, alpha: float, variance: float | None = None) -> tuple[float, float]:
+        """All shares that a test of level α does not reject; those of a population by a variance.
+
+        The variance is a bound of that of t/G.
+        """
+        one = np.ones(1)
+        rows = self.n or max(1.0, (self.up + self.down + 5 * self.scale) / self.grid)
+
+        def p_value(s: np.ndarray) -> np.ndarray:
+            # (1 - s) U - s V is 0 without noise; by a public n the two have the same noise.
+            miss = np.abs((1 - s) * self.up - s * self.down)
+            a, b = (one * self.scale, 0 * one) if self.n else ((1 - s) * self.scale, s * self.scale)
+            # Values in [0, 1] of mean s have variance s(1 - s) at most (Bhatia & Davis 2000).
+            sd = None
+            if variance is not None:
+                sd = self.grid * np.sqrt(rows * np.minimum(s * (1 - s), variance))
+            a, b, miss = np.broadcast_arrays(a, b, miss)
+            return tail(miss, a, b, sd)
+
+        return kept(p_value, self.value(), alpha)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanConfig(StatisticConfig):
+    """Means of each column; for intervals of the population's a bound on the variances too."""
+
+    divides: ClassVar[bool] = True
+
+    @property
+    def grid_bits(self) -> int:
+        """Of G; 64 bits have to hold squares."""
+        return 22 if self.of_population else 31
+
+    def shares(
+        self, totals: list[int], counts: list[int], epsilon: float, noise: Any
+    ) -> list[Share]:
+        """Release sums of integers in [0, G], of each column, over their numbers."""
+        G, d = self.grid, len(totals)
+        if self.n:
+            # Of t - G/2, whose null record is 0; nG/2 is public.
+            mechanism = self.mechanism(self.factor * G // 2 * d, epsilon)
+            up = mechanism.release(totals, noise, charged=True)
+            down = [self.n * G - int(u) for u in up]
+        else:
+            mechanism = self.mechanism(self.factor * G * d * self.most_rows, epsilon)
+            pairs = [totals, [m * G - t for m, t in zip(counts, totals, strict=True)]]
+            up, down = mechanism.release(pairs, noise, charged=True)
+        scale = float(mechanism.scale)
+        return [Share(int(u), int(v), scale, self.n, G) for u, v in zip(up, down, strict=True)]
+
+    def variances(
+        self, sums_of: Sums, means: list[Share] | None, epsilon: float, alpha: float, noise: Any
+    ) -> np.ndarray:
+        """Release variances about places that are known, (d, 3), with their ends, of t/G."""
+        G, d = self.grid, len(self.lower)
+        near, far = [(0, G)] * d, [(0.0, 1.0)] * d
+        if means is not None:
+            near = [_outwards(share.interval(_PLACE_LEVEL), G) for share in means]
+            far = [share.interval(_DOUBT * alpha) for share in means]
+            alpha *= 1.0 - _DOUBT
+        radius = [max(b, G - a) for a, b in near]
+        totals = [
+            _about(n, S, Q, place) * G // (max(n, 1) * r * r)
+            for n, S, Q, place, r in zip(*sums_of, near, radius, strict=True)
+        ]
+        found = []
+        for share, r, (a, b), (low, high) in zip(
+            self.shares(totals, sums_of.counts, epsilon, noise), radius, near, far, strict=True
+        ):
+            beyond = max(0.0, a / G - low, high - b / G)  # how far the mean may be off the place
+            ends, unit = share.interval(alpha), (r / G) ** 2
+            # A value that is rounded by half a step moves its square by less than a step.
+            parts = unit * ends[0] - beyond**2 - 1 / G, unit * ends[1] + 1 / G
+            found.append([unit * share.value(min(1.0, 0.25 / unit)), *parts])
+        return np.clip(found, 0.0, 0.25)
+
+    def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
+        """Release the means of values (n, d), (d,)."""
+        sums_of, noise = self.sums_of(records[0]), streams("noise")
+        alpha, bounds = 1.0 - self.level, [None] * len(self.lower)
+        rest = _SPREAD_SHARE * self.epsilon if self.of_population else 0.0
+        spent = math.nextafter(self.epsilon - rest, 0.0) if rest else self.epsilon
+        means = self.shares(sums_of.S, sums_of.counts, spent, noise)
+        if self.of_population:
+            bounds = self.variances(sums_of, means, rest, _DOUBT * alpha, noise)[:, 2].tolist()
+            alpha *= 1.0 - _DOUBT
+        ends = [share.interval(alpha, bound) for share, bound in zip(means, bounds, strict=True)]
+        found = np.array([[s.value(), *end] for s, end in zip(means, ends, strict=True)])
+        return Answer(*(np.array(self.lower) + self.widths * s for s in found.T))
+
+    def sums_of(self, values: np.ndarray) -> Sums:
+        """Exact sums of values (n, d) on the grid."""
+        t, there = self.on_grid(values)
+        t = np.where(there, t, 0)
+        return Sums(sums(there), sums(t), sums(t * t) if self.grid_bits == 22 else [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class VarConfig(MeanConfig):
+    """Variances of each column, about a place that is found first."""
+
+    grid_bits: ClassVar[int] = 22
+
+    @property
+    def place_share(self) -> float:
+        """Share of ε for the means: the one with the least noise over means of all places."""
+        if not self.n:
+            return _PRIVATE_SHARE
+        unit = self.neighboring_relation.factor / 2 * len(self.lower) / (self.n * self.epsilon)
+        off = np.linspace(0.0, 0.5, 11)  # of the mean, from the middle of the range
+
+        def noise(share: float) -> float:
+            room = 2 * unit / share if share else 1.0
+            return float(np.log(np.minimum(1.0, 0.5 + off + room) ** 2 / (1 - share)).mean())
+
+        return min(_SHARES, key=noise)
+
+    def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
+        """Release the variances of values (n, d), (d,)."""
+        sums_of, noise = self.sums_of(records[0]), streams("noise")
+        place, rest, means = self.place_share * self.epsilon, self.epsilon, None
+        if place:
+            rest = math.nextafter(self.epsilon - place, 0.0)
+            means = self.shares(sums_of.S, sums_of.counts, place, noise)
+        found = self.variances(sums_of, means, rest, 1.0 - self.level, noise)
+        return Answer(*(self.widths**2 * x for x in found.T))
+
+
+class Sums(NamedTuple):
+    """Numbers of values, sums and sums of squares of each column."""
+
+    counts: list[int]
+    S: list[int]
+    Q: list[int]
+
+
+def _outwards(ends: tuple[float, float], G: int) -> tuple[int, int]:
+    return max(0, math.floor(ends[0] * G)), min(G, math.ceil(ends[1] * G))
+
+
+def _about(n: int, S: int, Q: int, place: tuple[int, int]) -> int:
+    """N min Σ(t - m)² over m in [a, b], for n integers t of sum S and sum of squares Q."""
+    a, b = place
+    return n * Q - S * S + max(0, n * a - S, S - n * b) ** 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumConfig(StatisticConfig):
+    """Sums of each column."""
+
+    divides: ClassVar[bool] = True
+
+    def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
+        """Release the sums of values (n, d), (d,)."""
+        lower, upper, G = np.array(self.lower), np.array(self.upper), self.grid
+        if self.n:
+            t, _ = self.on_grid(records[0])
+            unit, first, limits = self.widths / G, self.n * lower, (self.n * lower, self.n * upper)
+            moved = self.factor * G // 2 * len(lower)  # of t - G/2, as for the mean
+        else:
+            # From 0, which a null record adds; nobody knows how many there are.
+            null = self.neighboring_relation.null_record
+            span = np.maximum(upper, 0) - np.minimum(lower, 0)
+            most = np.maximum(np.abs(lower), np.abs(upper)) if null else span / 2
+            unit, first = most / (G // 2), np.zeros(len(lower))
+            limits = np.where(lower < 0, -np.inf, 0.0), np.where(upper > 0, np.inf, 0.0)
+            low, high = np.rint(lower / unit), np.rint(upper / unit)
+            there = ~np.isnan(records[0])
+            t = np.clip(np.rint(np.where(there, records[0], 0.0) / unit), low, high)
+            t = np.where(there, t, 0.0).astype(np.int64)
+            each = np.maximum(-low, high) if null else np.maximum(high, 0) - np.minimum(low, 0)
+            moved = int(each.sum()) * self.most_rows
+        mechanism = self.mechanism(moved)
+        noisy = mechanism.release(sums(t), streams("noise"), charged=True)
+        off = geometric_quantile(mechanism, 1.0 - self.level)
+        return Answer(
+            *(np.clip(first + unit * x, *limits) for x in (noisy, noisy - off, noisy + off))
+        )
+
+
+def dp_sum(
+    values: ArrayLike,
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    epsilon: float,
+    neighboring_relation: str = ZERO_OUT,
+    missing: bool = False,
+    unit: str = ROW,
+    groups: Given = None,
+    max_rows_per_group: int | None = None,
+    level: float = 0.9,
+    random_state: Seed = None,
+) -> PrivateStatistic:
+    """Release a sum of values within declared bounds.
+
+    Parameters
+    ----------
+    values : array-like of shape (n,) or (n, d)
+        Numbers, NaN where one is missing.
+    lower, upper, epsilon, neighboring_relation, missing, unit, groups, max_rows_per_group, level, \
+random_state
+        As in `dp_mean`.
+
+    Returns
+    -------
+    PrivateStatistic
+        The sum of each column. The interval is for the data set's.
+
+    Raises
+    ------
+    ValueError
+        If a parameter or the input is invalid; nothing has been spent then.
+    BudgetExceededError
+        If an open `PrivacyLedger` refuses; no value has been used then.
+
+    Notes
+    -----
+    *Sensitivity.* With a public n the sum is that of the distances from the middle of the bounds,
+    as in `dp_mean`: half their width under zero_out, all of it under replace_one. Otherwise a
+    record adds what it holds: max(|lower|, |upper|), for a person of k rows k times as much; a
+    record that is replaced moves the sum by max(upper, 0) - min(lower, 0).
+
+    Examples
+    --------
+    >>> from skdp.statistics import dp_sum
+    >>> shown = dp_sum([1.0, 2.0, 3.0] * 100, lower=0, upper=4, epsilon=50.0)
+    >>> bool(599 < shown.value < 601)
+    True
+    """
+    return Query(
+        "dp_sum",
+        SumConfig,
+        lower,
+        upper,
+        epsilon=epsilon,
+        neighboring_relation=neighboring_relation,
+        missing=missing,
+        unit=unit,
+        max_rows_per_group=max_rows_per_group,
+        level=level,
+        random_state=random_state,
+    ).answer(values, groups)
+
+
+def dp_mean(
+    values: ArrayLike,
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    epsilon: float,
+    neighboring_relation: str = ZERO_OUT,
+    missing: bool = False,
+    unit: str = ROW,
+    groups: Given = None,
+    max_rows_per_group: int | None = None,
+    level: float = 0.9,
+    interval_of: str = DATA,
+    random_state: Seed = None,
+) -> PrivateStatistic:
+    """Release a mean of values within declared bounds.
+
+    **Privacy.** The release, interval and all, is epsilon-DP under ``neighboring_relation``: pure,
+    with δ = 0. It is *not* with a ``random_state``.
+
+    Parameters
+    ----------
+    values : array-like of shape (n,) or (n, d)
+        Numbers, NaN where one is missing: it counts nowhere. They are clipped to the bounds.
+    lower, upper : float or array-like of shape (d,)
+        Declared bounds, public, finite, lower < upper; a number holds for every column. The noise
+        is in proportion to their distance.
+    epsilon : float
+        ε in [1e-6, 50], of all columns together.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour.
+    missing : bool, default=False
+        Whether values may be missing where the number of rows is public: the number of values is
+        private then and costs part of the noise. With False, NaN is refused there.
+    unit : {"row", "group"}, default="row"
+        What is protected: a row, or a person with all of its rows.
+    groups : array-like of shape (n,) or None, default=None
+        With ``unit="group"``: the person whose row it is, as any label.
+    max_rows_per_group : int or None, default=None
+        With ``unit="group"``: rows ≥ 1 of a person that take part, at most; the noise is in
+        proportion to it. Which ones does not depend on other rows. The statistic is that of the
+        rows that are left.
+    level : float, default=0.9
+        Of the interval, in (0, 1).
+    interval_of : {"data", "population"}, default="data"
+        Whether the interval is for the mean of the rows at hand, and accounts for the noise, or for
+        that of what they were drawn from, independently, and accounts for sampling too. The
+        population's values are clipped as well.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the release repeatable and its
+        guarantee void: the report says ``valid=False``.
+
+    Returns
+    -------
+    PrivateStatistic
+        The mean of each column.
+
+    Raises
+    ------
+    ValueError
+        If a parameter or the input is invalid; nothing has been spent then.
+    BudgetExceededError
+        If an open `PrivacyLedger` refuses; no value has been used then.
+
+    Notes
+    -----
+    *Release.* Each value is rounded, by itself, to an integer t in [0, G], G = 2³¹ steps of the
+    range (fewer for many columns and rows per person).
+
+    *n public* (zero_out and replace_one, without missing values): Σ (t - G/2) is released, to which
+    a null record adds 0 and any other at most G/2, so that Δ₁ = d G/2 for d columns, and d G under
+    replace_one. Divided by n this is the mean less the middle of the bounds.
+
+    *n private*: U = Σ t and V = Σ (G - t) are released, and the mean is U/(U + V). A record adds t
+    and G - t, together G whatever it holds: Δ₁ = d G, for persons of k rows k d G, twice that where
+    a record is replaced. So both have the noise that each of them would have alone, and the number
+    of values is had for nothing. (Noise of law exp(-ε max(|s|, |n|)) on the sum s of values in
+    [-1, 1] and their number n: the K-norm mechanism of the exact sensitivity hull.)
+
+    *Interval.* It holds all means μ = s G that a test of level 1 - ``level`` does not reject: (1 -
+    s) U - s V has mean 0, and the law of two known noises. For the population the variance that
+    values in the bounds can have at most, s(1 - s) of the squared range, is added by the central
+    limit theorem.
+
+    References
+    ----------
+    M. Hardt, K. Talwar, *On the Geometry of Differential Privacy*, STOC 2010 (K-norm mechanism).
+
+    Examples
+    --------
+    >>> from skdp.statistics import dp_mean
+    >>> shown = dp_mean([1.0, 2.0, 3.0] * 100, lower=0, upper=4, epsilon=50.0)
+    >>> bool(1.99 < shown.value < 2.01), bool(shown.low < shown.value < shown.high)
+    (True, True)
+    """
+    return Query(
+        "dp_mean",
+        MeanConfig,
+        lower,
+        upper,
+        epsilon=epsilon,
+        neighboring_relation=neighboring_relation,
+        missing=missing,
+        unit=unit,
+        max_rows_per_group=max_rows_per_group,
+        level=level,
+        interval_of=interval_of,
+        random_state=random_state,
+    ).answer(values, groups)
+
+
+def dp_var(
+    values: ArrayLike,
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    epsilon: float,
+    neighboring_relation: str = ZERO_OUT,
+    missing: bool = False,
+    unit: str = ROW,
+    groups: Given = None,
+    max_rows_per_group: int | None = None,
+    level: float = 0.9,
+    random_state: Seed = None,
+) -> PrivateStatistic:
+    """Release a variance (mean squared distance from the mean) of values within declared bounds.
+
+    Parameters
+    ----------
+    values : array-like of shape (n,) or (n, d)
+        Numbers, NaN where one is missing.
+    lower, upper, epsilon, neighboring_relation, missing, unit, groups, max_rows_per_group, level, \
+random_state
+        As in `dp_mean`.
+
+    Returns
+    -------
+    PrivateStatistic
+        The variance of each column, divided by n. The interval is for the data set's.
+
+    Raises
+    ------
+    ValueError
+        If a parameter or the input is invalid; nothing has been spent then.
+    BudgetExceededError
+        If an open `PrivacyLedger` refuses; no value has been used then.
+
+    Notes
+    -----
+    *Place.* A share of ε, at most a tenth and less or nothing where n is small, releases the mean
+    as in `dp_mean`, and an interval [a, b] for it. Let r be the largest distance of a point of the
+    range from one of [a, b]: about half the range where the mean is in its middle.
+
+    *Release.* F = min over m in [a, b] of Σ (t - m)², which is n times the variance if the mean is
+    in [a, b]. *Sensitivity.* For each m a record adds between 0 and r² to the sum. So it does to
+    the minimum over m, and F/r² is released as the sum of a mean of values in [0, 1], with the
+    sensitivities that stand in the Notes of `dp_mean`: 1/2 with public n, less n/2, where a null
+    record adds 0; 1 where a record is replaced; and F/r² together with n - F/r² otherwise, at 1.
+    The variance itself, released at once, would have r the whole range.
+
+    *Interval.* If the mean is outside [a, b], F is too large by n times the square of its distance,
+    for which the lower end allows: a tenth of 1 - ``level`` is that of a second interval for the
+    mean.
+
+    Examples
+    --------
+    >>> from skdp.statistics import dp_var
+    >>> shown = dp_var([1.0, 3.0] * 200, lower=0, upper=4, epsilon=50.0)
+    >>> bool(0.99 < shown.value < 1.01)
+    True
+    """
+    return Query(
+        "dp_var",
+        VarConfig,
+        lower,
+        upper,
+        epsilon=epsilon,
+        neighboring_relation=neighboring_relation,
+        missing=missing,
+        unit=unit,
+        max_rows_per_group=max_rows_per_group,
+        level=level,
+        random_state=random_state,
+    ).answer(values, groups)

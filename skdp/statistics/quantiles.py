@@ -1,0 +1,214 @@
+"""`dp_quantile`: quantiles by the exponential mechanism."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from dp_accounting.dp_event import DpEvent, SelfComposedDpEvent
+from scipy.stats import binom
+
+from skdp._random import Streams
+from skdp._types import ArrayLike, Given, Seed
+from skdp._validate import as_array, expected, in_range
+from skdp.mechanisms import GeometricMechanism, QuantileMechanism
+from skdp.mechanisms.quantile import GRID, WEIGHT_ERROR
+from skdp.privacy.events import ComposedDpEvent, PureDpEvent
+from skdp.relations import ROW, ZERO_OUT
+from skdp.statistics._noise import geometric_quantile
+from skdp.statistics._query import DATA, Answer, PrivateStatistic, Query, StatisticConfig
+
+_COUNT_SHARE = 0.1  # of what the interval gets
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantileConfig(StatisticConfig):
+    """Quantiles of each column, and where an interval is paid for two more and the number."""
+
+    quantiles: tuple[float, ...]
+    share: float  # of ε for the interval
+    is_one: bool
+
+    needs_most_rows: ClassVar[bool] = False
+
+    @property
+    def n_answers(self) -> int:
+        """Numbers that are asked for."""
+        return len(self.quantiles) * len(self.lower)
+
+    @property
+    def spent(self) -> tuple[float, float, float]:
+        """ε of one quantile, of each end of its interval, and of the number of values."""
+        each = self.epsilon / self.n_answers
+        value = each * (1.0 - self.share)
+        return value, each * self.share * (1 - _COUNT_SHARE) / 2, each * self.share * _COUNT_SHARE
+
+    def event(self) -> DpEvent:
+        """What the run releases; Laplace events bound those of the quantiles, and compose well."""
+        value, end, count = self.spent
+        events = [self.quantile(0.5, 0, value).event()]
+        if self.share:
+            events += [self.quantile(0.5, 0, end).event()] * 2 + [PureDpEvent(count)]
+        one = events[0] if len(events) == 1 else ComposedDpEvent(events)
+        return one if self.n_answers == 1 else SelfComposedDpEvent(one, self.n_answers)
+
+    def quantile(self, q: float, column: int, epsilon: float) -> QuantileMechanism:
+        """Return the mechanism of a column."""
+        ends = self.lower[column], self.upper[column]
+        return QuantileMechanism(q, *ends, epsilon, self.neighboring_relation)
+
+    def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
+        """Release quantiles of values (n, d), (n_quantiles, d)."""
+        starts, noise = getattr(records, "starts", None), streams("noise")
+        found = np.empty((3, len(self.quantiles), len(self.lower)))
+        for j, column in enumerate(records[0].T):
+
+            def released(
+                q: float, epsilon: float, j: int = j, column: np.ndarray = column
+            ) -> float:
+                mechanism = self.quantile(q, j, epsilon)
+                return mechanism.release(column, noise, charged=True, starts=starts)
+
+            there = ~np.isnan(column)
+            if starts is None:
+                m = int(there.sum())
+            else:
+                m = int((np.add.reduceat(there, starts[:-1]) > 0).sum()) if len(there) else 0
+            for i, q in enumerate(self.quantiles):
+                found[:, i, j] = released(q, self.spent[0]), self.lower[j], self.upper[j]
+                if self.share:
+                    low, high = self.targets(q, m, noise)
+                    if low >= 0:
+                        found[1, i, j] = released(low, self.spent[1])
+                    if high <= 1:
+                        found[2, i, j] = released(high, self.spent[1])
+        value, low, high = found
+        value = np.sort(value, axis=0)[np.argsort(np.argsort(self.quantiles, kind="stable"))]
+        step = self.widths / GRID  # to which values are rounded
+        low, high = np.minimum(low, value) - step, np.maximum(high, value) + step
+        answer = Answer(value, np.maximum(low, self.lower), np.minimum(high, self.upper))
+        return Answer(*(x[0] for x in answer[:3])) if self.is_one else answer
+
+    def targets(self, q: float, m: int, noise: Any) -> tuple[float, float]:
+        """Quantiles that lie below and above the q-th in spite of noise, and of sampling."""
+        alpha, (_, end, spent) = 1.0 - self.level, self.spent
+        count = GeometricMechanism(1, spent, self.neighboring_relation)
+        released = int(count.release([m], noise, charged=True)[0])
+        number = released - geometric_quantile(count, alpha / 10)
+        if number < 1:
+            return -1.0, 2.0
+        ends, each = [q, q], (1 - 0.1) * alpha / (4 if self.of_population else 2)
+        if self.of_population:
+            # From so few values as there may be the share of those below is spread the widest.
+            counts = binom.ppf([each, 1 - each], number, q) + np.array([-1, 1])
+            ends = np.clip(counts / number, 0, 1).tolist()
+        # In units of the sensitivity: a point that is so many ranks off has a weight of e^-logs.
+        logs = math.log((GRID + 1) / each)
+        ranks = logs / (end - 4 * WEIGHT_ERROR) / number
+        found = []
+        for sign, at in zip((-1, 1), ends, strict=True):
+            # The sensitivity is convex in the target, which is between these two.
+            beyond = min(max(at + sign * 2 * ranks, 0.0), 1.0)
+            R = max(self.quantile(x, 0, end).sensitivity for x in (at, beyond))
+            found.append(at + sign * R * ranks)
+        return found[0], found[1]
+
+
+def dp_quantile(
+    values: ArrayLike,
+    quantile: float | ArrayLike = 0.5,
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    epsilon: float,
+    neighboring_relation: str = ZERO_OUT,
+    unit: str = ROW,
+    groups: Given = None,
+    max_rows_per_group: int | None = None,
+    interval_share: float = 0.0,
+    level: float = 0.9,
+    interval_of: str = DATA,
+    random_state: Seed = None,
+) -> PrivateStatistic:
+    """Release quantiles of values within a declared range.
+
+    Parameters
+    ----------
+    values : array-like of shape (n,) or (n, d)
+        Numbers, NaN where one is missing.
+    quantile : float or array-like of shape (n_quantiles,), default=0.5
+        Which, in [0, 1]; 0.5 is the median. Several share the budget.
+    lower, upper, epsilon, neighboring_relation, unit, groups, level, random_state
+        As in `dp_mean`.
+    max_rows_per_group : int or None, default=None
+        Rows of a person that take part, at most, or all: the values of a person have the weight of
+        one together, so that their number costs nothing.
+    interval_share : float, default=0.0
+        Share of ε, in [0, 1), that is spent on the interval. Without one nothing is known but the
+        bounds, which are the interval then: between two private values there may be any number of
+        others.
+    interval_of : {"data", "population"}, default="data"
+        As in `dp_mean`, without assumptions.
+
+    Returns
+    -------
+    PrivateStatistic
+        For one quantile a number per column, for several of shape (n_quantiles,) or (n_quantiles,
+        d). The interval is for the smallest value that a share ``quantile`` of all does not exceed.
+
+    Raises
+    ------
+    ValueError
+        If a parameter or the input is invalid; nothing has been spent then.
+    BudgetExceededError
+        If an open `PrivacyLedger` refuses; no value has been used then.
+
+    See Also
+    --------
+    skdp.mechanisms.QuantileMechanism : One quantile, its sensitivity and its law.
+
+    Notes
+    -----
+    *Interval.* The ends are two more quantiles: for the one below, the mechanism is asked for a
+    target q' < q. A point above the q-th quantile has at least m(q - q') ranks too many, of m
+    values; it is drawn with e^(-ε' m (q - q')/R) times the probability of a point of the target, or
+    less, where ε' is that of the end and R the sensitivity; and there are 2³⁰ + 1 points. So with
+    q' = q - R ln((2³⁰ + 1)/α)/(ε' m) the end is right with probability 1 - α, whatever the values.
+    A lower bound of m is released too. For the population q is first moved by what a binomial share
+    can be off.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.statistics import dp_quantile
+    >>> ages = np.repeat(np.arange(20, 80), 50)
+    >>> bool(48 < dp_quantile(ages, 0.5, lower=0, upper=120, epsilon=1.0).value < 52)
+    True
+    """
+    targets = as_array(quantile)
+    if targets.ndim > 1 or not targets.size or targets.dtype.kind not in "iuf":
+        raise expected("a number in [0, 1], or a list of them", quantile=quantile)
+    for q in targets.ravel().tolist():
+        in_range(0.0, 1.0, closed="both", quantile=q)
+    found = Query(
+        "dp_quantile",
+        QuantileConfig,
+        lower,
+        upper,
+        epsilon=epsilon,
+        neighboring_relation=neighboring_relation,
+        unit=unit,
+        max_rows_per_group=max_rows_per_group,
+        level=level,
+        interval_of=interval_of,
+        random_state=random_state,
+        options={
+            "quantiles": tuple(map(float, targets.ravel().tolist())),
+            "share": in_range(0.0, 1.0, closed="left", interval_share=interval_share),
+            "is_one": targets.ndim == 0,
+        },
+    )
+    return found.answer(values, groups)

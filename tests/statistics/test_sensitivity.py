@@ -1,0 +1,209 @@
+"""No neighbour moves what is noised by more than its mechanism allows: all of them, on a grid."""
+
+from contextlib import contextmanager
+from itertools import product
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from skdp.mechanisms import GaussianMechanism, GeometricMechanism
+from skdp.relations import Relation
+from skdp.statistics import dp_count, dp_covariance, dp_histogram, dp_mean, dp_sum, dp_var
+from skdp.statistics.moments import Share, VarConfig
+
+NULL, BOUNDS = np.nan, {"lower": -1.0, "upper": 3.0}
+GRID = (-1.0, 0.3, 1.0, 3.0)
+PRIVATE = ("add_or_remove_one", "zero_out", "replace_one")  # with missing values: n is private
+STATISTICS = {
+    "count": lambda x, **kw: dp_count(x, **kw),
+    "histogram": lambda x, **kw: dp_histogram(x, [-1, 0, 2, 3], **kw),
+    "sum": lambda x, **kw: dp_sum(x, **BOUNDS, **kw),
+    "mean": lambda x, **kw: dp_mean(x, **BOUNDS, **kw),
+    "variance": lambda x, **kw: dp_var(x, **BOUNDS, **kw),
+    "covariance": lambda x, **kw: dp_covariance(x, **BOUNDS, **kw),
+}
+DIVIDES = ("sum", "mean", "variance", "covariance")
+
+
+class Capture(NamedTuple):
+    """A release: the exact values, and the mechanism that would have noised them."""
+
+    exact: np.ndarray
+    mechanism: object
+
+
+@contextmanager
+def captured(*outputs):
+    """Collect exact values; return given outputs first, then the exact values."""
+    seen, left = [], list(outputs)
+
+    def release(self, values, stream=None, *, charged=False):
+        assert charged
+        exact = np.asarray(values)
+        seen.append(Capture(exact, self))
+        return left.pop(0) if left else exact
+
+    with (
+        mock.patch.object(GeometricMechanism, "release", release),
+        mock.patch.object(GaussianMechanism, "release", release),
+    ):
+        yield seen
+
+
+def released(statistic, rows, first=(), **kw):
+    """The releases on rows, the first of them held at given values."""
+    if statistic in DIVIDES and "groups" not in kw:
+        kw.setdefault("missing", True)
+    with captured(*first) as seen:
+        STATISTICS[statistic](np.array(rows), epsilon=1.0, **kw)
+    return seen
+
+
+def l1(one, other):
+    return int(np.abs(one.exact.astype(object) - other.exact.astype(object)).sum())
+
+
+def pairs(relation, d, n=3):
+    """All data sets of n rows on the grid, with those that differ in the first row."""
+    values = list(product(GRID, repeat=d))
+    null = (NULL,) * d
+    rng = np.random.default_rng(d)
+    rests = [[values[i] for i in rng.integers(len(values), size=n - 1)] for _ in range(2)]
+    rests += [[values[0]] * (n - 1), [values[-1]] * (n - 1)]
+    others = [null] if relation != "replace_one" else [*values, null]
+    if d > 1:
+        values = [values[i] for i in rng.choice(len(values), 4, replace=False)]
+        values += [(-1.0,) * d, (3.0,) * d, (-1.0,) + (3.0,) * (d - 1), (NULL,) + (3.0,) * (d - 1)]
+        others = [null] if relation != "replace_one" else [*values, null]
+    for rest, value, other in product(rests, values, others):
+        if relation == "add_or_remove_one":
+            yield [value, *rest], rest
+        else:
+            yield [value, *rest], [other, *rest]
+
+
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("relation", PRIVATE)
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_no_neighbour_moves_a_release_further_and_one_moves_it_as_far(statistic, relation, d):
+    farthest = {}
+    for rows, neighbour in pairs(relation, d):
+        ours = released(statistic, rows, neighboring_relation=relation)
+        first = [] if len(ours) == 1 else [ours[0].exact]
+        theirs = released(statistic, neighbour, first, neighboring_relation=relation)
+        assert len(ours) == len(theirs)
+        for k, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            assert a.mechanism == b.mechanism
+            assert type(a.mechanism) is GeometricMechanism
+            assert l1(a, b) <= a.mechanism.sensitivity
+            farthest[k] = max(farthest.get(k, 0.0), l1(a, b) / a.mechanism.sensitivity)
+    # By the means first, whose release is held, values are off their places; not so by others.
+    exact = statistic in ("count", "histogram", "sum", "mean") or relation != "replace_one"
+    assert farthest[0] > 0.999
+    assert farthest[max(farthest)] > (0.999 if exact and statistic != "covariance" else 0.3)
+
+
+@pytest.mark.parametrize("statistic", ["sum", "mean", "variance", "covariance"])
+@pytest.mark.parametrize("d", [1, 2])
+def test_with_public_n_a_replaced_row_moves_no_more(statistic, d):
+    farthest = 0.0
+    for rows, neighbour in pairs("replace_one", d):
+        if np.isnan(rows).any() or np.isnan(neighbour).any():
+            continue
+        kw = {"neighboring_relation": "replace_one", "missing": False}
+        ours = released(statistic, rows, **kw)
+        first = [] if len(ours) == 1 else [ours[0].exact]
+        theirs = released(statistic, neighbour, first, **kw)
+        for a, b in zip(ours, theirs, strict=True):
+            assert l1(a, b) <= a.mechanism.sensitivity
+        farthest = max(farthest, l1(ours[-1], theirs[-1]) / ours[-1].mechanism.sensitivity)
+    assert farthest > (0.999 if statistic in ("sum", "mean") else 0.6)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("statistic", ["sum", "mean", "covariance"])
+def test_with_public_n_a_null_record_is_one_from_which_all_are_half_as_far(statistic, d):
+    """What a row adds to the release beyond a public constant is bounded; a null record adds 0."""
+    farthest = 0.0
+    rest = [(0.3,) * d] * 2
+
+    def last(rows):
+        # With another n the means would be others; they are held at the middle.
+        held = [[2**30 * len(rows)] * d] if statistic == "covariance" else []
+        return released(statistic, rows, held, missing=False)[-1]
+
+    for value in product(GRID, repeat=d):
+        a, b = last([value, *rest]), last(rest)
+        if statistic == "covariance":
+            half = round((a.mechanism.sensitivity * 2 / d**2) ** 0.5)
+            constant = np.where(np.equal(*np.triu_indices(d)), half * half / 2, 0)
+        else:
+            constant = np.full(d, a.mechanism.sensitivity // d)
+        added = np.abs(a.exact - b.exact - constant).sum()
+        assert added <= a.mechanism.sensitivity
+        farthest = max(farthest, added / a.mechanism.sensitivity)
+    assert farthest > (0.4 if statistic == "covariance" else 0.999)
+
+
+@pytest.mark.parametrize("place", [0.0, 0.3, 0.5, 1.0])
+def test_a_variance_about_any_place_moves_by_half_a_square_around_its_constant(place):
+    """With public n, zeroing a row out moves F/r² less n/2 by at most one half."""
+    rng, farthest = np.random.default_rng(0), 0.0
+    for _ in range(100):
+        rows, found = rng.choice([-1.0, 3.0, *GRID], (4, 1)), []
+        for x in (rows, rows[1:]):
+            config = VarConfig(
+                lower=(-1.0,), upper=(3.0,), epsilon=1.0, delta=0.0, n=len(x), level=0.9,
+                neighboring_relation=Relation.ZERO_OUT, most_rows=1, of_population=False,
+            )  # fmt: skip
+            G = config.grid
+            means = [Share(round(4 * place * G), round(4 * (1 - place) * G), G / 8, 4, G)]
+            with captured() as seen:
+                config.variances(config.sums_of(x), means, 1.0, 0.1, None)
+            found.append(int(seen[0].exact[0]))
+        constant = seen[0].mechanism.sensitivity
+        assert constant == G // 2
+        assert abs(found[0] - found[1] - constant) <= constant
+        farthest = max(farthest, abs(found[0] - found[1] - constant) / constant)
+    assert farthest > 0.9
+
+
+@pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize("statistic", ["count", "sum", "mean", "variance"])
+def test_a_person_moves_a_release_by_at_most_k_rows(statistic, relation):
+    farthest, k = 0.0, 2
+    rest, kw = [(0.3,), (3.0,)], {"unit": "group", "max_rows_per_group": k}
+    kw["neighboring_relation"] = relation
+    rows = [list(x) for size in (0, 1, 2) for x in product([(-1.0,), (1.0,), (3.0,)], repeat=size)]
+    others = [[]] if relation != "replace_one" else rows
+    for own, other in product(rows, others):
+        ours = released(statistic, own + rest, groups=[0] * len(own) + [1, 2], **kw)
+        first = [] if len(ours) == 1 else [ours[0].exact]
+        theirs = released(statistic, other + rest, first, groups=[0] * len(other) + [1, 2], **kw)
+        for a, b in zip(ours, theirs, strict=True):
+            assert l1(a, b) <= a.mechanism.sensitivity
+        farthest = max(farthest, l1(ours[0], theirs[0]) / ours[0].mechanism.sensitivity)
+    assert farthest > 0.999
+
+
+def test_rows_of_a_person_beyond_k_do_not_count():
+    with captured() as seen:
+        dp_count(np.ones(10), epsilon=1.0, unit="group", groups=[0] * 9 + [1], max_rows_per_group=3)
+    assert seen[0].exact == 4
+
+
+@pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
+def test_gaussian_noise_covers_the_euclidean_distance(relation):
+    d, rng = 12, np.random.default_rng(0)
+    for _ in range(30):
+        rows = rng.choice([-1.0, 1.0, 3.0], (3, d))
+        kw = {"delta": 1e-5, "neighboring_relation": relation, "missing": False}
+        ours = released("covariance", rows, **kw)
+        other = rng.choice([-1.0, 1.0, 3.0], d)
+        theirs = released("covariance", [other, *rows[1:]], [ours[0].exact], **kw)
+        mechanism = ours[-1].mechanism
+        assert type(mechanism).__name__ == "GaussianMechanism"
+        moved = np.linalg.norm((ours[-1].exact - theirs[-1].exact).astype(float))
+        assert moved <= 2 * mechanism.record_norm
