@@ -4,7 +4,7 @@ Rows are split by a rule that does not look at them. A release that reads one pa
 on data sets that differ in a record of another part, whatever earlier releases it makes use of. So
 of a list of releases, a record pays for those that read its part and for those that read all rows;
 their composition bounds δ(ε) for neighbours that differ in this record, and the largest of these
-bounds holds for all (docs/privacy.md §14).
+bounds holds for all (docs/privacy.md §9).
 
 With several splits a record is in a part of each, so each choice of parts is looked at. Of one
 whose parts are read alone, every record could be in that part.
