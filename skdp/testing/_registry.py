@@ -8,6 +8,7 @@ import torch
 from sklearn.base import BaseEstimator
 
 from skdp.calibration import DPTemperatureScaler
+from skdp.conformal import DPConformalClassifier, DPConformalRegressor
 from skdp.estimators import (
     DPAdditiveClassifier,
     DPAdditivePoissonRegressor,
@@ -70,6 +71,7 @@ _NETWORKS = {
     "Poisson": _POISSON,
     "hidden": {"hidden_layer_sizes": (2,)},
 }
+_CONFORMAL = {"epsilon": 30.0, "alpha": 0.5, "calibration_share": 0.5}
 _EXACT = {"delta": 0, "target_bounds": (-200, 200)}
 
 
@@ -182,6 +184,17 @@ def _rows(cheap: bool) -> dict[type[BaseEstimator], tuple[dict, dict[str, dict]]
         DPTemperatureScaler: (
             _STEPS,
             {"": _inside(**quick), "log-loss": _inside(**quick) | {"target": "log_loss"}},
+        ),
+        DPConformalClassifier: (
+            _CONFORMAL,
+            {"": _inside(**quick), "adaptive": _inside(**quick) | {"conformity": "aps"}},
+        ),
+        DPConformalRegressor: (
+            _CONFORMAL | {"residual_bound": 1000.0},
+            {
+                way: {"estimator": DPVariationalLinearRegression(**quick), **settings}
+                for way, settings in {"": {}, "scaled": {"residual": "scaled"}}.items()
+            },
         ),
         DPRandomizedSearch: ({"mean_trials": 1.5}, {"": search | {"epsilon": 30.0}}),
     }
