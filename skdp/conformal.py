@@ -237,10 +237,15 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
 
     def _fitted(self, rows: _Rows, n: int) -> tuple[Any, _Rows]:
         """Fit the model on its part of the rows; return it, and the part that calibrates."""
+        too_few = expected(
+            "a larger number", "the model needs rows, and its calibration others", n_samples=n
+        )
+        if n < 2:
+            raise too_few
         seeded = self.random_state is not None and not self._by_coins
         share = self._share
         split = DisjointSplit(
-            max(n, 2),
+            n,
             parts={_FIT: 1 - share, _CALIBRATE: share},
             groups=rows.groups,
             neighboring_relation=self._relation.of_rows,
@@ -250,8 +255,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
         for part in split.parts:
             X, y = split.take(part, rows.X, rows.y)
             if min(len(y), split.n_samples_of(part)) < 1:
-                remedy = "the model needs some rows, and its calibration others"
-                raise expected("a larger number", remedy, n_samples=n)
+                raise too_few
             groups = None if rows.groups is None else split.take(part, rows.groups)
             parts.append(_Rows(X, y, groups))
         first, other = parts

@@ -190,10 +190,13 @@ def _rows(cheap: bool) -> dict[type[BaseEstimator], tuple[dict, dict[str, dict]]
             {"": _inside(**quick), "adaptive": _inside(**quick) | {"conformity": "aps"}},
         ),
         DPConformalRegressor: (
-            _CONFORMAL | {"residual_bound": 1000.0},
+            _CONFORMAL,
             {
                 way: {"estimator": DPVariationalLinearRegression(**quick), **settings}
-                for way, settings in {"": {}, "scaled": {"residual": "scaled"}}.items()
+                for way, settings in {
+                    "": {"residual_bound": 1000.0},
+                    "scaled": {"residual": "scaled"},
+                }.items()
             },
         ),
         DPRandomizedSearch: ({"mean_trials": 1.5}, {"": search | {"epsilon": 30.0}}),
