@@ -1,4 +1,4 @@
-"""`DPConformalClassifier`, `DPConformalRegressor`: coverage of any model, what it costs, refusals."""
+"""`DPConformalClassifier` and `DPConformalRegressor`: coverage of any model, cost, refusals."""
 
 import itertools
 import math

@@ -319,7 +319,7 @@ def check_ledger(estimator: Any) -> None:
         (
             r.call.scale
             / r.call.sensitivity
-            * (1.0 if r.call.kind in ("quantile", "posterior_samples") else factor),
+            * (1.0 if r.call.kind in ("quantile", "posterior_samples", "selection") else factor),
             r.call.rate,
         )
         for r in tape

@@ -24,7 +24,7 @@ from skdp.estimators import (
     OPSPosteriorSampler,
     OPSRegressor,
 )
-from skdp.model_selection import DPRandomizedSearch
+from skdp.model_selection import DPDisjointSearch, DPRandomizedSearch
 from skdp.preprocessing import (
     DPPCA,
     AdditiveFeatures,
@@ -200,6 +200,10 @@ def _rows(cheap: bool) -> dict[type[BaseEstimator], tuple[dict, dict[str, dict]]
             },
         ),
         DPRandomizedSearch: ({"mean_trials": 1.5}, {"": search | {"epsilon": 30.0}}),
+        DPDisjointSearch: (
+            {"tuning_share": 0.25, "scoring_share": 0.25},
+            {"": search | {"epsilon": 30.0}},
+        ),
     }
 
 
