@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._fitting import PrivateEstimator, public_n_rows, warn_if_inferred, warn_of_delta
-from skdp._input import check_labels, check_targets
+from skdp._input import check_labels, check_targets, without_data
 from skdp._persons import PersonUnit, rows_of_persons
 from skdp._plan import PublicFacts
 from skdp._random import Streams, seed_material
@@ -65,7 +65,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     def _checked(self, X: ArrayLike, y: Given, groups: Given) -> _scores.PrivateRows:
         """Check the input as far as it can be without a fit."""
         self._check_groups(groups)
-        indexable(X, y)
+        with without_data():
+            indexable(X, y)
         _candidates.check_unit(self.estimator, self.unit)
         parts, persons = private_parts(self.estimator).values(), self._persons()
         n_groups = None if persons is None else persons.n_groups

@@ -372,10 +372,16 @@ def _taken(
     numbers = np.asarray(split.take(part, np.arange(n_rows)))
     if not len(numbers):
         raise expected("a larger number", "each part needs rows", n_samples=n_rows)
-    given: tuple[Any, ...] = rows.X, rows.y, rows.groups
-    X, y, groups = ((None if a is None else _safe_indexing(a, numbers)) for a in given)
+    X, y, groups = (_at(array, numbers) for array in (rows.X, rows.y, rows.groups))
     persons = None if groups is None else rows_of_persons(groups, len(numbers))
     return rows._replace(X=X, y=y, groups=groups, persons=persons)
+
+
+def _at(array: Any, numbers: np.ndarray) -> Any:
+    if array is None:
+        return None
+    known = hasattr(array, "dtype") or hasattr(array, "columns")
+    return _safe_indexing(array if known else np.asarray(array), numbers)
 
 
 def _fitted(
