@@ -249,8 +249,16 @@ class PrivacyReport:
     def of_part(self, mark: Mark | None) -> PrivacyReport:
         """State the same of a release that reads one part of the rows (`DisjointSplit`).
 
-        Where the split is not one for these neighbours, the release counts as one of all rows, and
-        the report says why.
+        Parameters
+        ----------
+        mark : Mark or None
+            Of which part the rows are; None for all rows.
+
+        Returns
+        -------
+        PrivacyReport
+            Where the split is not one for these neighbours, the release counts as one of all rows,
+            and the report says why.
         """
         if mark is None:
             return self

@@ -6,10 +6,132 @@ puts there may use only names that are known there.
 
 from mutants.mutant import Mutant
 
-CHARGE = "self.privacy_ = charged(self, plan)\n"
+CHARGE = "self.privacy_ = charged(self, plan, (X, y))\n"
 WORK = "released = run(records, streams(self, *records.arrays), steps)\n"
 
 SECTIONS = {
+    "parts": [
+        Mutant(
+            "parts of different splits are taken to be disjoint",
+            "privacy/parts.py",
+            "paid_together",
+            "of.items() <= record.items()",
+            "len(of.items() & record.items()) == 1 or not of",
+            "tests/privacy/test_parts.py",
+        ),
+        Mutant(
+            "what reads all rows is paid by nobody",
+            "privacy/parts.py",
+            "paid_together",
+            "of.items() <= record.items()",
+            "0 < len(of) and of.items() <= record.items()",
+            "tests/privacy/test_parts.py",
+        ),
+        Mutant(
+            "the cheaper part is what all pay",
+            "privacy/accounting.py",
+            "least_bound",
+            "max",
+            "min",
+            "tests/privacy/test_parts.py",
+        ),
+        Mutant(
+            "a repetition of a part counts once",
+            "privacy/parts.py",
+            "_releases",
+            "count * integer(0, count=event.count)",
+            "count",
+            "tests/privacy/test_parts.py",
+        ),
+        Mutant(
+            "overlap accepted: rows that were joined keep the mark",
+            "_marked_rows.py",
+            "MarkedRows.__array_function__",
+            "return np.asarray(result) if isinstance(result, MarkedRows) else result",
+            "return marked(np.asarray(result), self._mark)",
+            "tests/model_selection/test_splits.py",
+        ),
+        Mutant(
+            "overlap accepted: more rows than the part has",
+            "_marked_rows.py",
+            "mark_of",
+            "found is not None and len(rows) <= found.n_rows",
+            "True",
+            "tests/model_selection/test_splits.py",
+        ),
+        Mutant(
+            "overlap accepted: rows of one part with the targets of another",
+            "_fitting.py",
+            "part_read",
+            "len(found) > 1",
+            "False",
+            "tests/model_selection/test_splits.py",
+        ),
+        Mutant(
+            "rows alone earn the maximum, whatever their targets",
+            "_fitting.py",
+            "part_read",
+            "targets is None",
+            "True",
+            "tests/model_selection/test_splits.py",
+        ),
+        Mutant(
+            "a permutation is accepted where one row more moves others",
+            "privacy/report.py",
+            "PrivacyReport.of_part",
+            "mark.by_coins or relation.of_rows.n_is_public",
+            "True",
+            "tests/model_selection/test_splits.py",
+        ),
+        Mutant(
+            "a split of rows is accepted as one of persons",
+            "privacy/report.py",
+            "PrivacyReport.of_part",
+            "mark.unit != GROUP and relation.unit == GROUP",
+            "False",
+            "tests/model_selection/test_splits.py",
+        ),
+        Mutant(
+            "a person who comes is taken to be of the part of the one who goes",
+            "privacy/report.py",
+            "PrivacyReport.of_part",
+            "mark.unit == GROUP and relation.of_rows == REPLACE_ONE",
+            "False",
+            "tests/model_selection/test_splits.py",
+        ),
+        Mutant(
+            "stratified accepted: rows are assigned in the order of their labels",
+            "model_selection/splits.py",
+            "DisjointSplit.take",
+            "found = self._indices(part, n_rows)",
+            "found = np.argsort(arrays[-1], kind='stable')[self._indices(part, n_rows)]",
+            "tests/replay/test_parts.py",
+        ),
+        Mutant(
+            "persons are assigned by their place among those who are there",
+            "_persons.py",
+            "label_digests",
+            'f"{type(value).__name__} {value!r}"',
+            'f"{i}"',
+            "tests/model_selection/test_splits.py",
+        ),
+        Mutant(
+            "geometric noise for one record where two can differ",
+            "mechanisms/geometric.py",
+            "GeometricMechanism.sensitivity",
+            "int(check_relation(self.neighboring_relation).factor)",
+            "1",
+            "tests/mechanisms/test_geometric.py",
+        ),
+        Mutant(
+            "zero is drawn twice as often",
+            "engine/discrete_laplace.py",
+            "_accepted",
+            "~negative | (x > 0)",
+            "x >= 0",
+            "tests/engine/test_exact_laws.py",
+        ),
+    ],
     "engine": [
         Mutant(
             "a person's summed terms are not clipped",
@@ -844,8 +966,8 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
             "partial fits state the last one alone",
             "estimators/_network.py",
             "NetworkEstimator._fit",
-            "_fitting.charged(self, plan, before)",
-            "_fitting.charged(self, plan)",
+            "_fitting.charged(self, plan, given, before)",
+            "_fitting.charged(self, plan, given)",
             "tests/estimators/test_sgd.py",
         ),
         Mutant(
