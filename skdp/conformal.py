@@ -28,7 +28,7 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import Tags, get_tags
+from sklearn.utils import Tags, _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -41,6 +41,7 @@ from skdp._fitting import (
     initial_seed,
     part_read,
     public_n_rows,
+    warn_of_delta,
 )
 from skdp._input import (
     AccuracyMixin,
@@ -140,6 +141,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             self._check_groups(groups)
             rows = self._checked(X, y, groups)
             n = self._n_records(len(rows.y))
+            warn_of_delta(self, n)
             plan = self._plan(self._facts_of_rows(n, rows.classes))
             fitted, rows = (self._frozen if self._is_frozen else self._fitted)(rows, n)
             told, self.estimator_ = privacy_of(fitted), fitted
@@ -253,10 +255,10 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
         )
         parts = []
         for part in split.parts:
-            X, y = split.take(part, rows.X, rows.y)
-            if min(len(y), split.n_samples_of(part)) < 1:
+            X, y, at = split.take(part, rows.X, rows.y, np.arange(len(rows.y)))
+            if not len(at):
                 raise too_few
-            groups = None if rows.groups is None else split.take(part, rows.groups)
+            groups = None if rows.groups is None else _safe_indexing(rows.groups, np.asarray(at))
             parts.append(_Rows(X, y, groups))
         first, other = parts
         model = self._for_part()

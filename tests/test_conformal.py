@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
@@ -16,6 +17,7 @@ from skdp import (
     BoundedScaler,
     DisjointSplit,
     DPAdditiveClassifier,
+    DPDisjointSearch,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     FitWarning,
@@ -264,6 +266,25 @@ def test_a_part_that_is_split_again_stays_a_part(relation: str, by_person: bool)
         fits.append(model.fit(rows, labels, **({"groups": persons} if by_person else {})))
     assert isinstance(fits[0].threshold_privacy_.event, PartDpEvent)
     assert privacy_of(*fits).epsilon == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [("person", i // 4) for i in range(N)],
+        [i // 4 if i % 8 < 4 else str(i // 4) for i in range(N)],
+        pd.Categorical([f"p{i // 4}" for i in range(N)]),
+        pd.Series([f"p{i // 4}" for i in range(N)], index=range(7, N + 7)),
+        pl.Series([i // 4 for i in range(N)]),
+    ],
+    ids=["tuples", "two types", "categories", "a series", "polars"],
+)
+def test_labels_of_persons(labels) -> None:
+    facts = {"unit": "group", "n_groups": N // 4}
+    fitted = sets(classifier(**facts), n_samples=N, **facts).fit(X, y, groups=labels)
+    assert fitted.privacy_.epsilon == pytest.approx(1.0)
+    search = DPDisjointSearch(classifier(**facts), {"prior_scale": [1.0, 2.0]}, **facts)
+    assert search.fit(X, y, groups=labels).privacy_.epsilon <= 1.0
 
 
 def test_a_model_that_states_nothing_is_named() -> None:

@@ -380,7 +380,7 @@ def _taken(
 def _at(array: Any, numbers: np.ndarray) -> Any:
     if array is None:
         return None
-    known = hasattr(array, "dtype") or hasattr(array, "columns")
+    known = isinstance(array, list | tuple) or hasattr(array, "dtype") or hasattr(array, "columns")
     return _safe_indexing(array if known else np.asarray(array), numbers)
 
 
