@@ -31,7 +31,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing
 
-from skdp._fitting import all_or_nothing, charged, check_seed
+from skdp._fitting import all_or_nothing, charged, check_seed, encode_labels
 from skdp._persons import rows_of_persons
 from skdp._plan import FitPlan, PublicFacts
 from skdp._random import Streams
@@ -220,7 +220,8 @@ class DPDisjointSearch(PrivateSearch):
             facts = self._facts_of_input(_scores.shape_of(X))
             split = self._split(facts, n_rows, groups)
             parts = {part: _taken(rows, split, part, n_rows) for part in split.parts}
-            plan = self._search_plan(facts, split.id)
+            facts, estimator = self._declaring(y, facts)
+            plan = self._search_plan(facts, split.id, estimator)
             search: DisjointPlan = plan.config
             report = charged(self, plan, (X, y))
             streams, seeds = self._streams("search", digest(rows)), None
@@ -266,10 +267,22 @@ class DPDisjointSearch(PrivateSearch):
             random_state=seed,
         )
 
-    def _planned(self, facts: PublicFacts) -> FitPlan:
-        return self._search_plan(facts, "split of the fit")
+    def _declaring(self, y: Any, facts: PublicFacts) -> tuple[PublicFacts, Any]:
+        """Tell classifiers the classes of all rows, where they would read those of a part."""
+        parts = private_parts(self.estimator).items()
+        unaware = [name for name, part in parts if getattr(part, "classes", "") is None]
+        labels = np.asarray(y)
+        if not unaware or labels.ndim != 1:
+            return facts, self.estimator
+        classes, _ = encode_labels(labels, None, type(self).__name__)
+        estimator: Any = clone(self.estimator)
+        estimator.set_params(**{f"{name}__classes".removeprefix("__"): classes for name in unaware})
+        return replace(facts, inferred=("classes", *facts.inferred)), estimator
 
-    def _search_plan(self, facts: PublicFacts, split: str) -> FitPlan:
+    def _planned(self, facts: PublicFacts) -> FitPlan:
+        return self._search_plan(facts, "split of the fit", self.estimator)
+
+    def _search_plan(self, facts: PublicFacts, split: str, estimator: Estimator) -> FitPlan:
         """Give all candidates their budgets, for either of their fits."""
         check_seed(self.random_state)
         epsilon = positive(epsilon=self.epsilon, allow_inf=True)
@@ -287,7 +300,7 @@ class DPDisjointSearch(PrivateSearch):
                 common["n_groups"] = _of(share, persons.n_groups)
             with silence():
                 return tuple(
-                    _candidates.with_budget(self.estimator, params, epsilon, **common)
+                    _candidates.with_budget(estimator, params, epsilon, **common)
                     for params in drawn
                 )
 

@@ -153,6 +153,12 @@ def test_a_part_of_a_split_stays_a_part(container) -> None:
         first = search(model(n_samples=750)).fit(*split.take("train", container(X), y))
         second = model(n_samples=750).fit(*split.take("test", container(X), y))
     assert isinstance(first.privacy_.event, PartDpEvent)
+    inner = DisjointSplit(750, test_size=0.2)
+    third = model(n_samples=600)
+    third.fit(*inner.take("train", *split.take("train", container(X), pd.Series(y))))
+    fourth = model(n_samples=150)
+    fourth.fit(*inner.take("test", *split.take("train", container(X), pd.Series(y))))
+    assert privacy_of(second, third, fourth).epsilon <= 1.0 + 1e-9
     assert ledger.total(DELTA) == privacy_of(first, second).epsilon <= 1.0 + 1e-9
 
 
