@@ -158,9 +158,22 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
     def plan(
         self, n_samples: int | None = None, n_features: int | None = None, classes: Any = None
     ) -> FitPlan:
-        """Plan a fit from public facts, as any private estimator does; a model that is fitted
-        here is a part of it.
-        """  # noqa: D205
+        """Plan a fit from public facts; a model that is fitted here is a part of it.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            Public number of rows; not asked for where one is declared.
+        n_features : int or None, default=None
+            Number of features.
+        classes : array-like or None, default=None
+            Class labels; None for those that were declared.
+
+        Returns
+        -------
+        FitPlan
+            What `fit` on such data would do and be charged.
+        """
         plan = super().plan(n_samples, n_features, classes)
         if not plan.parts:
             return plan

@@ -161,7 +161,7 @@ LAYERS = [
         (
             "skdp", "tests/displays", "tests/estimators", "tests/metrics", "tests/mutants",
             "tests/test_benchmarks_page", "tests/test_calibration", "tests/test_compatibility",
-            "tests/test_docs", "tests/test_evidence", "tests/test_package",
+            "tests/test_conformal", "tests/test_docs", "tests/test_evidence", "tests/test_package",
         ),
     ),
 ]  # fmt: skip
