@@ -56,16 +56,16 @@ def frozen(rows=slice(0, 1000)):
 class Wrong(ClassifierMixin, BaseEstimator):
     """Probabilities that have nothing to do with the labels; fitted without a look at rows."""
 
-    def __init__(self, sure=4.0):
-        self.sure = sure
+    def __init__(self, sure=4.0, last=1.0):
+        self.sure, self.last = sure, last
 
     def fit(self, X, y):
         self.classes_ = np.arange(3)
         return self
 
     def predict_proba(self, X):
-        logits = self.sure * np.sin(np.outer(50 * X[:, 0], [1, 2, 3]))
-        p = np.exp(logits)
+        p = np.exp(self.sure * np.sin(np.outer(50 * X[:, 0], [1, 2, 3])))
+        p[:, 2] *= self.last
         return p / p.sum(axis=1, keepdims=True)
 
     def predict(self, X):
@@ -194,7 +194,7 @@ def test_intervals_of_a_line_that_is_wrong(residual: str) -> None:
 def test_persons_have_one_row_each() -> None:
     groups = np.concatenate([np.arange(1000), np.zeros(1000, dtype=int)])  # one has half of all
     labels = np.where(groups == 0, 2, rng.integers(2, size=N))
-    model = FrozenEstimator(Wrong(0.1).fit(X, labels))
+    model = FrozenEstimator(Wrong(1.0, last=1e-3).fit(X, labels))  # whose label is unlikely
     fitted = sets(model, unit="group", n_groups=1000, n_samples=N, alpha=0.2)
     fitted.fit(X, labels, groups=groups)
     assert fitted.privacy_.neighboring_relation == "zero_out_group"
