@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from skdp.model_selection import (
         DisjointSplit,
+        DPDisjointSearch,
         DPRandomizedSearch,
         PrivacyLedgerCallback,
         split_budget,
@@ -56,6 +57,7 @@ __all__ = [
     "DPAdditivePoissonRegressor",
     "DPAdditiveRegressor",
     "DPBins",
+    "DPDisjointSearch",
     "DPQuantileScaler",
     "DPRandomizedSearch",
     "DPSGDClassifier",

@@ -39,6 +39,8 @@ class Mark(NamedTuple):
     by_coins : bool
         Whether each record was assigned by itself, in secret, so that one record more or fewer
         moves no other.
+    within : Mark or None
+        Of the table that was split, where that is a part of a split itself.
     """
 
     split: str
@@ -46,6 +48,15 @@ class Mark(NamedTuple):
     n_rows: int
     unit: str
     by_coins: bool
+    within: Mark | None = None
+
+    @classmethod
+    def of(cls, values: Any) -> Mark | None:
+        """Return a mark from its values in a list, or None from None."""
+        if values is None:
+            return None
+        *plain, within = values
+        return cls(*plain, within=cls.of(within))
 
 
 class MarkedRows(np.ndarray):
@@ -102,6 +113,5 @@ def mark_of(rows: Any) -> Mark | None:
         found = rows._mark
     else:
         attributes = getattr(rows, "attrs", None)
-        values = attributes.get(_NAME) if isinstance(attributes, dict) else None
-        found = None if values is None else Mark(*values)
+        found = Mark.of(attributes.get(_NAME) if isinstance(attributes, dict) else None)
     return found if found is not None and len(rows) <= found.n_rows else None

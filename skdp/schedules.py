@@ -53,7 +53,7 @@ def schedule(named: Any, learning_rate: float = 1.0, n_steps: int = 1000) -> Sch
     learning_rate : float, default=1.0
         Step size that such a scheduler starts from.
     n_steps : int, default=1000
-        Number of steps that it counts.
+        Number of steps of the run: those that such a scheduler counts.
 
     Returns
     -------
@@ -62,7 +62,8 @@ def schedule(named: Any, learning_rate: float = 1.0, n_steps: int = 1000) -> Sch
     Raises
     ------
     ValueError
-        If there is no such schedule, or its factors are no numbers ≥ 0.
+        If there is no such schedule, or its factors in a run of so many steps are no numbers ≥ 0,
+        or all 0.
     """
     known = ", ".join(map(repr, _SCHEDULES))
     what = f"one of {known}, a scheduler class of torch, or a function from [0, 1) to factors >= 0"
@@ -74,9 +75,9 @@ def schedule(named: Any, learning_rate: float = 1.0, n_steps: int = 1000) -> Sch
     if isinstance(made, type) and issubclass(made, LRScheduler):
         return _of_torch(named, learning_rate, n_steps)
     own: Any = named
-    factors = [own(done) for done in (0.0, 0.5, 0.999)]
-    if not all(is_real(f) and math.isfinite(f) and f >= 0 for f in factors):
-        raise expected(what, learning_rate_schedule=named)
+    factors = [own(step / n_steps) for step in range(n_steps)]
+    if not all(is_real(f) and math.isfinite(f) and f >= 0 for f in factors) or not any(factors):
+        raise expected(f"{what}, not all 0", learning_rate_schedule=named)
     return own
 
 
@@ -96,8 +97,9 @@ def _of_torch(make: Any, learning_rate: float, n_steps: int) -> Schedule:
             f"give what it needs as learning_rate_schedule__ parameters ({error})",
             learning_rate_schedule=make,
         ) from error
-    if not all(math.isfinite(factor) and factor >= 0 for factor in factors):
-        raise expected("a scheduler whose step sizes are >= 0", learning_rate_schedule=make)
+    if not all(math.isfinite(factor) and factor >= 0 for factor in factors) or not any(factors):
+        what = "a scheduler whose step sizes are >= 0, not all 0"
+        raise expected(what, learning_rate_schedule=make)
     return lambda done: factors[min(round(done * n_steps), n_steps - 1)]
 
 

@@ -5,6 +5,11 @@ here needs matplotlib until something is drawn.
 """
 
 from skdp.displays.additive import AdditiveDisplay
+from skdp.displays.evaluation import (
+    ConfusionMatrixDisplay,
+    PrecisionRecallDisplay,
+    RocCurveDisplay,
+)
 from skdp.displays.posterior import PosteriorDisplay
 from skdp.displays.privacy_utility import PrivacyUtilityDisplay, UtilityCurve
 from skdp.displays.reliability import ReliabilityDisplay
@@ -12,9 +17,12 @@ from skdp.displays.trace import TraceDisplay
 
 __all__ = [
     "AdditiveDisplay",
+    "ConfusionMatrixDisplay",
     "PosteriorDisplay",
+    "PrecisionRecallDisplay",
     "PrivacyUtilityDisplay",
     "ReliabilityDisplay",
+    "RocCurveDisplay",
     "TraceDisplay",
     "UtilityCurve",
 ]

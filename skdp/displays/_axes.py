@@ -65,3 +65,10 @@ def legend(ax: Axes, **options: Any) -> None:
 def shown(ax: Axes, label: str) -> bool:
     """Whether the axes already have an artist of this name."""
     return label in ax.get_legend_handles_labels()[1]
+
+
+def named(name: str | None, number: str) -> str:
+    """Join name and number, on two lines where one would cover the curve."""
+    if name is None:
+        return number
+    return f"{name}{' ' if len(name) + len(number) <= 30 else chr(10)}({number})"

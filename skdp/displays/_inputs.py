@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
 from skdp._types import ArrayLike, Opaque
-from skdp._validate import expected
+from skdp._validate import expected, in_range
 from skdp.metrics._predictions import numbers
 
 Chosen = str | int | Sequence[str | int]  # parameters, by name or index
@@ -75,6 +75,57 @@ def transformed(estimator: Any, X: ArrayLike) -> ArrayLike:
     if isinstance(estimator, Pipeline) and len(estimator) > 1:
         return estimator[:-1].transform(X)
     return X
+
+
+def of_report(report: Any, method: str) -> Callable[..., Any]:
+    """Give the method of a report that the display reads."""
+    if not hasattr(report, method):
+        classes = "two classes" if method != "confusion_matrix" else "classes"
+        raise ValueError(
+            f"Expected report ({type(report).__name__}) to be a report on {classes}, as "
+            f"skdp.evaluation.private_report returns; it has no {method}."
+        )
+    return getattr(report, method)
+
+
+class Interval(NamedTuple):
+    """A released estimate as it is drawn: checked arrays of one shape, and the level."""
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    level: float
+
+    @property
+    def is_unknown(self) -> np.ndarray:
+        """Whether the interval of a share is the whole range."""
+        return (self.low <= 0) & (self.high >= 1)
+
+    def __str__(self) -> str:
+        """Write a number with its interval, in two digits of its width."""
+        width = max(float(self.high - self.low), 1e-9)
+        digits = int(np.clip(2 - np.ceil(np.log10(width)), 0, 4))
+        return f"{self.value:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+
+
+def interval(estimate: Any, name: str, n_dimensions: int) -> Interval:
+    """Check an estimate, as reports return: value, low and high of one shape, and a level."""
+    missing = [end for end in Interval._fields if not hasattr(estimate, end)]
+    if missing:
+        raise ValueError(
+            f"Expected {name} ({type(estimate).__name__}) to be an Estimate of skdp.evaluation; it "
+            f"has no {missing[0]}."
+        )
+    value, low, high = (
+        numbers(getattr(estimate, end), f"{name}.{end}") for end in ("value", "low", "high")
+    )
+    shapes = value.shape, low.shape, high.shape
+    if value.ndim != n_dimensions or len(set(shapes)) > 1:
+        raise ValueError(
+            f"Expected {name} with value, low and high of one shape and {n_dimensions} dimensions, "
+            f"got {', '.join(map(str, shapes))}."
+        )
+    return Interval(value, low, high, in_range(0, 1, level=estimate.level))
 
 
 def level_between(level: float) -> tuple[float, float]:

@@ -25,8 +25,15 @@ import numpy as np
 
 from skdp._types import ArrayLike, Label, Params, Seed
 from skdp._validate import expected, in_range, integer
-from skdp.displays._axes import GREY, Artist, Axes, axes, legend, plain, shown
-from skdp.displays._inputs import last_step, level_between, transformed
+from skdp.displays._axes import GREY, Artist, Axes, axes, legend, named, plain, shown
+from skdp.displays._inputs import (
+    Interval,
+    interval,
+    last_step,
+    level_between,
+    of_report,
+    transformed,
+)
 from skdp.metrics import ReliabilityTable, _predictions
 from skdp.metrics._predictions import Predictions
 from skdp.metrics.reliability import fill, outcomes, tabulate
@@ -49,6 +56,12 @@ class ReliabilityDisplay:
     histogram_table : ReliabilityTable, default=None
         Table whose counts the histogram shows; None takes ``table``. Bins of equal mass make a flat
         histogram, so that `from_predictions` passes bins of equal width with them.
+    accuracy_interval, share_interval : Estimate, default=None
+        Of the accuracy in each bin, for a band, and of the share of rows in it: arrays (n_bins,)
+        of a released report. Bins of which nothing is known, with the interval [0, 1], have no
+        point.
+    calibration_error : Estimate, default=None
+        For the legend; None takes that of the table.
     name : str, default=None
         Name in the legend.
     class_label : int, float, bool or str, default=None
@@ -94,10 +107,22 @@ class ReliabilityDisplay:
         *,
         accuracy_samples: ArrayLike | None = None,
         histogram_table: ReliabilityTable | None = None,
+        accuracy_interval: Any = None,
+        share_interval: Any = None,
+        calibration_error: Any = None,
         name: str | None = None,
         class_label: Label | None = None,
     ) -> None:
         self.table = _check_table(table=table)
+        of_bins = {"accuracy_interval": accuracy_interval, "share_interval": share_interval}
+        self._accuracy, self._share = (
+            _check_interval(given, name, len(table.counts)) for name, given in of_bins.items()
+        )
+        self._error = calibration_error
+        if calibration_error is not None:
+            self._error = interval(calibration_error, "calibration_error", 0)
+        self.accuracy_interval, self.share_interval = accuracy_interval, share_interval
+        self.calibration_error = calibration_error
         self.histogram_table = table
         if histogram_table is not None:
             self.histogram_table = _check_table(histogram_table=histogram_table)
@@ -242,6 +267,47 @@ class ReliabilityDisplay:
         )
         return display.plot(ax, **kwargs)
 
+    @classmethod
+    def from_report(
+        cls, report: Any, *, name: str | None = None, ax: OneOrTwo = None, **kwargs: Any
+    ) -> ReliabilityDisplay:
+        """Draw the calibration curve of a private report, with its intervals.
+
+        Parameters
+        ----------
+        report : BinaryReport or MulticlassReport
+            What `skdp.evaluation` returns for classes. Of two classes the curve is about the
+            second, of more about the most probable one; the error in the legend is that of the
+            most probable one.
+        name : str, default=None
+            Name in the legend.
+        ax : matplotlib Axes, pair of them, or None, default=None
+            As in `plot`.
+        **kwargs
+            Further arguments of `plot`.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If the report is not of classes, or a parameter is invalid.
+        """
+        curve = of_report(report, "calibration_curve")()
+        share, happened = curve.share, curve.happened
+        display = cls(
+            ReliabilityTable(curve.edges, share.value, curve.predicted, happened.value),
+            accuracy_interval=happened,
+            share_interval=share,
+            calibration_error=report.ece,
+            name=name,
+            class_label=report.classes_[1] if len(report.classes_) == 2 else None,
+        )
+        return display.plot(ax, **kwargs)
+
     def plot(
         self,
         ax: OneOrTwo = None,
@@ -299,22 +365,32 @@ class ReliabilityDisplay:
         if not shown(ax, _CALIBRATED):
             ax.plot([0, 1], [0, 1], color=GREY, linestyle=":", label=_CALIBRATED)
         filled = self.table.counts > 0
+        if self._accuracy is not None:
+            filled &= ~self._accuracy.is_unknown
         kind = "ECE" if self.class_label is None else "calibration error"
         error = f"{kind} {self.table.calibration_error:.3f}"
+        if self._error is not None:
+            error = f"ECE {self._error}"
         style = {"marker": "o", "markersize": 4.5, "linewidth": 1.5, "clip_on": False}
-        style["label"] = error if name is None else _named(name, error)
+        style["label"] = named(name, error)
         (self.line_,) = ax.plot(
             self.table.confidence[filled], self.table.accuracy[filled], **(style | kwargs)
         )
 
     def _draw_band(self, ax: Axes, level: float) -> None:
         self.band_ = None
-        if self.accuracy_samples is None:
+        if self._accuracy is not None:
+            drawn = slice(None)
+            low, high = self._accuracy.low, self._accuracy.high
+            label = f"{self._accuracy.level:.0%} intervals"
+        elif self.accuracy_samples is not None:
+            # A bin without rows in every sample has no interval, and needs no warning either.
+            drawn = (self.table.counts > 0) & ~np.isnan(self.accuracy_samples).all(axis=0)
+            quantiles = level_between(level)
+            low, high = np.nanquantile(self.accuracy_samples[:, drawn], quantiles, axis=0)
+            label = f"{level:.0%} of posterior samples"
+        else:
             return
-        # A bin without rows in every sample has no interval, and needs no warning either.
-        drawn = (self.table.counts > 0) & ~np.isnan(self.accuracy_samples).all(axis=0)
-        low, high = np.nanquantile(self.accuracy_samples[:, drawn], level_between(level), axis=0)
-        label = f"{level:.0%} of posterior samples"
         style: Params = {"color": self.line_.get_color(), "alpha": 0.2, "linewidth": 0}
         style["label"] = None if shown(ax, label) else label
         self.band_ = ax.fill_between(self.table.confidence[drawn], low, high, **style)
@@ -332,13 +408,12 @@ class ReliabilityDisplay:
         ax.axvline(self.table.mean_confidence, color=color, linestyle="--")
         whole = np.array_equal(counts, np.round(counts))
         ax.set_ylabel("Rows" if whole else "Weight of rows")
+        if self._share is not None:
+            middles = (edges[:-1] + edges[1:]) / 2
+            ax.vlines(middles, self._share.low, self._share.high, color=color, linewidth=0.8)
+            ax.set_ylabel("Share of rows")
         legend(ax, loc="best")
         return patch
-
-
-def _named(name: str, error: str) -> str:
-    """Join name and error, on two lines where one would cover the curve."""
-    return f"{name}{' ' if len(name) + len(error) <= 30 else chr(10)}({error})"
 
 
 def _check_table(**kw: ReliabilityTable) -> ReliabilityTable:
@@ -377,6 +452,17 @@ def _check_accuracies(accuracy_samples: ArrayLike | None, n_bins: int) -> np.nda
             f"of table, got {array.shape}."
         )
     return array
+
+
+def _check_interval(estimate: Any, name: str, n_bins: int) -> Interval | None:
+    if estimate is None:
+        return None
+    found = interval(estimate, name, 1)
+    if len(found.value) != n_bins:
+        raise ValueError(
+            f"Expected {name} of shape ({n_bins},), one a bin of table, got {found.value.shape}."
+        )
+    return found
 
 
 def _curve_and_histogram_axes(ax: OneOrTwo, histogram: bool) -> tuple[Axes, Axes | None]:

@@ -25,12 +25,27 @@ class DatasetRows:
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
         first = self._row(0)
+        if first.ndim == 0 or first.dtype.kind not in "biuf":
+            raise ValueError("Expected items of the dataset whose x is an array of numbers.")
         self.shape, self.dtype = (len(dataset), *first.shape), first.dtype
         self.ndim = len(self.shape)
 
+    def _item(self, i: int, most: int = 1) -> list[np.ndarray]:
+        """Read the first parts of an item, (x, y) or x; words of a failure could quote data."""
+        try:
+            item = self._dataset[i]
+            parts = item if isinstance(item, tuple | list) else [item]
+            return [np.asarray(part) for part in parts[:most]]
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise ValueError(
+                "Expected each item of the dataset to be x or (x, y), arrays of numbers, but one "
+                f"cannot be read ({type(error).__name__})."
+            ) from None
+
     def _row(self, i: int) -> np.ndarray:
-        item = self._dataset[i]
-        return np.asarray(item[0] if isinstance(item, tuple | list) else item)
+        return self._item(i)[0]
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -52,11 +67,13 @@ class DatasetRows:
         """Read all of it once, and return the targets: (x, y) is what an item has to be."""
         found = []
         for i in range(len(self)):
-            item = self._dataset[i]
-            if not isinstance(item, tuple | list) or len(item) != 2:
+            item = self._item(i, 3)
+            if len(item) != 2:
                 raise ValueError("Expected items (x, y) of the dataset, or y beside it.")
-            self._check(np.asarray(item[0]))
-            found.append(np.asarray(item[1]))
+            self._check(item[0])
+            if item[1].shape != (found or item[1:])[0].shape:
+                raise ValueError("Expected items (x, y) of the dataset whose y have one shape.")
+            found.append(item[1])
         return found
 
     def check(self) -> None:

@@ -575,10 +575,8 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
                 class_weight=self.class_weight,
             )
         values = [*self.class_weight.values()] if isinstance(self.class_weight, dict) else [-1]
-        if not all(is_real(v) and 0 <= v <= 1e10 for v in values) or not any(values):
-            raise expected(
-                "a dict of finite numbers >= 0, not all 0", class_weight=self.class_weight
-            )
+        if not all(is_real(v) and 0 <= v <= 1e10 for v in values):
+            raise expected("a dict of finite numbers >= 0", class_weight=self.class_weight)
         return dict(self.class_weight)
 
     def _weight_bound(self, facts: PublicFacts) -> float:
@@ -586,7 +584,15 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
         bounds = [float(weight) for weight in weights.values()]
         if facts.n_outputs is None or len(weights) < facts.n_outputs:
             bounds.append(1.0)
-        return max(bounds) * super()._weight_bound(facts)
+        bound = max(bounds) * super()._weight_bound(facts)
+        if weights and not 1e-10 < bound < 1e10:
+            raise expected(
+                "a dict of numbers >= 0 whose largest, times max_sample_weight, is in "
+                "(1e-10, 1e+10)",
+                "only ratios of weights matter; the step size is learning_rate's business",
+                class_weight=self.class_weight,
+            )
+        return bound
 
     def _weights(self, records: Records, sample_weight: Any) -> np.ndarray | None:
         weights, by_class = super()._weights(records, sample_weight), self._class_weights()

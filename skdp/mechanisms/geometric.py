@@ -158,9 +158,7 @@ class GeometricMechanism(Mechanism):
         >>> GeometricMechanism(record_norm=1, epsilon=50.0).release([3, 4])
         array([3, 4])
         """
-        exact = as_array(values)
-        if exact.dtype.kind not in "iu" or (exact.size and _out_of_range(exact)):
-            raise ValueError("Expected values to be integers between -2**61 and 2**61.")
+        exact = checked_integers(values)
         stream = charged_stream(self, stream, charged)
         scale = self.scale
         call = MechanismCall(
@@ -169,10 +167,15 @@ class GeometricMechanism(Mechanism):
 
         def noisy() -> np.ndarray:
             noise = discrete_laplace_integers(scale, exact.size, stream)
-            return exact.astype(np.int64) + noise.reshape(exact.shape)
+            return exact + noise.reshape(exact.shape)
 
         return _release_hook.release(call, noisy)
 
 
-def _out_of_range(values: np.ndarray) -> bool:
-    return bool(values.min() < -_MOST_VALUE or values.max() > _MOST_VALUE)
+def checked_integers(values: ArrayLike) -> np.ndarray:
+    """Return the values in int64, or raise an error that quotes none of them."""
+    exact = as_array(values)
+    wrong = exact.dtype.kind not in "iu"
+    if wrong or (exact.size and (exact.min() < -_MOST_VALUE or exact.max() > _MOST_VALUE)):
+        raise ValueError("Expected values to be integers between -2**61 and 2**61.")
+    return exact.astype(np.int64)

@@ -35,13 +35,13 @@ from skdp import _release_hook
 from skdp._random import SecureStream
 from skdp._release_hook import MechanismCall
 from skdp._types import ArrayLike
-from skdp._validate import expected
+from skdp._validate import expected, in_range, integer
 from skdp.engine.coins import Choice, Integers
 from skdp.mechanisms._release import EPSILONS, SIZES, Mechanism, charged_stream, numbers
 from skdp.relations import GROUP, ZERO_OUT, check_relation
 
-# The answer is one of GRID + 1 equally spaced points. Finer costs utility: a point that many
-# records share must outweigh, with e^(rate · d), all others together.
+# The answer is one of GRID + 1 equally spaced points, or of fewer. Finer costs utility: a point
+# that many records share must outweigh, with e^(rate · d), all others together.
 GRID = 2**30
 # The quantile is a multiple of this, so that misses of ranks are integers.
 RANK = 2**-30
@@ -82,6 +82,9 @@ class QuantileMechanism(Mechanism):
         Pure ε in [1e-9, 1e9].
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
         Who is a neighbour.
+    n_points : int or None, default=None
+        Number of points of the public grid, from 2 to 2³⁰ + 1; None is the largest. A coarse one
+        has fewer answers that may be drawn instead of the right one.
 
     Raises
     ------
@@ -90,7 +93,7 @@ class QuantileMechanism(Mechanism):
 
     Notes
     -----
-    *Law.* Records are clipped to the range and rounded to a public grid of 2³⁰ + 1 points, each by
+    *Law.* Records are clipped to the range and rounded to a public grid of n_points, each by
     itself, and P(t) ∝ e^(-ε d(t)/R) over the grid, up to what *Arithmetic* says. With m records,
     the ranks of a point t are [#{x < t}, #{x ≤ t}], and d(t) is the distance from q m to them,
 
@@ -155,10 +158,13 @@ class QuantileMechanism(Mechanism):
     upper: float
     epsilon: float
     neighboring_relation: str = ZERO_OUT
+    n_points: int | None = None
 
     def __post_init__(self) -> None:
         ends = -SIZES[1], SIZES[1]
         self._settle(quantile=(0.0, 1.0), lower=ends, upper=ends, epsilon=EPSILONS)
+        if self.n_points is not None:
+            in_range(2, GRID + 1, closed="both", n_points=integer(2, n_points=self.n_points))
         if not self.lower < self.upper:
             raise expected("below upper", "swap or widen the range", lower=self.lower)
 
@@ -208,6 +214,11 @@ class QuantileMechanism(Mechanism):
             return 2.0
         share = self._share * RANK
         return 2 * max(share, 1 - share)
+
+    @property
+    def _grid(self) -> int:
+        """Number of the last point; the first is 0."""
+        return GRID if self.n_points is None else self.n_points - 1
 
     @property
     def _share(self) -> int:
@@ -306,7 +317,7 @@ class QuantileMechanism(Mechanism):
         number = _release_hook.release(
             call, lambda: self._draw(values, starts, stream.generator.integers)
         )
-        return min(self.lower + (self.upper - self.lower) * (number / GRID), self.upper)
+        return min(self.lower + (self.upper - self.lower) * (number / self._grid), self.upper)
 
     def _draw(
         self,
@@ -332,7 +343,7 @@ class QuantileMechanism(Mechanism):
         values = np.clip(values[counted], self.lower, self.upper)
         share = (values - self.lower) / (self.upper - self.lower)
         # Integers from here on: what floating point did above, it did to each record by itself.
-        records = np.rint(share * GRID).astype(np.int64)
+        records = np.rint(share * self._grid).astype(np.int64)
         if starts is None:
             records, shares = np.sort(records), 1
             weight = np.arange(len(records) + 1)  # of so many of the least
@@ -342,13 +353,13 @@ class QuantileMechanism(Mechanism):
             weights = _weights(there, starts)[counted[there]]
             weight = np.concatenate([[0], np.cumsum(weights[order])])
         first = np.sort(np.concatenate([[0], records, records + 1]))
-        first = first[(np.diff(first, prepend=-1) > 0) & (first <= GRID)]
+        first = first[(np.diff(first, prepend=-1) > 0) & (first <= self._grid)]
         below = weight[np.searchsorted(records, first, side="left")]
         up_to = weight[np.searchsorted(records, first, side="right")]
         unit = round(1 / RANK)
         rank = self._share * weight[-1]
         d = np.maximum(np.maximum(below * unit - rank, rank - up_to * unit), 0)
-        size = np.diff(first, append=GRID + 1)
+        size = np.diff(first, append=self._grid + 1)
         return _Segments(first, size, *self._weights(d, RANK / shares))
 
     def _weights(self, d: np.ndarray, unit: float = RANK) -> tuple[np.ndarray, np.ndarray]:

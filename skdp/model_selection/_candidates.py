@@ -176,6 +176,24 @@ def dominates(base: DpEvent, event: DpEvent, *, rounding: float = 0.0) -> bool:
     return terms_of(event) == terms_of(base)
 
 
+def with_budget(
+    estimator: Estimator,
+    params: Params,
+    epsilon: float,
+    *,
+    delta: float,
+    neighboring_relation: Relation,
+    weights: Mapping[str, float] | None,
+    sizes: budgets.Sizes,
+    n_groups: int | None,
+) -> Candidate:
+    """Give a candidate (ε, δ) and the sizes of its rows, and plan what its fit is charged."""
+    workflow = prepared(estimator, params, sizes.n_samples, n_groups)
+    check_private_parts(workflow, neighboring_relation)
+    workflow = budgets.split_budget(workflow, epsilon, delta, weights, **sizes._asdict())
+    return Candidate(params, workflow, tuple(budgets.planned_events(workflow, sizes).values()))
+
+
 # The same for one part of a trial: a rounding more is left to the trial as a whole.
 covers_part = partial(dominates, rounding=1e-9)
 
@@ -233,13 +251,16 @@ class Planner:
 
     def candidate(self, params: Params, plan: TrialPlan) -> Candidate:
         """Give a candidate its budgets, and plan what its fit is charged."""
-        workflow = prepared(self.estimator, params, self.sizes.n_samples, self.n_groups)
-        check_private_parts(workflow, self.neighboring_relation)
-        workflow = budgets.split_budget(
-            workflow, self.trial_epsilon(plan), self.delta, self.weights, **self.sizes._asdict()
+        return with_budget(
+            self.estimator,
+            params,
+            self.trial_epsilon(plan),
+            delta=self.delta,
+            neighboring_relation=self.neighboring_relation,
+            weights=self.weights,
+            sizes=self.sizes,
+            n_groups=self.n_groups,
         )
-        events = budgets.planned_events(workflow, self.sizes)
-        return Candidate(params, workflow, tuple(events.values()))
 
     def trial_epsilon(self, plan: TrialPlan) -> float:
         """ε of the fit of one trial."""
@@ -256,7 +277,7 @@ class Planner:
             if key is not None:
                 planned[key] = candidate
             if not plan.covers(candidate.event):
-                raise _dearer(params, drawn[0])
+                raise dearer(params, drawn[0])
             found.append(candidate)
         return found
 
@@ -269,14 +290,16 @@ def _key(params: Params) -> tuple | None:
     return tuple((name, type(v), v) for name, v in zip(params, values, strict=True))
 
 
-def _dearer(params: Params, first: Params) -> ValueError:
+def dearer(
+    params: Params, first: Params, why: str = "the price of a selection is that of one trial"
+) -> ValueError:
+    """Return the error of a candidate that does not cost what another does."""
     differing = [n for n in {**params, **first} if repr(params.get(n)) != repr(first.get(n))]
     return ValueError(
-        "Expected every candidate to cost the same, because the price of a selection is that of "
-        f"one trial; but {', '.join(sorted(differing)) or 'the parameters'} change what is "
-        "charged. Leave parameters of batches, steps and draws out of param_distributions, or use "
-        "Gaussian noise on full batches (sampling_rate=1.0, secure=False), where the budget alone "
-        "fixes the price."
+        f"Expected every candidate to cost the same, because {why}; but "
+        f"{', '.join(sorted(differing)) or 'the parameters'} change what is charged. Leave "
+        "parameters of batches, steps and draws out of param_distributions, or use Gaussian noise "
+        "on full batches (sampling_rate=1.0, secure=False), where the budget alone fixes the price."
     )
 
 

@@ -38,7 +38,7 @@ WORST = -math.inf
 # The log-loss is cut at that of a probability of 1/16 (two classes; n_classes^-4): the higher the
 # cut, the more noise; the lower, the less it tells an overconfident model from a wrong one.
 _LOG_LOSS_CUT = 4.0
-_UNIT = 2.0**-24
+UNIT = 2.0**-24
 _MOST = 2**53  # up to here a double holds each integer
 
 RowScore = Callable[..., np.ndarray]
@@ -158,7 +158,9 @@ class PrivateScore:
     row_score: RowScore
     mechanism: GaussianMechanism | None
 
-    def __call__(self, fitted: Opaque, rows: PrivateRows, stream: SecureStream) -> float:
+    def __call__(
+        self, fitted: Opaque, rows: PrivateRows, stream: SecureStream | None = None
+    ) -> float:
         """Release the score of one trial."""
         scores = np.asarray(self.row_score(fitted, rows.X, rows.y), dtype=float)
         if scores.shape != (shape_of(rows.X)[0],):
@@ -189,7 +191,7 @@ def centred_sum(scores: np.ndarray, persons: Whose | None = None) -> float:
         As in `PrivateRows`.
     """
     worst_first = np.where(np.isnan(scores), 0.0, scores)
-    shares = np.rint((np.clip(worst_first, 0.0, 1.0) - 0.5) / _UNIT).astype(np.int64)
+    shares = np.rint((np.clip(worst_first, 0.0, 1.0) - 0.5) / UNIT).astype(np.int64)
     if persons is not None:
         order, starts = persons
         sums = np.add.reduceat(shares[order], starts[:-1])
@@ -199,7 +201,7 @@ def centred_sum(scores: np.ndarray, persons: Whose | None = None) -> float:
 
 def exact_double(total: int) -> float:
     """Return so many units of the lattice, cut to what a double holds exactly."""
-    return min(max(total, -_MOST), _MOST) * _UNIT
+    return min(max(total, -_MOST), _MOST) * UNIT
 
 
 @dataclass(frozen=True)

@@ -21,71 +21,39 @@ True
 
 from __future__ import annotations
 
-import copy
 import os
-import re
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
-import joblib
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, clone, is_classifier, is_regressor
-from sklearn.utils import Tags, check_random_state, get_tags, indexable
-from sklearn.utils.metaestimators import available_if
+from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted
 
 from skdp._fitting import (
-    PrivateEstimator,
     all_or_nothing,
     charged,
     check_seed,
-    public_n_rows,
-    warn_if_inferred,
-    warn_of_delta,
 )
-from skdp._input import check_labels, check_targets
-from skdp._persons import PersonUnit, rows_of_persons
 from skdp._plan import FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
-from skdp._types import ArrayLike, Estimator, Given, Params, Seed
-from skdp._validate import expected, in_range, integer, one_of, positive
-from skdp._version import __version__
-from skdp.estimators._network import EACH_BY_ITSELF
+from skdp._types import Estimator, Given, Params, Seed
+from skdp._validate import in_range, positive
 from skdp.model_selection import _candidates, _scores
+from skdp.model_selection._base import PrivateSearch, alone, digest, silence
 from skdp.model_selection._candidates import Candidate, Planner, TrialPlan
 from skdp.model_selection.budgets import Sizes, private_parts, relation_of
 from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import PrivacyReport, epsilon_of_event, privacy_of
-from skdp.privacy.ledger import BudgetExceededError, Cover, covered
-from skdp.privacy.report import joint
+from skdp.privacy.ledger import Cover, covered
 from skdp.privacy.workflow import stating_parts
-from skdp.relations import ROW, UNITS
+from skdp.relations import ROW
 
 _Score = _scores.PrivateScore | _scores.PublicScore
 
-_NEVER_SHOWN = {
-    "cv_results_": "it would hold the other trials, and how many there were",
-    "best_index_": "it would tell how many trials there were at least",
-    "n_splits_": "there is no cross-validation: every trial fits and scores all rows",
-    "refit_time_": "there is no refit: it would be a further release",
-}
-
-
-def _has(method: str) -> Any:
-    def check(search: DPRandomizedSearch) -> bool:
-        # The method's own AttributeError says what is missing.
-        getattr(getattr(search, "best_estimator_", search.estimator), method)
-        return True
-
-    return available_if(check)
-
 
 @dataclass(eq=False, repr=False)
-class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
+class DPRandomizedSearch(PrivateSearch):
     """Randomised search over parameters, under one privacy budget for everything.
 
     Draws parameters, fits, scores, and keeps the best of a *random* number of such trials. That
@@ -253,8 +221,6 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
     True
     """
 
-    sets_inner_budgets = True  # for `split_budget`
-
     estimator: Estimator
     param_distributions: _candidates.Distributions
     _: KW_ONLY
@@ -271,6 +237,13 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
     n_samples: int | None = None
     n_jobs: int | None = None
     random_state: Seed = None
+
+    _never_shown: ClassVar[dict[str, str]] = {
+        "cv_results_": "it would hold the other trials, and how many there were",
+        "best_index_": "it would tell how many trials there were at least",
+        "n_splits_": "there is no cross-validation: every trial fits and scores all rows",
+        "refit_time_": "there is no refit: it would be a further release",
+    }
 
     def fit(self, X, y=None, groups=None, *, X_public=None, y_public=None) -> DPRandomizedSearch:
         """Search, privately.
@@ -318,55 +291,6 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
 
     # --- before the charge ----------------------------------------------------------------------
 
-    def _checked(self, X: ArrayLike, y: Given, groups: Given) -> _scores.PrivateRows:
-        """Check the input as far as it can be without a fit."""
-        self._check_groups(groups)
-        indexable(X, y)
-        _candidates.check_unit(self.estimator, self.unit)
-        parts, persons = private_parts(self.estimator).values(), self._persons()
-        n_groups = None if persons is None else persons.n_groups
-        first = getattr(self.estimator, "steps", [("", self.estimator)])[0][1]
-        # The others see what the first returns.
-        if isinstance(first, PrivateEstimator) and any(first is part for part in parts):
-            _read_alone(_candidates.prepared(first, {}, self.n_samples, n_groups), X, y)
-        if persons is None:
-            return _scores.PrivateRows(X, y)
-        _candidates.check_routing(self.estimator)
-        assert groups is not None
-        whose = rows_of_persons(groups, _scores.shape_of(X)[0])
-        return _scores.PrivateRows(X, y, groups, whose)
-
-    def _facts_of_input(self, shape: tuple[int, ...]) -> PublicFacts:
-        """Public facts about rows of this shape; with persons the number of rows is private."""
-        declared, persons = self._declared_n_samples(), self._persons()
-        if persons is None:
-            is_public = self._relation.n_is_public
-            n_samples = public_n_rows(declared, shape[0], is_public=is_public)
-            n_records = shape[0] if is_public else n_samples
-        else:
-            n_samples, n_records = declared, persons.n_groups
-        assert n_records is not None
-        warn_of_delta(self, n_records)
-        return self._facts(
-            n_samples=n_samples,
-            n_features=shape[1] if len(shape) > 1 else None,
-            declared=() if declared is None else ("n_samples",),
-        )
-
-    def _persons(self) -> PersonUnit | None:
-        """Public facts about persons, where these are the records."""
-        if one_of(UNITS, unit=self.unit) == ROW:
-            if self.n_groups is not None:
-                remedy = "it is for unit='group', which protects a person with all of its rows"
-                raise expected("None with unit='row'", remedy, n_groups=self.n_groups)
-            return None
-        n_groups = self._declared("n_groups")
-        if n_groups is None:
-            remedy = "persons cannot be counted privately: declare about how many there are"
-            raise expected("a public number of persons", remedy, n_groups=None)
-        n_groups = integer(1, n_groups=n_groups)
-        return PersonUnit.of(n_groups, None, "auto", None, self._declared_n_samples())
-
     def _score(self, X_public: Given, y_public: Given) -> _Score:
         if X_public is None and y_public is None:
             return _scores.PrivateScore(_scores.row_score(self.estimator, self.scoring), None)
@@ -402,7 +326,7 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         others = [_candidates.draw(groups, generator) for _ in range(_candidates.REHEARSED)]
         drawn = [_candidates.draw(groups, generator) for _ in range(n_trials)]
         trial = planner.plan(others[0])
-        with _silence():
+        with silence():
             candidates = planner.candidates([*others, *drawn], trial)[len(others) :]
         event = _candidates.selection(trial.base, planner.law)
         if not epsilon_of_event(event, self.delta, relation) <= self.epsilon:
@@ -420,48 +344,19 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
         config = SearchPlan(planner, trial, tuple(candidates))
         return FitPlan(facts, config, replace(report, tuning=tuning))
 
-    def _assumed(self) -> tuple[str, ...]:
-        """Return what epsilon assumes of candidates other than the winner."""
-        groups = _candidates.checked_distributions(self.estimator, self.param_distributions)
-        names = {name.rpartition("__")[2] for group in groups for name in group}
-        return (EACH_BY_ITSELF,) if "module" in names else ()
-
-    def _declared_n_samples(self) -> int | None:
-        """Return the number of rows that the search or its private parts declare, if it is one."""
-        return self._declared("n_samples")
-
-    def _declared(self, fact: str) -> int | None:
-        """Return a size that the search or its private parts declare, if it is one."""
-        if (own := getattr(self, fact)) is not None:
-            return own
-        parts = private_parts(self.estimator).values()
-        declared = {getattr(part, fact, None) for part in parts} - {None}
-        return declared.pop() if len(declared) == 1 else None
-
-    def _streams(self, purpose: str, *arrays: np.ndarray) -> Streams:
-        """Return streams keyed by the system, or by the seed and the settings."""
-        if self.random_state is None:
-            return Streams()
-        # A generator is left as it is: all streams of a fit come from the one state.
-        seed = check_random_state(copy.deepcopy(self.random_state)).randint(2**31 - 1)
-        settings = {k: _described(v) for k, v in self.get_params().items() if k != "random_state"}
-        return Streams(seed_material(int(seed), f"{purpose} {__version__}", settings, *arrays))
-
-    # --- after it -------------------------------------------------------------------------------
-
     def _try(self, search: SearchPlan, score: _Score, rows: _scores.PrivateRows) -> list[_Tried]:
         candidates, plan = search.candidates, search.trial
-        seeds, digest = [None] * len(candidates), np.empty(0)
+        seeds, key = [None] * len(candidates), np.empty(0)
         if self.random_state is not None:
             # Trials are seeded from all of the input, so that no two data sets share noise.
-            digest = _digest(rows)
-            generator = self._streams("trials", digest)("seeds").generator
+            key = digest(rows)
+            generator = self._streams("trials", key)("seeds").generator
             seeds = [int(s) for s in generator.integers(2**31 - 100, size=len(candidates))]
             if isinstance(self.random_state, np.random.RandomState):
                 self.random_state.randint(2**31 - 1)  # the next fit is another
-        with _silence():
+        with silence():
             outcomes: Any = Parallel(n_jobs=self.n_jobs)(
-                delayed(_trial)(candidate, plan, score, rows, seed, digest, os.getpid())
+                delayed(_trial)(candidate, plan, score, rows, seed, key, os.getpid())
                 for candidate, seed in zip(candidates, seeds, strict=True)
             )
         return [(c.params, outcome) for c, outcome in zip(candidates, outcomes, strict=True)]
@@ -471,129 +366,16 @@ class DPRandomizedSearch(MetaEstimatorMixin, PrivateEstimator):
     ) -> None:
         """Keep the winner, and let it state what the search costs."""
         params, (value, winner, parts, _) = best
-        of_winner = privacy_of(winner)
         summed = "all rows" if self.unit == ROW else "persons, of each the mean of its rows"
         scored = f"a noisy sum over {summed}" if _is_private(score) else "on public rows"
-        facts = joint([report.inferred_public_facts, of_winner.inferred_public_facts])
-        declared = self.n_samples is not None
-        self.privacy_ = replace(
-            report,
-            sampling=f"each trial: {of_winner.sampling}; score: {scored}",
-            inferred_public_facts=tuple(f for f in facts if not (declared and f == "n_samples")),
-            unaccounted=of_winner.unaccounted,
-            assumptions=joint([of_winner.assumptions, self._assumed()]),
-            valid=report.valid and not of_winner.unaccounted,
-        )
-        warn_if_inferred(type(self).__name__, self.privacy_.inferred_public_facts)
-        _restate(parts, self.privacy_)
-        self.best_estimator_, self.best_params_, self._parts = winner, params, parts
+        sampling = f"each trial: {privacy_of(winner).sampling}; score: {scored}"
+        self._keep_best(winner, params, parts, replace(report, sampling=sampling))
         planner = search.planner
         n_records = planner.sizes.n_samples if self.unit == ROW else planner.n_groups
         assert n_records is not None
         self.best_score_ = score.mean(value, n_records)
         self.scorer_ = score.scorer
         self.trial_epsilon_ = planner.trial_epsilon(search.trial)
-        if hasattr(winner, "feature_names_in_"):
-            self.feature_names_in_ = winner.feature_names_in_
-
-    # --- the winner -----------------------------------------------------------------------------
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _NEVER_SHOWN:
-            raise AttributeError(
-                f"{type(self).__name__} has no {name}, on purpose: {_NEVER_SHOWN[name]}."
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "best_estimator_" in vars(self)
-
-    def __sklearn_tags__(self) -> Tags:
-        """Be what the estimator is."""
-        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.estimator_type = inner.estimator_type
-        for kind in ("classifier", "regressor", "transformer", "input", "target"):
-            setattr(tags, f"{kind}_tags", copy.deepcopy(getattr(inner, f"{kind}_tags")))
-        return tags
-
-    @property
-    def classes_(self) -> np.ndarray:
-        """Class labels."""
-        return self._winner().classes_
-
-    @property
-    def n_features_in_(self) -> int:
-        """Number of features."""
-        return self._winner().n_features_in_
-
-    def _winner(self) -> Any:
-        check_is_fitted(self)
-        return self.best_estimator_
-
-    def score(self, X, y=None) -> float:
-        """Score of the winner on given rows, by ``scoring``, or by its own `score` for None.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows.
-        y : array-like of shape (n,) or None, default=None
-            Class labels or targets.
-
-        Returns
-        -------
-        float
-            Without noise: that of training rows is no private release.
-        """
-        winner = self._winner()
-        if self.scoring is None and hasattr(winner, "score"):
-            return winner.score(X, y)
-        if y is not None or not callable(self.scoring):  # a function may do without
-            if is_classifier(winner):
-                check_labels(X, y, self.classes_)
-            elif is_regressor(winner):
-                check_targets(X, y)
-        return self.scorer_(winner, X, y)
-
-    @_has("predict")
-    def predict(self, X, **parameters) -> Any:
-        """Predict with the winner."""
-        return self._winner().predict(X, **parameters)
-
-    @_has("predict_proba")
-    def predict_proba(self, X) -> np.ndarray:
-        """Class probabilities of the winner, shape (n, n_classes)."""
-        return self._winner().predict_proba(X)
-
-    @_has("predict_log_proba")
-    def predict_log_proba(self, X) -> np.ndarray:
-        """Logarithm of `predict_proba`, shape (n, n_classes)."""
-        return self._winner().predict_log_proba(X)
-
-    @_has("decision_function")
-    def decision_function(self, X) -> np.ndarray:
-        """Decision function of the winner."""
-        return self._winner().decision_function(X)
-
-    @_has("transform")
-    def transform(self, X) -> Any:
-        """Transform with the winner."""
-        return self._winner().transform(X)
-
-    @_has("inverse_transform")
-    def inverse_transform(self, X) -> Any:
-        """Transform back with the winner."""
-        return self._winner().inverse_transform(X)
-
-    @_has("sample_posterior")
-    def sample_posterior(self, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
-        """Draw parameters from the winner's posterior; this costs no privacy."""
-        return self._winner().sample_posterior(n_samples, random_state)
-
-    @_has("sample_predictive")
-    def sample_predictive(self, X, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
-        """Predictions of the winner under posterior draws; this costs no privacy."""
-        return self._winner().sample_predictive(X, n_samples, random_state)
 
 
 @dataclass(frozen=True)
@@ -606,21 +388,6 @@ class SearchPlan:
     planner: Planner
     trial: TrialPlan
     candidates: tuple[Candidate, ...] = field(repr=False)
-
-
-def _read_alone(estimator: PrivateEstimator, X: ArrayLike, y: Given) -> None:
-    """Check an input as a fit of the estimator would; a release on the way is refused."""
-    cover = Cover()
-    with covered(cover):
-        estimator._read(X, y)
-    if cover.refused:
-        raise BudgetExceededError(
-            f"Reading the input of {type(estimator).__name__} made a private release, or another "
-            "thread did meanwhile. Fit what is inside it beforehand, one at a time."
-        )
-
-
-# --- one trial ----------------------------------------------------------------------------------
 
 
 class _Outcome(NamedTuple):
@@ -646,19 +413,19 @@ def _trial(
     score: _Score,
     rows: _scores.PrivateRows,
     seed: int | None,
-    digest: np.ndarray,
+    key: np.ndarray,
     parent: int,
 ) -> _Outcome:
     """Fit and score a candidate; no model where that fails, whatever it failed of."""
     fitted: Any = clone(candidate.estimator)
     streams = Streams()
     if seed is not None:
-        streams = Streams(seed_material(seed, "score", {}, digest))
+        streams = Streams(seed_material(seed, "score", {}, key))
         for position, part in enumerate(private_parts(fitted).values()):
             part.set_params(random_state=seed + position)
     cover = Cover(candidate.events, _candidates.covers_part, relation_of(fitted))
     # A worker process is silenced by itself; filters of this one are set for all of its threads.
-    with covered(cover), _alone(), _silence(os.getpid() != parent):
+    with covered(cover), alone(), silence(os.getpid() != parent):
         try:
             fitted.fit(rows.X, rows.y, **rows.whose)
             charged = stating_parts(fitted) <= {id(owner) for owner in cover.owners}
@@ -669,22 +436,6 @@ def _trial(
     if cover.refused or not covered_by_plan:
         return _UNPLANNED
     return _Outcome(value, fitted, tuple(cover.owners))
-
-
-def _alone() -> joblib.parallel_config:
-    """Keep parts of a trial in its thread, where the cover is, whatever joblib was asked for."""
-    return joblib.parallel_config(backend="sequential", n_jobs=1)
-
-
-@contextmanager
-def _silence(silent: bool = True) -> Iterator[None]:
-    """Give no warnings, and no reports of joblib: they would tell of trials, and of rows."""
-    if not silent:
-        yield
-        return
-    with warnings.catch_warnings(), joblib.parallel_config(verbose=0):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _best(trials: list[_Tried], law: TrialLaw) -> _Tried:
@@ -715,39 +466,5 @@ def _best(trials: list[_Tried], law: TrialLaw) -> _Tried:
     return best
 
 
-def _restate(parts: Iterable[Estimator], report: PrivacyReport) -> None:
-    """Let what was charged in the winning trial state the price of the search, never a lower one.
-
-    Nothing else is touched: a model may refer to objects of the caller, which state other fits.
-    """
-    for part in parts:
-        for name, value in list(vars(part).items()):
-            if isinstance(value, PrivacyReport) and value.epsilon <= report.epsilon:
-                setattr(part, name, report)
-        # The parts of a search inside this one, and the copy that a temperature is fitted to.
-        _restate(getattr(part, "_parts", ()), report)
-        _restate([p for p in [getattr(part, "estimator_", None)] if p is not None], report)
-
-
-def _digest(rows: _scores.PrivateRows) -> np.ndarray:
-    """Hash rows, targets and whose they are; the same for numbers of another type or form."""
-    X, y = np.asarray(rows.X), np.asarray(rows.y).ravel()
-    plain: list[Any] = [a.astype(float) if a.dtype.kind in "biuf" else a for a in (X, y)]
-    if rows.persons is not None:
-        plain += rows.persons
-    return np.frombuffer(str(joblib.hash(plain, hash_name="sha1")).encode(), dtype=np.uint8)
-
-
 def _is_private(score: _Score) -> TypeGuard[_scores.PrivateScore]:
     return isinstance(score, _scores.PrivateScore)
-
-
-def _described(value: Any) -> Any:
-    """Describe a parameter without addresses, which are others in every process."""
-    if hasattr(value, "rvs") and hasattr(value, "dist"):  # a frozen distribution of SciPy
-        return type(value.dist).__name__, value.args, value.kwds
-    if isinstance(value, dict):
-        return {name: _described(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_described(inner) for inner in value]
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

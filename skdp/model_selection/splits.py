@@ -25,7 +25,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from skdp._marked_rows import Mark, marked
+from skdp._marked_rows import Mark, mark_of, marked
 from skdp._persons import label_digests
 from skdp._random import SecureStream
 from skdp._types import Given, Json
@@ -255,7 +255,7 @@ class DisjointSplit:
         return int(ends[at + 1] - ends[at])
 
     def take(self, part: str, *arrays: Any) -> Any:
-        """Return the rows of a part, marked as such.
+        """Return the rows of a part, marked as such. A part can be split again.
 
         Parameters
         ----------
@@ -295,7 +295,7 @@ class DisjointSplit:
                     f"one order, got {n_rows} rows."
                 )
             found = self._indices(part, n_rows)
-            mark = Mark(self.id, part, len(found), self._unit, self._by_coins)
+            mark = Mark(self.id, part, len(found), self._unit, self._by_coins, mark_of(rows))
             taken.append(marked(getattr(rows, "iloc", rows)[found], mark))
         return taken[0] if len(taken) == 1 else taken
 

@@ -27,8 +27,9 @@ Composition in Differential Privacy*, PoPETs 2022.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
+from types import MappingProxyType
 
 import attrs
 from attrs.validators import instance_of
@@ -37,8 +38,6 @@ from dp_accounting.dp_event import ComposedDpEvent, DpEvent, SelfComposedDpEvent
 from skdp._validate import integer
 
 MOST_CHOICES = 256  # of parts, one of each split; beyond, all releases are paid for by all
-
-_Parts = dict[str, str]  # split: part
 
 
 @attrs.frozen
@@ -63,9 +62,9 @@ def paid_together(event: DpEvent) -> list[DpEvent]:
     list of DpEvent
         At least one. The composition with the largest cost bounds the whole.
     """
-    releases = list(_releases(event, {}))
+    found = list(releases(event))
     parts: dict[str, list[str]] = {}
-    for _, of in releases:
+    for _, of in found:
         for split, part in of.items():
             if part not in parts.setdefault(split, []):
                 parts[split].append(part)
@@ -74,26 +73,28 @@ def paid_together(event: DpEvent) -> list[DpEvent]:
     together = []
     for choice in product(*parts.values()):
         record = dict(zip(parts, choice, strict=True))
-        paid = [release for release, of in releases if of.items() <= record.items()]
+        paid = [release for release, of in found if of.items() <= record.items()]
         together.append(ComposedDpEvent(paid))
     return together
 
 
 def parts_read(event: DpEvent) -> set[tuple[str, str]]:
     """Names (split, part) of all parts of rows that are read."""
-    return {of for _, parts in _releases(event, {}) for of in parts.items()}
+    return {of for _, parts in releases(event) for of in parts.items()}
 
 
-def _releases(event: DpEvent, of: _Parts, count: int = 1) -> Iterator[tuple[DpEvent, _Parts]]:
-    """Releases of a composition, each with the parts that it reads."""
+def releases(
+    event: DpEvent, of: Mapping[str, str] = MappingProxyType({}), count: int = 1
+) -> Iterator[tuple[DpEvent, dict[str, str]]]:
+    """Releases of a composition, each with the part that it reads of each split."""
     if isinstance(event, ComposedDpEvent):
         for part in event.events:
-            yield from _releases(part, of, count)
+            yield from releases(part, of, count)
     elif isinstance(event, PartDpEvent):
         # Two parts of one split have no record in common; the event that says so is in error, and
         # counts for the outer part.
-        yield from _releases(event.event, {event.split: event.part} | of, count)
+        yield from releases(event.event, {event.split: event.part} | dict(of), count)
     elif isinstance(event, SelfComposedDpEvent):
-        yield from _releases(event.event, of, count * integer(0, count=event.count))
+        yield from releases(event.event, of, count * integer(0, count=event.count))
     else:
-        yield (event if count == 1 else SelfComposedDpEvent(event, count)), of
+        yield (event if count == 1 else SelfComposedDpEvent(event, count)), dict(of)

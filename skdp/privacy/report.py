@@ -272,13 +272,13 @@ class PrivacyReport:
             why_not = "whoever takes another's place may be of another part"
         if why_not:
             sampling = f"{self.sampling}, counted with all rows and not as part {name}: {why_not}"
-            return replace(self, sampling=sampling)
+            return replace(self, sampling=sampling).of_part(mark.within)
         return replace(
             self,
             event=PartDpEvent(self.event, mark.split, mark.part),
             sampling=f"{self.sampling}, of part {name}",
             assumptions=joint([self.assumptions, [_ONE_ORDER]]),
-        )
+        ).of_part(mark.within)
 
     @property
     def unit(self) -> str:

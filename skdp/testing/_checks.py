@@ -319,7 +319,7 @@ def check_ledger(estimator: Any) -> None:
         (
             r.call.scale
             / r.call.sensitivity
-            * (1.0 if r.call.kind in ("quantile", "posterior_samples") else factor),
+            * (1.0 if r.call.kind in ("quantile", "posterior_samples", "selection") else factor),
             r.call.rate,
         )
         for r in tape
@@ -539,7 +539,8 @@ def check_scikit_learn(
     # The checks seed the outermost estimator, and ask for equal results; the rest gets seeds here.
     copy: Any = clone(estimator)
     known = copy.get_params()
-    copy.set_params(**{name: 0 for name in known if name.endswith("__random_state")})
+    if not getattr(copy, "sets_inner_budgets", False):  # a search seeds its trials itself
+        copy.set_params(**{name: 0 for name in known if name.endswith("__random_state")})
     failing = dict(expected_failed_checks or {})
     if "max_sample_weight" in known:
         failing |= _OF_WEIGHTS

@@ -8,6 +8,7 @@ import torch
 from sklearn.base import BaseEstimator
 
 from skdp.calibration import DPTemperatureScaler
+from skdp.conformal import DPConformalClassifier, DPConformalRegressor
 from skdp.estimators import (
     DPAdditiveClassifier,
     DPAdditivePoissonRegressor,
@@ -23,7 +24,7 @@ from skdp.estimators import (
     OPSPosteriorSampler,
     OPSRegressor,
 )
-from skdp.model_selection import DPRandomizedSearch
+from skdp.model_selection import DPDisjointSearch, DPRandomizedSearch
 from skdp.preprocessing import (
     DPPCA,
     AdditiveFeatures,
@@ -71,6 +72,7 @@ _NETWORKS = {
     "hidden": {"hidden_layer_sizes": (2,)},
     "secure": _SECURE | _POISSON | {"hidden_layer_sizes": (2,)},
 }
+_CONFORMAL = {"epsilon": 30.0, "alpha": 0.5, "calibration_share": 0.5}
 _EXACT = {"delta": 0, "target_bounds": (-200, 200)}
 
 
@@ -184,7 +186,25 @@ def _rows(cheap: bool) -> dict[type[BaseEstimator], tuple[dict, dict[str, dict]]
             _STEPS,
             {"": _inside(**quick), "log-loss": _inside(**quick) | {"target": "log_loss"}},
         ),
+        DPConformalClassifier: (
+            _CONFORMAL,
+            {"": _inside(**quick), "adaptive": _inside(**quick) | {"conformity": "aps"}},
+        ),
+        DPConformalRegressor: (
+            _CONFORMAL,
+            {
+                way: {"estimator": DPVariationalLinearRegression(**quick), **settings}
+                for way, settings in {
+                    "": {"residual_bound": 1000.0},
+                    "scaled": {"residual": "scaled"},
+                }.items()
+            },
+        ),
         DPRandomizedSearch: ({"mean_trials": 1.5}, {"": search | {"epsilon": 30.0}}),
+        DPDisjointSearch: (
+            {"tuning_share": 0.25, "scoring_share": 0.25},
+            {"": search | {"epsilon": 30.0}},
+        ),
     }
 
 

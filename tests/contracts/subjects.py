@@ -18,7 +18,8 @@ from skdp.testing._inputs import INF, LABELS, NAN, NUMBERS, ROWS, SECRET, TARGET
 VARIANTS = private_estimators()
 CLASSES = [name for name in VARIANTS if "," not in name]
 # A search is no estimator of its own: it hands the data on to one of these.
-ESTIMATORS = [name for name in CLASSES if name != "DPRandomizedSearch"]
+SEARCHES = ["DPRandomizedSearch", "DPDisjointSearch"]
+ESTIMATORS = [name for name in CLASSES if name not in SEARCHES]
 CLASSIFIERS = [name for name in ESTIMATORS if is_classifier(VARIANTS[name])]
 REGRESSORS = [name for name in ESTIMATORS if is_regressor(VARIANTS[name])]
 PUBLIC = ["AdditiveFeatures", "BoundedScaler", "NormClipper"]  # they release nothing

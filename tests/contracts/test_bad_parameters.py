@@ -1,6 +1,7 @@
 """Parameters out of range or of no sense, also together: named, and nothing is spent."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from contracts.subjects import CLASSIFIERS, ESTIMATORS, WITHOUT_TARGETS, build
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch.optim.lr_scheduler import StepLR
+from torch.optim.lr_scheduler import LambdaLR, StepLR
 
 from skdp import (
     DPSGDClassifier,
@@ -68,7 +69,10 @@ BAD = {
     "physical_batch_size": (0, -1, 1.5, "auto", True),
     "device": ("tpu", "cuda:99", 1.5),
     "optimizer": ("sgdm", None, 1),
-    "learning_rate_schedule": ("step", None, 1, lambda done: -1, lambda d: NAN, StepLR),
+    "learning_rate_schedule": (
+        *("step", None, 1, lambda done: -1, lambda d: NAN, lambda d: NAN if d == 0.75 else 1),
+        *(lambda done: 0, StepLR, partial(LambdaLR, lr_lambda=lambda step: 0)),
+    ),
     "class_weight": ("balanced", 3, {0: -1.0}, {0: NAN}, {0: INF}, {0: 0.0, 1: 0.0}, {7: 1.0}),
     "max_sample_weight": (0, -1, NAN, INF, "large", None, True, 2.0),
     "loss": ("hinge", None, 1),

@@ -49,6 +49,7 @@ def of_persons(name, **changes):
 
 KNOWING = [name for name in VARIANTS if "unit" in VARIANTS[name].get_params(deep=False)]
 FIRST = [name for name in CLASSES if name in KNOWING]
+SPLITTING = ["DPConformalClassifier", "DPConformalRegressor", "DPDisjointSearch"]
 OTHERS = [name for name in KNOWING if name not in FIRST]
 
 
@@ -314,6 +315,8 @@ def test_labels_of_any_kind_are_persons_or_a_clear_error(name):
         estimator.set_params(n_groups=N)
     data = good_data(estimator)
     for kind, groups in {**LABELS, **NO_LABELS}.items():
+        if name in SPLITTING and kind in LABELS and len(set(map(str, groups))) < N:
+            continue  # of few persons a part may have none, and a fit needs rows
         fitted = clone(estimator)
         ledger = PrivacyLedger(neighboring_relation=relation_of(fitted))
         with ledger, record_releases() as tape:

@@ -10,6 +10,7 @@ import sklearn.base
 from contracts.subjects import CLASSES, REPEATED, VARIANTS
 
 import skdp
+import skdp.conformal
 from skdp import DPStandardScaler, preprocessing
 from skdp.testing import check_private_estimator, private_estimator_checks
 from skdp.testing._checks import check_grid
@@ -47,9 +48,10 @@ def test_networks_that_share_their_code_keep_them_too(name):
 def test_every_public_estimator_is_in_the_registry():
     public = {
         name
-        for module in (skdp, preprocessing, skdp.calibration)
+        for module in (skdp, preprocessing, skdp.calibration, skdp.conformal)
         for name in dir(module)
-        if isinstance(kind := getattr(module, name), type)
+        if not name.startswith("_")
+        and isinstance(kind := getattr(module, name), type)
         and issubclass(kind, sklearn.base.BaseEstimator)
         and kind.__module__.startswith("skdp")
     }

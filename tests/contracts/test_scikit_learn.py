@@ -28,6 +28,7 @@ QUICK = [
     "OPSPosteriorSampler, exact",
     "OPSRegressor",
     "DPTemperatureScaler",
+    "DPConformalClassifier",
     "DPPCA",
     "DPStandardScaler",
     "DPQuantileScaler",

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import math
 import re
 
 import numpy as np
@@ -22,7 +23,9 @@ from reference.per_sample_gradients import clipped, per_sample_gradients
 from torch import nn
 from torch.nn import functional as F
 
-from skdp.engine.modules.checks import N_RECORDS
+from skdp.engine.modules.checks import N_RECORDS, tried
+from skdp.engine.modules.network_sum import FlatModule
+from skdp.models.tasks import SquaredError
 
 
 class Tied(nn.Module):
@@ -275,6 +278,20 @@ def test_modules_without_gradients_of_records_are_refused_and_told_why(name):
     make, message = REFUSED[name]
     with pytest.raises(ValueError, match=re.compile(message, re.DOTALL)):
         trial(seeded(make), (6,), 3)
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (lambda self, x: self.head(x).detach(), "depends on no trained parameter"),
+        (lambda self, x: 0 * self.head(x), "depends on no trained parameter"),
+        (lambda self, x: self.head(x) * math.inf, "gradients are not finite"),
+    ],
+)
+def test_a_module_that_cannot_learn_is_refused_and_told_why(forward, message):
+    targets = torch.linspace(-1, 1, N_RECORDS * 3).reshape(N_RECORDS, 3)
+    with pytest.raises(ValueError, match=message):
+        tried(FlatModule(Wraps(forward)), SquaredError(), targets, shape=(6,), n_outputs=3)
 
 
 class MixesInTraining(nn.Module):

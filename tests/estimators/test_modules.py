@@ -550,6 +550,19 @@ BODY = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(64, 
 OF_PICTURES = {"module": BODY, "classes": [0, 1], "n_samples": 300}
 
 
+class Items(Dataset):
+    """What a function says of a number."""
+
+    def __init__(self, of):
+        self.of = of
+
+    def __len__(self):
+        return 9
+
+    def __getitem__(self, i):
+        return self.of(i)
+
+
 class TestDatasets:
     def test_a_dataset_is_read_by_index_a_batch_at_a_time(self):
         pictures = Pictures()
@@ -591,6 +604,10 @@ class TestDatasets:
             (lambda: Pictures(bad=7), "NaN or infinity"),
             (lambda: Pictures(odd=7), "one shape and one type"),
             (lambda: Pictures(targets=False), r"items \(x, y\)"),
+            (lambda: Items(lambda i: ("secret", 1)), "whose x is an array of numbers"),
+            (lambda: Items(lambda i: (0.5, 1)), "whose x is an array of numbers"),
+            (lambda: Items(lambda i: (np.ones(2), [1] * (i + 1))), "y have one shape"),
+            (lambda: Items(lambda i: {}["secret"]), r"cannot be read \(KeyError\)\.$"),
             (lambda: type("Endless", (Dataset,), {})(), "says how many records"),
         ],
     )

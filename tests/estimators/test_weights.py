@@ -112,6 +112,11 @@ class TestFits:
                 weighted._posterior.mean, whole._posterior.mean, rtol=1e-3, atol=1e-4
             )
 
+    def test_a_class_of_no_weight_leaves_the_others_theirs(self, two_blobs):
+        X, y = two_blobs
+        model = DPSGDClassifier(INF, class_weight={0: 0}, max_iter=50, **FACTS).fit(X, y)
+        assert (model.predict(X) == 1).all()
+
     def test_a_rare_class_is_found(self):
         rng = np.random.default_rng(0)
         X = rng.standard_normal((4000, 2))
@@ -159,6 +164,8 @@ class TestFits:
             ({"class_weight": {1: -3.0}}, y, "class_weight=.* finite numbers >= 0"),
             ({"class_weight": {1: float("nan")}}, y, "class_weight=.* finite numbers >= 0"),
             ({"class_weight": {1: 1e11}}, y, "class_weight"),
+            ({"class_weight": {0: 0, 1: 0}}, y, "class_weight=.* whose largest"),
+            ({"class_weight": {0: 1e10, 1: 1}}, y, "class_weight=.* whose largest"),
             ({"max_sample_weight": 0.0}, y, "max_sample_weight"),
             ({"class_weight": {1: 3.0}}, np.column_stack([y, y]), "do not exclude"),
             ({"max_sample_weight": 2.0}, y, "metadata routing"),

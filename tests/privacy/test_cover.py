@@ -12,8 +12,8 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from skdp import DPPCA, DPVariationalLogisticRegression, _release_hook
 from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection import DPRandomizedSearch
+from skdp.model_selection._base import restate
 from skdp.model_selection._candidates import covers_part
-from skdp.model_selection.search import _restate
 from skdp.privacy import BudgetExceededError, PrivacyLedger, PrivacyReport
 from skdp.privacy.ledger import Cover, charge, covered
 
@@ -142,7 +142,7 @@ def test_the_winner_states_the_price_of_the_search_and_no_other_fit_a_lower_one(
 def test_a_price_is_restated_upwards_alone():
     part, searched = PrivateSum(), report(1.0)
     part.privacy_, part.teacher_ = report(2.0), report(0.3)
-    _restate([part], searched)
+    restate([part], searched)
     assert part.privacy_ is searched
     assert part.teacher_ == report(0.3)
 

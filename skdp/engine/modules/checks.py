@@ -115,6 +115,10 @@ def clipping_method(
         chosen = torch.arange(len(x), device=x.device)[:: max(1, len(x) // _N_GRADIENTS)]
         with _full_precision(module):
             obvious = _one_by_one(module, loss, x[chosen], y[chosen])
+            if not torch.isfinite(obvious.total).all():
+                raise ArithmeticError("its gradients are not finite")
+            if not obvious.norms.any():
+                raise ArithmeticError("the loss depends on no trained parameter")
             by_books = (
                 not every_gradient
                 and _agrees(book_keeping, module, loss, x, y, chosen, obvious)
@@ -514,5 +518,7 @@ def _leaves(module: FlatModule) -> dict[str, Tensor]:
 
 def _gradient(value: Tensor, parameters: dict[str, Tensor]) -> Tensor:
     leaves = list(parameters.values())
+    if not value.requires_grad:
+        return torch.cat([torch.zeros_like(leaf).flatten() for leaf in leaves])
     found = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
     return torch.cat([g.flatten() for g in found])

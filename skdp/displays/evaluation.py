@@ -1,0 +1,462 @@
+"""ROC, precision and recall, and confusion matrices of private reports, with their intervals.
+
+A display takes what `skdp.evaluation` has read off a released table, and draws it: nothing here
+reads a row, so a picture costs nothing more.
+
+>>> from skdp.displays import ConfusionMatrixDisplay, RocCurveDisplay
+>>> from skdp.evaluation import private_report
+>>> report = private_report([0, 1] * 500, [0.1, 0.8] * 500, classes=[0, 1], n_samples=1000)
+>>> RocCurveDisplay.from_report(report).ax_.get_xlabel()
+'False positive rate'
+>>> ConfusionMatrixDisplay.from_report(report).ax_.get_ylabel()
+'True class'
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from skdp._types import ArrayLike, Params
+from skdp._validate import expected
+from skdp.displays._axes import GREY, Axes, axes, legend, named, plain, shown
+from skdp.displays._inputs import Interval, check_names, interval, of_report
+
+_CHANCE = "chance"
+_MOST_WITH_INTERVALS = 6  # classes whose cells hold a second line that can be read
+_MOST_PLACES = 4000
+
+
+class _CurveDisplay:
+    """A curve through points that have an interval on either axis."""
+
+    _summary: ClassVar[str] = ""
+    _axis_labels: ClassVar[tuple[str, str]] = "", ""
+
+    def __init__(
+        self, x: Interval, y: Interval, summary: Interval | None, name: str | None
+    ) -> None:
+        if len(x.value) != len(y.value) or len(x.value) < 2:
+            raise ValueError("Expected estimates of two points or more, as many on either axis.")
+        self._x, self._y, self._area = x, y, summary
+        self.name = name
+
+    @property
+    def _chance(self) -> tuple[float, float]:
+        raise NotImplementedError
+
+    def plot(self, ax: Axes | None = None, *, name: str | None = None, **kwargs: Any) -> Self:
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on, those of another display for instance. None makes a figure.
+        name : str, default=None
+            Name in the legend. None takes that of the display.
+        **kwargs
+            Arguments of the curve's ``Axes.plot``, ``color`` for instance.
+
+        Returns
+        -------
+        self
+            The display itself.
+
+        Raises
+        ------
+        ValueError
+            If ``ax`` is invalid.
+        """
+        self.ax_ = ax = axes(ax, (5.0, 5.0))
+        self.figure_ = ax.figure
+        plain(ax)
+        if not shown(ax, _CHANCE):
+            ax.plot([0, 1], self._chance, color=GREY, linestyle=":", label=_CHANCE)
+        name = self.name if name is None else name
+        label = name
+        if self._area is not None:
+            label = named(name, f"{self._summary} {self._area}")
+        known = ~(self._x.is_unknown | self._y.is_unknown)
+        style = {"linewidth": 1.5, "marker": "o", "markersize": 3.0, "label": label}
+        (self.line_,) = ax.plot(self._x.value[known], self._y.value[known], **(style | kwargs))
+        of_both = f"{self._y.level:.0%} intervals"
+        self.band_ = ax.fill_between(
+            *_envelope(self._x, self._y),
+            color=self.line_.get_color(),
+            alpha=0.2,
+            linewidth=0,
+            label=None if shown(ax, of_both) else of_both,
+        )
+        x_label, y_label = self._axis_labels
+        ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel=x_label, ylabel=y_label, aspect=1)
+        legend(ax, loc="best")
+        return self
+
+
+def _envelope(x: Interval, y: Interval) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Least and greatest y over all thresholds whose interval of x holds a place.
+
+    Between two thresholds the ends of the intervals move in straight lines.
+    """
+    steps = np.linspace(0.0, 1.0, max(_MOST_PLACES // len(x.value), 2))
+
+    def between(ends: np.ndarray) -> np.ndarray:
+        return (ends[:-1, None] + np.diff(ends)[:, None] * steps).ravel()
+
+    left, right, low, high = (between(e) for e in (x.low, x.high, y.low, y.high))
+    places = np.unique(np.concatenate([np.linspace(0.0, 1.0, 201), x.value]))
+    holds = (left <= places[:, None]) & (places[:, None] <= right)
+    some = holds.any(axis=1)
+    least, greatest = np.where(holds, low, np.inf), np.where(holds, high, -np.inf)
+    return places[some], least.min(axis=1)[some], greatest.max(axis=1)[some]
+
+
+class RocCurveDisplay(_CurveDisplay):
+    """ROC curve of a private report, in the band of its intervals.
+
+    The band is the union of the boxes that the two rates' intervals make at each threshold, and
+    between: each interval holds by itself at the stated level, the whole band less often.
+
+    Parameters
+    ----------
+    fpr, tpr : Estimate
+        False and true positive rates, arrays (n_thresholds,) from the strictest to the loosest.
+    auc : Estimate, default=None
+        Area under the curve, for the legend.
+    name : str, default=None
+        Name in the legend.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the curve.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    line_ : matplotlib Line2D
+        The curve.
+    band_ : matplotlib artist
+        The band.
+
+    See Also
+    --------
+    skdp.evaluation.BinaryReport.roc_curve : The numbers.
+
+    Examples
+    --------
+    >>> from skdp.displays import RocCurveDisplay
+    >>> from skdp.evaluation import private_report
+    >>> report = private_report([0, 1] * 500, [0.1, 0.8] * 500, classes=[0, 1], n_samples=1000)
+    >>> display = RocCurveDisplay.from_report(report, name="model")
+    >>> display.ax_.get_ylabel()
+    'True positive rate'
+    """
+
+    _summary, _axis_labels = "AUC", ("False positive rate", "True positive rate")
+
+    def __init__(
+        self,
+        fpr: Any,
+        tpr: Any,
+        *,
+        auc: Any = None,
+        name: str | None = None,
+    ) -> None:
+        area = None if auc is None else interval(auc, "auc", 0)
+        super().__init__(interval(fpr, "fpr", 1), interval(tpr, "tpr", 1), area, name)
+        self.fpr, self.tpr, self.auc = fpr, tpr, auc
+
+    @classmethod
+    def from_report(
+        cls, report: Any, *, name: str | None = None, ax: Axes | None = None, **kwargs: Any
+    ) -> RocCurveDisplay:
+        """Draw the ROC curve of a report.
+
+        Parameters
+        ----------
+        report : BinaryReport
+            What `skdp.evaluation` returns for two classes.
+        name : str, default=None
+            Name in the legend.
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; None makes a figure.
+        **kwargs
+            Further arguments of `plot`.
+
+        Returns
+        -------
+        RocCurveDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If the report is of no two classes, or ``ax`` is invalid.
+        """
+        curve = of_report(report, "roc_curve")()
+        display = cls(curve.fpr, curve.tpr, auc=report.auc, name=name)
+        return display.plot(ax, **kwargs)
+
+    @property
+    def _chance(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+
+class PrecisionRecallDisplay(_CurveDisplay):
+    """Precision against recall of a private report, in the band of its intervals.
+
+    The band is as that of `RocCurveDisplay`. Where nothing is known of the precision, because next
+    to no row has such a score, the curve has no point and the band is everything.
+
+    Parameters
+    ----------
+    precision, recall : Estimate
+        Arrays (n_thresholds,) from the strictest to the loosest.
+    average_precision : Estimate, default=None
+        For the legend.
+    name : str, default=None
+        Name in the legend.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the curve.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    line_ : matplotlib Line2D
+        The curve.
+    band_ : matplotlib artist
+        The band.
+
+    See Also
+    --------
+    skdp.evaluation.BinaryReport.precision_recall_curve : The numbers.
+
+    Examples
+    --------
+    >>> from skdp.displays import PrecisionRecallDisplay
+    >>> from skdp.evaluation import private_report
+    >>> report = private_report([0, 1] * 500, [0.1, 0.8] * 500, classes=[0, 1], n_samples=1000)
+    >>> display = PrecisionRecallDisplay.from_report(report)
+    >>> display.ax_.get_xlabel(), display.ax_.get_ylabel()
+    ('Recall', 'Precision')
+    """
+
+    _summary, _axis_labels = "AP", ("Recall", "Precision")
+
+    def __init__(
+        self,
+        precision: Any,
+        recall: Any,
+        *,
+        average_precision: Any = None,
+        name: str | None = None,
+    ) -> None:
+        area = None
+        if average_precision is not None:
+            area = interval(average_precision, "average_precision", 0)
+        x, y = interval(recall, "recall", 1), interval(precision, "precision", 1)
+        super().__init__(x, y, area, name)
+        self.precision, self.recall = precision, recall
+        self.average_precision = average_precision
+
+    @classmethod
+    def from_report(
+        cls, report: Any, *, name: str | None = None, ax: Axes | None = None, **kwargs: Any
+    ) -> PrecisionRecallDisplay:
+        """Draw precision against recall of a report.
+
+        Parameters
+        ----------
+        report : BinaryReport
+            What `skdp.evaluation` returns for two classes.
+        name : str, default=None
+            Name in the legend.
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; None makes a figure.
+        **kwargs
+            Further arguments of `plot`.
+
+        Returns
+        -------
+        PrecisionRecallDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If the report is of no two classes, or ``ax`` is invalid.
+        """
+        curve = of_report(report, "precision_recall_curve")()
+        display = cls(
+            curve.precision,
+            curve.recall,
+            average_precision=report.average_precision,
+            name=name,
+        )
+        return display.plot(ax, **kwargs)
+
+    @property
+    def _chance(self) -> tuple[float, float]:
+        share = float(self._y.value[-1])  # all rows are predicted positive: the share of the class
+        return share, share
+
+
+class ConfusionMatrixDisplay:
+    """Confusion matrix of a private report: per cents, and under each its interval.
+
+    Parameters
+    ----------
+    matrix : Estimate
+        Shares, arrays (n_classes, n_classes): true classes by predicted classes.
+    display_labels : array-like of shape (n_classes,), default=None
+        Names of the classes. None numbers them.
+    name : str, default=None
+        Title.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the matrix.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    im_ : matplotlib AxesImage
+        The matrix.
+    text_ : ndarray of shape (n_classes, n_classes)
+        Texts of the cells.
+
+    See Also
+    --------
+    skdp.evaluation.BinaryReport.confusion_matrix : The numbers.
+
+    Examples
+    --------
+    >>> from skdp.displays import ConfusionMatrixDisplay
+    >>> from skdp.evaluation import private_report
+    >>> report = private_report([0, 1] * 500, [0.1, 0.8] * 500, classes=[0, 1], n_samples=1000)
+    >>> display = ConfusionMatrixDisplay.from_report(report, normalize="true")
+    >>> display.text_.shape
+    (2, 2)
+    """
+
+    def __init__(
+        self, matrix: Any, *, display_labels: ArrayLike | None = None, name: str | None = None
+    ) -> None:
+        self._shares = interval(matrix, "matrix", 2)
+        K = len(self._shares.value)
+        if self._shares.value.shape != (K, K):
+            raise ValueError(
+                f"Expected a matrix with a row and a column for each class, got "
+                f"{self._shares.value.shape}."
+            )
+        names = None if display_labels is None else [str(label) for label in display_labels]  # pyright: ignore[reportGeneralTypeIssues]
+        self.matrix = matrix
+        self.display_labels = check_names(names, K, "")
+        self.name = name
+
+    @classmethod
+    def from_report(
+        cls,
+        report: Any,
+        *,
+        normalize: str = "all",
+        threshold: float | None = None,
+        display_labels: ArrayLike | None = None,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **kwargs: Any,
+    ) -> ConfusionMatrixDisplay:
+        """Draw the confusion matrix of a report.
+
+        Parameters
+        ----------
+        report : BinaryReport or MulticlassReport
+            What `skdp.evaluation` returns for classes.
+        normalize : {"all", "true", "pred"}, default="all"
+            Shares of all rows, of those of a true class (rows), or of a predicted one (columns).
+        threshold : float, default=None
+            Of two classes: the probability in [0, 1] from which on the second is predicted. The
+            nearest edge of the report's bins is taken; None is ½.
+        display_labels : array-like of shape (n_classes,), default=None
+            Names of the classes. None takes the labels.
+        name : str, default=None
+            Title.
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; None makes a figure.
+        **kwargs
+            Further arguments of `plot`.
+
+        Returns
+        -------
+        ConfusionMatrixDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If the report is not of classes, a threshold is given for more than two, or a parameter
+            is invalid.
+        """
+        shares = of_report(report, "confusion_matrix")
+        classes = report.classes_
+        if threshold is not None and len(classes) > 2:
+            raise expected("None with more than two classes", threshold=threshold)
+        at = () if threshold is None else (threshold,)
+        labels = classes if display_labels is None else display_labels
+        display = cls(shares(*at, normalize=normalize), display_labels=labels, name=name)
+        return display.plot(ax, **kwargs)
+
+    def plot(
+        self, ax: Axes | None = None, *, intervals: bool | str = "auto", **kwargs: Any
+    ) -> ConfusionMatrixDisplay:
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; None makes a figure.
+        intervals : bool or "auto", default="auto"
+            Whether cells have their intervals; "auto" draws those of six classes at most,
+            and says of more how wide the widest is.
+        **kwargs
+            Arguments of ``Axes.imshow``, ``cmap`` for instance.
+
+        Returns
+        -------
+        ConfusionMatrixDisplay
+            The display itself.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid.
+        """
+        if not isinstance(intervals, bool) and intervals != "auto":
+            raise expected("True, False or 'auto'", intervals=intervals)
+        shares, K = self._shares, len(self._shares.value)
+        side = float(np.clip(1.5 + 0.95 * K, 4.2, 9.0))
+        self.ax_ = ax = axes(ax, (side, side))
+        self.figure_ = ax.figure
+        self.im_ = ax.imshow(shares.value, **({"cmap": "Blues", "vmin": 0} | kwargs))
+        both = K <= _MOST_WITH_INTERVALS if intervals == "auto" else intervals
+        self.text_ = np.empty((K, K), dtype=object)
+        for i, j in np.ndindex(K, K):
+            value, low, high = (100 * end[i, j] for end in (shares.value, shares.low, shares.high))
+            digits = int(K <= _MOST_WITH_INTERVALS and high < 10)
+            text = f"{value:.{digits}f}%"
+            if both:
+                text += f"\n{low:.{digits}f}–{high:.{digits}f}"
+            red, green, blue, _ = self.im_.cmap(self.im_.norm(shares.value[i, j]))
+            is_dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
+            style: Params = {"color": "white" if is_dark else "black", "fontsize": "medium"}
+            self.text_[i, j] = ax.text(j, i, text, ha="center", va="center", **style)
+        at = range(K)
+        ax.set(
+            xticks=at, yticks=at, xticklabels=self.display_labels, yticklabels=self.display_labels
+        )
+        note = f"{shares.level:.0%} intervals"
+        if not both:
+            widest = max((shares.high - shares.value).max(), (shares.value - shares.low).max())
+            note += f" within ±{100 * widest:.2g} points"
+        ax.set(xlabel=f"Predicted class ({note})", ylabel="True class", title=self.name or "")
+        return self
