@@ -194,6 +194,8 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
 
     def _checked(self, X: Any, y: Any, groups: Given) -> _Rows:
         """Check all that can be checked before the model spends anything."""
+        if not hasattr(self._inner, "fit") or not hasattr(self._inner, "predict"):
+            raise expected("an estimator with fit and predict", estimator=self.estimator)
         tags = get_tags(self._inner).input_tags
         columns = isinstance(self._inner, Pipeline) or tags.allow_nan or tags.categorical
         checked, labels, classes = self._read_rows(X, y, columns)
@@ -335,7 +337,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             short = _COINS * math.sqrt(m * share * (1 - share)) * self._by_coins
             m = max(1, math.floor(m * share - short))
         return ConformalConfig(
-            alpha=in_range(0.0, 0.5, closed="right", alpha=self.alpha),
+            alpha=in_range(1e-6, 0.5, closed="both", alpha=self.alpha),
             n_records=m,
             epsilon=float(budget.epsilon or 0.0),
             neighboring_relation=budget.neighboring_relation,
@@ -414,7 +416,7 @@ class DPConformalClassifier(AccuracyMixin, _DPConformal):
         With `predict_proba`. It is cloned and fitted on a part of the rows;
         ``FrozenEstimator(classifier)`` keeps one that was fitted, on other rows.
     alpha : float, default=0.1
-        Share of sets, in (0, 0.5], that may miss the right class.
+        Share of sets, in [1e-6, 0.5], that may miss the right class.
     epsilon : float, default=1.0
         ε > 0 of the threshold. ``float("inf")`` for no privacy.
     delta : float, default=0.0
@@ -574,7 +576,7 @@ class DPConformalRegressor(R2Mixin, _DPConformal):
         Of one target. It is cloned and fitted on a part of the rows;
         ``FrozenEstimator(regressor)`` keeps one that was fitted, on other rows.
     alpha : float, default=0.1
-        Share of intervals, in (0, 0.5], that may miss the target.
+        Share of intervals, in [1e-6, 0.5], that may miss the target.
     epsilon : float, default=1.0
         ε > 0 of the threshold. ``float("inf")`` for no privacy.
     delta : float, default=0.0

@@ -108,7 +108,7 @@ class ConformalConfig:
     def least_records(self) -> int:
         """About how many records are enough."""
         extra = 2 * shift(_MOST - 1) / self.epsilon if self.private else 0.0
-        return math.ceil((1 - self.alpha + extra) / self.alpha)
+        return math.ceil(min((1 - self.alpha + extra) / self.alpha, 1e18))
 
     @property
     def mechanism(self) -> QuantileMechanism:

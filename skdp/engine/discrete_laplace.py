@@ -54,14 +54,7 @@ def discrete_laplace_integers(scale: Fraction, size: int, stream: SecureStream) 
     ValueError
         If the scale is not positive, or its numerator too large.
     """
-    random = stream.generator.integers
-
-    def signed(n_candidates: int) -> np.ndarray:
-        x = _magnitudes(scale, n_candidates, random)
-        negative = random(2, size=len(x)) == 1
-        return np.where(negative, -x, x)[~negative | (x > 0)]
-
-    return _first(signed, scale, size)
+    return _first(lambda n: _accepted(scale, n, stream), scale, size)
 
 
 def geometric_integers(scale: Fraction, size: int, stream: SecureStream) -> np.ndarray:
@@ -85,3 +78,10 @@ def _magnitudes(scale: Fraction, n_candidates: int, random: Integers) -> np.ndar
     u = random(t, size=n_candidates)
     u = u[exp_coins(lambda at: random(t, size=len(at)) < u[at], len(u), random)]
     return (u + t * geometric(len(u), random)) // scale.denominator
+
+
+def _accepted(scale: Fraction, n_candidates: int, stream: SecureStream) -> np.ndarray:
+    random = stream.generator.integers
+    x = _magnitudes(scale, n_candidates, random)
+    negative = random(2, size=len(x)) == 1
+    return np.where(negative, -x, x)[~negative | (x > 0)]

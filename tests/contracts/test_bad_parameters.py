@@ -113,6 +113,8 @@ TAKEN = {
     ("OPSRegressor", "delta"): (0,),
     ("DPQuantileScaler", "delta"): (0,),
     ("DPBins", "delta"): (0,),
+    ("DPConformalClassifier", "delta"): (0,),
+    ("DPConformalRegressor", "delta"): (0,),
     ("DPSGLDClassifier", "prior_scale"): (INF,),
     ("DPSGLDRegressor", "prior_scale"): (INF,),
     ("DPVariationalModel", "data_norm"): (None,),
@@ -160,9 +162,15 @@ def test_a_bad_parameter_is_named_before_anything_is_spent(name):
                 assert type(value).__name__ in said
 
 
-@bundled("name", [n for n in ESTIMATORS if "delta" in DEFAULTS[n].get_params()])
+def noise_of(name):
+    return INSTEAD.get(name, "noise_multiplier")
+
+
+@bundled(
+    "name", [n for n in ESTIMATORS if {"delta", noise_of(n)} <= DEFAULTS[n].get_params().keys()]
+)
 def test_a_bad_noise_is_named_and_no_alternative_to_epsilon(name):
-    parameter = INSTEAD.get(name, "noise_multiplier")
+    parameter = noise_of(name)
     for value in (0, -1, NAN, INF, "1", True):
         changes = {"epsilon": None, parameter: value}
         assert_named(clone(DEFAULTS[name]).set_params(**changes), parameter, value)

@@ -200,7 +200,7 @@ SECTIONS = {
         Mutant(
             "zero is drawn twice as often",
             "engine/discrete_laplace.py",
-            "discrete_laplace_integers.signed",
+            "_accepted",
             "~negative | (x > 0)",
             "x >= 0",
             "tests/engine/test_exact_laws.py",
