@@ -126,7 +126,7 @@ def ours(values, y, calibrate, epsilon):
 
 
 def theirs(values, y, calibrate):
-    """Return the same by MAPIE, or by split conformal prediction where there is none."""
+    """Return the same from MAPIE, or from plain split conformal prediction without it."""
     interpreter = os.environ.get("MAPIE_PYTHON")
     if not interpreter:
         return ours(values, y, calibrate, float("inf")), "split conformal"

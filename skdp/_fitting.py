@@ -48,6 +48,10 @@ except ImportError:  # before scikit-learn 1.9
 
 _T = TypeVar("_T")
 
+PREDICTED_BY_ROW = (
+    "the prediction for a row depends on a released model and on that row alone, bit by bit"
+)
+
 _said: set[tuple[str, ...]] = set()
 
 

@@ -243,6 +243,9 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             raise expected("a public number of persons", remedy, n_groups=None)
         return PersonUnit.of(integer(1, n_groups=self.n_groups), None, "auto", 1, None)
 
+    def _assumptions(self) -> tuple[str, ...]:
+        return (_fitting.PREDICTED_BY_ROW,)
+
     def _person_bound(self, persons: PersonUnit) -> str:
         return "a random one"
 

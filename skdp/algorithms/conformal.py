@@ -85,7 +85,7 @@ class ConformalConfig:
 
     @property
     def rank(self) -> float:
-        """T: rank of the threshold among the scores. Above ``n_records`` there is none."""
+        """T: rank of the threshold among the scores; beyond ``n_records`` it is infinite."""
         exact = (1 - self.alpha) * (self.n_records + 1) + _ARITHMETIC * self.n_records
         if not self.private:
             return float(math.ceil(exact - 2 * _ARITHMETIC * self.n_records))

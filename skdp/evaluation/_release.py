@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skdp._fitting import charged, check_budget, initial_seed, public_n_rows, streams
+from skdp._fitting import (
+    PREDICTED_BY_ROW,
+    charged,
+    check_budget,
+    initial_seed,
+    public_n_rows,
+    streams,
+)
 from skdp._persons import rows_of_persons
 from skdp._plan import FitPlan, PublicFacts
 from skdp._types import Given, Seed
@@ -127,7 +134,7 @@ class TableRelease(BaseEstimator):
             raise expected("None with unit='row'", "unit='group' protects persons", groups="given")
         rows, most = slice(None), self._most_rows
         if groups is not None:
-            # Which rows of a person are kept is decided by a key that needs not be secret.
+            # Which rows of a person are kept is decided by a key that need not be secret.
             key = initial_seed(self).to_bytes(4, "little")
             rows, _ = rows_of_persons(groups, n, most, key)
         if self.n_samples is None:
@@ -141,6 +148,7 @@ class TableRelease(BaseEstimator):
             neighboring_relation=relation,
             inferred_public_facts=inferred,
             seeded=self.random_state is not None,
+            assumptions=(PREDICTED_BY_ROW,),
         )
         plan = FitPlan(PublicFacts(self.label, inferred=inferred), mechanism, report, n_steps=1)
         report = charged(self, plan, given)

@@ -391,7 +391,7 @@ def _labels(y_true: Any, n_rows: int) -> np.ndarray:
         labels = labels[:, 0]
     if labels.shape != (n_rows,):
         raise ValueError(
-            f"Expected y_true to hold one class label for each of the {n_rows} rows of predictions."
+            f"Expected y_true to hold one class label per row of the {n_rows} predictions."
         )
     return labels
 
@@ -400,7 +400,7 @@ def _finite(values: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     array = numbers(values, name)
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     if array.ndim != 1 or not len(array) or n_rows not in (None, len(array)):
-        raise ValueError(f"Expected {name} to hold one number a row, as many as there are rows.")
+        raise ValueError(f"Expected {name} to hold one number per row, one for each row.")
     if not np.isfinite(array).all():
         raise ValueError(f"Expected {name} to be finite; drop rows without a number.")
     return array
@@ -418,7 +418,7 @@ def _subgroups(labels: Given, declared: Any, n_rows: int) -> tuple[np.ndarray, l
         raise expected("the distinct labels of subgroups", _SUBGROUPS, subgroups=None)
     values = as_array(labels)
     if values.shape != (n_rows,):
-        raise ValueError("Expected subgroup to hold one label a row.")
+        raise ValueError("Expected subgroup to hold one label per row.")
     try:
         names, codes = encode_labels(values, declared, "subgroup")
     except ValueError as error:
@@ -444,7 +444,8 @@ class DPEvaluator(BaseEstimator):
     Parameters
     ----------
     estimator : estimator
-        A fitted classifier with `predict_proba`, or a regressor. Rows are predicted one by one.
+        A fitted classifier with `predict_proba`, or a regressor. Its prediction for
+        a row must not depend on other rows; the report lists this as assumed.
     epsilon : float, default=1.0
         Pure ε in [1e-9, 50] of each report.
     delta : float, default=0.0

@@ -277,7 +277,7 @@ class Planner:
             if key is not None:
                 planned[key] = candidate
             if not plan.covers(candidate.event):
-                raise dearer(params, drawn[0])
+                raise cost_mismatch(params, drawn[0])
             found.append(candidate)
         return found
 
@@ -290,7 +290,7 @@ def _key(params: Params) -> tuple | None:
     return tuple((name, type(v), v) for name, v in zip(params, values, strict=True))
 
 
-def dearer(
+def cost_mismatch(
     params: Params, first: Params, why: str = "the price of a selection is that of one trial"
 ) -> ValueError:
     """Return the error of a candidate that does not cost what another does."""

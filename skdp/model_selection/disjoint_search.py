@@ -325,7 +325,7 @@ class DPDisjointSearch(PrivateSearch):
         dearest = max((one.event for one in final), key=lambda event: gaussian_mu(event) or 0.0)
         for one in final:
             if not _candidates.covers_part(dearest, one.event):
-                raise _candidates.dearer(one.params, final[0].params, _WHY_ALIKE)
+                raise _candidates.cost_mismatch(one.params, final[0].params, _WHY_ALIKE)
         tuned, tuning_epsilon, mechanism = planned(_TUNE, math.inf), math.inf, None
         if math.isfinite(epsilon):
             mu = epsilon_to_gdp(epsilon, delta) / math.sqrt(len(drawn))

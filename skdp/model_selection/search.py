@@ -78,8 +78,8 @@ class DPRandomizedSearch(PrivateSearch):
     param_distributions : dict or list of dict
         Names of parameters, as in `get_params`, with lists of values or distributions with ``rvs``.
         Each trial draws anew, with replacement. Parameters that set a budget or state a public fact
-        are refused, and so are ones that would make a candidate dearer than the others: on random
-        batches, those of batches and steps.
+        are refused, and so are ones that would make a candidate more expensive than the others: on
+        random batches, those of batches and steps.
     epsilon : float, default=1.0
         ε > 0 of the whole search. ``float("inf")`` for no privacy.
     delta : float, default=1e-5

@@ -67,7 +67,8 @@ class DisjointSplit:
         secret coin, because in a permutation one row more would move others; and the sizes of the
         parts are private.
     random_state : int or None, default=None
-        Of the permutation. None draws a key from the operating system. Under
+        Of the permutation. None draws a key from the operating system. A seed makes splits of
+        equally many rows one split by name, so use it for one table only. Under
         ``add_or_remove_one``, and with groups, it has to be None.
 
     Attributes
@@ -171,7 +172,7 @@ class DisjointSplit:
         Raises
         ------
         ValueError
-            If the token is none, or groups are missing or not called for.
+            If the text is not the token of a split, or groups are missing or not expected.
 
         Examples
         --------

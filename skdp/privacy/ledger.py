@@ -268,7 +268,7 @@ class PrivacyLedger:
             raise BudgetExceededError(
                 f"{entry.label} would bring the total to epsilon={total:.4g} at "
                 f"delta={self.delta:g}, above the ceiling epsilon={self.epsilon:.4g}; nothing was "
-                f"charged for it and no data was read. The {len(self._entries)} entries charged "
+                f"charged for it and no data was used. The {len(self._entries)} entries charged "
                 "before stay. Raise the ceiling or spend less per fit."
             )
 
@@ -419,7 +419,7 @@ class Cover:
             self._refused = True
             raise BudgetExceededError(
                 f"A release of {label} is not in the plan of what it is part of, so it was refused "
-                "and no data was read for it. Make it a step of the pipeline with an epsilon of "
+                "and no data was used for it. Make it a step of the pipeline with an epsilon of "
                 "its own, which the plan then includes, or fit it beforehand."
             )
         # The least that will do: another release may need the rest.

@@ -61,7 +61,7 @@ def test_a_refused_release_draws_nothing(mechanism):
         mock.patch("skdp.mechanisms._release.Streams", side_effect=AssertionError),
     ):
         for given in (None, stream):
-            with pytest.raises(BudgetExceededError, match="no data was read"):
+            with pytest.raises(BudgetExceededError, match="no data was used"):
                 mechanism.release(VALUES, given)
     assert (ledger.entries, tape) == ((), [])
     assert stream.normal(1) == Streams(b"a seed")("noise").normal(1)

@@ -6,7 +6,7 @@ output, each rule gives for one parameter
 - the squared norm of every record's gradient, shape (B,), and
 - the function c ↦ Σ_i c_i g_i, the weighted sum of the gradients, in the parameter's shape.
 
-No gradient of a single record is kept where that is dearer than its norm (*ghost norm*, Li et al.
+No gradient of a single record is kept where that costs more than its norm (*ghost norm*, Li et al.
 2022; *book-keeping*, Bu et al. 2023): the gradient of a matrix is Σ_t b_t a_tᵀ over the positions t
 that share it, and its squared norm Σ_{t,t'} (a_t·a_t')(b_t·b_t'). With few positions the second
 form is cheaper, with many the gradient itself.
