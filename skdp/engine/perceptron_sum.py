@@ -90,7 +90,9 @@ class Rounded(NamedTuple):
 
     def times(self, weights: np.ndarray) -> np.ndarray:
         """Rows times weights (K, D), (m, K): a row's result is a function of it alone."""
-        bits = _WEIGHT_BITS - int(np.frexp(np.linalg.norm(weights))[1])
+        largest = int(np.frexp(np.abs(weights).max())[1])  # squares of 1e160 have no double
+        norm = np.linalg.norm(np.ldexp(weights, -largest))
+        bits = _WEIGHT_BITS - largest - int(np.frexp(norm)[1])
         whole = np.rint(np.ldexp(weights, bits))
         return (self.integers @ whole.T) * np.ldexp(self.units, -bits)[:, None]
 

@@ -85,6 +85,21 @@ def test_a_sum_is_that_of_every_record_by_itself(name):
         assert total(name, which) == some
 
 
+@pytest.mark.parametrize("scale", [1e-310, 1e-200, 1.0, 1e160, 1e300])
+def test_weights_of_any_size_are_integers_of_35_bits(scale, monkeypatch):
+    rng = np.random.default_rng(0)
+    weights, seen = rng.normal(size=(7, 20)) * scale, []
+    rint = np.rint
+    monkeypatch.setattr(np, "rint", lambda x, **kw: seen.append(rint(x, **kw)) or seen[-1])
+    rows = Rounded.of(rng.normal(size=(30, 20)))
+    products = rows.times(weights)
+    assert 2.0**33 <= np.linalg.norm(seen[-1]) <= 2.0**35
+    monkeypatch.undo()
+    for i in range(30):
+        alone = Rounded(rows.integers[i : i + 1], rows.units[i : i + 1]).times(weights)
+        np.testing.assert_array_equal(alone[0], products[i])
+
+
 @pytest.mark.parametrize("name", ["linear", "deep"])
 def test_neither_chunks_nor_threads_change_a_bit(name, monkeypatch):
     expected = total(name)
