@@ -12,7 +12,8 @@ compared with integers that enclose the boundary. So no rounding changes the law
 >>> import numpy as np
 >>> from skdp._random import SecureStream
 >>> from skdp.engine.gaps import Gaps
->>> gaps = Gaps(0.25, limit=1000).draw(10_000, SecureStream(bytes(16)).generator.integers)
+>>> random = SecureStream(bytes(16)).generator.integers
+>>> gaps = Gaps(0.25, limit=1000).of(random(1 << 62, size=(1, 10_000)), lambda line: random)
 >>> bool(2.8 < gaps.mean() < 3.2)  # (1 − q)/q
 True
 
@@ -25,13 +26,14 @@ Graphs*, ICALP 2013.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 
 from skdp.engine.coins import Integers
 
-_WORD = 62  # bits of U that are drawn at once
+WORD = 62  # bits of U that are drawn at once
 # By how much ln U may be off in doubles where the first bits of U are at least _LEAST: more bits
 # add less than 2/_LEAST, |ln U| is below 43, and a relative error of 2⁻³⁸ is generous for any
 # library.
@@ -55,12 +57,20 @@ class Gaps:
         with np.errstate(divide="ignore"):
             self._decay = -np.log1p(-rate)  # infinite for q = 1: all gaps are 0
 
-    def draw(self, size: int, random: Integers) -> np.ndarray:
-        """Independent gaps in int64, (size,); ``limit`` for those of that length or longer."""
-        words = random(1 << _WORD, size=size)
+    def of(self, words: np.ndarray, more: Callable[[int], Integers]) -> np.ndarray:
+        """Independent gaps in int64; ``limit`` for those of that length or longer.
+
+        Parameters
+        ----------
+        words : ndarray of int64, (lines, size)
+            The first 62 bits of U, of each gap of each line.
+        more : callable
+            Gives what draws further bits for the gaps of a line, in turn: what a line holds does
+            not depend on the others.
+        """
         gaps, certain = self.computed(words)
-        for i in np.flatnonzero(~certain):
-            gaps[i] = self._decided(int(words[i]), random)
+        for i, j in np.argwhere(~certain):
+            gaps[i, j] = self._decided(int(words[i, j]), more(i))
         return gaps
 
     def computed(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -68,14 +78,14 @@ class Gaps:
         # Rates near 0 overflow to infinities and NaN, which are not certain.
         with np.errstate(all="ignore"):
             margin = _ERROR / self._decay
-            most = margin - np.log(words * 2.0**-_WORD) / self._decay
+            most = margin - np.log(words * 2.0**-WORD) / self._decay
             gaps = np.floor(most)
             certain = (most - gaps >= 2 * margin) & (words >= _LEAST)
         return np.fmin(gaps, self._limit).astype(np.int64), certain
 
     def _decided(self, bits: int, random: Integers) -> int:
         """The gap of U = 0.bits…, by bisection and as many more bits as it takes."""
-        n_bits, least, most = _WORD, 0, self._limit
+        n_bits, least, most = WORD, 0, self._limit
         while least < most:
             g = (least + most + 1) // 2
             lower, upper = enclosed_power(self._absent, g, n_bits + _GUARD)
@@ -84,7 +94,7 @@ class Gaps:
             elif bits << _GUARD >= upper:
                 most = g - 1
             else:
-                bits, n_bits = bits << _WORD | int(random(1 << _WORD)), n_bits + _WORD
+                bits, n_bits = bits << WORD | int(random(1 << WORD)), n_bits + WORD
         return least
 
 

@@ -257,9 +257,19 @@ class _AgainError(Exception):
     """A number beyond the sum."""
 
 
-def batch_law(rate, n_rows, n_steps=1):
+def batch_law(monkeypatch, rate, n_rows, n_steps=1, block=None):
     source = Source(concrete=True)
-    stream = SimpleNamespace(generator=SimpleNamespace(integers=source))
+    monkeypatch.setattr(sampling, "BLOCK", block or max(n_rows, 1))
+    monkeypatch.setattr(sampling, "_WORDS", 1)
+    monkeypatch.setattr(
+        sampling,
+        "Bits",
+        lambda key: SimpleNamespace(
+            words=lambda counters: source(1 << gaps.WORD, size=len(counters) // 16),
+            more=lambda block: source,
+        ),
+    )
+    stream = SimpleNamespace(generator=None, words=lambda out: out)
     scheme = PoissonSampling(rate, n_steps)
 
     def rows_of_steps():
@@ -281,32 +291,34 @@ def independent_rows(rate, n_rows):
 class TestPoissonBatches:
     @pytest.mark.parametrize(("rate", "most_rows"), [(0.5, 4), (0.25, 4), (0.375, 3), (1.0, 3)])
     def test_where_all_gaps_are_decided_by_integers(self, monkeypatch, rate, most_rows):
-        monkeypatch.setattr(gaps, "_WORD", 2)
+        monkeypatch.setattr(gaps, "WORD", 2)
         monkeypatch.setattr(sampling, "_SPARE", 0.0)
         for n_rows in range(most_rows + 1):
-            assert batch_law(rate, n_rows) == (independent_rows(rate, n_rows), 0)
+            assert batch_law(monkeypatch, rate, n_rows) == (independent_rows(rate, n_rows), 0)
 
-    @pytest.mark.parametrize(("n_rows", "n_steps"), [(2, 2), (1, 3), (1, 4), (0, 2)])
-    def test_rows_of_all_steps_are_independent(self, monkeypatch, n_rows, n_steps):
-        monkeypatch.setattr(gaps, "_WORD", 2)
+    @pytest.mark.parametrize(
+        ("n_rows", "n_steps", "block"), [(2, 2, 2), (1, 3, 1), (1, 4, 2), (0, 2, 1), (4, 1, 2)]
+    )
+    def test_rows_of_all_steps_are_independent(self, monkeypatch, n_rows, n_steps, block):
+        monkeypatch.setattr(gaps, "WORD", 2)
         monkeypatch.setattr(sampling, "_SPARE", 0.0)
         law = independent_rows(0.25, n_rows * n_steps)
-        assert batch_law(0.25, n_rows, n_steps) == (law, 0)
+        assert batch_law(monkeypatch, 0.25, n_rows, n_steps, block) == (law, 0)
 
     @pytest.mark.parametrize("rate", [0.5, 0.25, 0.375])
     def test_where_some_are_certain_in_doubles(self, monkeypatch, rate):
-        monkeypatch.setattr(gaps, "_WORD", 6)
+        monkeypatch.setattr(gaps, "WORD", 6)
         monkeypatch.setattr(gaps, "_LEAST", 16)
         monkeypatch.setattr(gaps, "_ERROR", 2 / 16)  # the rule that holds for 62 bits
         monkeypatch.setattr(sampling, "_SPARE", 0.0)
         _, certain = Gaps(rate, 2).computed(np.arange(64))
         assert 4 < certain.sum() < 64
-        assert batch_law(rate, 2) == (independent_rows(rate, 2), 0)
+        assert batch_law(monkeypatch, rate, 2) == (independent_rows(rate, 2), 0)
 
     def test_where_spare_gaps_are_drawn(self, monkeypatch):
-        monkeypatch.setattr(gaps, "_WORD", 1)
+        monkeypatch.setattr(gaps, "WORD", 1)
         monkeypatch.setattr(sampling, "_SPARE", 1.0)
-        assert batch_law(0.5, 2) == (independent_rows(0.5, 2), 0)
+        assert batch_law(monkeypatch, 0.5, 2) == (independent_rows(0.5, 2), 0)
 
 
 RATES = [0.5, 0.3, 0.004, 1e-6, 2.0**-20, 1 - 2.0**-30, 0.999]
@@ -345,8 +357,9 @@ class TestGapsInDoubles:
 
     @pytest.mark.parametrize("rate", [5e-324, 1e-300, 1e-12])
     def test_rates_near_0(self, rate):
-        draws = Gaps(rate, 1000).draw(50, np.random.default_rng(2).integers)
-        assert draws.tolist() == [1000] * 50  # but for 5e-8
+        random = np.random.default_rng(2).integers
+        draws = Gaps(rate, 1000).of(random(1 << 62, size=(1, 50)), lambda line: random)
+        assert draws.tolist() == [[1000] * 50]  # but for 5e-8
 
     @pytest.mark.parametrize("base", [Fraction(1, 2), Fraction(0.7), 1 - Fraction(5e-324)])
     def test_powers_are_enclosed(self, base):

@@ -5,7 +5,16 @@ from processes import in_child
 from scipy import stats
 
 from skdp._random import Streams
-from skdp.engine.sampling import FullBatch, PoissonSampling, sampling
+from skdp.engine import sampling as module
+from skdp.engine.sampling import (
+    BLOCK,
+    Bits,
+    Draw,
+    FullBatch,
+    PoissonSampling,
+    counters,
+    sampling,
+)
 
 
 def draw(n_rows, rate, n_steps, seed=b"sampling"):
@@ -94,6 +103,49 @@ def test_a_forked_child_draws_batches_of_its_own():
     _, rows = in_child(lambda pipe: pipe.send([next(batches) for _ in range(3)]))
     for ours, theirs in zip(batches, rows, strict=False):
         assert ours.tolist() != theirs.tolist()
+
+
+@pytest.mark.parametrize(("n_rows", "rate"), [(300, 0.1), (2 * BLOCK + 500, 3e-3)])
+def test_rows_are_a_function_of_the_step_and_of_their_number_alone(n_rows, rate):
+    scheme, streams = PoissonSampling(rate, 4), [Streams(b"s")("sampling") for _ in range(2)]
+    rng = np.random.default_rng(0)
+    for batch, drawn in zip(
+        scheme.batches(n_rows, streams[0]), scheme.draws(streams[1]), strict=True
+    ):
+        cuts = np.sort([0, *rng.integers(0, n_rows, 4), BLOCK, 2 * BLOCK, n_rows]).clip(0, n_rows)
+        parts = [drawn.between(*ends) for ends in zip(cuts[:-1], cuts[1:], strict=True)]
+        assert np.concatenate(parts).tolist() == batch.tolist()
+        assert drawn.between(0, n_rows).tolist() == batch.tolist()  # and again
+        longer = drawn.between(0, n_rows + BLOCK)
+        assert longer[longer < n_rows].tolist() == batch.tolist()
+
+
+def test_blocks_of_rows_and_steps_do_not_share_coins():
+    drawn, other = Draw(0.01, bytes(16)), Draw(0.01, bytes(15) + b"1")
+    first, second = drawn.between(0, BLOCK), drawn.between(BLOCK, 2 * BLOCK) - BLOCK
+    expected = 0.01**2 * BLOCK  # rows that two lines have in common
+    for a, b in ((first, second), (first, other.between(0, BLOCK))):
+        assert len(np.intersect1d(a, b)) <= stats.poisson.ppf(1 - 1e-6, expected)
+
+
+def test_gaps_do_not_depend_on_how_many_are_drawn_at_once(monkeypatch):
+    whole = Draw(0.3, b"k" * 16).between(0, BLOCK)
+    monkeypatch.setattr(module, "_SPARE", -50.0)  # far too few at first
+    assert Draw(0.3, b"k" * 16).between(0, BLOCK).tolist() == whole.tolist()
+
+
+def test_further_bits_are_not_those_of_gaps():
+    bits, others = Bits(bytes(16)), Bits(bytes(16))
+    words = set(bits.words(counters(range(100), [0, 1, 2])).tolist())
+    assert len(words) == 600
+    more = [bits.more(block)(1 << 62) for block in (0, 1, 1, 2)]
+    assert more == [others.more(block)(1 << 62) for block in (0, 1, 1, 2)]
+    assert len(words.union(more)) == 604
+    assert max(words) < 2**62
+
+
+def test_a_key_is_in_no_repr():
+    assert "k" * 5 not in repr(Draw(0.5, b"k" * 16))
 
 
 def test_rate_one_is_the_full_batch():
