@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 
 from skdp._bounded_rows import norm_lost, row_norm
 from skdp._bounded_sum import MAX_ROWS
+from skdp._chunked_rows import ArrayInChunks, Chunk, ChunkedRows, first_look, takes_chunks
 from skdp._input import LABELS, without_data
 from skdp._marked_rows import Mark, mark_of
 from skdp._persons import PersonUnit, rows_of_persons
@@ -443,8 +444,29 @@ class Records(NamedTuple):
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """All that there is."""
+        """All that there is; of rows in chunks, their fingerprints."""
+        if isinstance(self.X, ArrayInChunks):
+            return (self.X.fingerprints,)
         return tuple(array for array in self if array is not None)
+
+
+def _read_chunk(
+    estimator: PrivateEstimator, how: dict[str, Any], chunk: Chunk
+) -> tuple[Records, tuple[PublicFacts, dict[str, Any], bool]]:
+    """Read a chunk as rows in memory are read; return what is public, and learned, beside them."""
+    reader, before = copy.copy(estimator), vars(estimator)
+    records, facts = reader._read_all(chunk.X, chunk.y, **how)
+    learned = {k: v for k, v in vars(reader).items() if k not in before or before[k] is not v}
+    return records, (facts, learned, chunk.groups is not None)
+
+
+def check_in_chunks(plan: FitPlan, records: Records) -> None:
+    """Refuse rows in chunks where a run needs more of them than sums."""
+    if isinstance(records.X, ArrayInChunks) and not getattr(plan.config, "asks_sums", False):
+        raise ValueError(
+            f"{plan.facts.label} with these parameters takes no rows in chunks: it needs all rows "
+            f"at once. Pass arrays{getattr(plan.config, 'instead_of_all_rows', '')}."
+        )
 
 
 _OF_GROUPS = "it is for unit='group', which protects a person with all of its rows"
@@ -630,10 +652,11 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         """
         with attempt(self):
             self._check_groups(groups)
-            records, facts = self._read(X, y)
+            records, facts = self._taken_in(X, y)
             check_n_rows(records.X, self._max_rows)
             records = self._by_person(records, groups)
             plan = self._plan(facts)
+            check_in_chunks(plan, records)
             run = self._prepared(plan, records)
             steps = progress(self, plan.n_steps)
             self.privacy_ = charged(self, plan, (X, y))
@@ -648,7 +671,10 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     # --- what a subclass says -------------------------------------------------------------------
 
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
-        """Check the input, and name what is public about it."""
+        """Check the input, and name what is public about it but for its number of rows.
+
+        Of rows in chunks it is asked of each chunk, in each pass, on a copy of the estimator.
+        """
         raise NotImplementedError
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> Config:
@@ -689,6 +715,52 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         return check_budget(self, self._instead_of_epsilon, pure=self._takes_pure_budget)
 
     # --- what is the same for all ---------------------------------------------------------------
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        takes_chunks(cls)
+
+    def _taken_in(self, X: Any, y: Any, **how: Any) -> tuple[Records, PublicFacts]:
+        """Read the rows, at once or a chunk at a time, and count them."""
+        if not isinstance(X, ChunkedRows):
+            records, facts = self._read_all(X, y, **how)
+        else:
+            records, facts = self._first_look(X, y, how)
+        return records, self._counted(facts, len(records.X))
+
+    def _read_all(self, X: Any, y: Any, **how: Any) -> tuple[Records, PublicFacts]:
+        """Read rows, with all that is given beside them."""
+        return self._read(X, y, **how)
+
+    def _first_look(
+        self, rows: ChunkedRows, y: Any, how: dict[str, Any]
+    ) -> tuple[Records, PublicFacts]:
+        """Look at each chunk, and take on what is learned from their columns."""
+        if y is not None:
+            raise ValueError(
+                "Expected nothing beside rows in chunks: a chunk is X, (X, y) or (X, y, groups)."
+            )
+        if self.unit == GROUP:
+            remedy = "the rows of a person may lie in several chunks: pass arrays"
+            raise expected("'row' for rows in chunks", remedy, unit=self.unit)
+        # A seeded fit repeats, and so do the fingerprints that its streams are keyed by.
+        key = os.urandom(16) if self.random_state is None else bytes(16)
+        arrays, public = first_look(rows, partial(_read_chunk, copy.copy(self), how), key)
+        facts, learned, has_groups = public
+        self._check_groups("given" if has_groups else None)
+        vars(self).update(learned)
+        return Records(*arrays), facts
+
+    def _counted(self, facts: PublicFacts, n: int) -> PublicFacts:
+        """Public facts with the number of rows, where the plan depends on it."""
+        is_public, persons = self._relation.n_is_public, facts.persons
+        if hasattr(self, "n_samples"):
+            n_samples = public_n_rows(self._declared_n_samples(), n, is_public=is_public)
+            facts = replace(facts, n_samples=n_samples)
+        told = n if is_public else facts.n_samples
+        if told := told if persons is None else persons.n_groups:
+            warn_of_delta(self, told)
+        return facts
 
     @property
     def _relation(self) -> Relation:
@@ -758,16 +830,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         )
 
     def _facts_of(self, X: np.ndarray, n_outputs: int = 1, **more: Any) -> PublicFacts:
-        """Public facts about rows that have been checked."""
-        is_public, n_samples = self._relation.n_is_public, None
-        if hasattr(self, "n_samples"):  # else the plan does not depend on the number of rows
-            n_samples = public_n_rows(self._declared_n_samples(), len(X), is_public=is_public)
-        persons = self._persons()
-        n = len(X) if is_public else n_samples
-        if n := n if persons is None else persons.n_groups:
-            warn_of_delta(self, n)
+        """Public facts about rows that have been checked, but for their number."""
         return self._facts(
-            n_samples=n_samples,
             n_features=X.shape[1],
             n_outputs=n_outputs,
             declared_norm=row_norm(X),

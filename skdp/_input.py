@@ -24,6 +24,7 @@ from sklearn.utils.validation import (
 )
 
 from skdp._bounded_rows import carried, declared
+from skdp._chunked_rows import targets_of
 from skdp._types import ArrayLike, Estimator, Given
 
 _FLOATS = (np.float64, np.float32)
@@ -293,15 +294,15 @@ class AccuracyMixin(ClassifierMixin):
 
     classes_: np.ndarray
 
-    def score(self, X, y, sample_weight=None) -> float:
+    def score(self, X, y=None, sample_weight=None) -> float:
         """Accuracy of `predict` on given rows.
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
+        X : array-like of shape (n, n_features) or ChunkedRows
             Rows.
         y : array-like of shape (n,)
-            Class labels. One that the classifier does not know counts as wrong.
+            Class labels, which rows in chunks bring with them. One that the classifier does not know counts as wrong.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the rows.
 
@@ -324,6 +325,7 @@ class AccuracyMixin(ClassifierMixin):
         True
         """
         predicted: Any = self.predict(X)  # type: ignore[attr-defined]
+        y = targets_of(X, y)
         if predicted.ndim == 2:  # labels that do not exclude each other: all have to be right
             y = check_targets(predicted, y)
             if y.shape != predicted.shape:
@@ -346,15 +348,15 @@ class R2Mixin(RegressorMixin):
     True
     """
 
-    def score(self, X, y, sample_weight=None) -> float:
+    def score(self, X, y=None, sample_weight=None) -> float:
         """Coefficient of determination R² of `predict` on given rows.
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
+        X : array-like of shape (n, n_features) or ChunkedRows
             Rows.
         y : array-like of shape (n,) or (n, n_targets)
-            Targets; R² is averaged over several.
+            Targets, which rows in chunks bring with them; R² is averaged over several.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the rows.
 
@@ -376,7 +378,7 @@ class R2Mixin(RegressorMixin):
         >>> model.score(X, y) > 0.5
         True
         """
-        return r2_of(self.predict(X), y, sample_weight)  # type: ignore[attr-defined]
+        return r2_of(self.predict(X), targets_of(X, y), sample_weight)  # type: ignore[attr-defined]
 
 
 def r2_of(predicted: np.ndarray, y: ArrayLike, sample_weight: Given) -> float:
@@ -425,6 +427,7 @@ _KNOWN = re.compile(
     r"|Unknown label type: [\w-]+\. Maybe |Support for labels represented as bytes "
     r"|The feature names should match |Feature names are only supported "
     r"|setting an array element with a sequence|could not convert string to "
+    r"|Rows in chunks are no array"
     r"|Cannot cast array data from dtype|\w+\(\) argument must be "
 )
 _KNOWN_WARNINGS = re.compile(

@@ -23,6 +23,15 @@ from skdp._coded_rows import CodedRows
 from skdp._persons import sizes_between
 from skdp.relations import ZERO_OUT, check_relation
 
+
+class Drawn(Protocol):
+    """Numbers of some rows, which are made where the rows are."""
+
+    def between(self, start: int, stop: int) -> np.ndarray:
+        """Those from start up to stop."""
+        ...
+
+
 Selection = slice | np.ndarray  # all rows, or the numbers of some
 Bounds = tuple[float | np.ndarray, float | np.ndarray]
 
@@ -80,11 +89,17 @@ class JoinedRows:
         start = 0
         for part in self.parts:
             stop = start + len(part)
-            if isinstance(selection, slice):
-                yield part, slice(0, len(part))
-            else:
-                yield part, selection[(start <= selection) & (selection < stop)] - start
+            yield part, own_of(selection, start, stop)
             start = stop
+
+
+def own_of(selection: Selection | Drawn, start: int, stop: int) -> slice | np.ndarray:
+    """Selected ones of the rows from start up to stop, in numbers of their own."""
+    if isinstance(selection, slice):
+        return slice(0, stop - start)
+    if isinstance(selection, np.ndarray):
+        return selection[(start <= selection) & (selection < stop)] - start
+    return selection.between(start, stop) - start
 
 
 class PlainBatch(NamedTuple):
@@ -113,6 +128,11 @@ class PlainRows:
 
     X: np.ndarray
     starts: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, records: tuple[np.ndarray, ...]) -> PlainRows:
+        """Wrap the private rows of a run."""
+        return cls(records[0], getattr(records, "starts", None))
 
     def __len__(self) -> int:
         return len(self.X) if self.starts is None else len(self.starts) - 1

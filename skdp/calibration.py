@@ -34,6 +34,7 @@ from skdp._fitting import (
     Records,
     all_or_nothing,
     charged,
+    check_in_chunks,
     encode_labels,
 )
 from skdp._input import AccuracyMixin, check_features_and_labels
@@ -198,9 +199,10 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
         """
         with all_or_nothing(self):
             self._check_groups(groups)
-            records, facts = self._read(X, y)
+            records, facts = self._taken_in(X, y)
             chosen = self._by_person(records._replace(X=np.arange(len(records.X))), groups)
             plan = self._plan(facts)
+            check_in_chunks(plan, records)
             # A copy, because a frozen classifier is shared: training it on would change what is
             # predicted here, and not what is stated.
             estimator: Any = clone(self.estimator)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from skdp._chunked_rows import changed
 from skdp._random import Streams
 from skdp._rows import row_bound
 from skdp.algorithms.dp_vi import DPVIConfig
@@ -70,9 +71,11 @@ class OfCodes(GaussianRun):
 
     def run(self, records: Any, streams: Streams, progress: Progress = iter) -> GaussianPosterior:
         """Run the algorithm on codes (n, columns) and targets; see the class that this precedes."""
+        return super().run(changed(records, self._rows), streams, progress)  # pyright: ignore
+
+    def _rows(self, records: Any) -> Any:
         rows = self.model.coded if self.coded else self.model.rows
-        X = rows(np.asarray(records.X))
-        return super().run(records._replace(X=X), streams, progress)  # pyright: ignore
+        return records._replace(X=rows(np.asarray(records.X)))
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,7 @@ import torch
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS
+from skdp._chunked_rows import rows_of
 from skdp._random import Streams
 from skdp._rows import (
     Bounds,
@@ -232,7 +234,9 @@ class DPVIConfig(GaussianRun):
         etas = orthogonal_normals(math.prod(self.shape), self.n_steps + 1, streams("eta"))
         algorithm, plan = VariationalUpdate(self, etas), release_plan_of(self)
         bounds = target_bounds(self.likelihood, records[1])
-        rows = LinearRows.of(self, records, alone=self.secure, target_bounds=bounds)
+        rows = rows_of(
+            records, partial(LinearRows.of, self, alone=self.secure, target_bounds=bounds)
+        )
         state, outside = run_and_count(plan, rows, algorithm, streams, progress)
         return replace(algorithm.posterior(state), outside=outside)
 

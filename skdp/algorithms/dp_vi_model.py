@@ -68,6 +68,7 @@ from scipy.special import logsumexp
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
+from skdp._chunked_rows import rows_of
 from skdp._persons import PersonUnit, sizes_between
 from skdp._random import SecureStream, Streams
 from skdp._rows import ON_BOUND, clipped_rows
@@ -607,10 +608,7 @@ class ModelConfig(GaussianRun):
         progress : callable, default=iter
             Wraps the iteration over releases.
         """
-        X, targets, *_ = records
-        starts = getattr(records, "starts", None)
-        X = bounded(X, self.data_norm)
-        rows = NetworkRecords(X, targets, torch.empty(0).double(), starts)
+        rows = rows_of(records, self._rows)
         etas = orthogonal_normals(self.n_parameters, self.n_releases + 1, streams("eta"))
         algorithm = ModelUpdate(self, etas)
         steps = run(
@@ -620,6 +618,11 @@ class ModelConfig(GaussianRun):
         if self.n_curvature_steps:
             return algorithm.infer(state, streams("inference"))
         return algorithm.plain(state)
+
+    def _rows(self, records: tuple[np.ndarray, ...]) -> NetworkRecords:
+        X, targets, *_ = records
+        X, starts = bounded(X, self.data_norm), getattr(records, "starts", None)
+        return NetworkRecords(X, targets, torch.empty(0).double(), starts)
 
 
 def bounded(X: np.ndarray, data_norm: float | None) -> np.ndarray:

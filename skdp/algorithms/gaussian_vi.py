@@ -28,8 +28,9 @@ import numpy as np
 import torch
 
 from skdp._bounded_sum import CHUNK_ROWS
+from skdp._chunked_rows import rows_of
 from skdp._random import Streams
-from skdp._rows import LinearBatch, LinearRows, row_bound
+from skdp._rows import LinearBatch, LinearRows, Rows, row_bound
 from skdp._validate import in_range, integer, positive
 from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
@@ -143,7 +144,7 @@ class GaussianVIConfig(GaussianRun):
             With exact counts of the records that were cut to their bounds.
         """
         bounds = target_bounds(self.likelihood, records[1])
-        rows = LinearRows.of(self, records, target_bounds=bounds)
+        rows = rows_of(records, partial(LinearRows.of, self, target_bounds=bounds))
         K, D = self.shape
         P = K * D
         R = row_bound(self.data_norm, self.fit_intercept)
@@ -185,7 +186,7 @@ class GaussianVIConfig(GaussianRun):
             prior_scales=prior.summary(scales[None], self.n_features),
         )
 
-    def _robust(self, rows: LinearRows, mean: np.ndarray, H: np.ndarray) -> np.ndarray:
+    def _robust(self, rows: Rows, mean: np.ndarray, H: np.ndarray) -> np.ndarray:
         """H V⁻¹ H, the inverse of the sandwich, with V the scatter of the scores at the mean."""
         scores = ScoreGramSum(LinearClippedSum(self.likelihood.residual, math.inf))
         if self.persons is not None:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS
+from skdp._chunked_rows import rows_of
 from skdp._random import Streams
 from skdp._rows import PlainBatch, PlainRows
 from skdp.algorithms.parts.gaussian_runs import FLOAT, OneSum
@@ -115,8 +116,8 @@ class MomentsConfig(OneSum):
         progress : callable
             Wraps the iteration over the release.
         """
-        starts = getattr(records, "starts", None)
-        released, scale = self.released(PlainRows(records[0], starts), streams, progress)
+        rows = rows_of(records, PlainRows.of)
+        released, scale = self.released(rows, streams, progress)
         mean, variance = mean_and_variance(released.reshape(3, -1), scale)
         lower, upper = np.array(self.lower), np.array(self.upper)
         half = upper / 2 - lower / 2

@@ -55,10 +55,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
+from skdp._chunked_rows import rows_of
 from skdp._random import Streams
 from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, one_of, positive
@@ -288,7 +290,8 @@ class NoiseAwareConfig(GaussianRun):
         """
         kept = records[0].size <= KEPT_ENTRIES
         bounds = target_bounds(self.likelihood, records[1])
-        rows = LinearRows.of(self, records, alone=self.secure, kept=kept, target_bounds=bounds)
+        build = partial(LinearRows.of, self, alone=self.secure, kept=kept, target_bounds=bounds)
+        rows = rows_of(records, build)
         update = (NoiseAwareLogit if self.shape[0] == 1 else NoiseAwareSoftmax)(self)
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         q = update.posterior(state, streams("inference"))

@@ -46,6 +46,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +54,7 @@ import torch
 from scipy.special import logsumexp
 from torch import Tensor
 
+from skdp._chunked_rows import rows_of
 from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows, row_bound
 from skdp._validate import in_range, integer, positive
@@ -282,7 +284,8 @@ class NoiseAwareRegressionConfig(GaussianRun):
         by_block = self.prior_blocks is not None and self.prior_scale is None
         update = (RegressionByBlocks if by_block else NoiseAwareRegression)(self)
         bound = 1.0 if self.bounded_targets else math.inf
-        rows = LinearRows.of(self, records, alone=self.secure, target_bounds=(-bound, bound))
+        build = partial(LinearRows.of, self, alone=self.secure, target_bounds=(-bound, bound))
+        rows = rows_of(records, build)
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         if not self.private:
             return replace(update.ordinary_posterior(state), outside=outside)

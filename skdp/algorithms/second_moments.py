@@ -9,11 +9,13 @@ Principal Component Analysis*, STOC 2014.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from skdp._bounded_sum import CHUNK_ROWS
+from skdp._chunked_rows import rows_of
 from skdp._random import Streams
 from skdp._rows import LinearRows
 from skdp.algorithms.parts.gaussian_runs import FLOAT, OneSum
@@ -47,6 +49,11 @@ class SecondMomentsConfig(OneSum):
     data_norm: float
 
     @property
+    def fit_intercept(self) -> bool:
+        """No 1 is appended."""
+        return False
+
+    @property
     def clipped_sum(self) -> GramSum:
         """The private value."""
         return GramSum(self.data_norm**2)
@@ -73,14 +80,7 @@ class SecondMomentsConfig(OneSum):
         progress : callable
             Wraps the iteration over the release.
         """
-        rows = LinearRows(
-            *records[:2],
-            data_norm=self.data_norm,
-            fit_intercept=False,
-            neighboring_relation=self.neighboring_relation,
-            kept=False,
-            starts=getattr(records, "starts", None),
-        )
+        rows = rows_of(records, partial(LinearRows.of, self, kept=False))
         released, _ = self.released(rows, streams, progress)
         matrix = unpacked(released / self.data_norm**2, self.n_features)
         values, vectors = np.linalg.eigh(matrix)

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -102,6 +102,7 @@ class TemperatureConfig(GaussianRun):
     target: str
     n_rows: int
     n_steps: int
+    asks_sums: ClassVar[bool] = False  # but predictions too
 
     @property
     def sampling(self) -> FullBatch:

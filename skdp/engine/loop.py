@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
+from skdp._chunked_rows import ChunkSums
 from skdp._persons import PersonUnit
 from skdp._random import SecureStream, Streams
 from skdp._release_hook import MechanismCall, grid_width
@@ -167,13 +168,18 @@ def run(
         Random streams of the fit.
     """
     coins, noise = streams("sampling"), streams("noise")
-    for step, selection in enumerate(plan.sampling.batches(len(data), coins)):
+    for step, selection in enumerate(_selections(plan.sampling, data, coins)):
         theta = query(state)
         clipped_sum, call = plan.step(tuple(theta.shape), step)
         value = partial(data.sum, partial(clipped_sum, theta), selection)
         noisy = plan.release(value, call, noise)
         state = update(state, noisy.to(theta.dtype), step)
         yield state
+
+
+def _selections(scheme: Sampling, data: Rows, coins: SecureStream) -> Iterator[Any]:
+    """Selected rows of each step: their numbers, or what makes them where the rows are."""
+    return scheme.draws(coins) if isinstance(data, ChunkSums) else scheme.batches(len(data), coins)
 
 
 def last(states: Iterable[State]) -> State:

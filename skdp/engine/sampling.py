@@ -94,8 +94,8 @@ class Bits:
     def more(self, block: int) -> Integers:
         """Draw further bits for the gaps of a block of rows, one word at a time."""
         if block not in self._more:
-            words = (int(self.words(counters(range(i, i + 1), [block], 1))[0]) for i in count())
-            self._more[block] = lambda high: next(words)
+            words = (self.words(counters(range(i, i + 1), [block], 1))[0] for i in count())
+            self._more[block] = lambda *high: next(words)
         return self._more[block]
 
 

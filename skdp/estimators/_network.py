@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
 
 from skdp import _fitting
+from skdp._chunked_rows import ChunkedRows
 from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, with_callbacks
 from skdp._input import (
     AccuracyMixin,
@@ -172,10 +173,13 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             given = (X, y)
             X, y = from_dataset(X, y)
             self._by_index = isinstance(X, DatasetRows)
-            records, facts = self._read(X, y, goes_on=goes_on, classes=classes)
-            records = records._replace(weights=self._weights(records, sample_weight))
+            if sample_weight is not None and isinstance(X, ChunkedRows):
+                raise expected("None for rows in chunks", sample_weight="given")
+            how = {"goes_on": goes_on, "classes": classes, "sample_weight": sample_weight}
+            records, facts = self._taken_in(X, y, **how)
             records = self._by_person(records, groups)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
+            _fitting.check_in_chunks(plan, records)
             if not goes_on:
                 self.module_ = self._built(facts.features, facts.outputs)
             self._shape = records.X.shape[1:]
@@ -220,6 +224,12 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     ) -> tuple[Records, PublicFacts]:
         """Check the input, which a fit that goes on has seen the like of."""
         raise NotImplementedError
+
+    def _read_all(
+        self, X: Any, y: Any, *, sample_weight: Any = None, **how: Any
+    ) -> tuple[Records, PublicFacts]:
+        records, facts = self._read(X, y, **how)
+        return records._replace(weights=self._weights(records, sample_weight)), facts
 
     def _network_run(self, facts: PublicFacts, private: bool) -> NetworkRun:
         """Check the parameters that all algorithms have, and fill in the defaults."""

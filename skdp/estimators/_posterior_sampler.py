@@ -123,7 +123,7 @@ class PosteriorSampler(ArvizMixin, ProtectedUnit, PrivateEstimator):
 
         other: Any = clone(self)
         other._check_groups(groups)
-        records, facts = other._read(X, y)
+        records, facts = other._taken_in(X, y)
         records = other._by_person(records, groups)
         config = other._planned(facts).config
         if config.sampler != "langevin":

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
+from skdp._chunked_rows import targets_of
 from skdp._fitting import Records
 from skdp._input import R2Mixin, check_features_and_targets, r2_of, without_data
 from skdp._plan import FitPlan, PublicFacts
@@ -134,7 +135,7 @@ class NormalCounts(R2Mixin, NormalPosterior):
         mean, variance = self._likelihood.predictive(logits, covariance)
         return (mean, np.sqrt(variance)) if return_std else mean
 
-    def score(self, X, y, sample_weight=None, *, exposure=None) -> float:
+    def score(self, X, y=None, sample_weight=None, *, exposure=None) -> float:
         """Coefficient of determination R² of `predict` on given rows.
 
         Parameters
@@ -158,7 +159,8 @@ class NormalCounts(R2Mixin, NormalPosterior):
         ValueError
             If the input is invalid.
         """
-        return r2_of(self.predict(X, exposure=exposure), y, sample_weight)
+        predicted = self.predict(X, exposure=exposure)
+        return r2_of(predicted, targets_of(X, y), sample_weight)
 
     def sample_predictive(
         self, X, n_samples: int = 1, random_state: Any = None, *, exposure=None

@@ -265,7 +265,7 @@ def _read_alone(estimator: PrivateEstimator, X: ArrayLike, y: Given) -> None:
     """Check an input as a fit of the estimator would; a release on the way is refused."""
     cover = Cover()
     with covered(cover):
-        estimator._read(X, y)
+        estimator._taken_in(X, y)
     if cover.refused:
         raise BudgetExceededError(
             f"Reading the input of {type(estimator).__name__} made a private release, or another "

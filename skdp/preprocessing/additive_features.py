@@ -25,6 +25,7 @@ from sklearn.preprocessing import SplineTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_rows import declares_norm
+from skdp._chunked_rows import learns_columns
 from skdp._columns import DeclaredColumns
 from skdp._input import check_columns
 from skdp._validate import integer, one_of
@@ -33,6 +34,7 @@ from skdp.models.additive import Additive, Category, Number
 ENCODINGS = ("waves", "splines", "onehot")
 
 
+@learns_columns
 @declares_norm
 @dataclass(eq=False, repr=False)
 class AdditiveFeatures(DeclaredColumns, TransformerMixin, BaseEstimator):

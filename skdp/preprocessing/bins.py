@@ -21,6 +21,7 @@ import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from skdp._bounded_rows import declares_norm
+from skdp._chunked_rows import takes_chunks
 from skdp._fitting import Records
 from skdp._persons import PersonUnit
 from skdp._plan import FitPlan, PublicFacts
@@ -35,6 +36,7 @@ from skdp.privacy.budget import Budget
 ENCODINGS, MOST_BINS = ("onehot", "ordinal"), 1024
 
 
+@takes_chunks
 @declares_norm
 @dataclass(eq=False, repr=False)
 class DPBins(PrivateScaler):

@@ -19,10 +19,12 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_rows import declares_norm
+from skdp._chunked_rows import learns_columns
 from skdp._input import check_features
 from skdp._validate import declared_range
 
 
+@learns_columns
 @declares_norm
 class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Map declared bounds to [-1, 1] and clip what lies beyond.

@@ -19,12 +19,14 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_rows import declares_norm
+from skdp._chunked_rows import learns_columns
 from skdp._input import check_features
 from skdp._rows import clipped_rows
 from skdp._validate import number_or_auto
 from skdp.preprocessing._base import float_tags
 
 
+@learns_columns
 @declares_norm
 class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Scale rows down to a declared Euclidean norm where they exceed it.

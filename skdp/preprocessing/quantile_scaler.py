@@ -22,6 +22,7 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_rows import declares_norm
+from skdp._chunked_rows import takes_chunks
 from skdp._fitting import Records
 from skdp._persons import PersonUnit
 from skdp._plan import FitPlan, PublicFacts
@@ -32,6 +33,7 @@ from skdp.preprocessing._base import PrivateScaler
 from skdp.privacy.budget import Budget
 
 
+@takes_chunks
 @declares_norm
 @dataclass(eq=False, repr=False)
 class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):

@@ -21,6 +21,7 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_rows import declares_norm
+from skdp._chunked_rows import takes_chunks
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import clipped_rows
 from skdp._validate import number_or_auto
@@ -29,6 +30,7 @@ from skdp.preprocessing._base import PrivateScaler
 from skdp.privacy.budget import Budget
 
 
+@takes_chunks
 @declares_norm
 @dataclass(eq=False, repr=False)
 class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):

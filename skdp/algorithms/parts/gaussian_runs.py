@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Protocol, Self, TypeVar
+from typing import ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -50,6 +50,7 @@ class GaussianRun:
     neighboring_relation: str = ZERO_OUT
     secure: bool = False
     persons: PersonUnit | None = None
+    asks_sums: ClassVar[bool] = True  # of its rows, and nothing else
 
     def __post_init__(self) -> None:
         in_range(0.0, math.inf, noise_multiplier=self.noise_multiplier, closed="left")

@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from dp_accounting.dp_event import DpEvent
 from torch import Tensor, nn
 
 from skdp._bounded_sum import MAX_ROWS
+from skdp._chunked_rows import rows_of
 from skdp._persons import PersonUnit
 from skdp._random import SecureStream, Streams
 from skdp._rows import LinearRows, Rows
@@ -453,6 +455,7 @@ class NetworkRun:
     persons: PersonUnit | None = None
     weight_bound: float = 1.0
     secure: bool = False
+    asks_sums: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         in_range(1e-10, 1e10, weight_bound=self.weight_bound)
@@ -568,9 +571,7 @@ class NetworkRun:
         algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         state = algorithm.init(model.start, kept)
         plan = self.release_plan(model)
-        X, targets, *_ = records
-        starts, weights = (getattr(records, name, None) for name in ("starts", "weights"))
-        rows = model.records(X, targets, starts, weights)
+        rows = rows_of(records, partial(_wrapped, model))
         late = LateSums(self, plan)
         steps = run(plan, rows, state, algorithm.query, late.told(algorithm), streams)
         with _masks(streams("dropout")):
@@ -620,6 +621,13 @@ class LateSums:
         if square <= of_noise:
             return 0.0
         return math.sqrt(square - P * variance) / (self._n * self._run.largest_sum)
+
+
+def _wrapped(model: Model, records: tuple[np.ndarray, ...]) -> Rows:
+    """Wrap private rows, with what stands beside them."""
+    X, targets, *_ = records
+    starts, weights = (getattr(records, name, None) for name in ("starts", "weights"))
+    return model.records(X, targets, starts, weights)
 
 
 @contextmanager

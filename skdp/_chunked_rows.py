@@ -1,0 +1,543 @@
+"""Rows that live in chunks: read a chunk at a time, in every pass, and never all at once.
+
+>>> import numpy as np
+>>> from skdp._chunked_rows import ChunkedRows
+>>> rows = ChunkedRows(lambda i: (np.full((3, 2), i), np.zeros(3)), n_chunks=2)
+>>> [X.shape for X, y in rows]
+[(3, 2), (3, 2)]
+
+A fit asks its rows for sums of pure terms and for nothing else (`skdp._rows`), so chunks are a
+matter of who adds up:
+
+1. *First look*, before anything is spent. Each chunk is read and checked as a fit in memory checks
+   its rows. It answers with its number of rows, what is public about them (columns, types, what was
+   declared), and a fingerprint; or with what is wrong, in words that quote no value.
+2. The charge.
+3. *Passes.* Each chunk is read again, its fingerprint is compared, and its part of the sum is added
+   to those of the others, in the order of a balanced tree. Noise comes after all chunks have
+   answered, once, where the fit runs. A chunk that cannot be read again, or that holds other rows,
+   ends the fit, whose charge stands: a sum of the others would be another query than was charged.
+
+`Look` and `Work` are pure functions of a chunk and of what they hold: parameters, released values
+and a step's key. `ChunkedRows.each` does them here, one after the other; where chunks live on other
+machines, it does them there, and nothing else changes. What they hold does not show in their repr,
+and what goes wrong in them comes back as words, never as an exception with rows in its frames.
+
+*Fingerprints* are AES-GMAC under a key that only the fit knows, which is gone with it: rows that
+change by accident, or by somebody who does not know the key, go unnoticed with probability below
+2⁻⁹⁰. They are told to nobody.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial, reduce, wraps
+from inspect import isfunction, signature
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from skdp._bounded_rows import row_norm
+from skdp._rows import Drawn, Rows, Selection, own_of
+from skdp._validate import expected, integer
+
+_PIECE = 2**30  # bytes that are hashed at once
+
+
+class Chunk(NamedTuple):
+    """What a chunk holds, as it was read: rows, targets, and the person of each row."""
+
+    X: Any
+    y: Any = None
+    groups: Any = None
+
+
+class ChunkedRows:
+    """Rows in chunks that a function reads.
+
+    A fit takes them in the place of X, with the targets in the chunks: ``classifier.fit(rows)``. So
+    does every transformer that maps each row by itself, whose ``transform`` then gives rows in
+    chunks again. ``predict`` and its kin give one array for all rows, and ``score`` takes the
+    targets from the chunks.
+
+    Parameters
+    ----------
+    load : callable
+        ``load(i)`` returns chunk i as X, (X, y) or (X, y, groups): arrays, or frames of pandas. It
+        is called in every pass and must give the same rows each time: a fit that finds others ends
+        with an error, and its charge stands. A chunk may have no rows.
+    n_chunks : int
+        Number ≥ 1 of chunks. A fit holds one of them at a time.
+
+    Attributes
+    ----------
+    n_chunks : int
+        Number of chunks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import DPVariationalLogisticRegression
+    >>> from skdp.data import ChunkedRows
+    >>> def load(i):
+    ...     X = np.random.default_rng(i).uniform(-1, 1, (500, 2))
+    ...     return X, X[:, 0] > 0
+    >>> rows = ChunkedRows(load, n_chunks=8)
+    >>> model = DPVariationalLogisticRegression(classes=[False, True], n_samples=4000).fit(rows)
+    >>> model.predict(rows).shape
+    (4000,)
+    >>> model.score(rows) > 0.9
+    True
+    """
+
+    def __init__(self, load: Callable[[int], Any], n_chunks: int) -> None:
+        if not callable(load):
+            raise expected("a function of the number of a chunk", load=load)
+        self._load, self.n_chunks = load, integer(1, n_chunks=n_chunks)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(n_chunks={self.n_chunks})"
+
+    def load(self, number: int) -> Chunk:
+        """Read a chunk.
+
+        Parameters
+        ----------
+        number : int
+            From 0 on.
+
+        Returns
+        -------
+        Chunk
+            Rows, with targets and persons where the source has them.
+        """
+        found = self._load(number)
+        parts = found if isinstance(found, tuple) else (found,)
+        if not 1 <= len(parts) <= 3:
+            raise ValueError("Expected a chunk to be X, (X, y) or (X, y, groups).")
+        return Chunk(*parts)
+
+    def map(self, function: Callable[[Any], Any]) -> ChunkedRows:
+        """Rows in chunks of which X is passed through a function, whenever one is read.
+
+        Parameters
+        ----------
+        function : callable
+            Maps the X of a chunk to another with as many rows, each row by itself.
+
+        Returns
+        -------
+        ChunkedRows
+        """
+        mapped = copy.copy(self)
+        mapped._load = partial(_mapped, self.load, function)
+        return mapped
+
+    def each(self, tasks: Iterable[Callable[[Callable[[int], Chunk]], Any]]) -> Iterator[Any]:
+        """Yield the results of pure tasks, each given what reads its chunk, in their order."""
+        for task in tasks:
+            yield task(self.load)
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """Read one chunk after the other, as X and y."""
+        for number in range(self.n_chunks):
+            try:
+                found = self.load(number)
+            except Exception as error:
+                found = type(error).__name__
+            if isinstance(found, str):
+                raise ValueError(f"Chunk {number} of {self.n_chunks} {_UNREADABLE} ({found}).")
+            yield found.X, found.y
+
+    def targets(self) -> np.ndarray:
+        """Return the targets of all rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+
+        Raises
+        ------
+        ValueError
+            If the chunks hold none.
+        """
+        found = [y for X, y in self if n_rows_of(X)]
+        if not found or any(y is None for y in found):
+            raise ValueError("Expected chunks (X, y): there are no targets in them.")
+        return np.concatenate([np.asarray(y) for y in found])
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse to be one array in memory."""
+        raise TypeError(ARRAY)
+
+
+ARRAY = (
+    "Rows in chunks are no array. What was given them here reads all rows at once, or is not of "
+    "skdp: pass arrays, or wrap a transformer that learns nothing from rows in skdp.data.RowWise."
+)
+_UNREADABLE = "cannot be read"
+
+
+def _mapped(load: Callable[[int], Chunk], function: Callable[[Any], Any], number: int) -> Chunk:
+    chunk = load(number)
+    return chunk._replace(X=function(chunk.X)) if n_rows_of(chunk.X) else chunk
+
+
+def n_rows_of(X: Any) -> int:
+    """Number of rows of a chunk."""
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+# --- what is done with a chunk ------------------------------------------------------------------
+
+Read = Callable[[Chunk], tuple[Any, Any]]  # chunk -> records, and what is public about them
+
+
+class Seen(NamedTuple):
+    """What a chunk answers at the first look."""
+
+    n_rows: int = 0
+    fingerprint: bytes = b""
+    public: Any = None
+    kinds: tuple = ()  # shape of a record and type, of each array
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Read a chunk for the first time, and check it."""
+
+    number: int = field(repr=False)
+    read: Read = field(repr=False)
+    key: bytes = field(repr=False)
+
+    def __call__(self, load: Callable[[int], Chunk]) -> Seen:
+        """Answer with what is public, or with what is wrong."""
+        try:
+            chunk = load(self.number)
+            n_rows = n_rows_of(chunk.X)
+        except Exception as error:
+            return Seen(problem=f"It {_UNREADABLE} ({type(error).__name__}).")
+        if not n_rows:
+            return Seen()
+        try:
+            records, public = self.read(chunk)
+        except (ValueError, TypeError, Warning) as error:  # whose words quote no value
+            return Seen(problem=str(error))
+        except Exception as error:
+            return Seen(problem=f"It {_UNREADABLE} ({type(error).__name__}).")
+        kinds = tuple(None if a is None else (a.shape[1:], a.dtype) for a in records)
+        return Seen(n_rows, fingerprint(self.key, self.number, records), public, kinds)
+
+
+class Lost(NamedTuple):
+    """Why there is no sum."""
+
+    number: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """Read a chunk again, and return its part of a sum: the records that it has of those selected.
+
+    None where it has none of them, unless an empty sum is asked for.
+    """
+
+    number: int = field(repr=False)
+    reading: Reading = field(repr=False)
+    build: Callable[[Any], Rows] = field(repr=False)
+    term: Callable[[Any], Any] = field(repr=False)
+    selection: Selection | Drawn = field(repr=False)
+    empty: bool = field(default=False, repr=False)
+
+    def __call__(self, load: Callable[[int], Chunk]) -> Any:
+        """Answer with the sum, or with why there is none."""
+        try:
+            own = own_of(self.selection, *self.reading.places[self.number])
+            if not isinstance(own, slice) and not len(own) and not self.empty:
+                return None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # they were given at the first look
+                records, _ = self.reading.read(load(self.number))
+            found = fingerprint(self.reading.key, self.number, records)
+            if found != self.reading.fingerprints[self.number]:
+                return Lost(self.number, "it holds other rows")
+            for change in self.reading.changes:
+                records = change(records)
+            return self.build(records).sum(self.term, own)
+        except Exception as error:
+            return Lost(self.number, type(error).__name__)
+
+
+def fingerprint(key: bytes, number: int, records: Iterable[Any]) -> bytes:
+    """Keyed hash of the arrays of a chunk, in the order in which they lie in memory."""
+    code = Cipher(algorithms.AES(key), modes.GCM(number.to_bytes(12, "big"))).encryptor()
+    for array in records:
+        if array is None:
+            continue
+        transposed = array.flags.f_contiguous and not array.flags.c_contiguous
+        said = array.dtype.str, array.shape, transposed, row_norm(array)
+        plain = np.asarray(array)
+        flat: Any = (
+            np.ascontiguousarray(plain.T if transposed else plain).reshape(-1).view(np.uint8)
+        )
+        code.authenticate_additional_data(repr(said).encode())
+        for start in range(0, len(flat), _PIECE):
+            code.authenticate_additional_data(memoryview(flat[start : start + _PIECE]))
+    code.finalize()
+    return code.tag
+
+
+# --- a fit's rows -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a fit reads its chunks, and what it saw of each at the first look.
+
+    Parameters
+    ----------
+    read : callable
+        Chunk -> records, and what is public about them.
+    key : bytes
+        Of the fingerprints.
+    places : dict
+        Numbers of the first record and of the one after the last, of each chunk that has any.
+    fingerprints : dict
+        Of each of them.
+    changes : tuple of callable
+        What is done to the records after they were read.
+    """
+
+    read: Read = field(repr=False)
+    key: bytes = field(repr=False)
+    places: dict[int, tuple[int, int]] = field(repr=False)
+    fingerprints: dict[int, bytes] = field(repr=False)
+    changes: tuple[Callable[[Any], Any], ...] = field(default=(), repr=False)
+
+
+class ArrayInChunks:
+    """What is known of an array that lies in chunks: its shape, its type, and how to read it."""
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype, rows: ChunkedRows, reading: Reading
+    ) -> None:
+        self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
+        self.size = int(np.prod(shape, dtype=object))
+        self.rows, self.reading = rows, reading
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def fingerprints(self) -> np.ndarray:
+        """Stand for all rows in the material of a seed."""
+        return np.frombuffer(b"".join(self.reading.fingerprints.values()), dtype=np.uint8)
+
+
+def first_look(rows: ChunkedRows, read: Read, key: bytes) -> tuple[list[Any], Any]:
+    """Look at each chunk once; return what is known of the arrays, and what is public about them.
+
+    Parameters
+    ----------
+    rows : ChunkedRows
+        The source.
+    read : callable
+        Chunk -> records, and what is public about them; pure.
+    key : bytes of length 16
+        Of the fingerprints; secret.
+
+    Raises
+    ------
+    ValueError
+        If a chunk cannot be read or is invalid, chunks differ in what is public about them, or all
+        are empty.
+    """
+    n, first, places, fingerprints = 0, None, {}, {}
+    tasks = (Look(number, read, key) for number in range(rows.n_chunks))
+    for number, seen in enumerate(rows.each(tasks)):
+        if seen.problem:
+            raise ValueError(f"Chunk {number} of {rows.n_chunks}: {seen.problem}")
+        if not seen.n_rows:
+            continue
+        first = seen if first is None else first
+        if seen.kinds != first.kinds or not _same(seen.public, first.public):
+            raise ValueError(
+                f"Chunk {number} of {rows.n_chunks} has other columns or types than those before "
+                "it, or other classes: give all chunks the same, and declare classes=[...] if one "
+                "may be absent from a chunk."
+            )
+        places[number], fingerprints[number] = (n, n + seen.n_rows), seen.fingerprint
+        n += seen.n_rows
+    if first is None:
+        raise ValueError("Expected at least one row, but all chunks are empty.")
+    reading = Reading(read, key, places, fingerprints)
+    arrays = [
+        None if kind is None else ArrayInChunks((n, *kind[0]), kind[1], rows, reading)
+        for kind in first.kinds
+    ]
+    return arrays, first.public
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether public facts are the same; arrays may be among them."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, tuple | list) and isinstance(b, tuple | list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b)
+
+
+class ChunkSums:
+    """Rows of a run, in chunks of which each has its part in a sum.
+
+    Parameters
+    ----------
+    rows : ChunkedRows
+        The source.
+    reading : Reading
+        Of the fit.
+    build : callable
+        Makes the rows of a run of the records of a chunk.
+    """
+
+    def __init__(self, rows: ChunkedRows, reading: Reading, build: Callable[[Any], Rows]) -> None:
+        self._rows, self._reading, self._build = rows, reading, build
+
+    def __len__(self) -> int:
+        return max(stop for _, stop in self._reading.places.values())
+
+    def sum(self, term: Callable[[Any], Any], selection: Selection | Drawn) -> Any:
+        """Add up the sums of the chunks, each of which is read once."""
+        work = partial(
+            Work, reading=self._reading, build=self._build, term=term, selection=selection
+        )
+        total = _total(self._rows.each(map(work, self._reading.places)))
+        if total is None:
+            total = _total(self._rows.each([work(min(self._reading.places), empty=True)]))
+        if isinstance(total, Lost):
+            raise RuntimeError(
+                f"Chunk {total.number} of {self._rows.n_chunks} could not be worked on as it was "
+                f"when the fit began ({total.why}). Nothing of this fit is left, and what it was "
+                "charged stays spent: its rows must not change, and must be there, until it ends."
+            )
+        return total
+
+
+def _total(parts: Iterable[Any]) -> Any:
+    """Add up parts in the order of a balanced tree; None for none, and what was lost if one was."""
+    found: list[tuple[int, Any]] = []  # heights and sums of trees, ever lower
+    for part in parts:
+        if isinstance(part, Lost):
+            return part
+        height = 0
+        while part is not None and found and found[-1][0] == height:
+            part, height = found.pop()[1] + part, height + 1
+        if part is not None:
+            found.append((height, part))
+    sums = [total for _, total in found[::-1]]
+    return reduce(lambda later, earlier: earlier + later, sums) if sums else None
+
+
+def rows_of(records: Any, build: Callable[[Any], Rows]) -> Rows:
+    """Make the rows of a run: of records in memory, or of those of one chunk after the other."""
+    X = records[0]
+    return ChunkSums(X.rows, X.reading, build) if isinstance(X, ArrayInChunks) else build(records)
+
+
+def changed(records: Any, change: Callable[[Any], Any]) -> Any:
+    """Change records, each by itself: in memory at once, in chunks whenever one is read."""
+    X = records[0]
+    if not isinstance(X, ArrayInChunks):
+        return change(records)
+    reading = copy.copy(X.reading)
+    object.__setattr__(reading, "changes", (*reading.changes, change))
+    return records._replace(X=ArrayInChunks(X.shape, X.dtype, X.rows, reading))
+
+
+# --- predictions --------------------------------------------------------------------------------
+
+_OF_ROWS = (
+    "predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples",
+)  # fmt: skip
+
+
+def takes_chunks(cls: Any) -> Any:
+    """Let the methods of a class that map each row by itself take rows in chunks: a decorator.
+
+    Predictions of all rows are one array; ``transform`` gives rows in chunks. A transformer's
+    ``fit``, if it is not private, sees the rows of the first chunk that has any: it learns their
+    columns alone.
+    """
+    for name in _OF_ROWS:
+        if isfunction(vars(cls).get(name)):
+            setattr(cls, name, _blockwise(vars(cls)[name]))
+    if "transform" in vars(cls):
+        cls.transform = _lazily(vars(cls)["transform"])
+    return cls
+
+
+def targets_of(X: Any, y: Any) -> Any:
+    """Return targets that were given, or those of rows in chunks."""
+    return X.targets() if y is None and isinstance(X, ChunkedRows) else y
+
+
+def _blockwise(method: Any) -> Any:
+    takes_targets = "y" in signature(method).parameters
+
+    @wraps(method)
+    def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(X, ChunkedRows):
+            return method(self, X, *args, **kwargs)
+        found = []
+        for rows, y in X:
+            if n_rows_of(rows):
+                beside = {"y": y} if takes_targets and y is not None else {}
+                found.append(method(self, rows, *args, **beside, **kwargs))
+        if not found:
+            raise ValueError("Expected at least one row, but all chunks are empty.")
+        if isinstance(found[0], tuple):
+            return tuple(map(np.concatenate, zip(*found, strict=True)))
+        return np.concatenate(found)
+
+    return of_rows
+
+
+def _lazily(method: Any) -> Any:
+    @wraps(method)
+    def of_rows(self: Any, X: Any) -> Any:
+        # Of a copy: rows are read again, and must be mapped as they were.
+        if isinstance(X, ChunkedRows):
+            return X.map(partial(method, copy.copy(self)))
+        return method(self, X)
+
+    return of_rows
+
+
+def learns_columns(cls: Any) -> Any:
+    """Let a transformer that learns the columns alone be fitted on rows in chunks: a decorator."""
+    fit = cls.fit
+
+    @wraps(fit)
+    def of_rows(self: Any, X: Any, y: Any = None) -> Any:
+        return fit(self, first_rows(X), y)
+
+    cls.fit = of_rows
+    return takes_chunks(cls)
+
+
+def first_rows(X: Any) -> Any:
+    """Return the rows of the first chunk that has any, or what was given where that is an array."""
+    if not isinstance(X, ChunkedRows):
+        return X
+    for rows, _ in X:
+        if n_rows_of(rows):
+            return rows
+    raise ValueError("Expected at least one row, but all chunks are empty.")
