@@ -18,7 +18,7 @@ from skdp.relations import check_relation
 
 CHUNK_ROWS = 8192  # a chunk stays in the cache between its two products
 MAX_ROWS = 2**26
-MAX_PARTS = 2**9  # that rows can be in
+MAX_PARTS = 2**9  # additions between parts, in a balanced tree of them: of 2²⁵⁵ parts at most
 
 # Floating-point sums are not the real sums. With unit roundoff u, m additions in any order err by
 # at most m u Σ|terms| (Higham 2002, §4.2); CHUNK_ROWS inside a chunk, MAX_ROWS/CHUNK_ROWS

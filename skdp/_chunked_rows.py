@@ -31,9 +31,10 @@ change by accident, or by somebody who does not know the key, go unnoticed with 
 from __future__ import annotations
 
 import copy
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce, wraps
 from inspect import isfunction, signature
 from typing import Any, NamedTuple, NoReturn
@@ -310,6 +311,8 @@ class Reading:
         Numbers of the first record and of the one after the last, of each chunk that has any.
     fingerprints : dict
         Of each of them.
+    seconds : float
+        That the first look took.
     changes : tuple of callable
         What is done to the records after they were read.
     """
@@ -318,6 +321,7 @@ class Reading:
     key: bytes = field(repr=False)
     places: dict[int, tuple[int, int]] = field(repr=False)
     fingerprints: dict[int, bytes] = field(repr=False)
+    seconds: float = field(repr=False)
     changes: tuple[Callable[[Any], Any], ...] = field(default=(), repr=False)
 
 
@@ -358,7 +362,7 @@ def first_look(rows: ChunkedRows, read: Read, key: bytes) -> tuple[list[Any], An
         If a chunk cannot be read or is invalid, chunks differ in what is public about them, or all
         are empty.
     """
-    n, first, places, fingerprints = 0, None, {}, {}
+    n, first, places, fingerprints, began = 0, None, {}, {}, time.perf_counter()
     tasks = (Look(number, read, key) for number in range(rows.n_chunks))
     for number, seen in enumerate(rows.each(tasks)):
         if seen.problem:
@@ -376,7 +380,7 @@ def first_look(rows: ChunkedRows, read: Read, key: bytes) -> tuple[list[Any], An
         n += seen.n_rows
     if first is None:
         raise ValueError("Expected at least one row, but all chunks are empty.")
-    reading = Reading(read, key, places, fingerprints)
+    reading = Reading(read, key, places, fingerprints, time.perf_counter() - began)
     arrays = [
         None if kind is None else ArrayInChunks((n, *kind[0]), kind[1], rows, reading)
         for kind in first.kinds
@@ -457,8 +461,7 @@ def changed(records: Any, change: Callable[[Any], Any]) -> Any:
     X = records[0]
     if not isinstance(X, ArrayInChunks):
         return change(records)
-    reading = copy.copy(X.reading)
-    object.__setattr__(reading, "changes", (*reading.changes, change))
+    reading = replace(X.reading, changes=(*X.reading.changes, change))
     return records._replace(X=ArrayInChunks(X.shape, X.dtype, X.rows, reading))
 
 
@@ -499,8 +502,8 @@ def _blockwise(method: Any) -> Any:
         found = []
         for rows, y in X:
             if n_rows_of(rows):
-                beside = {"y": y} if takes_targets and y is not None else {}
-                found.append(method(self, rows, *args, **beside, **kwargs))
+                given = (y, *args[1:]) if takes_targets else args
+                found.append(method(self, rows, *given, **kwargs))
         if not found:
             raise ValueError("Expected at least one row, but all chunks are empty.")
         if isinstance(found[0], tuple):

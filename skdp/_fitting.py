@@ -460,18 +460,33 @@ def _read_chunk(
     return records, (facts, learned, chunk.groups is not None)
 
 
-def check_in_chunks(plan: FitPlan, records: Records) -> None:
-    """Refuse rows in chunks where a run needs more of them than sums."""
-    if isinstance(records.X, ArrayInChunks) and not getattr(plan.config, "asks_sums", False):
+def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
+    """Refuse rows in chunks where a run needs more of them than sums; say how long passes take."""
+    if not isinstance(records.X, ArrayInChunks):
+        return
+    config, name = plan.config, plan.facts.label
+    if not getattr(config, "asks_sums", False):
+        instead = getattr(config, "instead_of_all_rows", "")
         raise ValueError(
-            f"{plan.facts.label} with these parameters takes no rows in chunks: it needs all rows "
-            f"at once. Pass arrays{getattr(plan.config, 'instead_of_all_rows', '')}."
+            f"Expected arrays: {name} with these parameters needs all rows at once, and takes none "
+            "in chunks." + f" Or use {instead}." * bool(instead)
         )
+    n_passes = getattr(config, "n_passes", config.n_releases)
+    minutes = n_passes * records.X.reading.seconds / 60.0
+    told = (
+        f"{name} reads all chunks {n_passes} times at most. The first look at them took "
+        f"{records.X.reading.seconds:.2g} s: that makes {minutes:.2g} minutes, or about."
+    )
+    if getattr(estimator, "verbose", 0):
+        print(told)
+    elif minutes > _MANY_MINUTES:
+        warnings.warn(told, FitWarning, stacklevel=5)
 
 
 _OF_GROUPS = "it is for unit='group', which protects a person with all of its rows"
 _PLAIN = frozenset([int, float, str, bool, type(None)])
 _MOST_PLANS = 256
+_MANY_MINUTES = 10.0
 _plans: dict[tuple, FitPlan] = {}
 
 
@@ -656,7 +671,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             check_n_rows(records.X, self._max_rows)
             records = self._by_person(records, groups)
             plan = self._plan(facts)
-            check_in_chunks(plan, records)
+            check_in_chunks(self, plan, records)
             run = self._prepared(plan, records)
             steps = progress(self, plan.n_steps)
             self.privacy_ = charged(self, plan, (X, y))

@@ -302,7 +302,8 @@ class AccuracyMixin(ClassifierMixin):
         X : array-like of shape (n, n_features) or ChunkedRows
             Rows.
         y : array-like of shape (n,)
-            Class labels, which rows in chunks bring with them. One that the classifier does not know counts as wrong.
+            Class labels, which rows in chunks bring with them. One that the classifier does not
+            know counts as wrong.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the rows.
 

@@ -10,7 +10,7 @@ measured: rows beyond the bound are scaled down to it, and the data is not asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from skdp._bounded_sum import CHUNK_ROWS, MAX_PARTS
+from skdp._bounded_sum import CHUNK_ROWS
 from skdp._coded_rows import CodedRows
 from skdp._persons import sizes_between
 from skdp.relations import ZERO_OUT, check_relation
@@ -60,40 +60,7 @@ class Rows(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class JoinedRows:
-    """Rows in several parts, numbered through.
-
-    Parameters
-    ----------
-    parts : sequence of Rows
-        At least one, and at most 512: the bound on the rounding of sums counts them.
-    """
-
-    parts: Sequence[Rows]
-
-    def __post_init__(self) -> None:
-        n = len(self.parts)
-        if not 1 <= n <= MAX_PARTS:
-            raise ValueError(f"Expected 1 to {MAX_PARTS} parts, got {n}: join some first.")
-
-    def __len__(self) -> int:
-        return sum(map(len, self.parts))
-
-    def sum(self, term: Callable[[Any], Any], selection: Selection) -> Any:
-        """Add up the sums of the parts."""
-        return reduce(add, (part.sum(term, chosen) for part, chosen in self._divided(selection)))
-
-    def _divided(self, selection: Selection) -> Iterator[tuple[Rows, Selection]]:
-        """Yield each part with the selected ones of its rows, in its own numbers."""
-        start = 0
-        for part in self.parts:
-            stop = start + len(part)
-            yield part, own_of(selection, start, stop)
-            start = stop
-
-
-def own_of(selection: Selection | Drawn, start: int, stop: int) -> slice | np.ndarray:
+def own_of(selection: Selection | Drawn, start: int, stop: int) -> Selection:
     """Selected ones of the rows from start up to stop, in numbers of their own."""
     if isinstance(selection, slice):
         return slice(0, stop - start)

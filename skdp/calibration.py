@@ -202,7 +202,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             records, facts = self._taken_in(X, y)
             chosen = self._by_person(records._replace(X=np.arange(len(records.X))), groups)
             plan = self._plan(facts)
-            check_in_chunks(plan, records)
+            check_in_chunks(self, plan, records)
             # A copy, because a frozen classifier is shared: training it on would change what is
             # predicted here, and not what is stated.
             estimator: Any = clone(self.estimator)

@@ -36,16 +36,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
 import torch
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
+from torch import Tensor
 
 from skdp import _release_hook
+from skdp._chunked_rows import rows_of
 from skdp._random import SecureStream, Streams
 from skdp._release_hook import grid_width
-from skdp._rows import LinearBatch, LinearRows
+from skdp._rows import LinearBatch, LinearRows, Selection
 from skdp._validate import expected, in_range, integer, positive
 from skdp.algorithms.tempered import PosteriorRun, TemperedPosterior
 from skdp.engine.linear_sums import LinearClippedSum
@@ -103,6 +106,7 @@ class LangevinConfig(PosteriorRun):
     n_persons: int | None = None
 
     sampler: ClassVar[str] = "langevin"
+    asks_sums: ClassVar[bool] = True
     shorter: ClassVar[str] = (
         "Fewer rows, a smaller prior_scale, epsilon or n_posterior_samples make it shorter; so "
         "does a smaller max_iter"
@@ -143,6 +147,11 @@ class LangevinConfig(PosteriorRun):
     def n_releases(self) -> int:
         """Passes, of which a progress bar tells; the states after the last one are released."""
         return self.n_epochs
+
+    @property
+    def n_passes(self) -> int:
+        """How often rows in chunks are read: for each batch anew."""
+        return self.n_epochs * self.n_batches
 
     @property
     def most_records(self) -> int:
@@ -311,14 +320,14 @@ def states(config: LangevinConfig, records: Records, streams: Streams) -> Iterat
     posterior, k, h = config.posterior, config.n_chains, config.step_size
     shape = (k, *posterior.shape)
     noise = streams("noise")
-    batches = _batches(config, records, streams("partition"))
+    sums = _sums(config, records, streams("partition"))
     # Nothing is left to clip: rows of norm R and residuals of norm residual_bound bound a gradient.
     gradient = LinearClippedSum(_chainwise(posterior, k), clip_norm=math.inf)
     θ = _projected(posterior, posterior.prior_scale * noise.normal(shape))
     for _ in range(config.n_epochs):
-        for batch in batches:
+        for of_batch in sums:
             stacked = torch.from_numpy(θ.reshape(-1, shape[-1]))
-            ascent = gradient(stacked, batch).numpy().reshape(shape)
+            ascent = of_batch(partial(gradient, stacked)).numpy().reshape(shape)
             drift = config.n_batches * config.likelihood_power * ascent
             drift -= posterior.prior_precision * θ
             θ = θ + h * drift + math.sqrt(2 * h) * noise.normal(shape)
@@ -326,19 +335,37 @@ def states(config: LangevinConfig, records: Records, streams: Streams) -> Iterat
         yield θ
 
 
-def _batches(config: LangevinConfig, records: Records, stream: SecureStream) -> list[LinearBatch]:
+def _sums(
+    config: LangevinConfig, records: Records, stream: SecureStream
+) -> list[Callable[[Callable[[LinearBatch], Tensor]], Tensor]]:
+    """What sums a term over each batch, of which copies are kept where rows are in memory."""
+    rows = rows_of(records, partial(_rows, config))
+    selections = _selections(config, len(rows), stream)
+    if not isinstance(rows, LinearRows):
+        return [partial(rows.sum, selection=selection) for selection in selections]
+    return [partial(_at, rows.take(selection)) for selection in selections]
+
+
+def _at(batch: LinearBatch, term: Callable[[LinearBatch], Tensor]) -> Tensor:
+    return term(batch)
+
+
+def _rows(config: LangevinConfig, records: Records) -> LinearRows:
     starts = getattr(records, "starts", None)
     if starts is not None:  # a column of weights beside the targets, for `_chainwise`
         X, targets, *_ = records
         weights = config.posterior.row_weights(starts)
         records = X, np.column_stack([targets, weights])
-    rows = LinearRows.of(config.posterior, records)
+    return LinearRows.of(config.posterior, records)
+
+
+def _selections(config: LangevinConfig, n_rows: int, stream: SecureStream) -> list[Selection]:
+    """Rows of each batch."""
     if config.n_batches == 1:
-        return [rows.take(slice(None))]
+        return [slice(None)]
     # Positions are dealt at random up to n_rows: those beyond the rows at hand are null rows.
     dealt = stream.generator.permutation(config.n_batches * config.batch_size)
-    parts = dealt.reshape(config.n_batches, config.batch_size)
-    return [rows.take(part[part < len(rows)]) for part in parts]
+    return [part[part < n_rows] for part in dealt.reshape(config.n_batches, config.batch_size)]
 
 
 def _chainwise(

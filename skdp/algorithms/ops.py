@@ -76,6 +76,7 @@ class ExactConfig(PosteriorRun):
     n_rows: int
 
     sampler: ClassVar[str] = SAMPLER
+    instead_of_all_rows: ClassVar[str] = "delta > 0 and sampler='langevin'"
     n_epochs: ClassVar[int] = 1  # how much work a draw took is not shown
     most_records: ClassVar[float] = math.inf
     shorter: ClassVar[str] = (

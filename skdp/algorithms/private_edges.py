@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
@@ -73,6 +73,7 @@ class PrivateEdgesConfig:
     model: Additive
     mu: float
     telling: Telling
+    instead_of_all_rows: ClassVar[str] = "declared edges"
 
     @classmethod
     def of(cls, bounds: Sequence[Any], n_bins: int, **run: Any) -> PrivateEdgesConfig:

@@ -58,6 +58,9 @@ class QuantilesConfig:
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     shares: tuple[float, ...]
+    instead_of_all_rows: ClassVar[str] = (
+        "declared bounds: BoundedScaler, DPStandardScaler or AdditiveFeatures"
+    )
     unit: float
     epsilon: float = math.inf
     neighboring_relation: str = ZERO_OUT

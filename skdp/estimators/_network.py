@@ -179,7 +179,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             records, facts = self._taken_in(X, y, **how)
             records = self._by_person(records, groups)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
-            _fitting.check_in_chunks(plan, records)
+            _fitting.check_in_chunks(self, plan, records)
             if not goes_on:
                 self.module_ = self._built(facts.features, facts.outputs)
             self._shape = records.X.shape[1:]

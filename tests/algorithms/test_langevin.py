@@ -255,7 +255,8 @@ def of_persons(*persons):
 def ascent(p, theta, records):
     """Σ of the computed scores at some θ, (k·K, D)."""
     config = langevin.LangevinConfig(p, 1.0, len(records.X) + 1, 1, 1e-9, 1, 1, 10**6)
-    (batch,) = langevin._batches(config, records, Streams()("partition"))
+    (of_batch,) = langevin._sums(config, records, Streams()("partition"))
+    batch = of_batch(lambda batch: batch)
     score = LinearClippedSum(langevin._chainwise(p, 1), clip_norm=math.inf)
     return score(torch.from_numpy(theta), batch).numpy()
 

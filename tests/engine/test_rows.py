@@ -1,15 +1,17 @@
 """Wherever rows live and in however many pieces, a sum over them is the same sum."""
 
 import itertools
+import math
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from skdp._bounded_sum import CHUNK_ROWS, MAX_PARTS
+from skdp._bounded_sum import CHUNK_ROWS
+from skdp._chunked_rows import ChunkedRows, ChunkSums, _total, first_look
 from skdp._random import Streams
-from skdp._rows import JoinedRows, LinearRows, PlainRows
+from skdp._rows import LinearRows, PlainRows
 from skdp.engine.grid import GridSum
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum
 from skdp.engine.loop import ReleasePlan, run
@@ -41,7 +43,15 @@ def linear_rows(X, y, **options):
     return LinearRows(X, y, data_norm=1.0, fit_intercept=True, alone=True, **options)
 
 
-@pytest.fixture(scope="module", params=["memory map", "not kept", "parts", "parts of parts"])
+def in_chunks(cuts, build, *arrays):
+    """Rows of a run in chunks, of records without anything to check."""
+    pairs = list(itertools.pairwise(cuts))
+    rows = ChunkedRows(lambda i: tuple(array[slice(*pairs[i])] for array in arrays), len(pairs))
+    found, _ = first_look(rows, lambda chunk: (chunk[: len(arrays)], None), bytes(16))
+    return ChunkSums(rows, found[0].reading, lambda records: build(*records))
+
+
+@pytest.fixture(scope="module", params=["memory map", "not kept", "chunks", "many chunks"])
 def elsewhere(request, data, tmp_path_factory):
     X, y = data
     if request.param == "memory map":
@@ -50,12 +60,10 @@ def elsewhere(request, data, tmp_path_factory):
         return linear_rows(np.load(file, mmap_mode="r"), y)
     if request.param == "not kept":
         return linear_rows(X, y, kept=False)
-    cuts = [0, 0, 1, 4000, N - 1, N]  # one part is empty
-    pairs = itertools.pairwise(cuts)
-    parts = [linear_rows(X[a:b], y[a:b], kept=a > 1) for a, b in pairs]
-    if request.param == "parts of parts":
-        parts = [JoinedRows(parts[:2]), JoinedRows(parts[2:])]
-    return JoinedRows(parts)
+    cuts = [0, 0, 1, 4000, N - 1, N]  # one chunk is empty
+    if request.param == "many chunks":
+        cuts = np.linspace(0, N, 65).astype(int)
+    return in_chunks(cuts, linear_rows, X, y)
 
 
 @pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
@@ -105,12 +113,17 @@ def test_plain_rows_and_records_of_networks_are_rows_too(data):
         return torch.tensor(len(getattr(batch, "rows", batch)))
 
     for kind in (PlainRows, lambda part: NetworkRecords(part, y[: len(part)], torch.empty(0))):
-        parts = JoinedRows([kind(X[:10]), kind(X[10:])])
+        chunks = in_chunks([0, 10, N], kind, X)
         for selection, expected in ((slice(None), N), (np.array([3, N - 1, 12]), 3)):
-            assert parts.sum(count, selection) == kind(X).sum(count, selection) == expected
+            assert chunks.sum(count, selection) == kind(X).sum(count, selection) == expected
 
 
-@pytest.mark.parametrize("n_parts", [0, MAX_PARTS + 1])
-def test_parts_are_counted_by_the_bound_on_rounding(n_parts, data):
-    with pytest.raises(ValueError, match="parts"):
-        JoinedRows([PlainRows(data[0])] * n_parts)
+@pytest.mark.parametrize("n", [1, 2, 3, 64, 1000])
+def test_sums_of_chunks_are_added_in_a_balanced_tree(n):
+    class Depth(int):
+        def __add__(self, other):
+            return Depth(max(self, other) + 1)
+
+    assert _total(Depth(0) for _ in range(n)) <= 2 * math.log2(n)
+    assert _total(range(n)) == n * (n - 1) // 2
+    assert _total([None] * n) is None

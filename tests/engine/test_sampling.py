@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from bundles import bundled
@@ -113,7 +115,7 @@ def test_rows_are_a_function_of_the_step_and_of_their_number_alone(n_rows, rate)
         scheme.batches(n_rows, streams[0]), scheme.draws(streams[1]), strict=True
     ):
         cuts = np.sort([0, *rng.integers(0, n_rows, 4), BLOCK, 2 * BLOCK, n_rows]).clip(0, n_rows)
-        parts = [drawn.between(*ends) for ends in zip(cuts[:-1], cuts[1:], strict=True)]
+        parts = [drawn.between(*ends) for ends in pairwise(cuts)]
         assert np.concatenate(parts).tolist() == batch.tolist()
         assert drawn.between(0, n_rows).tolist() == batch.tolist()  # and again
         longer = drawn.between(0, n_rows + BLOCK)

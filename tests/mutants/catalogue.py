@@ -296,9 +296,9 @@ SECTIONS = {
             "tests/algorithms/test_noise_aware_glm.py",
         ),
         Mutant(
-            "a row between two parts counts in both",
+            "a row between two chunks counts in both",
             "_rows.py",
-            "JoinedRows._divided",
+            "own_of",
             "selection < stop",
             "selection <= stop",
             "tests/engine/test_rows.py",
