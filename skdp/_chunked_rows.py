@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce, wraps
 from inspect import isfunction, signature
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -171,15 +171,21 @@ class ChunkedRows:
             raise ValueError("Expected chunks (X, y): there are no targets in them.")
         return np.concatenate([np.asarray(y) for y in found])
 
-    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse to be one array in memory."""
-        raise TypeError(ARRAY)
+        refuse_chunks(self)
 
 
-ARRAY = (
-    "Rows in chunks are no array. What was given them here reads all rows at once, or is not of "
-    "skdp: pass arrays, or wrap a transformer that learns nothing from rows in skdp.data.RowWise."
-)
+def refuse_chunks(X: Any) -> None:
+    """Refuse rows in chunks where an array is needed."""
+    if isinstance(X, ChunkedRows):
+        raise ValueError(
+            "Rows in chunks are no array. What was given them here needs all rows at once, or is "
+            "not of skdp: pass arrays, or wrap a transformer that learns nothing from rows in "
+            "skdp.data.RowWise."
+        )
+
+
 _UNREADABLE = "cannot be read"
 
 

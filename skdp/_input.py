@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
 )
 
 from skdp._bounded_rows import carried, declared
-from skdp._chunked_rows import targets_of
+from skdp._chunked_rows import refuse_chunks, targets_of
 from skdp._types import ArrayLike, Estimator, Given
 
 _FLOATS = (np.float64, np.float32)
@@ -74,6 +74,7 @@ def check_features(
     >>> check_features(DPStandardScaler(), [[1, 2]])
     array([[1., 2.]])
     """
+    refuse_chunks(X)
     with without_data():
         return _plain(validate_data(estimator, X, dtype=dtype, **checks), X)
 
@@ -108,6 +109,7 @@ def check_features_and_labels(
     >>> check_features_and_labels(DPSGDClassifier(), [[1], [2]], ["b", "a"], declared=True)[1]
     array(['b', 'a'], dtype='<U1')
     """
+    refuse_chunks(X)
     with without_data():
         rows, y = validate_data(estimator, X, y, dtype=dtype, **checks)
         if not declared:
@@ -146,6 +148,7 @@ def check_features_and_targets(
     >>> check_features_and_targets(DPSGDRegressor(), [[1], [2]], [0, 1])[1]
     array([0., 1.])
     """
+    refuse_chunks(X)
     with without_data():
         rows, y = validate_data(
             estimator, X, y, dtype="numeric", multi_output=multi_output, y_numeric=True, **checks
@@ -175,6 +178,7 @@ def check_columns(estimator: Estimator, X: Any, *, reset: bool) -> dict[Any, np.
     ValueError
         If the input is invalid; no value of it is quoted.
     """
+    refuse_chunks(X)
     with without_data():
         if not _is_frame(X):
             rows = validate_data(

@@ -122,7 +122,7 @@ def test_plain_rows_and_records_of_networks_are_rows_too(data):
 def test_sums_of_chunks_are_added_in_a_balanced_tree(n):
     class Depth(int):
         def __add__(self, other):
-            return Depth(max(self, other) + 1)
+            return Depth(int(max(self, other)) + 1)
 
     assert _total(Depth(0) for _ in range(n)) <= 2 * math.log2(n)
     assert _total(range(n)) == n * (n - 1) // 2
