@@ -490,6 +490,7 @@ def takes_chunks(cls: Any) -> Any:
             setattr(cls, name, _blockwise(vars(cls)[name]))
     if "transform" in vars(cls):
         cls.transform = _lazily(vars(cls)["transform"])
+        cls.fit_transform = _fitted_first(cls.fit_transform)
     return cls
 
 
@@ -526,6 +527,16 @@ def _lazily(method: Any) -> Any:
         if isinstance(X, ChunkedRows):
             return X.map(partial(method, copy.copy(self)))
         return method(self, X)
+
+    return of_rows
+
+
+def _fitted_first(method: Any) -> Any:
+    @wraps(method)
+    def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(X, ChunkedRows):
+            return self.fit(X, *args, **kwargs).transform(X)
+        return method(self, X, *args, **kwargs)
 
     return of_rows
 

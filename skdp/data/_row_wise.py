@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from sklearn.base import BaseEstimator, TransformerMixin, clone
@@ -9,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._chunked_rows import first_rows, takes_chunks
 from skdp._validate import expected
-from skdp.privacy.ledger import Cover, covered
+from skdp.privacy.ledger import BudgetExceededError, Cover, covered
 from skdp.privacy.workflow import privacy_of
 
 
@@ -74,11 +75,11 @@ class RowWise(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         """
         fitted: Any = clone(self.transformer)
         cover = Cover()
-        with covered(cover):
+        with covered(cover), suppress(BudgetExceededError):
             fitted.fit(first_rows(X))
-        report = privacy_of(fitted)
-        if cover.refused or report.unaccounted:
-            reads = "; ".join(report.unaccounted) or "a part of it is private"
+        unknown = ["a part of it is private"] if cover.refused else privacy_of(fitted).unaccounted
+        if unknown:
+            reads = "; ".join(unknown)
             raise expected(
                 "a transformer that learns nothing from rows",
                 f"{reads}; private ones take rows in chunks by themselves",

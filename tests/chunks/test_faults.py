@@ -271,7 +271,6 @@ def test_one_chunk_is_held_at_a_time():
     read, most = [], []
 
     def load(i):
-        gc.collect()
         most.append(sum(one() is not None for one in read))
         rows = X[:50].copy()
         read.append(weakref.ref(rows))

@@ -16,7 +16,8 @@ from skdp.engine.grid import GridSum
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum
 from skdp.engine.loop import ReleasePlan, run
 from skdp.engine.modules.network_sum import NetworkRecords
-from skdp.engine.sampling import sampling
+from skdp.engine.persons import RowSum
+from skdp.engine.sampling import BLOCK, sampling
 from skdp.models.likelihoods import Bernoulli
 
 N, D = 2 * CHUNK_ROWS + 5, 3
@@ -96,6 +97,39 @@ def test_a_run_does_not_depend_on_where_its_rows_are(rate, data, elsewhere):
         return torch.stack(list(steps))
 
     assert torch.equal(released(elsewhere), released(linear_rows(*data)))
+
+
+@pytest.mark.parametrize("n_chunks", [1, 7, 64])
+def test_batches_are_of_the_same_rows_in_chunks(n_chunks):
+    """Over more than a block of coins, some of whose chunks have rows in two."""
+    n = 2 * BLOCK + 1000
+    numbers = np.arange(n, dtype=float)[:, None]
+
+    def taken(rows):
+        scheme = sampling(2e-4, 4)
+        plan = ReleasePlan(scheme, _Numbers(n), 0.0, "zero_out")
+        steps = run(plan, rows, THETA[:, :1], lambda s: s, lambda s, sum, _: sum, Streams(b"s"))
+        return [np.flatnonzero(step.numpy()).tolist() for step in steps]
+
+    whole = taken(PlainRows(numbers))
+    assert len({tuple(step) for step in whole}) == 4
+    cuts = np.linspace(0, n, n_chunks + 1).astype(int)
+    assert taken(in_chunks(cuts, PlainRows, numbers)) == whole
+
+
+class _Numbers(RowSum):
+    """Which rows were in a batch."""
+
+    record_bound = 1.0
+
+    def __init__(self, n):
+        self.n = n
+
+    def shape(self, theta_shape):
+        return (self.n,)
+
+    def __call__(self, theta, batch):
+        return torch.from_numpy(np.bincount(batch.rows[:, 0].astype(int), minlength=self.n) * 1.0)
 
 
 class _Count(LinearClippedSum):

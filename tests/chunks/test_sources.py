@@ -1,0 +1,289 @@
+"""Rows in chunks from files and through transformers, and what is predicted for them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from skdp import (
+    AdditiveFeatures,
+    BoundedScaler,
+    DPSGDClassifier,
+    DPSGDRegressor,
+    DPStandardScaler,
+    DPVariationalLinearRegression,
+    DPVariationalLogisticRegression,
+    DPVariationalModel,
+    NormClipper,
+    PrivacyLedger,
+    _fitting,
+    privacy_of,
+)
+from skdp._random import Streams
+from skdp.data import ChunkedRows, ParquetRows, RowWise
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+N = 500
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (N, 3))
+Y = (X[:, 0] > 0).astype(int)
+FRAME = pd.DataFrame({"age": 50 + 50 * X[:, 0], "dose": X[:, 1], "ward": RNG.choice(["a", "b"], N)})
+
+
+def rows(n_chunks=7, X=X, y=Y):
+    cuts = np.linspace(0, len(X), n_chunks + 1).astype(int)
+
+    def load(i):
+        own = slice(cuts[i], cuts[i + 1])
+        return X[own], y[own]
+
+    return ChunkedRows(load, n_chunks)
+
+
+def classifier(**settings):
+    return DPVariationalLogisticRegression(
+        **{"classes": [0, 1], "n_samples": N, "max_iter": 4} | settings
+    )
+
+
+@pytest.fixture
+def fixed(monkeypatch):
+    """The same random bits for every fit."""
+    monkeypatch.setattr(_fitting, "streams", lambda *given: Streams(b"fixed"))
+    monkeypatch.setattr(_fitting, "initial_seed", lambda estimator: 0)
+
+
+SECURE = {
+    "noise-aware": lambda: classifier(secure=True),
+    "steps": lambda: classifier(secure=True, inference="dpvi"),
+    "numbers": lambda: DPVariationalLinearRegression(n_samples=N, secure=True, max_iter=4),
+    "network": lambda: DPSGDClassifier(
+        classes=[0, 1],
+        n_samples=N,
+        secure=True,
+        max_iter=4,
+        hidden_layer_sizes=(3,),
+        sampling_rate=0.1,
+    ),
+}
+
+
+@pytest.mark.parametrize("make", SECURE.values(), ids=SECURE)
+def test_secure_fits_are_equal_to_the_bit_on_any_number_of_chunks(make, fixed):
+    whole = make().fit(X, Y)
+    for n_chunks in (1, 7, 64):
+        found = make().fit(rows(n_chunks))
+        for name in ("coef_", "intercept_"):
+            if hasattr(whole, name):
+                assert np.array_equal(getattr(found, name), getattr(whole, name))
+        draws = [one.sample_posterior(3, 0) for one in (found, whole)]
+        assert np.array_equal(*draws)
+
+
+# --- through transformers -------------------------------------------------------------------------
+
+PIPELINES = {
+    "scaler": lambda: [BoundedScaler(-1, 1)],
+    "clipper": lambda: [BoundedScaler(-1, [1, 2, 3]), NormClipper(0.5)],
+    "bins": lambda: [AdditiveFeatures(n_bins=4)],
+    "private": lambda: [DPStandardScaler(epsilon=1.0)],
+}
+
+
+@pytest.mark.parametrize("steps", PIPELINES.values(), ids=PIPELINES)
+def test_a_pipeline_of_steps_by_row_stays_in_chunks(steps, fixed):
+    with PrivacyLedger() as ledger:
+        whole = make_pipeline(*steps(), classifier()).fit(X, Y)
+    with PrivacyLedger() as other:
+        found = make_pipeline(*steps(), classifier()).fit(rows())
+    assert [entry.event for entry in other.entries] == [entry.event for entry in ledger.entries]
+    assert np.allclose(found[-1].coef_, whole[-1].coef_, atol=1e-9)
+    assert found[-1].data_norm_ == whole[-1].data_norm_  # the norm that a step declares comes along
+    assert np.allclose(found.predict_proba(rows(3)), whole.predict_proba(X), atol=1e-9)
+    assert found.score(rows(3)) == whole.score(X, Y)
+
+
+def test_frames_stay_frames_where_pandas_is_asked_for(fixed):
+    frame = FRAME[["age", "dose"]]
+    pipeline = make_pipeline(BoundedScaler([0, -1], [100, 1]), classifier())
+    pipeline.set_output(transform="pandas").fit(rows(X=frame))
+    assert pipeline[-1].feature_names_in_.tolist() == ["age", "dose"]
+    ((part, _), *_) = pipeline[0].transform(rows(X=frame))
+    assert part.columns.tolist() == ["age", "dose"]
+
+
+def mixed():
+    encoder = OneHotEncoder(categories=[["a", "b"]], sparse_output=False)
+    scaler = BoundedScaler([0, -1], [100, 1])
+    return ColumnTransformer([("n", scaler, ["age", "dose"]), ("c", encoder, ["ward"])])
+
+
+def test_encoders_with_declared_categories_stay_in_chunks(fixed):
+    steps = make_pipeline(RowWise(mixed()), NormClipper(2.0), classifier())
+    found = steps.fit(rows(X=FRAME))
+    whole = make_pipeline(mixed(), NormClipper(2.0), classifier()).fit(FRAME, Y)
+    assert np.allclose(found[-1].coef_, whole[-1].coef_, atol=1e-9)
+    assert np.array_equal(found.predict(rows(2, FRAME)), whole.predict(FRAME))
+    assert np.array_equal(found.predict(FRAME), whole.predict(FRAME))
+    assert found[0].get_feature_names_out().tolist() == whole[0].get_feature_names_out().tolist()
+    assert not privacy_of(found).unaccounted
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [StandardScaler(), OneHotEncoder(sparse_output=False), DPStandardScaler(), mixed()],
+)
+def test_what_learns_from_rows_is_refused_as_row_wise(transformer):
+    if isinstance(transformer, ColumnTransformer):
+        transformer.transformers.append(("d", DPStandardScaler(), ["age"]))
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match="learns nothing"):
+        RowWise(transformer).fit(FRAME[["age"]] if len(str(transformer)) < 40 else FRAME)
+    assert not ledger.entries
+
+
+def test_classes_that_know_no_chunks_say_so():
+    for step in (StandardScaler(), OneHotEncoder(), LogisticRegression()):
+        with pytest.raises(ValueError, match="Rows in chunks are no array"):
+            step.fit(rows(), Y)
+    with pytest.raises(ValueError, match="Rows in chunks are no array"):
+        np.asarray(rows())
+
+
+def test_rows_are_mapped_as_the_transformer_was():
+    scaler = BoundedScaler(-1, 1).fit(X)
+    before = scaler.transform(rows())
+    scaler.set_params(lower=-5, upper=5).fit(X)
+    assert np.array_equal(np.concatenate([part for part, _ in before]), X)
+
+
+# --- predictions ----------------------------------------------------------------------------------
+
+
+def test_predictions_are_those_of_all_rows():
+    model = classifier().fit(X, Y)
+    for name in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+        assert np.array_equal(getattr(model, name)(rows()), getattr(model, name)(X))
+    assert model.score(rows()) == model.score(X, Y)
+    assert model.score(rows(), 1 - Y) == model.score(X, 1 - Y)
+    regressor = DPVariationalLinearRegression(n_samples=N, max_iter=2).fit(X, X[:, 0])
+    for found, whole in zip(
+        regressor.predict(rows(), return_std=True), regressor.predict(X, True), strict=True
+    ):
+        assert np.allclose(found, whole)
+    assert np.isclose(regressor.score(rows(y=X[:, 0])), regressor.score(X, X[:, 0]))
+    network = DPSGDRegressor(n_samples=N, max_iter=2).fit(X, X[:, :2])
+    assert network.predict(rows()).shape == (N, 2)
+    user = DPVariationalModel(lambda theta, x: -((x[:, 0] - theta[0]) ** 2), 1, n_samples=N)
+    user.set_params(max_iter=4).fit(X)
+    assert np.isclose(user.score(rows()), user.score(X))
+
+
+def test_what_cannot_be_predicted_is_said_without_words_of_the_source():
+    model = classifier().fit(X, Y)
+
+    def load(i):
+        raise OSError("row 424242.4242")
+
+    with pytest.raises(ValueError, match=r"Chunk 0 of 2 cannot be read \(OSError\)") as caught:
+        model.predict(ChunkedRows(load, 2))
+    assert "424242" not in str(caught.value)
+    assert caught.value.__context__ is None
+    with pytest.raises(ValueError, match="all chunks are empty"):
+        model.predict(ChunkedRows(lambda i: X[:0], 2))
+    with pytest.raises(ValueError, match="no targets"):
+        model.score(ChunkedRows(lambda i: X, 2))
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    table = FRAME.assign(ill=Y, person=RNG.integers(0, 9, N))
+    for name, part in (("b", table[300:]), ("a", table[:300])):
+        part.to_parquet(tmp_path / f"{name}.parquet", row_group_size=50, index=False)
+    return tmp_path
+
+
+def test_columns_and_rows_come_in_their_order(folder):
+    source = ParquetRows(folder, columns=["dose", "age"], target="ill", rows_per_chunk=100)
+    assert source.n_chunks == 5
+    found = list(source)
+    assert pd.concat([part for part, _ in found]).columns.tolist() == ["dose", "age"]
+    assert np.array_equal(
+        np.concatenate([part for part, _ in found]), FRAME[["dose", "age"]].to_numpy()
+    )
+    assert np.array_equal(source.targets(), Y)
+
+
+@pytest.mark.parametrize(
+    ("rows_per_chunk", "n_chunks"), [(1, 10), (50, 10), (149, 5), (150, 4), (10**6, 1)]
+)
+def test_chunks_are_whole_row_groups(folder, rows_per_chunk, n_chunks):
+    source = ParquetRows(folder, columns=["age"], rows_per_chunk=rows_per_chunk)
+    sizes = [len(part) for part, _ in source]
+    assert (len(sizes), sum(sizes)) == (n_chunks, N)
+    assert max(sizes) <= max(rows_per_chunk, 50)
+
+
+def test_files_are_named_in_several_ways(folder):
+    files = [folder / "a.parquet", str(folder / "b.parquet")]
+    for path in (folder, str(folder), str(folder / "*.parquet"), files):
+        assert np.array_equal(ParquetRows(path, columns=["age"], target="ill").targets(), Y)
+    assert len(ParquetRows(files[1], target="ill").targets()) == 200
+
+
+def test_a_fit_of_files_is_that_of_their_rows(folder, fixed):
+    source = ParquetRows(folder, columns=["age", "dose", "ward"], target="ill", rows_per_chunk=99)
+    found = make_pipeline(RowWise(mixed()), classifier()).fit(source)
+    whole = make_pipeline(mixed(), classifier()).fit(FRAME, Y)
+    assert np.allclose(found[-1].coef_, whole[-1].coef_, atol=1e-9)
+    assert found.score(source) == whole.score(FRAME, Y)
+
+
+def test_a_file_that_is_written_anew_between_passes_ends_the_fit(folder):
+    class Rewritten(ParquetRows):
+        n_reads = 0
+
+        def _read(self, number):
+            self.n_reads += 1
+            if self.n_reads == 15:
+                pd.read_parquet(folder / "b.parquet").assign(dose=0.5).to_parquet(
+                    folder / "b.parquet", row_group_size=50, index=False
+                )
+            return super()._read(number)
+
+    source = Rewritten(folder, columns=["age", "dose"], target="ill", rows_per_chunk=50)
+    with PrivacyLedger() as ledger, pytest.raises(RuntimeError, match="holds other rows"):
+        classifier().fit(source)
+    assert len(ledger.entries) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"columns": ["height"]}, "'height'"),
+        ({"target": "dead"}, "'dead'"),
+        ({"rows_per_chunk": 0}, "rows_per_chunk=0"),
+    ],
+)
+def test_what_files_do_not_hold_is_named(folder, given, says):
+    with pytest.raises(ValueError, match=says):
+        ParquetRows(folder, **given)
+
+
+@pytest.mark.parametrize("path", ["nowhere/*.parquet", 3, [], [3], None])
+def test_paths_of_nothing_are_refused(path):
+    with pytest.raises(ValueError, match="path="):
+        ParquetRows(path)
+
+
+def test_missing_values_of_files_are_refused_like_others(folder):
+    FRAME.assign(ill=Y, dose=[None] + [0.5] * (N - 1)).to_parquet(folder / "c.parquet")
+    source = ParquetRows(folder / "c.parquet", columns=["age", "dose"], target="ill")
+    with pytest.raises(ValueError, match="Chunk 0 of 1: Input X contains NaN"):
+        classifier().fit(source)
+    DPStandardScaler(lower=0, upper=100).fit(source)
