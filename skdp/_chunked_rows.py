@@ -488,7 +488,7 @@ def takes_chunks(cls: Any) -> Any:
     for name in _OF_ROWS:
         if isfunction(vars(cls).get(name)):
             setattr(cls, name, _blockwise(vars(cls)[name]))
-    if "transform" in vars(cls):
+    if isfunction(vars(cls).get("transform")):
         cls.transform = _lazily(vars(cls)["transform"])
         cls.fit_transform = _fitted_first(cls.fit_transform)
     return cls

@@ -113,8 +113,8 @@ SECTIONS = {
             "fingerprints are of the rows alone",
             "_chunked_rows.py",
             "fingerprint",
-            "for array in records:\n    if array is None:\n        continue",
-            "for array in records:\n    if array is not records[0]:\n        continue",
+            "array is None",
+            "array is not next(iter(records))",
             "tests/chunks/test_faults.py",
         ),
         Mutant(
@@ -146,7 +146,11 @@ SECTIONS = {
             "_chunked_rows.py",
             "ChunkedRows.each",
             "for task in tasks:\n    yield task(self.load)",
-            "held = [self.load(i) for i in range(self.n_chunks)]\nfor task in tasks:\n    yield task(held.__getitem__)",
+            """\
+held = [self.load(i) for i in range(self.n_chunks)]
+for task in tasks:
+    yield task(held.__getitem__)
+""",
             "tests/chunks/test_faults.py",
         ),
         Mutant(
