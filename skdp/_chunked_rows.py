@@ -456,10 +456,15 @@ def _total(parts: Iterable[Any]) -> Any:
     return reduce(lambda later, earlier: earlier + later, sums) if sums else None
 
 
-def rows_of(records: Any, build: Callable[[Any], Rows]) -> Rows:
-    """Make the rows of a run: of records in memory, or of those of one chunk after the other."""
+def rows_of(records: Any, build: Callable[..., Rows], **of_chunk: Any) -> Rows:
+    """Make the rows of a run: of records in memory, or of those of one chunk after the other.
+
+    For a chunk ``build`` gets more arguments.
+    """
     X = records[0]
-    return ChunkSums(X.rows, X.reading, build) if isinstance(X, ArrayInChunks) else build(records)
+    if not isinstance(X, ArrayInChunks):
+        return build(records)
+    return ChunkSums(X.rows, X.reading, partial(build, **of_chunk))
 
 
 def changed(records: Any, change: Callable[[Any], Any]) -> Any:

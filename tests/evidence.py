@@ -71,6 +71,14 @@ LAYERS = [
         ),
     ),
     (
+        "Rows in chunks",
+        "Every estimator on rows in chunks makes the sums of the fit in memory, secure ones to the"
+        " bit, from batches of the same rows, or is refused by name before the charge. Chunks that"
+        " change, fail or disagree end the fit, no partial sum is released, and no word says what"
+        " was in them.",
+        ("tests/chunks",),
+    ),
+    (
         "Laws of noise and sampling",
         "The noise of each step has the declared size, is normal (discrete: exactly the discrete"
         " Gaussian), and is shared by no two steps, fits, folds or forks; batches are Poisson;"

@@ -234,9 +234,8 @@ class DPVIConfig(GaussianRun):
         etas = orthogonal_normals(math.prod(self.shape), self.n_steps + 1, streams("eta"))
         algorithm, plan = VariationalUpdate(self, etas), release_plan_of(self)
         bounds = target_bounds(self.likelihood, records[1])
-        rows = rows_of(
-            records, partial(LinearRows.of, self, alone=self.secure, target_bounds=bounds)
-        )
+        build = partial(LinearRows.of, self, alone=self.secure, target_bounds=bounds)
+        rows = rows_of(records, build, kept=False)
         state, outside = run_and_count(plan, rows, algorithm, streams, progress)
         return replace(algorithm.posterior(state), outside=outside)
 

@@ -144,7 +144,8 @@ class GaussianVIConfig(GaussianRun):
             With exact counts of the records that were cut to their bounds.
         """
         bounds = target_bounds(self.likelihood, records[1])
-        rows = rows_of(records, partial(LinearRows.of, self, target_bounds=bounds))
+        build = partial(LinearRows.of, self, target_bounds=bounds)
+        rows = rows_of(records, build, kept=False)
         K, D = self.shape
         P = K * D
         R = row_bound(self.data_norm, self.fit_intercept)

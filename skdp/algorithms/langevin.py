@@ -339,7 +339,7 @@ def _sums(
     config: LangevinConfig, records: Records, stream: SecureStream
 ) -> list[Callable[[Callable[[LinearBatch], Tensor]], Tensor]]:
     """What sums a term over each batch, of which copies are kept where rows are in memory."""
-    rows = rows_of(records, partial(_rows, config))
+    rows = rows_of(records, partial(_rows, config), kept=False)
     selections = _selections(config, len(rows), stream)
     if not isinstance(rows, LinearRows):
         return [partial(rows.sum, selection=selection) for selection in selections]
@@ -350,13 +350,13 @@ def _at(batch: LinearBatch, term: Callable[[LinearBatch], Tensor]) -> Tensor:
     return term(batch)
 
 
-def _rows(config: LangevinConfig, records: Records) -> LinearRows:
+def _rows(config: LangevinConfig, records: Records, *, kept: bool = True) -> LinearRows:
     starts = getattr(records, "starts", None)
     if starts is not None:  # a column of weights beside the targets, for `_chainwise`
         X, targets, *_ = records
         weights = config.posterior.row_weights(starts)
         records = X, np.column_stack([targets, weights])
-    return LinearRows.of(config.posterior, records)
+    return LinearRows.of(config.posterior, records, kept=kept)
 
 
 def _selections(config: LangevinConfig, n_rows: int, stream: SecureStream) -> list[Selection]:

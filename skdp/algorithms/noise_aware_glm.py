@@ -291,7 +291,7 @@ class NoiseAwareConfig(GaussianRun):
         kept = records[0].size <= KEPT_ENTRIES
         bounds = target_bounds(self.likelihood, records[1])
         build = partial(LinearRows.of, self, alone=self.secure, kept=kept, target_bounds=bounds)
-        rows = rows_of(records, build)
+        rows = rows_of(records, build, kept=False)
         update = (NoiseAwareLogit if self.shape[0] == 1 else NoiseAwareSoftmax)(self)
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         q = update.posterior(state, streams("inference"))

@@ -285,7 +285,7 @@ class NoiseAwareRegressionConfig(GaussianRun):
         update = (RegressionByBlocks if by_block else NoiseAwareRegression)(self)
         bound = 1.0 if self.bounded_targets else math.inf
         build = partial(LinearRows.of, self, alone=self.secure, target_bounds=(-bound, bound))
-        rows = rows_of(records, build)
+        rows = rows_of(records, build, kept=False)
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         if not self.private:
             return replace(update.ordinary_posterior(state), outside=outside)

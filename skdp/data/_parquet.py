@@ -8,10 +8,13 @@ from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from skdp._chunked_rows import ChunkedRows
 from skdp._validate import expected, integer
 
 ROWS_PER_CHUNK = 2**17
+_TURNED = 2**10  # rows that are turned from columns at once: in the cache
 
 
 class _Groups(NamedTuple):
@@ -99,18 +102,33 @@ class ParquetRows(ChunkedRows):
     def _read(self, number: int) -> tuple[Any, ...]:
         names = [name for name in (self.target, self.groups) if name is not None]
         parts = [
-            _parquet().ParquetFile(file).read_row_groups(list(groups), [*self.columns, *names])
+            _parquet()
+            .ParquetFile(file, memory_map=True)
+            .read_row_groups(list(groups), [*self.columns, *names])
             for file, groups in self._chunks[number]
         ]
         import pyarrow
 
         table = pyarrow.concat_tables(parts)
-        X = table.select(list(self.columns)).to_pandas()
         y, groups = (
-            None if name is None else table.column(name).to_pandas().to_numpy()
+            None if name is None else table.column(name).to_numpy()
             for name in (self.target, self.groups)
         )
-        return X, y, groups
+        return _frame(table.select(list(self.columns))), y, groups
+
+
+def _frame(table: Any) -> Any:
+    """Make a frame, of numbers in one array by rows, as fits read them."""
+    import pandas as pd
+
+    columns = [column.to_numpy() for column in table.columns]
+    if not columns or any(column.dtype.kind not in "biuf" for column in columns):
+        return table.to_pandas()
+    rows = np.empty((table.num_rows, len(columns)), np.result_type(*columns))
+    for start in range(0, len(rows), _TURNED):
+        some = slice(start, start + _TURNED)
+        rows[some] = np.stack([column[some] for column in columns], axis=1)
+    return pd.DataFrame(rows, columns=table.column_names, copy=False)
 
 
 def _files(path: Any) -> Iterable[str]:
