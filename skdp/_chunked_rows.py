@@ -31,9 +31,15 @@ change by accident, or by somebody who does not know the key, go unnoticed with 
 from __future__ import annotations
 
 import copy
+import os
+import pickle
+import shutil
+import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce, wraps
 from inspect import isfunction, signature
@@ -43,6 +49,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from skdp._bounded_rows import row_norm
+from skdp._persons import label_digests
 from skdp._rows import Drawn, Rows, Selection, own_of
 from skdp._validate import expected, integer
 
@@ -138,6 +145,31 @@ class ChunkedRows:
         mapped._load = partial(_mapped, self.load, function)
         return mapped
 
+    def by_person(self, key: bytes) -> ChunkedRows:
+        """Bring the rows of each person together, in as many chunks, which lie in temporary files.
+
+        Parameters
+        ----------
+        key : bytes
+            Of the hash of a person's label, which decides on the chunk and is all that is kept.
+
+        Returns
+        -------
+        ChunkedRows
+            When it is gone, so are the files.
+
+        Raises
+        ------
+        ValueError
+            If a chunk cannot be read, has no labels, or other columns or types than the others.
+        """
+        folder = tempfile.mkdtemp(prefix="skdp-")
+        together = ChunkedRows(partial(_gathered, folder), self.n_chunks)
+        weakref.finalize(together, shutil.rmtree, folder, ignore_errors=True)
+        tasks = (Scatter(i, key, folder, self.n_chunks) for i in range(self.n_chunks))
+        _agreed(self.each(tasks), self.n_chunks)
+        return together
+
     def each(self, tasks: Iterable[Callable[[Callable[[int], Chunk]], Any]]) -> Iterator[Any]:
         """Yield the results of pure tasks, each given what reads its chunk, in their order."""
         for task in tasks:
@@ -208,6 +240,7 @@ class Seen(NamedTuple):
     """What a chunk answers at the first look."""
 
     n_rows: int = 0
+    n_records: int = 0
     fingerprint: bytes = b""
     public: Any = None
     kinds: tuple = ()  # shape of a record and type, of each array
@@ -237,8 +270,95 @@ class Look:
             return Seen(problem=str(error))
         except Exception as error:
             return Seen(problem=f"It {_UNREADABLE} ({type(error).__name__}).")
+        starts = getattr(records, "starts", None)
+        n_records = n_rows if starts is None else len(starts) - 1
         kinds = tuple(None if a is None else (a.shape[1:], a.dtype) for a in records)
-        return Seen(n_rows, fingerprint(self.key, self.number, records), public, kinds)
+        n_rows, tag = len(records[0]), fingerprint(self.key, self.number, records)
+        return Seen(n_rows, n_records, tag, public, kinds)
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Read a chunk, and append its rows to the files of the chunks of their persons."""
+
+    number: int = field(repr=False)
+    key: bytes = field(repr=False)
+    folder: str = field(repr=False)
+    n_chunks: int = field(repr=False)
+
+    def __call__(self, load: Callable[[int], Chunk]) -> Seen:
+        """Answer with what is public, or with what is wrong."""
+        try:
+            chunk = load(self.number)
+            n_rows = n_rows_of(chunk.X)
+        except Exception as error:
+            return Seen(problem=f"It {_UNREADABLE} ({type(error).__name__}).")
+        if not n_rows:
+            return Seen()
+        if chunk.groups is None:
+            return Seen(problem="Expected (X, y, groups) with unit='group': it has no persons.")
+        try:
+            keys = (self.key, self.key[::-1] + b"2")
+            digests = [d[c] for d, c in (label_digests(chunk.groups, n_rows, k) for k in keys)]
+            persons = np.stack(digests, axis=1).view("S16")[:, 0]  # 128 bits: no two are one
+            X, y = (a if hasattr(a, "dtype") or a is None else _array(a) for a in chunk[:2])
+            for own in range(self.n_chunks):
+                rows = np.flatnonzero(digests[0] % np.uint64(self.n_chunks) == own)
+                piece = Chunk(_rows_at(X, rows), _rows_at(y, rows), persons[rows])
+                if len(rows):
+                    with open(_file(self.folder, own), "ab") as file:
+                        pickle.dump(piece, file)
+        except (ValueError, TypeError) as error:  # of labels, which it does not quote
+            return Seen(problem=str(error) if type(error) is ValueError else _NO_ROWS)
+        except Exception as error:
+            return Seen(problem=f"It cannot be written ({type(error).__name__}).")
+        return Seen(n_rows, n_rows, kinds=tuple(map(_kind, (X, y))))
+
+
+_NO_ROWS = "Expected X and y to be arrays or frames of as many rows as there are persons' labels."
+
+
+def _array(rows: Any) -> Any:
+    return rows if hasattr(rows, "iloc") else np.asarray(rows)
+
+
+def _kind(rows: Any) -> Any:
+    """What all chunks have in common: names and types of columns."""
+    if hasattr(rows, "dtypes"):  # of a frame, or a column of one
+        return type(rows), list(getattr(rows, "columns", ())), str(rows.dtypes)
+    return None if rows is None else (rows.shape[1:], rows.dtype)
+
+
+def _rows_at(rows: Any, at: np.ndarray) -> Any:
+    if rows is None:
+        return None
+    return rows.iloc[at] if hasattr(rows, "iloc") else rows[at]
+
+
+def _file(folder: str, number: int) -> str:
+    return os.path.join(folder, f"{number}.rows")
+
+
+def _gathered(folder: str, number: int) -> Chunk:
+    """Read the pieces of a chunk of persons."""
+    pieces: list[Chunk] = []
+    with suppress(FileNotFoundError), open(_file(folder, number), "rb") as file, suppress(EOFError):
+        while True:
+            pieces.append(pickle.load(file))
+    if not pieces:
+        return Chunk(np.empty((0, 0)))
+    X, y, persons = (_joined(parts) for parts in zip(*pieces, strict=True))
+    return Chunk(X, y, persons)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    if parts[0] is None:
+        return None
+    if hasattr(parts[0], "iloc"):
+        import pandas as pd
+
+        return pd.concat(parts)
+    return np.concatenate(parts)
 
 
 class Lost(NamedTuple):
@@ -368,30 +488,41 @@ def first_look(rows: ChunkedRows, read: Read, key: bytes) -> tuple[list[Any], An
         If a chunk cannot be read or is invalid, chunks differ in what is public about them, or all
         are empty.
     """
-    n, first, places, fingerprints, began = 0, None, {}, {}, time.perf_counter()
+    began, n, places = time.perf_counter(), 0, {}
     tasks = (Look(number, read, key) for number in range(rows.n_chunks))
-    for number, seen in enumerate(rows.each(tasks)):
-        if seen.problem:
-            raise ValueError(f"Chunk {number} of {rows.n_chunks}: {seen.problem}")
-        if not seen.n_rows:
-            continue
-        first = seen if first is None else first
-        if seen.kinds != first.kinds or not _same(seen.public, first.public):
-            raise ValueError(
-                f"Chunk {number} of {rows.n_chunks} has other columns or types than those before "
-                "it, or other classes: give all chunks the same, and declare classes=[...] if one "
-                "may be absent from a chunk."
-            )
-        places[number], fingerprints[number] = (n, n + seen.n_rows), seen.fingerprint
-        n += seen.n_rows
-    if first is None:
-        raise ValueError("Expected at least one row, but all chunks are empty.")
-    reading = Reading(read, key, places, fingerprints, time.perf_counter() - began)
+    seen = _agreed(rows.each(tasks), rows.n_chunks)
+    for number, one in seen.items():
+        places[number], n = (n, n + one.n_records), n + one.n_records
+    tags = {number: one.fingerprint for number, one in seen.items()}
+    reading = Reading(read, key, places, tags, time.perf_counter() - began)
+    n_rows, first = sum(one.n_rows for one in seen.values()), next(iter(seen.values()))
+    lengths = [n_rows, n_rows, n + 1, n_rows]  # of rows, targets, starts and weights
     arrays = [
-        None if kind is None else ArrayInChunks((n, *kind[0]), kind[1], rows, reading)
-        for kind in first.kinds
+        None if kind is None else ArrayInChunks((length, *kind[0]), kind[1], rows, reading)
+        for kind, length in zip(first.kinds, lengths, strict=False)
     ]
     return arrays, first.public
+
+
+def _agreed(answers: Iterable[Seen], n_chunks: int) -> dict[int, Seen]:
+    """Return the answers of the chunks that have rows, by number; refuse what is wrong in them."""
+    found: dict[int, Seen] = {}
+    for number, seen in enumerate(answers):
+        if seen.problem:
+            raise ValueError(f"Chunk {number} of {n_chunks}: {seen.problem}")
+        if not seen.n_rows:
+            continue
+        first = next(iter(found.values()), seen)
+        if not (_same(seen.kinds, first.kinds) and _same(seen.public, first.public)):
+            raise ValueError(
+                f"Chunk {number} of {n_chunks} has other columns or types than those before it, "
+                "or other classes: give all chunks the same, and declare classes=[...] if one may "
+                "be absent from a chunk."
+            )
+        found[number] = seen
+    if not found:
+        raise ValueError("Expected at least one row, but all chunks are empty.")
+    return found
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -450,12 +450,20 @@ class Records(NamedTuple):
         return tuple(array for array in self if array is not None)
 
 
+def _refuse_beside(given: Any) -> None:
+    if given is not None:
+        raise ValueError(
+            "Expected nothing beside rows in chunks: a chunk is X, (X, y) or (X, y, groups)."
+        )
+
+
 def _read_chunk(
-    estimator: PrivateEstimator, how: dict[str, Any], chunk: Chunk
+    estimator: PrivateEstimator, how: dict[str, Any], subset: bytes, chunk: Chunk
 ) -> tuple[Records, tuple[PublicFacts, dict[str, Any], bool]]:
     """Read a chunk as rows in memory are read; return what is public, and learned, beside them."""
     reader, before = copy.copy(estimator), vars(estimator)
     records, facts = reader._read_all(chunk.X, chunk.y, **how)
+    records = reader._by_person(records, chunk.groups, subset)
     learned = {k: v for k, v in vars(reader).items() if k not in before or before[k] is not v}
     return records, (facts, learned, chunk.groups is not None)
 
@@ -666,7 +674,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
         with attempt(self):
-            self._check_groups(groups)
+            self._check_groups(groups, X)
             records, facts = self._taken_in(X, y)
             check_n_rows(records.X, self._max_rows)
             records = self._by_person(records, groups)
@@ -751,17 +759,14 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         self, rows: ChunkedRows, y: Any, how: dict[str, Any]
     ) -> tuple[Records, PublicFacts]:
         """Look at each chunk, and take on what is learned from their columns."""
-        if y is not None:
-            raise ValueError(
-                "Expected nothing beside rows in chunks: a chunk is X, (X, y) or (X, y, groups)."
-            )
-        if self.unit == GROUP:
-            remedy = "the rows of a person may lie in several chunks: pass arrays"
-            raise expected("'row' for rows in chunks", remedy, unit=self.unit)
+        _refuse_beside(y)
         # A seeded fit repeats, and so do the fingerprints that its streams are keyed by.
         key = os.urandom(16) if self.random_state is None else bytes(16)
-        arrays, public = first_look(rows, partial(_read_chunk, copy.copy(self), how), key)
-        facts, learned, has_groups = public
+        if self.unit == GROUP:
+            rows = rows.by_person(key)
+        subset = initial_seed(self).to_bytes(4, "little")
+        read = partial(_read_chunk, copy.copy(self), how, subset)
+        arrays, (facts, learned, has_groups) = first_look(rows, read, key)
         self._check_groups("given" if has_groups else None)
         vars(self).update(learned)
         return Records(*arrays), facts
@@ -797,8 +802,11 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         """Say what all rows of a person may contribute."""
         return persons.bound_in_words
 
-    def _check_groups(self, groups: Any) -> None:
+    def _check_groups(self, groups: Any, X: Any = None) -> None:
         """Refuse labels of persons that nobody would look at, and their absence."""
+        if isinstance(X, ChunkedRows):  # they are in the chunks, if there are any
+            _refuse_beside(groups)
+            return
         if one_of(UNITS, unit=self.unit) == ROW:
             if groups is not None:
                 raise expected("None with unit='row'", _OF_GROUPS, groups="given")
@@ -811,12 +819,12 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
                 groups=None,
             )
 
-    def _by_person(self, records: Records, groups: Any) -> Records:
-        """Bring the rows of each person together."""
+    def _by_person(self, records: Records, groups: Any, key: bytes | None = None) -> Records:
+        """Bring the rows of each person together; rows in chunks are so already."""
         persons = self._persons()
-        if persons is None:
+        if persons is None or isinstance(records.X, ArrayInChunks):
             return records
-        key = initial_seed(self).to_bytes(4, "little")
+        key = initial_seed(self).to_bytes(4, "little") if key is None else key
         rows, starts = rows_of_persons(groups, len(records.X), persons.most_rows, key)
         X, targets = copied(records.X, rows), copied(records.targets, rows)
         weights = None if records.weights is None else records.weights[rows]
