@@ -154,6 +154,22 @@ for task in tasks:
             "tests/chunks/test_faults.py",
         ),
         Mutant(
+            "rows of a person are in several chunks",
+            "_chunked_rows.py",
+            "Scatter.__call__",
+            "digests[0] % np.uint64(self.n_chunks) == own",
+            "np.arange(n_rows) % self.n_chunks == own",
+            "tests/chunks/test_persons.py",
+        ),
+        Mutant(
+            "other rows of a person are kept in each pass",
+            "_fitting.py",
+            "_read_chunk",
+            "reader._by_person(records, chunk.groups, subset)",
+            "reader._by_person(records, chunk.groups)",
+            "tests/chunks/test_persons.py",
+        ),
+        Mutant(
             "persons in chunks of rows are passed over",
             "_fitting.py",
             "PrivateEstimator._first_look",
