@@ -36,7 +36,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -124,6 +124,7 @@ class DPVIConfig(GaussianRun):
     given_learning_rate: float | None = None
     covariance: str = "diag"
     gradient: str = "aligned"
+    asks_sums: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -60,7 +60,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -485,6 +485,7 @@ class ModelConfig(GaussianRun):
     n_clip_steps: int = 0
     n_check_steps: int = 0
     n_person_steps: int = 0
+    asks_sums: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -81,6 +82,7 @@ class GaussianVIConfig(GaussianRun):
     prior_scale: float | None = None
     prior_blocks: tuple[int, ...] | None = None
     robust: bool = False
+    asks_sums: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -91,6 +91,7 @@ class MomentsConfig(OneSum):
 
     lower: tuple[float, ...]
     upper: tuple[float, ...]
+    asks_sums: ClassVar[bool] = True
 
     @property
     def clipped_sum(self) -> MomentSum:

@@ -56,7 +56,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -148,6 +148,7 @@ class NoiseAwareConfig(GaussianRun):
     covariance: str = "full"
     exposed: bool = False
     robust: bool = False
+    asks_sums: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -47,7 +47,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -162,6 +162,7 @@ class NoiseAwareRegressionConfig(GaussianRun):
     noise_aware: bool = True
     robust: bool = False
     prior_blocks: tuple[int, ...] | None = None
+    asks_sums: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,7 @@ class SecondMomentsConfig(OneSum):
 
     n_components: int
     data_norm: float
+    asks_sums: ClassVar[bool] = True
 
     @property
     def fit_intercept(self) -> bool:

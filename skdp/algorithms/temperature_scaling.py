@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -102,7 +102,6 @@ class TemperatureConfig(GaussianRun):
     target: str
     n_rows: int
     n_steps: int
-    asks_sums: ClassVar[bool] = False  # but predictions too
 
     @property
     def sampling(self) -> FullBatch:

@@ -50,7 +50,7 @@ class GaussianRun:
     neighboring_relation: str = ZERO_OUT
     secure: bool = False
     persons: PersonUnit | None = None
-    asks_sums: ClassVar[bool] = True  # of its rows, and nothing else
+    asks_sums: ClassVar[bool] = False  # of `rows_of`, and nothing else: takes rows in chunks
 
     def __post_init__(self) -> None:
         in_range(0.0, math.inf, noise_multiplier=self.noise_multiplier, closed="left")
