@@ -42,6 +42,7 @@ from skdp import (
     PrivacyWarning,
     _release_hook,
 )
+from skdp.data import RowWise
 from skdp.preprocessing import NormClipper
 from skdp.privacy import privacy_of
 from skdp.privacy._scikit_learn import RULES, rule_of
@@ -136,6 +137,7 @@ WORKFLOWS = {
     ],
     "skdp BoundedScaler": [(before(BoundedScaler(0, 0.1)), X, Y)],
     "skdp NormClipper": [(before(NormClipper()), X, Y)],
+    "skdp RowWise": [(before(RowWise(preprocessing.PolynomialFeatures(2))), X, Y)],
     "imblearn Pipeline": [
         (lambda r: ImbalancedPipeline([("a", BoundedScaler()), ("b", classifier(r))]), X, Y)
     ],
