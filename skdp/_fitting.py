@@ -674,7 +674,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
         with attempt(self):
-            self._check_groups(groups, X)
+            self._check_beside(X, groups)
             records, facts = self._taken_in(X, y)
             check_n_rows(records.X, self._max_rows)
             records = self._by_person(records, groups)
@@ -802,11 +802,15 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         """Say what all rows of a person may contribute."""
         return persons.bound_in_words
 
-    def _check_groups(self, groups: Any, X: Any = None) -> None:
-        """Refuse labels of persons that nobody would look at, and their absence."""
-        if isinstance(X, ChunkedRows):  # they are in the chunks, if there are any
+    def _check_beside(self, X: Any, groups: Any) -> None:
+        """Check labels of persons that were given beside rows; chunks have them inside."""
+        if isinstance(X, ChunkedRows):
             _refuse_beside(groups)
-            return
+        else:
+            self._check_groups(groups)
+
+    def _check_groups(self, groups: Any) -> None:
+        """Refuse labels of persons that nobody would look at, and their absence."""
         if one_of(UNITS, unit=self.unit) == ROW:
             if groups is not None:
                 raise expected("None with unit='row'", _OF_GROUPS, groups="given")

@@ -169,7 +169,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             before, n_before = (self.privacy_, self.n_iter_) if goes_on else (None, 0)
             if before is not None:
                 self._check_same_neighbours(check_relation(before.neighboring_relation))
-            self._check_groups(groups, X)
+            self._check_beside(X, groups)
             given = (X, y)
             X, y = from_dataset(X, y)
             self._by_index = isinstance(X, DatasetRows)
