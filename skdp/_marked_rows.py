@@ -50,6 +50,11 @@ class Mark(NamedTuple):
     by_coins: bool
     within: Mark | None = None
 
+    @property
+    def parts(self) -> dict[str, str]:
+        """Parts by split, with those of the table that was split."""
+        return {self.split: self.part} | ({} if self.within is None else self.within.parts)
+
     @classmethod
     def of(cls, values: Any) -> Mark | None:
         """Return a mark from its values in a list, or None from None."""
@@ -103,6 +108,7 @@ def marked(rows: Any, mark: Mark | None) -> Any:
             rows = np.asarray(rows).view(MarkedRows)
             rows._mark = mark
     elif isinstance(getattr(rows, "attrs", None), dict):
+        rows = rows.copy(deep=False)  # the caller's own table is not written to
         rows.attrs[_NAME] = list(mark)  # as what is written to a file comes back
     return rows
 

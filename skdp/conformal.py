@@ -61,7 +61,7 @@ from skdp.algorithms.conformal import ConformalConfig
 from skdp.model_selection.splits import DisjointSplit
 from skdp.privacy import PrivacyReport, privacy_of
 from skdp.privacy.budget import Budget
-from skdp.privacy.parts import releases
+from skdp.privacy.parts import common_part
 from skdp.privacy.report import joint
 from skdp.privacy.workflow import stating_parts
 from skdp.relations import GROUP, ROW, UNITS, other_relation
@@ -740,19 +740,14 @@ def _together(told: PrivacyReport, own: PrivacyReport, fitted: Opaque) -> Privac
 
 def _on_own_rows(told: PrivacyReport, rows: _Rows) -> str:
     """Say if the model was fitted on the part of a split that calibrates it."""
-    read, mark = {}, part_read(rows.X, rows.y)
-    while mark is not None:
-        read[mark.split] = mark.part
-        mark = mark.within
-    for _, of in releases(told.event):
-        common = of.keys() & read.keys()
-        if common and all(of[split] == read[split] for split in common):
-            named = " and ".join(f"part {read[split]!r} of {split}" for split in sorted(common))
-            return (
-                f"The model was fitted on {named}, of which the calibration rows are too: sets may "
-                "hold less than 1 - alpha of new rows. Calibrate on another part."
-            )
-    return ""
+    mark = part_read(rows.X, rows.y)
+    named = "" if mark is None else common_part(told.event, mark.parts)
+    if not named:
+        return ""
+    return (
+        f"The model was fitted on {named}, of which the calibration rows are too: sets may hold "
+        "less than 1 - alpha of new rows. Calibrate on another part."
+    )
 
 
 def _of_part(plan: FitPlan, part: str, unit: str) -> FitPlan:

@@ -50,7 +50,7 @@ from skdp.evaluation.report import (
     report_of,
 )
 from skdp.metrics._predictions import both_columns, check_probabilities, numbers
-from skdp.privacy.parts import parts_read
+from skdp.privacy.parts import common_part
 from skdp.privacy.workflow import privacy_of
 
 _SUBGROUPS = "declare the values of the labels as subgroups=[...]: which there are is private too"
@@ -580,11 +580,12 @@ class DPEvaluator(BaseEstimator):
                 PrivacyWarning,
                 stacklevel=3,
             )
-        if mark is not None and stated is not None and mark[:2] in parts_read(stated.event):
+        if mark is None or stated is None:
+            return
+        if named := common_part(stated.event, mark.parts):
             warnings.warn(
-                f"DPEvaluator reports on {name} on its training rows, part {mark.part!r} of "
-                f"{mark.split}: numbers look better than they are on new rows, and both epsilons "
-                "add up.",
+                f"DPEvaluator reports on {name} on its training rows, {named}: numbers look better "
+                "than they are on new rows, and both epsilons add up.",
                 FitWarning,
                 stacklevel=3,
             )

@@ -289,6 +289,9 @@ def test_a_report_on_training_rows_says_so_and_adds_up(rows):
         fitted = model(1000).fit(*split.take("train", *rows))
         with pytest.warns(FitWarning, match="training rows"):
             DPEvaluator(fitted, n_samples=1000).report(*split.take("train", *rows))
+        part = DisjointSplit(1000, test_size=0.5).take("test", *split.take("train", *rows))
+        with pytest.warns(FitWarning, match="training rows"):  # a part of them is enough
+            DPEvaluator(fitted, n_samples=500).report(*part)
     assert ledger.total(delta=1e-5) > 1.5
     with PrivacyLedger() as ledger:  # rows that have lost their mark add up too
         fitted = model(1000).fit(*split.take("train", *rows))

@@ -153,7 +153,7 @@ SECTIONS = {
             "a permutation is accepted where one row more moves others",
             "privacy/report.py",
             "PrivacyReport.of_part",
-            "mark.by_coins or relation.of_rows.n_is_public",
+            "mark.by_coins or relation.n_is_public",
             "True",
             "tests/model_selection/test_splits.py",
         ),
