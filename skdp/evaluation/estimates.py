@@ -330,18 +330,21 @@ def calibration_error(
             0.45 * smooth + 0.5 + 0.05 * rough,
         ]
     )
-    gaps = np.zeros(len(f))
-    for _ in range(3):
+
+    def deviations(gaps: np.ndarray) -> _Deviations:
         # The variance at the gaps found so far: at the counts themselves, bins with few events by
         # chance would seem the surest ones.
         accuracy = np.clip(f + gaps, 0.0, 1.0)
         sampling = alike * shares * n * (accuracy * (1 - accuracy) + gaps**2)
         variances = (sampling + noise[0] * (1 - f) ** 2 + noise[1] * f**2) / n**2
-        found = _Deviations.of(measured, variances, shares, shapes)
-        gaps = found.mean() / shares
+        return _Deviations.of(measured, variances, shares, shapes)
+
+    found = calibrated = deviations(np.zeros(len(f)))
+    for _ in range(2):
+        found = deviations(found.mean() / shares)
     sums = np.minimum(np.abs(found.draws()).sum(axis=1), 1.0)
     low, value, high = np.quantile(sums, [(1 - level) / 2, 0.5, (1 + level) / 2])
-    return Estimate(value, low * found.rejects_zero(level), high, level)
+    return Estimate(value, low * calibrated.rejects_zero(level), high, level)
 
 
 class _Deviations(NamedTuple):
