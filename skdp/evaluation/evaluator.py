@@ -242,7 +242,8 @@ def private_regression_report(
     target_bounds : tuple of float
         Public (low, high) of the targets; what is beyond counts at the bound.
     residual_bound : float
-        Public bound > 0 on |y_true − y_pred|; what is beyond counts at the bound.
+        Public bound > 0 on |y_true − y_pred|; what is beyond counts at the bound. A `FitWarning`
+        says, from what was released, where it is far too wide or cuts many of them.
     y_lower, y_upper : array-like of shape (n_samples,) or None, default=None
         Predicted intervals, whose coverage is reported.
     epsilon : float, default=1.0
@@ -361,7 +362,15 @@ def _regression_report(
         residual = counts[0] if size == n_bins else counts[0].reshape(2, -1)
         return {"counts_": residual, "of_targets_": counts[1]}
 
-    return _whole(RegressionReport, tables, names, arrays, shared)
+    report = _whole(RegressionReport, tables, names, arrays, shared)
+    if said := report._why_of_bins():
+        warnings.warn(
+            f"{label}: residual_bound={bound:g} is {said}. Errors are those of the bins, and their "
+            "intervals do not hold; a report with another bound is a further release.",
+            FitWarning,
+            stacklevel=4,
+        )
+    return report
 
 
 def _whole(kind: Any, tables: Any, names: list, arrays: Any, shared: dict[str, Any]) -> Any:

@@ -96,7 +96,7 @@ def test_persons_are_whole_and_move_no_other() -> None:
     assert set(ids) == set(GROUPS[split.test]) - {GROUPS[0]}
 
 
-@pytest.mark.parametrize("kind", [np.int32, float, object, list])
+@pytest.mark.parametrize("kind", [np.int32, float, object, list, str])
 def test_a_token_gives_the_same_parts_of_labels_of_other_types(kind) -> None:
     split = DisjointSplit(N, groups=GROUPS)
     groups = GROUPS.tolist() if kind is list else GROUPS.astype(kind)
