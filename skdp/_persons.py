@@ -149,10 +149,11 @@ def label_digests(groups: ArrayLike, n_rows: int, key: bytes) -> tuple[np.ndarra
     with _without_labels():
         for i, label in enumerate(labels):
             value: Any = label.item() if isinstance(label, np.generic) else label
-            if isinstance(value, float) and value.is_integer():
-                value = int(value)
-            elif isinstance(value, str) and value.isdecimal() and len(value) < _DIGITS:
-                value = int(value)
+            if isinstance(value, str):
+                is_whole = value.isdecimal() and len(value) < _DIGITS
+            else:
+                is_whole = isinstance(value, float) and value.is_integer()
+            value = int(value) if is_whole else value
             text = f"{type(value).__name__} {value!r}".encode(errors="backslashreplace")
             digest = hashlib.blake2b(text, key=key[:64], digest_size=8).digest()
             found[i] = int.from_bytes(digest, "little")

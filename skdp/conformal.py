@@ -149,7 +149,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             self.privacy_ = _together(told, own, fitted)
             scores = self._scores_of(rows)
             self.threshold_ = plan.config.run((scores,), _fitting.streams(self, scores))
-            said = _on_own_rows(told, rows), self._left_nothing_out(plan.config)
+            said = _on_own_rows(told, rows), self._told_of_threshold(plan.config)
             self.diagnostics_ = tuple(message for message in said if message)
         for message in self.diagnostics_:
             warnings.warn(message, FitWarning, stacklevel=2)
@@ -364,11 +364,19 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
     def _true_scores(self, rows: _Rows) -> np.ndarray:
         raise NotImplementedError
 
-    def _left_nothing_out(self, config: ConformalConfig) -> str:
-        """Say if nothing is left out of sets, and why: a function of public and released values."""
+    def _told_of_threshold(self, config: ConformalConfig) -> str:
+        """Say if nothing is left out of sets, or too much is in intervals, and why.
+
+        It is a function of public and released values.
+        """
+        name, m = type(self).__name__, config.n_records
+        if config.largest is not None and self.threshold_ <= config.points[0] and config.private:
+            return (
+                f"{name} has the smallest threshold that there is for residual_bound="
+                f"{config.largest:g}, which is far too large: intervals are too wide."
+            )
         if math.isfinite(self.threshold_):
             return ""
-        name, m = type(self).__name__, config.n_records
         if not config.possible:
             return (
                 f"{name} leaves nothing out: {m} calibration records are too few for "

@@ -551,6 +551,8 @@ class DPEvaluator(BaseEstimator):
             check_is_fitted(estimator)
         except (NotFittedError, TypeError):
             raise expected("a fitted estimator", "fit it first", estimator=estimator) from None
+        if not hasattr(estimator, "predict"):
+            raise expected("a classifier or regressor", estimator=estimator)
         self._warn_of_statement(part_read(X, y))
         settings = {
             name: getattr(self, name)

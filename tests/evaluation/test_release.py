@@ -319,6 +319,12 @@ def test_an_estimator_without_a_statement_is_named(rows):
     assert not ledger.entries
 
 
+def test_what_does_not_predict_is_named(rows):
+    scaler = BoundedScaler(lower=-1, upper=1).fit(rows[0])
+    with pytest.raises(ValueError, match="to be a classifier or regressor"):
+        DPEvaluator(scaler).report(*rows)
+
+
 def test_a_pipeline_and_undeclared_labels(rows):
     X, y = rows
     pipeline = make_pipeline(BoundedScaler(lower=-1, upper=1), model(2000)).fit(X, y)
