@@ -279,7 +279,7 @@ def _normals(n_columns: int) -> np.ndarray:
 
 # Of calibration_error: gaps have the scale τ, of which a share varies smoothly over bins, or is
 # common to all of them, as where a model is too sure of itself.
-_SCALES = np.concatenate([[0.0], np.geomspace(2e-3, 1.0, 20)])
+_SCALES = np.concatenate([[0.0], np.geomspace(2e-5, 1.0, 34)])
 _PRIOR_SCALE = 0.3
 
 
