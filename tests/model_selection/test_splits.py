@@ -161,6 +161,17 @@ def test_joins_lose_the_mark(container) -> None:
     assert mark_of(join([train, train])) is None  # more rows than the part has
 
 
+@pytest.mark.parametrize("column", [None, 0])
+def test_a_frame_filled_with_rows_of_another_part_loses_the_mark(column) -> None:
+    frame = as_frame(X) if column is None else as_frame(X)[column]
+    train, test = (DisjointSplit(N, random_state=0).take(part, frame) for part in ("train", "test"))
+    some = train.iloc[:100]
+    assert mark_of(some) == mark_of(train)
+    for filled in (some.combine_first(test), some.reindex(range(N)).combine_first(test)):
+        assert mark_of(filled) is None
+    assert mark_of(some.reset_index(drop=True)) is None  # other labels
+
+
 @pytest.mark.parametrize(
     "made",
     [

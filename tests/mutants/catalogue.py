@@ -134,6 +134,14 @@ SECTIONS = {
             "tests/model_selection/test_splits.py",
         ),
         Mutant(
+            "overlap accepted: a frame filled with rows of another part",
+            "_marked_rows.py",
+            "_are_labelled",
+            "return bool(np.array_equal(nearest, found))",
+            "return True",
+            "tests/model_selection/test_splits.py",
+        ),
+        Mutant(
             "overlap accepted: rows of one part with the targets of another",
             "_fitting.py",
             "part_read",
