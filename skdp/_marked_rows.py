@@ -120,10 +120,10 @@ def marked(rows: Any, mark: Mark | None) -> Any:
 
 def _hashes(rows: Any) -> np.ndarray:
     """Hash the labels of the rows of a frame or series, 64 bits each."""
-    from pandas import util
+    import pandas as pd
 
-    hashed: Any = util.hash_pandas_object(rows.index, index=False)
-    return np.asarray(hashed, np.uint64)
+    hash_labels: Any = pd.util.hash_pandas_object
+    return np.asarray(hash_labels(rows.index, index=False), np.uint64)
 
 
 def _are_labelled(rows: Any) -> bool:
