@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,9 +121,7 @@ def marked(rows: Any, mark: Mark | None) -> Any:
 
 def _hashes(rows: Any) -> np.ndarray:
     """Hash the labels of the rows of a frame or series, 64 bits each."""
-    import pandas as pd
-
-    hash_labels: Any = pd.util.hash_pandas_object
+    hash_labels = import_module("pandas.util").hash_pandas_object
     return np.asarray(hash_labels(rows.index, index=False), np.uint64)
 
 
