@@ -111,6 +111,42 @@ def least(bound: Callable[[Decimal], Decimal], target: Decimal) -> Decimal:
     return high
 
 
+def gaussian(square: I, y: I) -> I:
+    """δ of N(μ, 1) against N(0, 1) at ε = ln y, of μ² (Balle & Wang 2018, Theorem 8)."""
+    mu = (square.ln() / 2).exp()
+    return normal(mu / 2 - y.ln() / mu)[0] - y * normal(mu / -2 - y.ln() / mu)[0]
+
+
+def one_posterior(eta: I, k: int, delta: Fraction) -> Decimal:
+    """ε of k draws from one law of log-density range η (`skdp.privacy.posterior_samples`).
+
+    δ(ε) is the largest of the sums Σ_{i≤m} P_t(i) (1 − e^(ε−kt+iη)) at t = (ε + (m+1)η)/(k+1) ≤ η.
+    """
+
+    def summed(m: int, epsilon: Decimal) -> Decimal:
+        rest = ((k - m) * eta - epsilon) / (k + 1)  # η − t
+        if rest.hi <= 0:
+            return Decimal(0)
+        likely = (1 - (-I(max(rest.lo, Decimal("1e-45")), rest.hi)).exp()) / (1 - (-eta).exp())
+        rare, fall, total = 1 - likely, (-eta).exp().lo, Decimal(0)
+        mass = (math.comb(k, m) * (likely.ln() * (k - m) + rare.ln() * m).exp()).hi
+        ratio, left = (likely / rare).hi, (-rest).exp().lo
+        for i in range(m, -1, -1):
+            total = UP.add(total, UP.multiply(mass, UP.subtract(1, left)))
+            change = UP.divide(UP.multiply(i, ratio), k - i + 1)
+            mass, left = UP.multiply(mass, change), DOWN.multiply(left, fall)
+            if change < Decimal("0.5") and mass < total * Decimal("1e-30"):
+                break
+        return UP.add(total, UP.multiply(2, mass))  # what is left falls by half and more, or is 0
+
+    worst, tried = 0, set[int]()
+    while worst not in tried:
+        tried.add(worst)
+        found = least(lambda e: max(summed(m, e) for m in tried), I(delta).lo)
+        worst = max(range(k), key=lambda m: summed(m, found))
+    return found
+
+
 class Grid(NamedTuple):
     """Losses are multiples of ``width``, probabilities of 10^−``digits``."""
 
@@ -189,3 +225,53 @@ class Losses(NamedTuple):
             above += mass
             weighed = DOWN.multiply(DOWN.add(weighed, mass), fall)
         return Decimal(0)
+
+
+Curve = Callable[[I], I]
+
+
+def composed(
+    counted: list[tuple[tuple[Curve, ...], int]], delta: Fraction
+) -> Callable[[Fraction], Decimal]:
+    """ε as a function of δ, near one δ, of mechanisms that are composed.
+
+    Each has a curve for one order of the neighbours and one for the other, or one for both, and how
+    often it is used. Any grid gives a bound; a fine one, with cells that are narrow where losses
+    are frequent, a tight bound.
+    """
+    n_all = sum(n for _, n in counted)
+    dust = delta / n_all / 10**6
+    # Deviation of the sum, as if all were Gaussian mechanisms of their total variation.
+    square = sum(n * (2.5 * float(pair[0](I(1)).hi)) ** 2 for pair, n in counted)
+    fine, points, cells = (0.2, 6000, 8) if len(counted) > 8 else (0.03, 25000, 64)
+
+    def end(curve: Callable[[I], I]) -> float:
+        return float(least(lambda s: curve(I(s).exp()).hi, I(dust).lo))
+
+    ends = [[end(curve) for curve in pair] for pair, _ in counted]
+    span = max(12 * math.sqrt(square), *(one[0] + one[-1] for one in ends))
+    width = Fraction(f"{max(fine * math.sqrt(square / n_all), span / points):.3g}")
+    grid = Grid(width, 16 + math.ceil(math.log10(n_all / delta)))
+    sums = []
+    for way in range(max(len(pair) for pair, _ in counted)):
+        bases = []
+        for (pair, n), range_ in zip(counted, ends, strict=True):
+            way_here = min(way, len(pair) - 1)
+            edges = (-range_[-1 - way_here], 0.0, range_[way_here])
+            at = {
+                round_(edge / float(width)) for edge in edges for round_ in (math.floor, math.ceil)
+            }
+            for sign, most in ((-1, -min(at)), (1, max(at))):
+                j = 1
+                while j < most:
+                    at.add(sign * j)
+                    j += max(1, j // cells)
+            bases.append((grid.losses(pair[way_here], at), n))
+        total = Losses(grid, 0, [10**grid.digits], 0)
+        for bit in reversed(range(max(n for _, n in bases).bit_length())):
+            cut = math.floor(dust * 10**grid.digits * (n_all >> bit))
+            total = total.plus(total, cut)
+            for losses, n in bases:
+                total = total.plus(losses, cut) if n >> bit & 1 else total
+        sums.append(total)
+    return lambda delta: max(total.epsilon(delta) for total in sums)
