@@ -117,6 +117,27 @@ def gaussian(square: I, y: I) -> I:
     return normal(mu / 2 - y.ln() / mu)[0] - y * normal(mu / -2 - y.ln() / mu)[0]
 
 
+def logistic(eta: Fraction) -> I:
+    """μ² for which telling logistic laws η apart is no easier than N(0, 1) from N(μ, 1).
+
+    μ/2 = −Φ⁻¹(1/(1 + e^(η/2))): docs/privacy.md §4.
+    """
+    half = I(least(lambda x: normal(I(x))[1].hi, (1 / (1 + I(eta / 2).exp())).lo))
+    return half * half * 4
+
+
+def nearby(curve: Callable[[Fraction], Decimal], apart: Fraction, delta: Fraction) -> Decimal:
+    """ε of laws that are a distance in total variation from those of a curve.
+
+    P(S) ≤ e^ε Q(S) + δ + (1 + e^ε) distance (`skdp.privacy.discrete`).
+    """
+    for share in (10**12, 10**10, 10**8, 10**6, 10**4, 1000, 30, 2) if apart else ():
+        found = curve(delta - delta / share)
+        if found < 700 and apart * (1 + Fraction(I(found).exp().hi)) <= delta / share:
+            return found
+    return INF if apart else curve(delta)
+
+
 def one_posterior(eta: I, k: int, delta: Fraction) -> Decimal:
     """ε of k draws from one law of log-density range η (`skdp.privacy.posterior_samples`).
 
@@ -243,7 +264,7 @@ def composed(
     dust = delta / n_all / 10**6
     # Deviation of the sum, as if all were Gaussian mechanisms of their total variation.
     square = sum(n * (2.5 * float(pair[0](I(1)).hi)) ** 2 for pair, n in counted)
-    fine, points, cells = (0.2, 6000, 8) if len(counted) > 8 else (0.03, 25000, 64)
+    fine, points, cells = (0.2, 4000, 8) if len(counted) > 8 else (0.02, 30000, 128)
 
     def end(curve: Callable[[I], I]) -> float:
         return float(least(lambda s: curve(I(s).exp()).hi, I(dust).lo))

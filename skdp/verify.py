@@ -5,12 +5,11 @@
 From the event (the mechanisms), relation and δ of a report an upper bound on ε is proved; only then
 is its ε looked at. Real numbers are intervals that are rounded outward, probabilities whole numbers
 that are rounded up. Exit status: 0 yes, 1 no, 2 cannot check. *It proves arithmetic*: (ε, δ) if the
-event ran, with true noise, on bounded records. That it is what ran, no file proves. Relied on are
-[1] Balle & Wang 2018, Dong, Roth & Su 2022: δ(ε) of a Gaussian mechanism, μ² adds. [2] Dong, Durfee
-& Rogers 2020, docs/privacy.md §4: draws of a bounded range, as Gaussian ones too; pure ε is range
-2ε. [3] Zhu, Dong & Wang 2022, Kairouz, Oh & Viswanath 2017: worst pairs of laws, whose losses add.
-[4] Mironov, Talwar & Zhang 2019, Canonne, Kamath & Steinke 2020, Papernot & Steinke 2022: Rényi,
-selection. [5] skdp/privacy/discrete.py. [6] McSherry 2009: who is in one part pays for this part.
+event ran, with true noise, on bounded records. That it is what ran, no file proves. It relies on
+[1] Balle & Wang 2018, Dong, Roth & Su 2022 (Gaussians); [2] Dong, Durfee & Rogers 2020 and §4 of
+docs/privacy.md (draws of a bounded range; pure ε is range 2ε); [3] Zhu, Dong & Wang 2022, Kairouz,
+Oh & Viswanath 2017 (worst pairs of laws); [4] Mironov, Talwar & Zhang 2019, Canonne, Kamath & Steinke
+2020, Papernot & Steinke 2022 (Rényi); [5] privacy/discrete.py; [6] McSherry 2009 (disjoint parts).
 """
 
 import json
@@ -25,27 +24,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 try:
-    from skdp.intervals import INF, I, composed, gaussian, least, normal, one_posterior
+    from skdp import intervals as sure
 except ImportError:  # copied
-    from intervals import INF, I, composed, gaussian, least, normal, one_posterior  # type: ignore
+    import intervals as sure  # type: ignore
 
+I, INF = sure.I, sure.INF  # noqa: E741
 SCHEMA, LARGEST, ORDERS = 2, 2**25, (*range(2, 65), 72, 80, 96, 128, 160, 192, 256, 384, 512, 1024)
 RELATIONS = {"zero_out": 1, "add_or_remove_one": 1, "replace_one": 2}  # a sum moves by so many C
 TEXTS = ("accountant", "neighboring_relation", "sampling", "tuning", "skdp_version", "unit")
 TYPES = {"seeded": bool, "valid": bool, "event": dict, "schema": int} | dict.fromkeys(TEXTS, str)
 TYPES |= dict.fromkeys(("inferred_public_facts", "unaccounted", "assumptions"), list)
-RANGES = {"sampling_probability": (0, 1), "delta": (0, 1), "lattice_scale": (1e-6, 1e18)}
-RANGES |= dict.fromkeys(("noise_multiplier", "epsilon", "eta", "count"), (0, 1e12))
-RANGES |= {"mean": (1, 1e6), "shape": (0, 1e6), "n_samples": (1, 1e12), "dimension": (1, 1e12)}
+RANGES = {"mean": (1, 1e6), "shape": (0, 1e6), "lattice_scale": (1e-6, 1e18)}
+RANGES |= dict.fromkeys(("delta", "sampling_probability"), (0, 1.0))
+RANGES |= dict.fromkeys(("noise_multiplier", "epsilon", "eta"), (0, 1e12))
+RANGES |= dict.fromkeys(("count", "n_samples", "dimension"), (0, 10**12))  # whole numbers
 EVENTS = """Gaussian noise_multiplier; DiscreteGaussian noise_multiplier lattice_scale dimension;
 Laplace noise_multiplier; Pure epsilon; PosteriorSamples eta n_samples; NonPrivate; NoOp; Composed
 events; SelfComposed count event; PoissonSampled sampling_probability event; Part split part event;
 RepeatAndSelect mean shape event"""
 EVENTS = {kind + "DpEvent": fields for kind, *fields in map(str.split, EVENTS.split(";"))}
-
-
-class CannotCheckError(ValueError):
-    """What this program has no rule for; no verdict."""
 
 
 class Term(NamedTuple):
@@ -62,9 +59,8 @@ class Term(NamedTuple):
 def number(event, name):
     """A number of an event, exactly."""
     (low, high), value = RANGES[name], event[name]
-    whole = name in ("count", "n_samples", "dimension")
-    if type(value) not in (int, float)[: 2 - whole] or not low <= value <= high:
-        raise CannotCheckError(f"{name}={value!r:.40} is no number in [{low}, {high:g}]")
+    if type(value) not in {int, type(high)} or not low <= value <= high:
+        raise ValueError(f"{name}={value!r:.40} is no number in [{low}, {high:g}]")
     return Fraction(value)
 
 
@@ -72,28 +68,25 @@ def releases(event, factor, parts=(), depth=0):
     """Mechanisms, their counts, and the parts that they read."""
     kind = event.get("type") if isinstance(event, dict) else None
     if kind not in EVENTS or {*event} != {"type", *EVENTS[kind]} or depth > 40:
-        raise CannotCheckError(f"no rule for the event {kind!r:.40} with such fields, {depth} deep")
+        raise ValueError(f"no rule for the event {kind!r:.40} with such fields, {depth} deep")
     names = [name for name in EVENTS[kind] if (name, event[name]) != ("shape", "inf")]
     size, *more = [number(event, name) for name in names if name in RANGES] or [Fraction(0)]
     if kind == "PartDpEvent":
         parts = ((event["split"], event["part"]), *parts)
         if {str} != {*map(type, parts[0])}:
-            raise CannotCheckError("a split or a part is no name")
+            raise ValueError("a split or a part is no name")
     below = event.get("events", [event["event"]] if "event" in event else [])
     below = [one for e in below for one in releases(e, factor, parts, depth + 1)]
-    if kind in ("ComposedDpEvent", "PartDpEvent"):
-        yield from below
-    elif kind == "SelfComposedDpEvent":
-        yield from ((term, n * int(size), of) for term, n, of in below)
+    if kind in ("ComposedDpEvent", "PartDpEvent", "SelfComposedDpEvent"):
+        times = int(size) if kind == "SelfComposedDpEvent" else 1
+        yield from ((term, n * times, of) for term, n, of in below)
     elif kind == "PoissonSampledDpEvent":
         if event["event"]["type"] not in ("GaussianDpEvent", "DiscreteGaussianDpEvent"):
-            raise CannotCheckError("Poisson sampling of another mechanism than a Gaussian one")
+            raise ValueError("Poisson sampling of another mechanism than a Gaussian one")
         yield from ((term._replace(rate=size), n, of) for term, n, of in below if size)
     elif kind == "RepeatAndSelectDpEvent":
-        runs = Counter()
-        for term, n, _ in below:
-            runs[term] += n
-        yield Term("select", size, runs=(tuple(more), *runs.items())), 1 if runs else 0, parts
+        runs = (tuple(more), *(one[:2] for one in below))
+        yield Term("select", size, runs=runs), 1 if below else 0, parts
     elif kind == "PosteriorSamplesDpEvent":
         yield Term("range", size, draws=int(more[0])), 1 if size else 0, parts
     elif kind == "PureDpEvent" or (kind == "LaplaceDpEvent" and size):
@@ -131,45 +124,34 @@ def epsilon(terms, factor, delta):
     if delta == 0 or not terms:
         return min(found)
     if kinds == {"range"} and sum(n for _, n in terms) == 1 and terms[0][0].draws <= 2000:
-        return min(*found, one_posterior(I(terms[0][0].size), terms[0][0].draws, delta))
+        return min(*found, sure.one_posterior(I(terms[0][0].size), terms[0][0].draws, delta))
     apart = sum(n * t.apart for t, n in terms)
     if kinds <= {"gauss", "range", "pure"}:
         square = sum((mu_squared(t, factor) * t.draws * n for t, n in terms), I(0))
-        curve = partial(gaussian, square)
-        found.append(nearby(lambda d: least(lambda e: curve(I(e).exp()).hi, I(d).lo), apart, delta))
+        curve = partial(sure.gaussian, square)
+        found.append(
+            sure.nearby(lambda d: sure.least(lambda e: curve(I(e).exp()).hi, I(d).lo), apart, delta)
+        )
     if kinds != {"gauss"} and "select" not in kinds and delta > Fraction(1, 10**16):
-        found.append(nearby(convolved(terms, factor, delta), apart, delta))
-    if apart or "range" in kinds or min(found) == INF:
+        found.append(sure.nearby(convolved(terms, factor, delta), apart, delta))
+    if min(found) == INF or ((apart or "range" in kinds) and "sampled" not in kinds):
         found.append(renyi(terms, factor, delta))
     return min(found)
-
-
-def nearby(curve, apart, delta):
-    """ε of laws that are a distance away: P(S) ≤ e^ε Q(S) + δ + (1 + e^ε) apart [5]."""
-    for share in (10**12, 10**10, 10**8, 10**6, 10**4, 1000, 30, 2) if apart else ():
-        found = curve(delta - delta / share)
-        if found < 700 and apart * (1 + Fraction(I(found).exp().hi)) <= delta / share:
-            return found
-    return INF if apart else curve(delta)
 
 
 @cache
 def mu_squared(term, factor):
     """μ² for which one draw is μ-GDP [1, 2]."""
-    if term.kind == "gauss":
-        return I((factor / term.size) ** 2)
-    share = 1 / (1 + I(term.size if term.kind == "pure" else term.size / 2).exp())
-    half = I(least(lambda x: normal(I(x))[1].hi, share.lo))
-    return half * half * 4
+    ranged = term.size * (2 if term.kind == "pure" else 1)
+    return I((factor / term.size) ** 2) if term.kind == "gauss" else sure.logistic(ranged)
 
 
 def curves(term, factor):
     """δ at ε = ln y of the worst pair of laws, one way and, where it differs, the other [3]."""
     if term.kind != "gauss":
-        top = I(term.size).exp()
+        top, laplace = I(term.size).exp(), term.kind == "lapl"
 
         def bounded(y):  # Laplace noise, or a bit of randomised response
-            laplace = term.kind == "lapl"
             delta = 1 - ((y / top).ln() / 2).exp() if laplace else (top - y) / (1 + top)
             return I(max(delta.lo, (1 - y).lo, 0), max(delta.hi, (1 - y).hi, 0))
 
@@ -178,22 +160,21 @@ def curves(term, factor):
 
     def one(y):  # (1−q)N(0) + qN(1) against N(0)
         left = y - (1 - q)
-        return q * gaussian(square, left / q) if left.lo > 0 else 1 - y + I(0, max(left.hi, 0))
+        return q * sure.gaussian(square, left / q) if left.lo > 0 else 1 - y + I(0, max(left.hi, 0))
 
     def other(y):
         left = 1 - y * (1 - q)
-        return left * gaussian(square, y * q / left) if left.lo > 0 else I(0, max(left.hi, 0))
+        return left * sure.gaussian(square, y * q / left) if left.lo > 0 else I(0, max(left.hi, 0))
 
     def replaced(y):  # (1−q)N(0) + qN(1) against (1−q)N(0) + qN(−1), where the loss is above ln y
         b, c = (1 - q) * (y - 1), q * (square / -2).exp()  # c u² − b u = c y for u = e^(x/σ²)
         root, mu = ((b * b + 4 * y * c * c).ln() / 2).exp(), (square.ln() / 2).exp()
         x = ((b + root) / (2 * c) if b.lo > 0 else 2 * y * c / (root - b)).ln() / mu
-        p0, p1, p2 = (normal(centre * mu - x)[0] for centre in (0, 1, -1))
+        p0, p1, p2 = (sure.normal(centre * mu - x)[0] for centre in (0, 1, -1))
         return (1 - q) * (1 - y) * p0 + q * p1 - q * y * p2
 
-    if q == 1:
-        return (partial(gaussian, mu_squared(term, factor)),)
-    return (one, other) if factor == 1 else (replaced,)
+    whole = partial(sure.gaussian, mu_squared(term, factor))
+    return (whole,) if q == 1 else (one, other) if factor == 1 else (replaced,)
 
 
 def convolved(terms, factor, delta):
@@ -202,7 +183,7 @@ def convolved(terms, factor, delta):
     steps = sorted((t, n) for t, n in terms if t.rate < 1)
     if len(steps) > 32:  # a schedule: in blocks, of the least noise and the highest rate in each
         if sum(n for _, n in steps) > 10**6:
-            raise CannotCheckError("a schedule of more than a million steps")
+            raise ValueError("a schedule of more than a million steps")
         left, steps = [t for t, n in steps for _ in range(n)], []
         ratio = float(left[-1].size / left[0].size) ** (1 / 32)
         while left:
@@ -215,7 +196,7 @@ def convolved(terms, factor, delta):
     if whole:
         square = sum((mu_squared(t, factor) * n for t, n in whole), I(0))
         counts.append((Term("gauss", Fraction((factor / (square.ln() / 2).exp()).lo)), 1))
-    return composed([(curves(t, factor), n) for t, n in counts], delta)
+    return sure.composed([(curves(t, factor), n) for t, n in counts], delta)
 
 
 @cache
@@ -224,6 +205,8 @@ def scaled(term, factor, order):
     x, size = I(order), I(term.size)
     if term.kind == "gauss" and term.rate == 1:
         return mu_squared(term, factor) * x * (x - 1) / 2
+    if term.kind == "gauss" and (factor == 2 or term.apart):
+        raise ValueError("no Rényi bound for a sampled mechanism that replaces or is discrete")
     if term.kind == "gauss":  # ln Σ (λ choose k) (1−q)^(λ−k) q^k e^((k²−k)/2σ²)
         odds, step, power = term.rate / (1 - term.rate), mu_squared(term, 1).exp(), I(1)
         mass = total = (I(1 - term.rate).ln() * x).exp()
@@ -247,16 +230,13 @@ def scaled(term, factor, order):
             y, a = I(max(y, Decimal("1e-25"))), shape[0]
             return -((y.exp() - 1) / ((1 - (-y * a).exp()) / a if a else y)).lo
 
-        y = least(fewest, -size.hi)
+        y = sure.least(fewest, -size.hi)
         extra = (1 + shape[0]) * I(min(((r + y) / o).hi for o, r in one))
     return dict(one)[order] + (x - 1) * extra + size.ln()
 
 
 def renyi(terms, factor, delta):
     """ε at the order that serves best [4]."""
-    every = [one for t, _ in terms for one in (t, *(run for run, _ in t.runs[1:]))]
-    if any(t.rate < 1 for t in every) and (factor == 2 or any(t.apart for t in every)):
-        return INF
     found = INF
     for order in ORDERS:
         total = sum((scaled(t, factor, order) * n for t, n in terms), -I(delta * order).ln())
@@ -269,11 +249,11 @@ def read(path):
 
     def once(pairs):
         if len(dict(pairs)) < len(pairs):
-            raise CannotCheckError("a key stands twice in one object")
+            raise ValueError("a key stands twice in one object")
         return dict(pairs)
 
     if path.stat().st_size > LARGEST:
-        raise CannotCheckError(f"the file is larger than {LARGEST >> 20} MiB")
+        raise ValueError(f"the file is larger than {LARGEST >> 20} MiB")
     return json.loads(path.read_text("utf-8"), object_pairs_hook=once)
 
 
@@ -281,18 +261,18 @@ def verdict(report, within=1e-9):
     """Whether the statement of a report holds, the ε that is proved, and why."""
     schema, relation = report.get("schema", 1), str(report.get("neighboring_relation"))
     if type(schema) is not int or not 1 <= schema <= SCHEMA:
-        raise CannotCheckError(f"schema={schema!r:.40}: this program knows 1 to {SCHEMA}")
+        raise ValueError(f"schema={schema!r:.40}: this program knows 1 to {SCHEMA}")
     unit = "group" if relation.endswith("_group") else "row"
     if schema == 1:  # as skdp < 0.2 wrote it
         report = {"schema": 1, "assumptions": [], "unaccounted": [], "unit": unit} | report
     if other := {*report} ^ {*TYPES, "epsilon", "delta"}:
-        raise CannotCheckError(f"fields missing, or unknown: {', '.join(sorted(other)):.200}")
+        raise ValueError(f"fields missing, or unknown: {', '.join(sorted(other)):.200}")
     for name, kind in TYPES.items():
-        texts = report[name] if kind is list else []
-        if type(report[name]) is not kind or not all(isinstance(text, str) for text in texts):
-            raise CannotCheckError(f"{name} is no {kind.__name__}")
+        texts = report[name] if kind is list else ""
+        if type(report[name]) is not kind or any(not isinstance(text, str) for text in texts):
+            raise ValueError(f"{name} is no {kind.__name__}")
     if relation.removesuffix("_group") not in RELATIONS or report["unit"] != unit:
-        raise CannotCheckError(f"no rule for {relation!r:.40} with the unit {report['unit']!r:.40}")
+        raise ValueError(f"no rule for {relation!r:.40} with the unit {report['unit']!r:.40}")
     proved = epsilon_of(report["event"], relation, number(report, "delta"))
     claimed = INF if report["epsilon"] == "inf" else Decimal(float(number(report, "epsilon")))
     if report["seeded"] or report["unaccounted"] or not report["valid"] or claimed == INF:
@@ -304,18 +284,17 @@ def verdict(report, within=1e-9):
 
 def main(arguments=None):
     """Check the files that the command line names."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    status = 0 if arguments else 2
-    for name in arguments:
+    seen = set()
+    for name in sys.argv[1:] if arguments is None else arguments:
         try:
             holds, proved, why = verdict(read(Path(name)))
             said = f"{'yes' if holds else 'no'}: ε ≤ {proved:.7g} is proved; {why}"
-            status = max(status, 1 - holds)
         except Exception as error:  # whatever it stumbles on, the answer is not yes
-            said, status = f"cannot check: {error or type(error).__name__}", 2
+            holds, said = None, f"cannot check: {error or type(error).__name__}"
+        seen.add(holds)
         print(f"{name}: {said}")
     print("This proves the arithmetic from the events to ε, not that these events are what ran.")
-    return status
+    return 1 if False in seen else 0 if seen == {True} else 2
 
 
 if __name__ == "__main__":
