@@ -117,6 +117,11 @@ def gaussian(square: I, y: I) -> I:
     return normal(mu / 2 - y.ln() / mu)[0] - y * normal(mu / -2 - y.ln() / mu)[0]
 
 
+def gaussian_epsilon(square: I, delta: Fraction) -> Decimal:
+    """ε of a Gaussian mechanism of this μ²."""
+    return least(lambda epsilon: gaussian(square, I(epsilon).exp()).hi, I(delta).lo)
+
+
 def logistic(eta: Fraction) -> I:
     """μ² for which telling logistic laws η apart is no easier than N(0, 1) from N(μ, 1).
 
@@ -213,7 +218,7 @@ class Losses(NamedTuple):
         Probabilities are the coefficients of polynomials in 10^size, long numbers, whose product
         ``decimal`` finds exactly.
         """
-        digits, size = self.grid.digits, 2 * self.grid.digits + 4
+        digits, size = self.grid.digits, 2 * self.grid.digits + 2
         if max(sum(self.masses), sum(other.masses)) > 9 * 10**digits:
             raise ArithmeticError("probabilities add up to more than 9")
         x, y = (
@@ -264,7 +269,7 @@ def composed(
     dust = delta / n_all / 10**6
     # Deviation of the sum, as if all were Gaussian mechanisms of their total variation.
     square = sum(n * (2.5 * float(pair[0](I(1)).hi)) ** 2 for pair, n in counted)
-    fine, points, cells = (0.2, 4000, 8) if len(counted) > 8 else (0.02, 30000, 128)
+    fine, points, cells = (0.2, 4000, 8) if len(counted) > 8 else (0.025, 20000, 128)
 
     def end(curve: Callable[[I], I]) -> float:
         return float(least(lambda s: curve(I(s).exp()).hi, I(dust).lo))
@@ -272,7 +277,7 @@ def composed(
     ends = [[end(curve) for curve in pair] for pair, _ in counted]
     span = max(12 * math.sqrt(square), *(one[0] + one[-1] for one in ends))
     width = Fraction(f"{max(fine * math.sqrt(square / n_all), span / points):.3g}")
-    grid = Grid(width, 16 + math.ceil(math.log10(n_all / delta)))
+    grid = Grid(width, 12 + math.ceil(math.log10(n_all / delta)))
     sums = []
     for way in range(max(len(pair) for pair, _ in counted)):
         bases = []

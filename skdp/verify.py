@@ -6,17 +6,15 @@ From the event (the mechanisms), relation and δ of a report an upper bound on �
 is its ε looked at. Real numbers are intervals that are rounded outward, probabilities whole numbers
 that are rounded up. Exit status: 0 yes, 1 no, 2 cannot check. *It proves arithmetic*: (ε, δ) if the
 event ran, with true noise, on bounded records. That it is what ran, no file proves. It relies on
-[1] Balle & Wang 2018, Dong, Roth & Su 2022 (Gaussians); [2] Dong, Durfee & Rogers 2020 and §4 of
-docs/privacy.md (draws of a bounded range; pure ε is range 2ε); [3] Zhu, Dong & Wang 2022, Kairouz,
-Oh & Viswanath 2017 (worst pairs of laws); [4] Mironov, Talwar & Zhang 2019, Canonne, Kamath & Steinke
-2020, Papernot & Steinke 2022 (Rényi); [5] privacy/discrete.py; [6] McSherry 2009 (disjoint parts).
+[1] Dong et al. 2022 (Gaussians); [2] Dong et al. 2020, docs/privacy.md §4 (draws of a range; pure ε
+is range 2ε); [3] Zhu et al. 2022, Kairouz et al. 2017 (worst pairs); [4] Mironov et al. 2019,
+Canonne et al. 2020, Papernot & Steinke 2022 (Rényi); [5] privacy/discrete.py; [6] McSherry 2009.
 """
 
 import json
 import math
 import sys
 from collections import Counter
-from decimal import Decimal
 from fractions import Fraction
 from functools import cache, partial
 from itertools import product
@@ -28,8 +26,8 @@ try:
 except ImportError:  # copied
     import intervals as sure  # type: ignore
 
-I, INF = sure.I, sure.INF  # noqa: E741
-SCHEMA, LARGEST, ORDERS = 2, 2**25, (*range(2, 65), 72, 80, 96, 128, 160, 192, 256, 384, 512, 1024)
+I, INF, Decimal, SCHEMA, LARGEST = sure.I, sure.INF, sure.Decimal, 2, 2**25  # noqa: E741
+ORDERS = [Fraction(k, 8) for k in (*range(9, 32), *range(32, 64, 2), *range(64, 513, 8), 4096)]
 RELATIONS = {"zero_out": 1, "add_or_remove_one": 1, "replace_one": 2}  # a sum moves by so many C
 TEXTS = ("accountant", "neighboring_relation", "sampling", "tuning", "skdp_version", "unit")
 TYPES = {"seeded": bool, "valid": bool, "event": dict, "schema": int} | dict.fromkeys(TEXTS, str)
@@ -101,10 +99,8 @@ def epsilon_of(event, relation, delta):
     """Upper bound on ε of an event: the most that the records of any choice of parts pay [6]."""
     factor = RELATIONS[relation.removesuffix("_group")]
     found = [(term, n, dict(parts)) for term, n, parts in releases(event, factor) if n]
-    splits = {}
-    for _, _, parts in found:
-        for split, part in parts.items():
-            splits.setdefault(split, {})[part] = None
+    read = dict.fromkeys(of for _, _, parts in found for of in parts.items())
+    splits = {split: [part for other, part in read if other == split] for split, _ in read}
     many, bills = math.prod(map(len, splits.values())) > 64, []
     for choice in [()] if many else product(*splits.values()):
         record, paid = dict(zip(splits, choice, strict=not many)).items(), Counter()
@@ -128,10 +124,7 @@ def epsilon(terms, factor, delta):
     apart = sum(n * t.apart for t, n in terms)
     if kinds <= {"gauss", "range", "pure"}:
         square = sum((mu_squared(t, factor) * t.draws * n for t, n in terms), I(0))
-        curve = partial(sure.gaussian, square)
-        found.append(
-            sure.nearby(lambda d: sure.least(lambda e: curve(I(e).exp()).hi, I(d).lo), apart, delta)
-        )
+        found.append(sure.nearby(partial(sure.gaussian_epsilon, square), apart, delta))
     if kinds != {"gauss"} and "select" not in kinds and delta > Fraction(1, 10**16):
         found.append(sure.nearby(convolved(terms, factor, delta), apart, delta))
     if min(found) == INF or ((apart or "range" in kinds) and "sampled" not in kinds):
@@ -142,8 +135,9 @@ def epsilon(terms, factor, delta):
 @cache
 def mu_squared(term, factor):
     """μ² for which one draw is μ-GDP [1, 2]."""
-    ranged = term.size * (2 if term.kind == "pure" else 1)
-    return I((factor / term.size) ** 2) if term.kind == "gauss" else sure.logistic(ranged)
+    if term.kind == "gauss":
+        return I((factor / term.size) ** 2)
+    return sure.logistic(term.size * (2 if term.kind == "pure" else 1))
 
 
 def curves(term, factor):
@@ -207,10 +201,14 @@ def scaled(term, factor, order):
         return mu_squared(term, factor) * x * (x - 1) / 2
     if term.kind == "gauss" and (factor == 2 or term.apart):
         raise ValueError("no Rényi bound for a sampled mechanism that replaces or is discrete")
+    if term.kind == "gauss" and order.denominator > 1:  # it is convex in λ
+        low = Fraction(math.floor(order))
+        below, above = scaled(term, factor, low), scaled(term, factor, low + 1)
+        return below + (above - below) * (order - low)
     if term.kind == "gauss":  # ln Σ (λ choose k) (1−q)^(λ−k) q^k e^((k²−k)/2σ²)
         odds, step, power = term.rate / (1 - term.rate), mu_squared(term, 1).exp(), I(1)
         mass = total = (I(1 - term.rate).ln() * x).exp()
-        for k in range(order):
+        for k in range(int(order)):
             mass = mass * ((order - k) * odds / (k + 1)) * power
             power, total = power * step, total + mass
         return total.ln()
@@ -223,7 +221,7 @@ def scaled(term, factor, order):
     if not shape:  # Poisson, and δ of one run at ε = ln(λ/(λ−1))
         start = (x / (x - 1)).ln()
         tails = ((r + (o - 1) * ((1 - 1 / I(o)).ln() - start)).exp() / o for o, r in one)
-        extra = size * min(tail.hi for tail in tails)
+        extra = size * min(1, *(tail.hi for tail in tails))
     else:
 
         def fewest(y):  # minus the mean number of runs at y = ln 1/γ
