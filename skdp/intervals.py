@@ -271,12 +271,15 @@ def composed(
     square = sum(n * (2.5 * float(pair[0](I(1)).hi)) ** 2 for pair, n in counted)
     fine, points, cells = (0.2, 4000, 8) if len(counted) > 8 else (0.025, 20000, 128)
 
-    def end(curve: Callable[[I], I]) -> float:
-        return float(least(lambda s: curve(I(s).exp()).hi, I(dust).lo))
+    def end(curve: Curve, delta: Fraction) -> Decimal:
+        return least(lambda s: curve(I(s).exp()).hi, I(delta).lo)
 
-    ends = [[end(curve) for curve in pair] for pair, _ in counted]
+    if n_all == 1:  # no grid is needed
+        return lambda delta: max(end(curve, delta) for curve in counted[0][0])
+    ends = [[float(end(curve, dust)) for curve in pair] for pair, _ in counted]
     span = max(12 * math.sqrt(square), *(one[0] + one[-1] for one in ends))
-    width = Fraction(f"{max(fine * math.sqrt(square / n_all), span / points):.3g}")
+    wide = fine * math.sqrt(square / n_all) if n_all > 16 else 0.0
+    width = Fraction(f"{max(wide, span / points):.3g}")
     grid = Grid(width, 12 + math.ceil(math.log10(n_all / delta)))
     sums = []
     for way in range(max(len(pair) for pair, _ in counted)):
