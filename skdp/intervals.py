@@ -278,7 +278,7 @@ def composed(
         return lambda delta: max(end(curve, delta) for curve in counted[0][0])
     ends = [[float(end(curve, dust)) for curve in pair] for pair, _ in counted]
     span = max(12 * math.sqrt(square), *(one[0] + one[-1] for one in ends))
-    wide = fine * math.sqrt(square / n_all) if n_all > 16 else 0.0
+    wide = fine * math.sqrt(square / n_all) if n_all > 16 else span / 5000
     width = Fraction(f"{max(wide, span / points):.3g}")
     grid = Grid(width, 12 + math.ceil(math.log10(n_all / delta)))
     sums = []

@@ -179,7 +179,7 @@ def convolved(terms, factor, delta):
         if sum(n for _, n in steps) > 10**6:
             raise ValueError("a schedule of more than a million steps")
         left, steps = [t for t, n in steps for _ in range(n)], []
-        ratio = float(left[-1].size / left[0].size) ** (1 / 32)
+        ratio = float(left[-1].size / left[0].size) ** (1 / 20)
         while left:
             n = 1
             while 2 * n <= len(left) and left[2 * n - 1].size <= ratio * left[0].size:
