@@ -254,6 +254,8 @@ class Losses(NamedTuple):
 
 
 Curve = Callable[[I], I]
+# Of a grid: width over the deviation of a loss, most points, and cells in which a loss doubles.
+COARSE, FINE = (0.2, 4000, 8), (0.025, 20000, 128)
 
 
 def composed(
@@ -269,7 +271,7 @@ def composed(
     dust = delta / n_all / 10**6
     # Deviation of the sum, as if all were Gaussian mechanisms of their total variation.
     square = sum(n * (2.5 * float(pair[0](I(1)).hi)) ** 2 for pair, n in counted)
-    fine, points, cells = (0.2, 4000, 8) if len(counted) > 8 else (0.025, 20000, 128)
+    fine, points, cells = COARSE if len(counted) > 8 else FINE
 
     def end(curve: Curve, delta: Fraction) -> Decimal:
         return least(lambda s: curve(I(s).exp()).hi, I(delta).lo)

@@ -27,6 +27,7 @@ except ImportError:  # copied
     import intervals as sure  # type: ignore
 
 I, INF, Decimal, SCHEMA, LARGEST = sure.I, sure.INF, sure.Decimal, 2, 2**25  # noqa: E741
+CAVEAT = "This proves the arithmetic from events to ε, not that these events are what ran."
 ORDERS = [Fraction(k, 8) for k in (*range(9, 32), *range(32, 64, 2), *range(64, 513, 8), 4096)]
 RELATIONS = {"zero_out": 1, "add_or_remove_one": 1, "replace_one": 2}  # a sum moves by so many C
 TEXTS = ("accountant", "neighboring_relation", "sampling", "tuning", "skdp_version", "unit")
@@ -242,17 +243,15 @@ def renyi(terms, factor, delta):
     return max(found, Decimal(0))
 
 
-def read(path):
-    """JSON of a file, refused where two readers might understand two things."""
+def read_text(text):
+    """JSON, refused where two readers might understand two things."""
 
     def once(pairs):
         if len(dict(pairs)) < len(pairs):
             raise ValueError("a key stands twice in one object")
         return dict(pairs)
 
-    if path.stat().st_size > LARGEST:
-        raise ValueError(f"the file is larger than {LARGEST >> 20} MiB")
-    return json.loads(path.read_text("utf-8"), object_pairs_hook=once)
+    return json.loads(text, object_pairs_hook=once)
 
 
 def verdict(report, within=1e-9):
@@ -280,18 +279,20 @@ def verdict(report, within=1e-9):
     return proved <= claimed * Decimal(1 + within), proved, f"the report claims {claimed:.7g}"
 
 
-def main(arguments=None):
+def main(arguments=None, within=1e-9):
     """Check the files that the command line names."""
     seen = set()
     for name in sys.argv[1:] if arguments is None else arguments:
         try:
-            holds, proved, why = verdict(read(Path(name)))
+            if Path(name).stat().st_size > LARGEST:
+                raise ValueError(f"the file is larger than {LARGEST >> 20} MiB")
+            holds, proved, why = verdict(read_text(Path(name).read_text("utf-8")), within)
             said = f"{'yes' if holds else 'no'}: ε ≤ {proved:.7g} is proved; {why}"
         except Exception as error:  # whatever it stumbles on, the answer is not yes
             holds, said = None, f"cannot check: {error or type(error).__name__}"
         seen.add(holds)
         print(f"{name}: {said}")
-    print("This proves the arithmetic from the events to ε, not that these events are what ran.")
+    print(CAVEAT)
     return 1 if False in seen else 0 if seen == {True} else 2
 
 
