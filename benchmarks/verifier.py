@@ -142,8 +142,9 @@ def lower_bound(event, relation, delta):
     relation = check_relation(relation)
     terms = terms_of(event)
     if isinstance(event, dp_event.RepeatAndSelectDpEvent):
-        if any(isinstance(t, LaplaceTerm | PureTerm) for t in terms[0].inner):
-            # skdp's own Rényi bound is loose; with equal scores a run is what is released.
+        if any(isinstance(t, LaplaceTerm | PureTerm) or t.sampled for t in terms[0].inner):
+            # dp-accounting's Rényi bound is loose, or leaves out the orders near 1. If scores are
+            # equal, a run is what is released.
             runs = 1 - math.exp(-event.mean) if event.shape == math.inf else 1
             return lower_bound(event.event, relation, delta / runs)
         accountant = RdpAccountant(orders=list(map(float, verify.ORDERS)))

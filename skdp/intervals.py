@@ -136,11 +136,16 @@ def nearby(curve: Callable[[Fraction], Decimal], apart: Fraction, delta: Fractio
 
     P(S) ≤ e^ε Q(S) + δ + (1 + e^ε) distance (`skdp.privacy.discrete`).
     """
-    for share in (10**12, 10**10, 10**8, 10**6, 10**4, 1000, 30, 2) if apart else ():
-        found = curve(delta - delta / share)
-        if found < 700 and apart * (1 + Fraction(I(found).exp().hi)) <= delta / share:
+    aside = Fraction(0)  # what of δ pays for the distance
+    while aside < delta:
+        found = curve(delta - aside)
+        if found > 700:
+            break
+        needed = apart * (1 + Fraction(I(found).exp().hi)) if apart else 0
+        if needed <= aside:
             return found
-    return INF if apart else curve(delta)
+        aside = needed * Fraction(1001, 1000)
+    return INF
 
 
 def one_posterior(eta: I, k: int, delta: Fraction) -> Decimal:

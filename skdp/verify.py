@@ -28,7 +28,7 @@ except ImportError:  # copied
 
 I, INF, Decimal, SCHEMA, LARGEST = sure.I, sure.INF, sure.Decimal, 2, 2**25  # noqa: E741
 CAVEAT = "This proves the arithmetic from events to ε, not that these events are what ran."
-ORDERS = [Fraction(k, 8) for k in (*range(9, 32), *range(32, 64, 2), *range(64, 513, 8), 4096)]
+ORDERS = [Fraction(k, 8) for k in (*range(9, 40), *range(40, 513, 8), *range(1024, 16385, 1024))]
 RELATIONS = {"zero_out": 1, "add_or_remove_one": 1, "replace_one": 2}  # a sum moves by so many C
 TEXTS = ("accountant", "neighboring_relation", "sampling", "tuning", "skdp_version", "unit")
 TYPES = {"seeded": bool, "valid": bool, "event": dict, "schema": int} | dict.fromkeys(TEXTS, str)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -125,9 +126,24 @@ def test_losses_add_to_no_less_than_they_do():
     assert [m / 1e20 for m in both.masses] == pytest.approx(
         [(1 - p) ** 2, 0, 2 * p * (1 - p), 0, p * p], abs=1e-15
     )
+    exact = [0] * 5
+    for i, j in product(range(3), repeat=2):
+        exact[i + j] += coin.masses[i] * coin.masses[j]
+    assert all(m * 10**20 >= e for m, e in zip(both.masses, exact, strict=True))
+    assert all(m * 10**20 <= e + 10**20 for m, e in zip(both.masses, exact, strict=True))
     cut = coin.plus(coin, int(0.1 * 10**20))  # the lowest is raised, nothing is lost
     assert sum(cut.masses) + cut.infinite >= sum(both.masses)
     assert cut.lowest == 0
+
+
+def test_what_is_cut_off_is_a_larger_loss():
+    grid, one = intervals.Grid(Fraction(1), 6), 10**6
+    losses = intervals.Losses(grid, 0, [one // 20, one * 9 // 10, one // 20], 7)
+    cut = losses.plus(intervals.Losses(grid, 0, [one], 0), one // 10)
+    assert cut.lowest == 1
+    assert cut.masses == pytest.approx([one * 19 // 20], abs=3)
+    assert cut.infinite == pytest.approx(one // 20 + 7, abs=2)
+    assert cut.infinite >= one // 20 + 7
 
 
 # --- bounds ---------------------------------------------------------------------------------------
@@ -138,13 +154,23 @@ def test_losses_add_to_no_less_than_they_do():
     [
         (dp_event.GaussianDpEvent(1.0), 4.377178096),
         (dp_sgd_event([2.0] * 4, 1.0), 4.377178096),
+        (Composed([dp_event.GaussianDpEvent(2.0)] * 4), 4.377178096),
         (PosteriorSamplesDpEvent(0.5, 10), 3.212509761),
         (PosteriorSamplesDpEvent(0.1, 100), 1.988632769),
         (Times(PureDpEvent(0.1), 50), 2.844667152),  # the binomial sum, by mpmath
         (dp_event.NoOpDpEvent(), 0.0),
         (dp_event.NonPrivateDpEvent(), math.inf),
     ],
-    ids=["Gaussian", "four Gaussians", "10 draws", "100 draws", "pure", "nothing", "no privacy"],
+    ids=[
+        "Gaussian",
+        "run of four",
+        "four",
+        "10 draws",
+        "100 draws",
+        "pure",
+        "nothing",
+        "no privacy",
+    ],
 )
 def test_anchors(event, expected, tight):
     found = proved(event)
@@ -243,6 +269,8 @@ def test_a_selection_costs_more_than_a_run(shape):
     run = Times(dp_event.GaussianDpEvent(4.0), 4)
     best = dp_event.RepeatAndSelectDpEvent(run, 5.0, shape)
     assert proved(run) < proved(best) < 1.05 * epsilon_of_event(best, 1e-5)
+    least, _ = VERIFIER.lower_bound(best, "zero_out", 1e-5)
+    assert proved(best) >= least
     doubled = dp_event.RepeatAndSelectDpEvent(run, 20.0, shape)
     assert proved(best) < proved(doubled)
 
