@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-WIDE = {"Emin": decimal.MIN_EMIN, "Emax": decimal.MAX_EMAX}
+WIDE: Any = {"Emin": decimal.MIN_EMIN, "Emax": decimal.MAX_EMAX}
 DOWN = decimal.Context(prec=50, rounding=decimal.ROUND_FLOOR, **WIDE)
 UP = decimal.Context(prec=50, rounding=decimal.ROUND_CEILING, **WIDE)
 EXACT = decimal.Context(prec=decimal.MAX_PREC, **WIDE)

@@ -37,11 +37,11 @@ RANGES = {"mean": (1, 1e6), "shape": (0, 1e6), "lattice_scale": (1e-6, 1e18)}
 RANGES |= dict.fromkeys(("delta", "sampling_probability"), (0, 1.0))
 RANGES |= dict.fromkeys(("noise_multiplier", "epsilon", "eta"), (0, 1e12))
 RANGES |= dict.fromkeys(("count", "n_samples", "dimension"), (0, 10**12))  # whole numbers
-EVENTS = """Gaussian noise_multiplier; DiscreteGaussian noise_multiplier lattice_scale dimension;
+_KINDS = """Gaussian noise_multiplier; DiscreteGaussian noise_multiplier lattice_scale dimension;
 Laplace noise_multiplier; Pure epsilon; PosteriorSamples eta n_samples; NonPrivate; NoOp; Composed
 events; SelfComposed count event; PoissonSampled sampling_probability event; Part split part event;
 RepeatAndSelect mean shape event"""
-EVENTS = {kind + "DpEvent": fields for kind, *fields in map(str.split, EVENTS.split(";"))}
+EVENTS = {kind + "DpEvent": fields for kind, *fields in map(str.split, _KINDS.split(";"))}
 
 
 class Term(NamedTuple):
@@ -65,7 +65,7 @@ def number(event, name):
 
 def releases(event, factor, parts=(), depth=0):
     """Mechanisms, their counts, and the parts that they read."""
-    kind = event.get("type") if isinstance(event, dict) else None
+    kind = str(event.get("type")) if isinstance(event, dict) else ""
     if kind not in EVENTS or {*event} != {"type", *EVENTS[kind]} or depth > 40:
         raise ValueError(f"no rule for the event {kind!r:.40} with such fields, {depth} deep")
     names = [name for name in EVENTS[kind] if (name, event[name]) != ("shape", "inf")]
@@ -122,7 +122,7 @@ def epsilon(terms, factor, delta):
         return min(found)
     if kinds == {"range"} and sum(n for _, n in terms) == 1 and terms[0][0].draws <= 2000:
         return min(*found, sure.one_posterior(I(terms[0][0].size), terms[0][0].draws, delta))
-    apart = sum(n * t.apart for t, n in terms)
+    apart = sum((n * t.apart for t, n in terms), Fraction(0))
     if kinds <= {"gauss", "range", "pure"}:
         square = sum((mu_squared(t, factor) * t.draws * n for t, n in terms), I(0))
         found.append(sure.nearby(partial(sure.gaussian_epsilon, square), apart, delta))

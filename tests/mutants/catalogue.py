@@ -47,8 +47,8 @@ SECTIONS = {
             "discrete noise is as good as continuous, to the verifier",
             "verify.py",
             "epsilon",
-            "sum(n * t.apart for t, n in terms)",
-            "0",
+            "sum((n * t.apart for t, n in terms), Fraction(0))",
+            "Fraction(0)",
             "tests/privacy/test_verify.py",
         ),
         Mutant(
