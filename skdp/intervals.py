@@ -139,9 +139,9 @@ def nearby(curve: Callable[[Fraction], Decimal], apart: Fraction, delta: Fractio
     aside = Fraction(0)  # what of δ pays for the distance
     while aside < delta:
         found = curve(delta - aside)
-        if found > 700:
-            break
-        needed = apart * (1 + Fraction(I(found).exp().hi)) if apart else 0
+        if not apart or found > 700:
+            return INF if apart else found
+        needed = apart * (1 + Fraction(I(found).exp().hi))
         if needed <= aside:
             return found
         aside = needed * Fraction(1001, 1000)

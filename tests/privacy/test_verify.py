@@ -155,6 +155,7 @@ def test_what_is_cut_off_is_a_larger_loss():
         (dp_event.GaussianDpEvent(1.0), 4.377178096),
         (dp_sgd_event([2.0] * 4, 1.0), 4.377178096),
         (Composed([dp_event.GaussianDpEvent(2.0)] * 4), 4.377178096),
+        (dp_event.GaussianDpEvent(0.01), 5425.509845816),  # μ²/2 and 4.26 μ more
         (PosteriorSamplesDpEvent(0.5, 10), 3.212509761),
         (PosteriorSamplesDpEvent(0.1, 100), 1.988632769),
         (Times(PureDpEvent(0.1), 50), 2.844667152),  # the binomial sum, by mpmath
@@ -165,6 +166,7 @@ def test_what_is_cut_off_is_a_larger_loss():
         "Gaussian",
         "run of four",
         "four",
+        "a hundredth",
         "10 draws",
         "100 draws",
         "pure",
