@@ -409,6 +409,54 @@ def workflows():
     yield "search, 5 trials on average", whole(search, **public), rows | audit
 
 
+def parts():
+    """A fit and a report of it on two parts of a split, against the ε of one: privacy_of(both)."""
+    from sklearn.base import BaseEstimator
+
+    from skdp import DisjointSplit, DPVariationalLogisticRegression, privacy_of
+    from skdp.evaluation import DPEvaluator
+
+    n_rows, relation = 2 * N_ROWS, "replace_one"
+
+    class FitAndReport(BaseEstimator):
+        def __init__(self, side="train"):
+            self.side = side
+
+        def fit(self, X, y):
+            # Whatever the split, one ε; so look at those that bring the canary, the last row, here.
+            rng = np.random.default_rng()
+            while True:
+                seed = int(rng.integers(2**31))
+                split = DisjointSplit(n_rows, test_size=0.5, random_state=seed)
+                if n_rows - 1 in split.indices(self.side):
+                    break
+            public = {"neighboring_relation": relation, "n_samples": N_ROWS}
+            self.model_ = DPVariationalLogisticRegression(
+                **BUDGET, **public, classes=[0, 1], fit_intercept=False, inference="dpvi",
+                clip_norm=0.01, max_iter=1,
+            ).fit(*split.take("train", X, y))  # fmt: skip
+            evaluator = DPEvaluator(self.model_, epsilon=BUDGET["epsilon"], **public)
+            self.report_ = evaluator.report(*split.take("test", X, y))
+            self.privacy_ = privacy_of(self.model_, self.report_)
+            return self
+
+    def more_of_one(fitted):
+        # The likelihood ratio: both counts of the bin into which the model puts the canary.
+        probabilities = fitted.model_.predict_proba([canary, 0.0 * canary])[:, 1]
+        place, others = np.searchsorted(fitted.report_.edges_[1:-1], probabilities, side="right")
+        counts = fitted.report_.counts_[:, place] - [(N_ROWS - 1) * (place == others), 0]
+        return np.clip(counts[1], 0, 1) - np.clip(counts[0], 0, 1)
+
+    canary = last(2, 1e3)
+    rows = {"X": zeros(2, n_rows - 1), "y": np.zeros(n_rows - 1, dtype=int), "canary": (canary, 1)}
+    rows["neighboring_relation"] = relation
+    audit = {"neighbor": (-canary, 1), "statistic": lambda f: last_coefficient(f.model_)}
+    audit["frame"] = "gdp"  # this number has seen Gaussian noise alone
+    yield "fit + report, canary in the fit", FitAndReport("train"), rows | audit
+    audit = {"neighbor": (canary, 0), "statistic": more_of_one}
+    yield "fit + report, canary in the report", FitAndReport("test"), rows | audit
+
+
 def scored_by_coefficient(fitted, X, y):
     """Score a model by the coefficient that the canary moves; of X and y nothing."""
     return last_coefficient(fitted)
@@ -663,7 +711,7 @@ def main():
     BUDGET["epsilon"] = options.epsilon
     if options.sample_diffprivlib:
         return sample(options.sample_diffprivlib, options.fits)
-    ours = (variational, networks, samplers, others, persons, workflows)
+    ours = (variational, networks, samplers, others, persons, workflows, parts)
     groups = (opacus,) if options.peers else ours
     found = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
     rows = table(groups, options.names, options.fits, options.jobs, found)

@@ -8,8 +8,7 @@ Tables are drawn from the law of their cells (multinomial), with geometric noise
 reports of `skdp.evaluation`. ``classes``: scores of two classes by four laws; n rows 500, 3000 and
 16 000, ε .3, 1 and 3. For each statistic: coverage of the population value of the *binned*
 statistic, mean width of the interval, standard deviation of the estimate over that by sampling
-alone (of 500), bias, the binned value and that of the raw scores. An ECE of 0 is at the end of its
-range, where intervals hold more often than they say.
+alone (of 500), bias, the binned value and that of the raw scores.
 ``several``: five classes, rows drawn. ``regression``: normal residuals.
 """
 

@@ -1,6 +1,5 @@
 """Images, a frozen backbone and the table of examples on networks."""
 
-import math
 import os
 from pathlib import Path
 
@@ -71,40 +70,6 @@ def _openml(name, file):
 def _pixels(images):
     """Scale bytes to [0, 1]: 255 is the largest that there can be, so this reads no data."""
     return np.float32(images.reshape(len(images), -1)) / 255
-
-
-def gabor_filters(size, width, frequency, n_directions=8):
-    """Return even and odd Gabor filters, (2 * n_directions, 1, size, size)."""
-    r = torch.arange(size) - (size - 1) / 2
-    y, x = torch.meshgrid(r, r, indexing="ij")
-    envelope = torch.exp(-(x**2 + y**2) / (2 * width**2))
-    waves = []
-    for part in (torch.cos, torch.sin):
-        for k in range(n_directions):
-            angle = math.pi * k / n_directions
-            wave = part(frequency * (x * math.cos(angle) + y * math.sin(angle))) * envelope
-            wave = wave - envelope * wave.sum() / envelope.sum()
-            waves.append(wave / wave.norm())
-    return torch.stack(waves)[:, None]
-
-
-def gabor_energies(X):
-    """Return 17 channels of 7 × 7 for each image: energies of the filters, and the image itself.
-
-    A fixed layer, edges of eight directions and two sizes; each row by itself.
-    """
-    return np.concatenate([_energies(X[i : i + 1000]) for i in range(0, len(X), 1000)])
-
-
-def _energies(X):
-    channels = []
-    images = torch.from_numpy(X).reshape(-1, 1, 28, 28)
-    for size, width, frequency in ((7, 1.2, 1.6), (11, 2.4, 0.8)):
-        z = F.conv2d(images, gabor_filters(size, width, frequency), padding=size // 2)
-        channels.append(F.avg_pool2d((z[:, :8] ** 2 + z[:, 8:] ** 2 + 1e-6).sqrt(), 4))
-    channels.append(F.avg_pool2d(images, 4))
-    # Each channel of each image gets mean 0 and variance 1 over its own 49 places.
-    return F.group_norm(torch.cat(channels, 1), 17, eps=1e-3).flatten(1).numpy()
 
 
 def efficient_net():

@@ -28,6 +28,7 @@ from torch import nn
 from skdp import DPSGDClassifier, DPSGLDClassifier, PrivacyWarning
 from skdp.calibration import DPTemperatureScaler
 from skdp.displays import ReliabilityDisplay, TraceDisplay
+from skdp.preprocessing import GaborTransformer
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -64,7 +65,8 @@ def network(n_features, n_outputs):
 
 
 X, y, X_test, y_test = _images.mnist()
-X, X_test = _images.gabor_energies(X), _images.gabor_energies(X_test)
+edges = GaborTransformer((28, 28), n_groups=17).fit(X)
+X, X_test = edges.transform(X), edges.transform(X_test)
 
 # %%
 # The methods. A tenth of ε for a temperature leaves the classifier nearly all: noises compose in

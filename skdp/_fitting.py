@@ -282,11 +282,13 @@ def part_read(*given: Any) -> Mark | None:
     """
     *rows, targets = given
     marks = [mark_of(array) for array in given if array is not None]
-    found = {mark for mark in marks if mark is not None}
-    if len(found) > 1:
+    found = {tuple(mark.parts.items()) for mark in marks if mark is not None}
+    longest = max(found, key=len, default=())
+    # Of a part that was split again, X may be new rows, whose mark says nothing of the former.
+    if not all(parts == longest[: len(parts)] for parts in found):
         raise ValueError(
             "Expected X and y of one part of one split, got "
-            + " and ".join(sorted(f"part {mark.part!r} of {mark.split}" for mark in found))
+            + " and ".join(sorted(f"part {part!r} of {split}" for (split, part), *_ in found))
             + "; take both by one call of DisjointSplit.take."
         )
     return mark_of(rows[0] if targets is None else targets)

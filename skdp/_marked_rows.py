@@ -11,18 +11,22 @@ and joins lose it. Lost marks are safe: the fit then pays as if it had read all 
 ('train', None, None)
 
 Frames and series of pandas carry it in ``attrs``, which selections keep and joins of unlike parts
-drop; a table with more rows than the part is no longer of it. Containers of other libraries carry
-none.
+drop. Methods that fill one table with rows of another keep them too (``combine_first``), so that
+the labels of the part's rows go along, and rows under any other label are no longer of the part;
+nor are more rows than it has. Containers of other libraries carry none.
 """
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
 _NAME = "skdp part of a split"
+_LABELS = "skdp labels of the part's rows"
 
 
 class Mark(NamedTuple):
@@ -49,6 +53,11 @@ class Mark(NamedTuple):
     unit: str
     by_coins: bool
     within: Mark | None = None
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Parts by split, with those of the table that was split."""
+        return {self.split: self.part} | ({} if self.within is None else self.within.parts)
 
     @classmethod
     def of(cls, values: Any) -> Mark | None:
@@ -103,8 +112,26 @@ def marked(rows: Any, mark: Mark | None) -> Any:
             rows = np.asarray(rows).view(MarkedRows)
             rows._mark = mark
     elif isinstance(getattr(rows, "attrs", None), dict):
+        rows = rows.copy(deep=False)  # the caller's own table is not written to
         rows.attrs[_NAME] = list(mark)  # as what is written to a file comes back
+        # A string, which files take and pandas, which copies attrs at each step, does not copy.
+        rows.attrs[_LABELS] = b64encode(np.unique(_hashes(rows)).tobytes()).decode()
     return rows
+
+
+def _hashes(rows: Any) -> np.ndarray:
+    """Hash the labels of the rows of a frame or series, 64 bits each."""
+    hash_labels = import_module("pandas.util").hash_pandas_object
+    return np.asarray(hash_labels(rows.index, index=False), np.uint64)
+
+
+def _are_labelled(rows: Any) -> bool:
+    """Whether all rows of a frame or series have labels of the part that they are marked with."""
+    given = np.frombuffer(b64decode(rows.attrs.get(_LABELS, "")), np.uint64)  # sorted
+    found = _hashes(rows)
+    places = np.searchsorted(given, found)
+    nearest = given[places.clip(max=len(given) - 1)] if len(given) else given
+    return bool(np.array_equal(nearest, found))
 
 
 def mark_of(rows: Any) -> Mark | None:
@@ -114,4 +141,6 @@ def mark_of(rows: Any) -> Mark | None:
     else:
         attributes = getattr(rows, "attrs", None)
         found = Mark.of(attributes.get(_NAME) if isinstance(attributes, dict) else None)
+        if found is not None and not _are_labelled(rows):
+            return None
     return found if found is not None and len(rows) <= found.n_rows else None

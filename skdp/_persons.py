@@ -21,6 +21,7 @@ from skdp._types import ArrayLike
 from skdp._validate import in_range, integer, number_or_auto
 
 _SHORT = 4  # times the number of rows
+_DIGITS = 1000  # of text that is read as a number; Python refuses more than 4300
 ROWS_PER_GROUP = 5.0  # where nobody declares how many rows a person has
 
 _NOT_LABELS, _SOME_MISSING = (
@@ -140,14 +141,19 @@ def rows_of_persons(
 def label_digests(groups: ArrayLike, n_rows: int, key: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Return a keyed hash of each distinct label, as uint64, and the number of each row's label.
 
-    A label that is a whole number has one hash, whatever its type: a table is read again in others.
+    A label that is a whole number has one hash, whatever its type, and so has its text: a table is
+    read again in others.
     """
     labels, codes = _coded(groups, n_rows)
     found = np.empty(len(labels), dtype=np.uint64)
     with _without_labels():
         for i, label in enumerate(labels):
             value: Any = label.item() if isinstance(label, np.generic) else label
-            value = int(value) if isinstance(value, float) and value.is_integer() else value
+            if isinstance(value, str):
+                is_whole = value.isdecimal() and len(value) < _DIGITS
+            else:
+                is_whole = isinstance(value, float) and value.is_integer()
+            value = int(value) if is_whole else value
             text = f"{type(value).__name__} {value!r}".encode(errors="backslashreplace")
             digest = hashlib.blake2b(text, key=key[:64], digest_size=8).digest()
             found[i] = int.from_bytes(digest, "little")

@@ -61,7 +61,7 @@ from skdp.algorithms.conformal import ConformalConfig
 from skdp.model_selection.splits import DisjointSplit
 from skdp.privacy import PrivacyReport, privacy_of
 from skdp.privacy.budget import Budget
-from skdp.privacy.parts import releases
+from skdp.privacy.parts import common_part
 from skdp.privacy.report import joint
 from skdp.privacy.workflow import stating_parts
 from skdp.relations import GROUP, ROW, UNITS, other_relation
@@ -149,7 +149,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             self.privacy_ = _together(told, own, fitted)
             scores = self._scores_of(rows)
             self.threshold_ = plan.config.run((scores,), _fitting.streams(self, scores))
-            said = _on_own_rows(told, rows), self._left_nothing_out(plan.config)
+            said = _on_own_rows(told, rows), self._told_of_threshold(plan.config)
             self.diagnostics_ = tuple(message for message in said if message)
         for message in self.diagnostics_:
             warnings.warn(message, FitWarning, stacklevel=2)
@@ -364,11 +364,19 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
     def _true_scores(self, rows: _Rows) -> np.ndarray:
         raise NotImplementedError
 
-    def _left_nothing_out(self, config: ConformalConfig) -> str:
-        """Say if nothing is left out of sets, and why: a function of public and released values."""
+    def _told_of_threshold(self, config: ConformalConfig) -> str:
+        """Say if nothing is left out of sets, or too much is in intervals, and why.
+
+        It is a function of public and released values.
+        """
+        name, m = type(self).__name__, config.n_records
+        if config.largest is not None and self.threshold_ <= config.points[0] and config.private:
+            return (
+                f"{name} has the smallest threshold that there is for residual_bound="
+                f"{config.largest:g}, which is far too large: intervals are too wide."
+            )
         if math.isfinite(self.threshold_):
             return ""
-        name, m = type(self).__name__, config.n_records
         if not config.possible:
             return (
                 f"{name} leaves nothing out: {m} calibration records are too few for "
@@ -740,19 +748,14 @@ def _together(told: PrivacyReport, own: PrivacyReport, fitted: Opaque) -> Privac
 
 def _on_own_rows(told: PrivacyReport, rows: _Rows) -> str:
     """Say if the model was fitted on the part of a split that calibrates it."""
-    read, mark = {}, part_read(rows.X, rows.y)
-    while mark is not None:
-        read[mark.split] = mark.part
-        mark = mark.within
-    for _, of in releases(told.event):
-        common = of.keys() & read.keys()
-        if common and all(of[split] == read[split] for split in common):
-            named = " and ".join(f"part {read[split]!r} of {split}" for split in sorted(common))
-            return (
-                f"The model was fitted on {named}, of which the calibration rows are too: sets may "
-                "hold less than 1 - alpha of new rows. Calibrate on another part."
-            )
-    return ""
+    mark = part_read(rows.X, rows.y)
+    named = "" if mark is None else common_part(told.event, mark.parts)
+    if not named:
+        return ""
+    return (
+        f"The model was fitted on {named}, of which the calibration rows are too: sets may hold "
+        "less than 1 - alpha of new rows. Calibrate on another part."
+    )
 
 
 def _of_part(plan: FitPlan, part: str, unit: str) -> FitPlan:

@@ -171,7 +171,8 @@ LAYERS = [
             "skdp", "tests/displays", "tests/estimators", "tests/evaluation/test_reports",
             "tests/metrics", "tests/mutants", "tests/statistics",
             "tests/test_benchmarks_page", "tests/test_calibration", "tests/test_compatibility",
-            "tests/test_conformal", "tests/test_docs", "tests/test_evidence", "tests/test_package",
+            "tests/test_conformal", "tests/test_docs", "tests/test_evidence",
+            "tests/test_inspection", "tests/test_package",
         ),
     ),
 ]  # fmt: skip

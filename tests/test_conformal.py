@@ -329,6 +329,9 @@ def test_too_few_rows_leave_nothing_out_and_cost_nothing() -> None:
     assert fitted.predict_set(X).all()
     assert fitted.threshold_privacy_.epsilon == 0.0
     assert ledger.total(1e-5) == 0.0
+    model = FrozenEstimator(LinearRegression().fit(X[:1000], z[:1000]))
+    with pytest.warns(FitWarning, match="far too large"):
+        DPConformalRegressor(model, residual_bound=1e9).fit(X[1000:], z[1000:])
     with pytest.warns(FitWarning, match="larger residual_bound"):
         line = DPConformalRegressor(
             FrozenEstimator(LinearRegression().fit(X[:1000], z[:1000])), residual_bound=1e-3

@@ -143,6 +143,7 @@ ROOMS = (
 MODULES = {f"skdp.{room}": importlib.import_module(f"skdp.{room}").__all__ for room in ROOMS} | {
     "skdp": skdp.__all__,
     "skdp.calibration": ["DPTemperatureScaler"],
+    "skdp.inspection": ["CoefficientTable", "summary"],
     "skdp.conformal": ["DPConformalClassifier", "DPConformalRegressor"],
 }
 

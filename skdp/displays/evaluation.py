@@ -26,6 +26,7 @@ from skdp.displays._inputs import Interval, check_names, interval, of_report
 _CHANCE = "chance"
 _MOST_WITH_INTERVALS = 6  # classes whose cells hold a second line that can be read
 _MOST_PLACES = 4000
+_MOST_LETTERS = 44  # of all classes, in a line below the matrix
 
 
 class _CurveDisplay:
@@ -454,6 +455,8 @@ class ConfusionMatrixDisplay:
         ax.set(
             xticks=at, yticks=at, xticklabels=self.display_labels, yticklabels=self.display_labels
         )
+        if K * max(len(label) for label in self.display_labels) > _MOST_LETTERS:
+            ax.tick_params(axis="x", labelrotation=90)
         note = f"{shares.level:.0%} intervals"
         if not both:
             widest = max((shares.high - shares.value).max(), (shares.value - shares.low).max())

@@ -26,6 +26,7 @@ from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import GaussianDraws
 from skdp.estimators._doubts import of_posterior
+from skdp.inspection import SummaryMixin
 from skdp.models.likelihoods import BoundedScores, Likelihood, classification_likelihood
 from skdp.privacy.budget import Budget
 
@@ -45,6 +46,7 @@ class LinearClassifier(AccuracyMixin, PrivateEstimator):
     """Classes by the logits of a linear model: one logit for two of them, else softmax."""
 
     classes: Any
+    _ratio: ClassVar[str] = "odds"
 
     def _n_outputs(self, classes: Any) -> int | None:
         return n_classes(self, classes)
@@ -362,7 +364,7 @@ class NormalClassifier(LinearClassifier, NormalPosterior):
 
 
 @dataclass(eq=False, repr=False)
-class VariationalLinearModel(NormalPosterior):
+class VariationalLinearModel(SummaryMixin, NormalPosterior):
     """A linear model of the columns as they are."""
 
     epsilon: float | None = 1.0

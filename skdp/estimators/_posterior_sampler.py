@@ -26,6 +26,7 @@ from skdp.algorithms.tempered import TemperedPosterior
 from skdp.estimators import _doubts
 from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._linear import fitted_rows, linear_names
+from skdp.inspection import SummaryMixin
 from skdp.models.likelihoods import LogConcave
 from skdp.privacy.budget import Budget
 from skdp.privacy.ledger import BudgetExceededError
@@ -44,7 +45,7 @@ class Family(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PosteriorSampler(ArvizMixin, ProtectedUnit, PrivateEstimator):
+class PosteriorSampler(SummaryMixin, ArvizMixin, ProtectedUnit, PrivateEstimator):
     """A linear model of which a few posterior samples are released."""
 
     _n_draws: ClassVar[int | None] = None

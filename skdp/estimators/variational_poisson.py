@@ -44,6 +44,7 @@ class NormalCounts(R2Mixin, NormalPosterior):
     """Counts by a linear model of their log-mean, whose posterior is normal."""
 
     largest_count: float = 100.0
+    _ratio: ClassVar[str] = "rate"
     _of_either_sign: ClassVar[str] = "DPVariationalLinearRegression"
 
     def __sklearn_tags__(self) -> Any:

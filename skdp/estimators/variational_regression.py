@@ -42,6 +42,7 @@ from skdp.estimators._linear import (
     told_scales,
     unit_of_targets,
 )
+from skdp.inspection import SummaryMixin
 from skdp.privacy.budget import Budget
 
 
@@ -244,7 +245,7 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
 
 
 @dataclass(eq=False, repr=False)
-class DPVariationalLinearRegression(NormalRegressor):
+class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     """Bayesian linear regression from private releases, with intervals that know of the noise.
 
     Approximates the posterior of the coefficients and of the residual scale σ by a Gaussian of

@@ -279,9 +279,8 @@ def _normals(n_columns: int) -> np.ndarray:
 
 # Of calibration_error: gaps have the scale τ, of which a share varies smoothly over bins, or is
 # common to all of them, as where a model is too sure of itself.
-_SCALES = np.concatenate([[0.0], np.geomspace(2e-3, 1.0, 20)])
+_SCALES = np.concatenate([[0.0], np.geomspace(2e-5, 1.0, 34)])
 _PRIOR_SCALE = 0.3
-_REJECTED = 4.0  # twice the log-likelihood ratio from which calibration counts as disproved
 
 
 def calibration_error(
@@ -297,7 +296,8 @@ def calibration_error(
 
     w_b g_b is measured with normal errors. The gaps have a normal law, whose scale τ (half-Cauchy)
     and smoothness over bins are inferred from all of them. What is off from calibration by chance
-    alone then counts for little, and the interval starts at 0 where nothing disproves calibration.
+    alone then counts for little. The interval starts at 0 unless a likelihood ratio test with error
+    1 − ``level`` rejects τ = 0: an error of 0 can be missed on one side only.
 
     Parameters
     ----------
@@ -330,18 +330,21 @@ def calibration_error(
             0.45 * smooth + 0.5 + 0.05 * rough,
         ]
     )
-    gaps = np.zeros(len(f))
-    for _ in range(3):
+
+    def deviations(gaps: np.ndarray) -> _Deviations:
         # The variance at the gaps found so far: at the counts themselves, bins with few events by
         # chance would seem the surest ones.
         accuracy = np.clip(f + gaps, 0.0, 1.0)
         sampling = alike * shares * n * (accuracy * (1 - accuracy) + gaps**2)
         variances = (sampling + noise[0] * (1 - f) ** 2 + noise[1] * f**2) / n**2
-        found = _Deviations.of(measured, variances, shares, shapes)
-        gaps = found.mean() / shares
+        return _Deviations.of(measured, variances, shares, shapes)
+
+    found = calibrated = deviations(np.zeros(len(f)))
+    for _ in range(2):
+        found = deviations(found.mean() / shares)
     sums = np.minimum(np.abs(found.draws()).sum(axis=1), 1.0)
     low, value, high = np.quantile(sums, [(1 - level) / 2, 0.5, (1 + level) / 2])
-    return Estimate(value, low * (found.against_zero > _REJECTED), high, level)
+    return Estimate(value, low * calibrated.rejects_zero(level), high, level)
 
 
 class _Deviations(NamedTuple):
@@ -349,23 +352,20 @@ class _Deviations(NamedTuple):
 
     Parameters
     ----------
-    posterior : ndarray of shape (n_shapes, n_scales)
-        Probabilities of the mixture.
-    bases : ndarray of shape (n_shapes, n_bins, n_bins)
-        Directions in which δ is independent, times the standard deviation of the measurement.
+    sd : ndarray of shape (n_bins,)
+        Standard deviations of the measurement.
+    vectors : ndarray of shape (n_shapes, n_bins, n_bins)
+        Directions in which δ over ``sd`` is independent.
     y : ndarray of shape (n_shapes, n_bins)
         The measurement along them, of variance 1.
-    kept : ndarray of shape (n_shapes, n_scales, n_bins)
-        Share of it that counts as signal.
-    against_zero : float
-        Twice the log-likelihood ratio of the best τ to τ = 0.
+    signal : ndarray of shape (n_shapes, n_scales, n_bins)
+        Variance of δ along them.
     """
 
-    posterior: np.ndarray
-    bases: np.ndarray
+    sd: np.ndarray
+    vectors: np.ndarray
     y: np.ndarray
-    kept: np.ndarray
-    against_zero: float
+    signal: np.ndarray
 
     @classmethod
     def of(
@@ -373,31 +373,48 @@ class _Deviations(NamedTuple):
     ) -> _Deviations:
         sd = np.sqrt(variances)
         values, vectors = np.linalg.eigh(shapes * np.outer(weights / sd, weights / sd))
-        y = (measured / sd) @ vectors
         signal = _SCALES[:, None] ** 2 * np.maximum(values, 0.0)[:, None]
-        kept = signal / (1 + signal)
-        fit = 0.5 * (kept * y[:, None] ** 2 - np.log1p(signal)).sum(axis=-1)
+        return cls(sd, vectors, (measured / sd) @ vectors, signal)
+
+    @property
+    def kept(self) -> np.ndarray:
+        """Share of the measurement that counts as signal."""
+        return self.signal / (1 + self.signal)
+
+    def ratios(self, y: np.ndarray) -> np.ndarray:
+        """Twice the log-likelihood ratio of each τ to τ = 0, for y (n_shapes, n, n_bins)."""
+        return y**2 @ self.kept.swapaxes(1, 2) - np.log1p(self.signal).sum(axis=-1)[:, None]
+
+    def rejects_zero(self, level: float) -> bool:
+        """Whether the best τ is better than it is for a share ``level`` of draws of τ = 0."""
+        of_zero = self.ratios(_normals(len(self.sd)) @ self.vectors).max(axis=(0, 2))
+        return bool(self.ratios(self.y[:, None]).max() > np.quantile(of_zero, level))
+
+    @property
+    def posterior(self) -> np.ndarray:
+        """Probabilities of the mixture, (n_shapes, n_scales)."""
         # The measure of a τ: log τ is spaced equally, and 0 stands for what is below the least.
         measure = np.log(np.where(_SCALES > 0, _SCALES, 2 * _SCALES[1]))
         measure -= np.log1p((_SCALES / _PRIOR_SCALE) ** 2)
-        posterior = np.exp(fit + measure - (fit + measure).max())
-        posterior /= posterior.sum()
-        return cls(posterior, sd[:, None] * vectors, y, kept, 2 * float(fit.max()))
+        log = 0.5 * self.ratios(self.y[:, None])[:, 0] + measure
+        found = np.exp(log - log.max())
+        return found / found.sum()
 
     def mean(self) -> np.ndarray:
         kept = np.einsum("st,stk->sk", self.posterior, self.kept)
-        return np.einsum("sbk,sk->b", self.bases, kept * self.y)
+        return self.sd * np.einsum("sbk,sk->b", self.vectors, kept * self.y)
 
     def draws(self) -> np.ndarray:
         ranks = (np.arange(N_DRAWS) + 0.5) / N_DRAWS
-        at = np.searchsorted(np.cumsum(self.posterior), ranks).clip(max=self.posterior.size - 1)
+        posterior, all_kept = self.posterior, self.kept
+        at = np.searchsorted(np.cumsum(posterior), ranks).clip(max=posterior.size - 1)
         shape, scale = np.divmod(at, len(_SCALES))
-        draws = _normals(self.y.shape[1]).copy()
-        for i, basis in enumerate(self.bases):
-            kept = self.kept[i, scale[shape == i]]
+        draws = _normals(len(self.sd)).copy()
+        for i, vectors in enumerate(self.vectors):
+            kept = all_kept[i, scale[shape == i]]
             moved = kept * self.y[i] + np.sqrt(kept) * draws[shape == i]
-            draws[shape == i] = moved @ basis.T
-        return draws
+            draws[shape == i] = moved @ vectors.T
+        return self.sd * draws
 
 
 def by_draws(

@@ -50,7 +50,7 @@ from skdp.evaluation.report import (
     report_of,
 )
 from skdp.metrics._predictions import both_columns, check_probabilities, numbers
-from skdp.privacy.parts import parts_read
+from skdp.privacy.parts import common_part
 from skdp.privacy.workflow import privacy_of
 
 _SUBGROUPS = "declare the values of the labels as subgroups=[...]: which there are is private too"
@@ -242,7 +242,8 @@ def private_regression_report(
     target_bounds : tuple of float
         Public (low, high) of the targets; what is beyond counts at the bound.
     residual_bound : float
-        Public bound > 0 on |y_true − y_pred|; what is beyond counts at the bound.
+        Public bound > 0 on |y_true − y_pred|; what is beyond counts at the bound. A `FitWarning`
+        says, from what was released, where it is far too wide or cuts many of them.
     y_lower, y_upper : array-like of shape (n_samples,) or None, default=None
         Predicted intervals, whose coverage is reported.
     epsilon : float, default=1.0
@@ -361,7 +362,15 @@ def _regression_report(
         residual = counts[0] if size == n_bins else counts[0].reshape(2, -1)
         return {"counts_": residual, "of_targets_": counts[1]}
 
-    return _whole(RegressionReport, tables, names, arrays, shared)
+    report = _whole(RegressionReport, tables, names, arrays, shared)
+    if said := report._why_of_bins():
+        warnings.warn(
+            f"{label}: residual_bound={bound:g} is {said}. Errors are those of the bins, and their "
+            "intervals do not hold; a report with another bound is a further release.",
+            FitWarning,
+            stacklevel=4,
+        )
+    return report
 
 
 def _whole(kind: Any, tables: Any, names: list, arrays: Any, shared: dict[str, Any]) -> Any:
@@ -542,6 +551,8 @@ class DPEvaluator(BaseEstimator):
             check_is_fitted(estimator)
         except (NotFittedError, TypeError):
             raise expected("a fitted estimator", "fit it first", estimator=estimator) from None
+        if not hasattr(estimator, "predict"):
+            raise expected("a classifier or regressor", estimator=estimator)
         self._warn_of_statement(part_read(X, y))
         settings = {
             name: getattr(self, name)
@@ -580,11 +591,12 @@ class DPEvaluator(BaseEstimator):
                 PrivacyWarning,
                 stacklevel=3,
             )
-        if mark is not None and stated is not None and mark[:2] in parts_read(stated.event):
+        if mark is None or stated is None:
+            return
+        if named := common_part(stated.event, mark.parts):
             warnings.warn(
-                f"DPEvaluator reports on {name} on its training rows, part {mark.part!r} of "
-                f"{mark.split}: numbers look better than they are on new rows, and both epsilons "
-                "add up.",
+                f"DPEvaluator reports on {name} on its training rows, {named}: numbers look better "
+                "than they are on new rows, and both epsilons add up.",
                 FitWarning,
                 stacklevel=3,
             )

@@ -32,6 +32,7 @@ from skdp.privacy.report import PrivacyReport
 
 NORMALIZE = ("all", "true", "pred")
 _MOST_CURVE_BINS = 15
+_MOST_IN_MIDDLE, _MOST_AT_ENDS = 0.5, 0.05
 # Of the true class's probability over the largest that it can have, where another was predicted.
 _SHARE_EDGES = ScoreBins.of(6).edges
 _SHARES = _SHARE_EDGES[:-1, None] + np.diff(_SHARE_EDGES)[:, None] * (np.arange(64) + 0.5) / 64
@@ -797,6 +798,22 @@ class RegressionReport(EvaluationReport):
         c = np.tile(values, 1 + self._given_intervals)
         span = float(c.min()), float(c.max())
         return ratio(self._cells, c, np.ones_like(c), span=span, level=self.level)
+
+    def _why_of_bins(self) -> str:
+        """Say in which bins most residuals are, where their bound was too wide or too narrow."""
+        B = len(self.edges_) - 1
+        middle, ends = np.zeros(B), np.zeros(B)
+        middle[B // 2 - 1 : B // 2 + 1] = ends[[0, -1]] = 1
+
+        def share(bins: np.ndarray) -> float:
+            c = np.tile(bins, 1 + self._given_intervals)
+            return ratio(self._cells, c, np.ones_like(c), shares=True, level=self.level).low
+
+        if share(middle) > _MOST_IN_MIDDLE:
+            return "too wide: more than half of all residuals are in the two bins next to 0"
+        if share(ends) > _MOST_AT_ENDS:
+            return "too narrow: more than a twentieth of all residuals are in the bins at its ends"
+        return ""
 
     @cached_property
     def mse(self) -> Estimate:

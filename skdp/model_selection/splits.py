@@ -75,6 +75,8 @@ class DisjointSplit:
     ----------
     id : str
         Name of the split in reports and ledgers. It tells nothing about who is where.
+    n_samples : int
+        Number of rows.
     parts : dict of str to float
         Names and shares.
 
@@ -130,11 +132,22 @@ class DisjointSplit:
         self._groups = groups
 
     def _set(self, n_samples: Any, parts: Any, unit: str, by_coins: bool, key: bytes) -> None:
-        self.n_samples, self.parts = integer(2, n_samples=n_samples), _shares(parts)
+        self._n_samples, self._parts = integer(2, n_samples=n_samples), _shares(parts)
         self._unit, self._by_coins, self._key = unit, by_coins, key
         self._groups: Given = None
-        facts = json.dumps([_VERSION, self.n_samples, self.parts, unit, by_coins])
+        facts = json.dumps([_VERSION, self._n_samples, self._parts, unit, by_coins])
         self.id = hashlib.sha256(b"name" + key + facts.encode()).hexdigest()[:16]
+
+    # A split with other sizes is another split, with a name of its own: none can be assigned.
+    @property
+    def n_samples(self) -> int:
+        """Number of rows, as declared."""
+        return self._n_samples
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Names and shares of the parts."""
+        return dict(self._parts)
 
     @property
     def token(self) -> str:

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from skdp.preprocessing.additive_features import AdditiveFeatures
     from skdp.preprocessing.bins import DPBins
     from skdp.preprocessing.bounded_scaler import BoundedScaler
+    from skdp.preprocessing.images import GaborTransformer, ScatteringTransformer
     from skdp.preprocessing.norm_clipper import NormClipper
     from skdp.preprocessing.pca import DPPCA
     from skdp.preprocessing.quantile_scaler import DPQuantileScaler
@@ -19,7 +20,9 @@ __all__ = [
     "DPBins",
     "DPQuantileScaler",
     "DPStandardScaler",
+    "GaborTransformer",
     "NormClipper",
+    "ScatteringTransformer",
 ]
 
 # Fetched when first asked for: a declared bound should not cost an import of torch.
@@ -30,7 +33,9 @@ _HOMES = {
     "DPPCA": "pca",
     "DPQuantileScaler": "quantile_scaler",
     "DPStandardScaler": "standard_scaler",
+    "GaborTransformer": "images",
     "NormClipper": "norm_clipper",
+    "ScatteringTransformer": "images",
 }
 
 

@@ -112,7 +112,22 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = check_features(self, X, reset=False, ensure_all_finite="allow-nan")
-        half = self.upper_ / 2 - self.lower_ / 2  # halved first: a difference could overflow
-        middle = self.upper_ / 2 + self.lower_ / 2
+        middle, half = middle_and_half(self.lower_, self.upper_)
         with np.errstate(all="ignore"):  # a warning would reveal that an extreme row is there
             return np.clip((X - middle) / half, -1.0, 1.0).astype(X.dtype, copy=False)
+
+    def _affine(self) -> tuple[np.ndarray, np.ndarray, str]:
+        return affine_within(self.lower_, self.upper_, "lower and upper")
+
+
+def middle_and_half(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Middle and half width of ranges; halved first, because a difference could overflow."""
+    return upper / 2 + lower / 2, upper / 2 - lower / 2
+
+
+def affine_within(
+    lower: np.ndarray, upper: np.ndarray, what: str
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return A and b of x ↦ xA + b, which brings ranges to [-1, 1], and for which values it is."""
+    middle, half = middle_and_half(lower, upper)
+    return np.diag(1.0 / half), -middle / half, f"Features: for values between {what}."

@@ -118,3 +118,7 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = check_features(self, X, reset=False)
         rows = clipped_rows(X, self.output_norm_, fit_intercept=False)
         return rows.astype(X.dtype, copy=False)
+
+    def _affine(self) -> tuple[np.ndarray, np.ndarray, str]:
+        d: int = vars(self)["n_features_in_"]
+        return np.eye(d), np.zeros(d), "NormClipper: for rows within its norm."

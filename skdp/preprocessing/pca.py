@@ -187,3 +187,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         X = self._checked(X, reset=False)
         rows = clipped_rows(X, self.data_norm_, fit_intercept=False) @ self.components_.T
         return rows.astype(X.dtype, copy=False)
+
+    def _affine(self) -> tuple[np.ndarray, np.ndarray, str]:
+        note = "DPPCA: for rows within data_norm."
+        return self.components_.T, np.zeros(self.n_components_), note

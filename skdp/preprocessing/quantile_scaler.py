@@ -29,6 +29,7 @@ from skdp._validate import expected, in_range, is_real
 from skdp.algorithms.quantiles import QuantilesConfig
 from skdp.mechanisms.quantile import check_persons
 from skdp.preprocessing._base import PrivateScaler
+from skdp.preprocessing.bounded_scaler import affine_within, middle_and_half
 from skdp.privacy.budget import Budget
 
 
@@ -220,9 +221,11 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        half = self.upper_ / 2 - self.lower_ / 2
-        middle = self.upper_ / 2 + self.lower_ / 2
+        middle, half = middle_and_half(self.lower_, self.upper_)
         with np.errstate(over="ignore"):  # infinity is clipped, and a warning would tell of it
             rows = (X - middle) / half
         rows = np.clip(np.where(np.isnan(rows), 0.0, rows), -1.0, 1.0)
         return rows.astype(X.dtype, copy=False)
+
+    def _affine(self) -> tuple[np.ndarray, np.ndarray, str]:
+        return affine_within(self.lower_, self.upper_, "the two quantiles")

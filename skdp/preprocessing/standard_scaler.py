@@ -206,3 +206,7 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
         rows = np.where(np.isnan(rows), 0.0, rows)
         rows = clipped_rows(rows, self.output_norm_, fit_intercept=False)
         return rows.astype(X.dtype, copy=False)
+
+    def _affine(self) -> tuple[np.ndarray, np.ndarray, str]:
+        note = "DPStandardScaler: for values within its bounds, of rows within output_norm."
+        return np.diag(1.0 / self.scale_), -self.mean_ / self.scale_, note

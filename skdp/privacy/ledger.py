@@ -279,7 +279,7 @@ class PrivacyLedger:
         if neighboring_relation != self.neighboring_relation:
             what = f"the ledger's own relation {self.neighboring_relation!r} for {label}"
             remedy = "keep one ledger per neighbouring relation and unit"
-            raise expected(what, remedy, neighboring_relation=neighboring_relation)
+            raise expected(what, remedy, neighboring_relation=str(neighboring_relation))
 
     def _check(self, entry: LedgerEntry, neighboring_relation: str) -> None:
         self._check_relation(neighboring_relation, entry.label)

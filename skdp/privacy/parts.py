@@ -78,9 +78,13 @@ def paid_together(event: DpEvent) -> list[DpEvent]:
     return together
 
 
-def parts_read(event: DpEvent) -> set[tuple[str, str]]:
-    """Names (split, part) of all parts of rows that are read."""
-    return {of for _, parts in releases(event) for of in parts.items()}
+def common_part(event: DpEvent, parts: Mapping[str, str]) -> str:
+    """Name of a part that was read and of which rows of these parts are too; empty if none is."""
+    for _, of in releases(event):
+        common = of.keys() & parts.keys()
+        if common and all(of[split] == parts[split] for split in common):
+            return " and ".join(f"part {parts[split]!r} of {split}" for split in sorted(common))
+    return ""
 
 
 def releases(

@@ -268,16 +268,27 @@ class PrivacyReport:
         Returns
         -------
         PrivacyReport
-            Where the split is not one for these neighbours, the release counts as one of all rows,
-            and the report says why.
+            Where a record of these neighbours may have several parts, the release counts as one of
+            all rows, and the report says why.
+
+        Raises
+        ------
+        ValueError
+            If the split assigned rows by their places, which one record more would change: then
+            no ε holds for what was learned from a part.
         """
         if mark is None:
             return self
         relation, name = check_relation(self.neighboring_relation), f"{mark.part!r} of {mark.split}"
         why_not = ""
-        if not (mark.by_coins or relation.of_rows.n_is_public):
-            why_not = "one row more would move others to another part"
-        elif mark.unit != GROUP and relation.unit == GROUP:
+        if not (mark.by_coins or relation.n_is_public):
+            raise expected(
+                f"{'groups' if relation.unit == GROUP else repr(str(relation))} in DisjointSplit "
+                f"for a release under {relation!s}",
+                "it assigned rows by their places, and a record more would move all others",
+                rows=f"part {name}",
+            )
+        if mark.unit != GROUP and relation.unit == GROUP:
             why_not = "a person may have rows in several parts"
         elif mark.unit == GROUP and relation.of_rows == REPLACE_ONE:
             why_not = "whoever takes another's place may be of another part"

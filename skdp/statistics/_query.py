@@ -224,6 +224,9 @@ class Query(PrivateEstimator):
     def _n_is_public(self) -> bool:
         return self._relation.n_is_public and not self.missing and self.config.divides
 
+    def _assumptions(self) -> tuple[str, ...]:
+        return ("the number of values, which was read from them, is public",) * self._n_is_public
+
     def _persons(self) -> PersonUnit | None:
         most = self.max_rows_per_group
         if one_of(UNITS, unit=self.unit) == ROW:

@@ -32,7 +32,9 @@ from skdp.preprocessing import (
     DPBins,
     DPQuantileScaler,
     DPStandardScaler,
+    GaborTransformer,
     NormClipper,
+    ScatteringTransformer,
 )
 
 
@@ -172,7 +174,9 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
         {"": {}, "splines": {"encode": "splines"}, "onehot": {"encode": "onehot", "n_bins": 3}},
     ),
     BoundedScaler: ({}, {"": {"lower": -5.0, "upper": 5.0}}),
+    GaborTransformer: ({"n_directions": 2}, {"": {}}),
     NormClipper: ({}, {"": {}, "norm": {"norm": 3.0}}),
+    ScatteringTransformer: ({"n_directions": 2}, {"": {}, "groups": {"n_groups": 1}}),
 }
 
 

@@ -41,6 +41,9 @@ QUICK = [
     "BoundedScaler",
     "NormClipper",
     "NormClipper, norm",
+    "GaborTransformer",
+    "ScatteringTransformer",
+    "ScatteringTransformer, groups",
 ]
 
 

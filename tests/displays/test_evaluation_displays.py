@@ -183,6 +183,13 @@ def test_many_classes_have_the_widest_interval_alone():
     assert "\n" in display.plot(intervals=True).text_[0, 0].get_text()
 
 
+def test_long_names_of_classes_do_not_overlap(three):
+    for letters, rotation in ((1, 0), (30, 90)):
+        names = [c * letters for c in "abc"]
+        ax = ConfusionMatrixDisplay.from_report(three, display_labels=names).ax_
+        assert {label.get_rotation() for label in ax.get_xticklabels()} == {rotation}
+
+
 def test_given_axes_are_used(report, three):
     figure, places = plt.subplots(2, 2, layout="constrained")
     kinds = [*CURVES, ConfusionMatrixDisplay, ReliabilityDisplay]

@@ -426,3 +426,16 @@ def test_frozen_batch_norm_is_used_as_in_evaluation(method):
     rows = per_sample_gradients(slow, squared_error, torch.from_numpy(x), torch.from_numpy(y))
     np.testing.assert_allclose(found, -clipped(rows, 0.5).sum(0), rtol=1e-9, atol=1e-12)
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_frozen_parts_in_evaluation_mode_stay_there_and_others_train():
+    body = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)).requires_grad_(False).eval()
+    busy = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)).requires_grad_(False)
+    flat = FlatModule(nn.Sequential(body, busy, nn.Dropout(0.5).eval(), nn.Linear(6, 3)))
+    for _ in range(2):
+        assert [part.training for part in flat.module] == [False, True, True, True]
+        assert not flat.module[0][1].training
+        flat.train()
+    flat = FlatModule(nn.Sequential(body, nn.Linear(6, 3)))
+    x = torch.ones(4, 6)
+    assert torch.equal(flat.module(x), flat.module(x))

@@ -131,12 +131,13 @@ def test_intervals_hold_as_often_as_they_say_and_not_without_the_noise(estimate,
     assert coverage(estimate, truth, variance_factor=0.0, public=public) < low
 
 
-def of_gaps(gaps, n, epsilon, count):
+def of_gaps(gaps, n, epsilon, count, level=0.9):
     """Intervals of the calibration error of eight bins, and its value."""
     f, w = np.linspace(0.53, 0.97, 8), np.full(8, 1 / 8)
     pi = np.concatenate([w * (f + gaps), w * (1 - f - gaps)])
     tables, variance = drawn(pi, n, epsilon, count)
-    found = [calibration_error(t[:8], t[8:], f, (variance, variance)) for t in tables]
+    noise = variance, variance
+    found = [calibration_error(t[:8], t[8:], f, noise, level=level) for t in tables]
     return np.array([(e.value, e.low, e.high) for e in found]).T, np.abs(w * gaps).sum()
 
 
@@ -156,6 +157,13 @@ def test_the_calibration_error_of_calibrated_scores_starts_at_0():
     tables, _ = drawn(np.concatenate([np.full(8, 1 / 16)] * 2), 500, 0.3, 200)
     plain = np.abs(tables[:, :8] - tables[:, 8:]).sum(axis=1) / 2 / 500
     assert value.mean() < 0.5 * plain.mean()
+
+
+@pytest.mark.parametrize("level", [0.7, 0.9])
+def test_an_interval_of_calibrated_scores_starts_at_0_as_often_as_its_level(level):
+    (_, low, _), _ = of_gaps(np.zeros(8), 500, 0.3, 400, level)
+    least, most = stats.binom(400, level).ppf([1e-4, 1 - 1e-4])
+    assert least <= np.sum(low == 0) <= most
 
 
 def test_the_calibration_error_of_many_rows_is_the_sum():

@@ -289,6 +289,9 @@ def test_a_report_on_training_rows_says_so_and_adds_up(rows):
         fitted = model(1000).fit(*split.take("train", *rows))
         with pytest.warns(FitWarning, match="training rows"):
             DPEvaluator(fitted, n_samples=1000).report(*split.take("train", *rows))
+        part = DisjointSplit(1000, test_size=0.5).take("test", *split.take("train", *rows))
+        with pytest.warns(FitWarning, match="training rows"):  # a part of them is enough
+            DPEvaluator(fitted, n_samples=500).report(*part)
     assert ledger.total(delta=1e-5) > 1.5
     with PrivacyLedger() as ledger:  # rows that have lost their mark add up too
         fitted = model(1000).fit(*split.take("train", *rows))
@@ -314,6 +317,12 @@ def test_an_estimator_without_a_statement_is_named(rows):
     with pytest.raises(ValueError, match="a fitted estimator"):
         DPEvaluator("model").report(X, y)
     assert not ledger.entries
+
+
+def test_what_does_not_predict_is_named(rows):
+    scaler = BoundedScaler(lower=-1, upper=1).fit(rows[0])
+    with pytest.raises(ValueError, match="to be a classifier or regressor"):
+        DPEvaluator(scaler).report(*rows)
 
 
 def test_a_pipeline_and_undeclared_labels(rows):

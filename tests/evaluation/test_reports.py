@@ -1,6 +1,7 @@
 """Reports against scikit-learn's metrics of the binned scores, and on any table at all."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -154,6 +155,19 @@ def test_regression():
     assert float(report.r2) == pytest.approx(metrics.r2_score(y, predicted), abs=0.005)
     assert float(report.coverage) == pytest.approx(np.mean(np.abs(y - predicted) <= 2))
     assert report.rmse.low <= report.rmse.value <= report.rmse.high
+
+
+@pytest.mark.parametrize(("bound", "said"), [(500, "too wide"), (1, "too narrow"), (5, "")])
+def test_a_bound_that_fits_no_residuals_is_named(bound, said):
+    rng = np.random.default_rng(0)
+    predicted, residuals = rng.uniform(0, 10, 1000), rng.uniform(-1.5, 1.5, 1000)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        private_regression_report(
+            predicted + residuals, predicted, target_bounds=(-6, 16), residual_bound=bound,
+            y_lower=predicted - 1, y_upper=predicted + 1, n_samples=1000,
+        )  # fmt: skip
+    assert [f"is {said}: more than" in str(w.message) for w in caught] == [True] * bool(said)
 
 
 def test_subgroups_add_up_and_are_their_own(two):

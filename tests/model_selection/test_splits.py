@@ -27,6 +27,7 @@ from skdp import (
     privacy_of,
 )
 from skdp._marked_rows import mark_of
+from skdp._marked_rows import marked as marked_rows
 from skdp.calibration import DPTemperatureScaler
 from skdp.privacy import PrivacyReport
 from skdp.privacy.parts import PartDpEvent
@@ -95,7 +96,7 @@ def test_persons_are_whole_and_move_no_other() -> None:
     assert set(ids) == set(GROUPS[split.test]) - {GROUPS[0]}
 
 
-@pytest.mark.parametrize("kind", [np.int32, float, object, list])
+@pytest.mark.parametrize("kind", [np.int32, float, object, list, str])
 def test_a_token_gives_the_same_parts_of_labels_of_other_types(kind) -> None:
     split = DisjointSplit(N, groups=GROUPS)
     groups = GROUPS.tolist() if kind is list else GROUPS.astype(kind)
@@ -160,6 +161,17 @@ def test_joins_lose_the_mark(container) -> None:
     assert mark_of(join([train, train])) is None  # more rows than the part has
 
 
+@pytest.mark.parametrize("column", [None, 0])
+def test_a_frame_filled_with_rows_of_another_part_loses_the_mark(column) -> None:
+    frame = as_frame(X) if column is None else as_frame(X)[column]
+    train, test = (DisjointSplit(N, random_state=0).take(part, frame) for part in ("train", "test"))
+    some = train.iloc[:100]
+    assert mark_of(some) == mark_of(train)
+    for filled in (some.combine_first(test), some.reindex(range(N)).combine_first(test)):
+        assert mark_of(filled) is None
+    assert mark_of(some.reset_index(drop=True)) is None  # other labels
+
+
 @pytest.mark.parametrize(
     "made",
     [
@@ -179,6 +191,23 @@ def test_a_mark_survives_a_file(tmp_path) -> None:
     taken = DisjointSplit(N).take("test", as_frame(X).rename(columns=str))
     taken.to_parquet(tmp_path / "rows.parquet")
     assert mark_of(pd.read_parquet(tmp_path / "rows.parquet")) == mark_of(taken)
+
+
+def test_a_mark_is_not_written_into_the_table_of_the_caller() -> None:
+    rows, mark = as_frame(X), mark_of(DisjointSplit(N).take("test", X))
+    assert mark_of(marked_rows(rows[:5], mark)) == mark
+    marked_rows(rows, mark)
+    assert not rows.attrs
+
+
+def test_a_split_does_not_change() -> None:
+    split = DisjointSplit(N, test_size=0.5)
+    split.parts["test"] = 0.9
+    assert split.parts["test"] == 0.5
+    for name in ("parts", "n_samples"):
+        with pytest.raises(AttributeError):
+            setattr(split, name, None)
+    assert not set(split.train) & set(split.test)
 
 
 def test_containers() -> None:
@@ -278,8 +307,11 @@ def test_going_on_with_another_part() -> None:
 @pytest.mark.parametrize(
     ("made", "fitted", "why"),
     [
-        ({}, {"neighboring_relation": "add_or_remove_one"}, "one row more would move others"),
-        ({}, {"unit": "group", "n_groups": 90}, "a person may have rows in several parts"),
+        (
+            {"neighboring_relation": "add_or_remove_one"},
+            {"neighboring_relation": "add_or_remove_one", "unit": "group", "n_groups": 90},
+            "a person may have rows in several parts",
+        ),
         (
             {"groups": GROUPS},
             {"neighboring_relation": "replace_one"},
@@ -298,6 +330,24 @@ def test_a_split_that_is_none_for_these_neighbours(made, fitted, why: str) -> No
     assert report.epsilon > 1.2
     assert why in report.sampling
     assert not report.assumptions
+
+
+@pytest.mark.parametrize(
+    "fitted",
+    [
+        {"neighboring_relation": "add_or_remove_one"},
+        {"unit": "group", "n_groups": 90},
+        {"unit": "group", "n_groups": 90, "neighboring_relation": "replace_one"},
+    ],
+)
+def test_places_that_a_record_more_would_change_are_refused(fitted) -> None:
+    first, second = (DisjointSplit(n, random_state=0).train for n in (N, N - 1))
+    assert len(set(first) ^ set(second + 1)) > N / 4  # without the first row
+    rows, labels, persons = DisjointSplit(N, random_state=0).take("train", X, y, GROUPS)
+    groups = {"groups": persons} if "unit" in fitted else {}
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match="assigned rows by their plac"):
+        model(n_samples=300, **fitted).fit(rows, labels, **groups)
+    assert not ledger.entries
 
 
 @pytest.mark.parametrize("unit", ["row", "group"])
@@ -334,6 +384,15 @@ def test_parts_that_are_mixed() -> None:
         with pytest.raises(ValueError, match="of one part of one split"):
             model().fit(split.take("train", X), DisjointSplit(N, test_size=0.5).take("train", y))
     assert not ledger.entries
+    # Rows that were made anew before their part was split again have the mark of the second.
+    train, labels = split.take("train", X, y)
+    second = DisjointSplit(len(labels), test_size=0.5)
+    rows = second.take("train", np.array(train))
+    both = model(n_samples=100).fit(rows, second.take("train", labels)).privacy_.event
+    assert isinstance(both, PartDpEvent)
+    assert isinstance(both.event, PartDpEvent)
+    with pytest.raises(ValueError, match="of one part of one split"):
+        model().fit(train[:100], second.take("train", labels))
     # Rows alone prove nothing, where there are targets.
     fitted = model().fit(split.take("train", X), np.array(split.take("train", y)))
     assert not isinstance(fitted.privacy_.event, PartDpEvent)

@@ -88,6 +88,15 @@ def test_parts_of_a_split_are_charged_by_the_maximum():
     assert privacy_of(one, other, again).epsilon == pytest.approx(1.0, rel=1e-4)
 
 
+@pytest.mark.parametrize("name", ["dp_sum", "dp_mean", "dp_var", "dp_covariance"])
+def test_a_number_of_values_that_is_taken_as_public_is_said(name):
+    found = [ALL[name](X, epsilon=1.0, missing=missing) for missing in (False, True)]
+    assert ["number of values" in str(shown.privacy_.assumptions) for shown in found] == [
+        True,
+        False,
+    ]
+
+
 @each
 def test_a_seed_repeats_the_release_and_voids_the_guarantee(name):
     shown = []

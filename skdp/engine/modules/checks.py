@@ -134,7 +134,7 @@ def clipping_method(
             return "vmap"
     finally:
         module.set(kept)
-        module.module.train()
+        module.train()
     raise ValueError(
         "The gradients of this module cannot be taken record by record; write its forward pass "
         "with the records along the first dimension, without data-dependent control flow, and in "
@@ -258,7 +258,7 @@ def _check_outputs(module: FlatModule, x: Tensor, n_outputs: int) -> None:
     # Training may do other things than evaluation.
     if _is_quiet_in_training(module, x):
         _check_batches(module, batches)
-    module.module.train()
+    module.train()
     if not _alike(_outputs(module, x, 0), _outputs(module, x, 1)):
         _check_batches(module, batches, of_any_size=False)  # other masks at other sizes
     now = dict(module.module.named_buffers())
@@ -332,7 +332,7 @@ def _of_mixed_scales(x: Tensor) -> Tensor:
 
 def _is_quiet_in_training(module: FlatModule, x: Tensor) -> bool:
     """Let a module train without its layers of dropout; whether nothing else in it is random."""
-    module.module.train()
+    module.train()
     for part in module.module.modules():
         if isinstance(part, _DROPOUTS):
             part.eval()
@@ -466,7 +466,7 @@ def _full_precision(module: FlatModule) -> Iterator[None]:
 def _training(module: FlatModule) -> Iterator[None]:
     """Train with all that is random; afterwards each part is in the mode that it was in."""
     modes = [(part, part.training) for part in module.module.modules()]
-    module.module.train()
+    module.train()
     try:
         yield
     finally:

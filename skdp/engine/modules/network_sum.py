@@ -70,6 +70,7 @@ class FlatModule:
     ) -> None:
         self.mixed_precision = mixed_precision
         self.module = _copied(module).to(_checked(device))
+        self._resting = [part for part in self.module.modules() if _is_at_rest(part)]
         for part in self.module.modules():
             if type(part) in EQUALS and not getattr(part, "proj_size", 0):
                 part.__class__ = EQUALS[type(part)]
@@ -78,7 +79,7 @@ class FlatModule:
             if getattr(part, "inplace", False):
                 # It would overwrite outputs that book-keeping needs.
                 setattr(part, "inplace", False)  # noqa: B010
-        self.module.train()
+        self.train()
         self.trained = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
         if not self.trained:
             raise ValueError("Expected the module to have parameters to train; it has none.")
@@ -97,6 +98,12 @@ class FlatModule:
         self.at_once = PHYSICAL_BATCH_SIZE  # records, where the caller leaves it open
         self.uses: list[_Use] | None = None  # of layers, while a forward pass is being watched
         _watch(self)
+
+    def train(self) -> None:
+        """Train, but for frozen parts that came in evaluation mode: their dropout stays off."""
+        self.module.train()
+        for part in self._resting:
+            part.eval()
 
     def losses(
         self, loss: Loss, x: Tensor, y: Tensor, parameters: dict[str, Tensor] | None = None
@@ -162,6 +169,12 @@ class FrozenBatchNorm(nn.modules.batchnorm._BatchNorm):
 
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
+def _is_at_rest(part: nn.Module) -> bool:
+    """Whether a part with parameters, none of them trained, came in evaluation mode."""
+    parameters = list(part.parameters())
+    return bool(parameters) and not part.training and not any(p.requires_grad for p in parameters)
 
 
 def _is_frozen(part: nn.Module) -> bool:

@@ -1,0 +1,380 @@
+"""Tables of coefficients: what a fitted linear model says of each feature, in the user's units.
+
+A posterior of coefficients θ is normal, or a set of samples. Features that went through affine
+steps x ↦ xA + b before the model have the coefficients Aθ, and add bθ to the intercept; these are
+linear in θ, so that their means, covariances and samples are exact. All of it is post-processing of
+what was released, and costs no privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from html import escape
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.utils.validation import check_is_fitted
+
+from skdp._validate import expected, in_range
+
+__all__ = ["CoefficientTable", "summary"]
+
+_RATIOS = {"odds": "odds ratio", "rate": "rate ratio"}
+
+
+@dataclass(frozen=True, eq=False)
+class CoefficientTable:
+    """Coefficients of a linear model with what a posterior says of each.
+
+    Attributes
+    ----------
+    name : tuple of str
+        Feature, or "intercept"; of several classes the class before it.
+    mean, sd : ndarray of shape (n,)
+        Posterior mean and standard deviation; sd is NaN for a single sample.
+    low, high : ndarray of shape (n,)
+        Ends of the central posterior interval.
+    positive : ndarray of shape (n,)
+        Posterior probability that the coefficient is > 0.
+    ratio, ratio_low, ratio_high : ndarray of shape (n,) or None
+        exp of the mean and of the ends: what one unit more multiplies the odds of the second class
+        by, or the rate. None for other models.
+    level : float
+        Of the interval.
+    ratio_name : str
+        "odds ratio", "rate ratio" or "".
+    notes : tuple of str
+        What the table holds for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import DPVariationalLogisticRegression
+    >>> X, y = np.repeat([[-1.0], [1.0]], 500, axis=0), np.repeat([0, 1], 500)
+    >>> model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=1000).fit(X, y)
+    >>> table = model.summary()
+    >>> table.ratio_name, bool(table.positive[0] > 0.99)
+    ('odds ratio', True)
+    """
+
+    name: tuple[str, ...]
+    mean: np.ndarray
+    sd: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    positive: np.ndarray
+    ratio: np.ndarray | None
+    ratio_low: np.ndarray | None
+    ratio_high: np.ndarray | None
+    level: float
+    ratio_name: str = ""
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the columns as lists, the level and the notes."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in found.items()}
+
+    def to_frame(self) -> Any:
+        """Return the table as a frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per coefficient, under its name.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(dict(self._columns()[1:]), index=pd.Index(self.name, name="name"))
+
+    def _columns(self) -> list[tuple[str, Any]]:
+        """Headings and columns, as they are shown."""
+        ends = [f"{50 * (1 + sign * self.level):g} %" for sign in (-1, 1)]
+        shown = [("name", self.name), ("mean", self.mean), ("sd", self.sd)]
+        shown += [(ends[0], self.low), (ends[1], self.high), ("P(>0)", self.positive)]
+        if self.ratio is not None:
+            what = self.ratio_name
+            shown += [(what, self.ratio), (f"{what} {ends[0]}", self.ratio_low)]
+            shown += [(f"{what} {ends[1]}", self.ratio_high)]
+        return shown
+
+    def _cells(self) -> list[list[str]]:
+        columns = self._columns()
+        rows = zip(*(values for _, values in columns), strict=True)
+        return [
+            [heading for heading, _ in columns],
+            *([cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row] for row in rows),
+        ]
+
+    def __repr__(self) -> str:
+        cells = self._cells()
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+            for row in cells
+        ]
+        return "\n".join([*lines, *self.notes])
+
+    def _repr_html_(self) -> str:
+        head, *body = self._cells()
+        rows = "".join(
+            f"<tr><th>{escape(first)}</th>"
+            + "".join(f"<td>{escape(cell)}</td>" for cell in rest)
+            + "</tr>"
+            for first, *rest in body
+        )
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
+
+
+def summary(model: Any, level: float = 0.9) -> CoefficientTable:
+    """Table of the coefficients of a fitted linear model or pipeline; this costs no privacy.
+
+    Parameters
+    ----------
+    model : estimator or Pipeline
+        A fitted `DPVariationalLogisticRegression`, `DPVariationalLinearRegression`,
+        `DPVariationalPoissonRegression`, `OPSPosteriorSampler` or `OPSRegressor`, or a pipeline
+        that ends in one. Coefficients are per unit of the features before the affine steps of
+        skdp and scikit-learn that scale, standardise, project or pass features on, also inside a
+        ColumnTransformer; the columns of any other step keep the names that it gives them.
+    level : float, default=0.9
+        Posterior probability in (0, 1) of the intervals, which are central.
+
+    Returns
+    -------
+    CoefficientTable
+        The intervals account for the noise where the inference does. Of posterior samples they are
+        quantiles of these.
+
+    Raises
+    ------
+    ValueError
+        If the model has no coefficients with a posterior, or ``level`` is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skdp import BoundedScaler, DPVariationalLinearRegression
+    >>> from skdp.inspection import summary
+    >>> X = np.linspace(0, 100, 4000)[:, None]
+    >>> model = DPVariationalLinearRegression(epsilon=5.0, target_bounds=(0, 100), n_samples=4000)
+    >>> found = summary(make_pipeline(BoundedScaler(0, 100), model).fit(X, 0.5 * X[:, 0] + 10))
+    >>> found.name, bool(abs(found.mean[0] - 0.5) < 0.1)
+    (('x0', 'intercept'), True)
+    """
+    in_range(0.0, 1.0, level=level)
+    steps = model.steps if isinstance(model, Pipeline) else [("", model)]
+    last: Any = steps[-1][1]
+    if not hasattr(type(last), "summary"):
+        raise expected(
+            "a linear model with a posterior of its coefficients, or a pipeline that ends in one",
+            "additive models have curves, networks have neither",
+            model=last,
+        )
+    check_is_fitted(last)
+    features = _features(model, steps[:-1])
+    coefficients = np.atleast_2d(last.coef_)
+    K, d = coefficients.shape
+    has_intercept = "".join(last.parameter_names_[d : d + 1]).endswith("intercept")
+    A, names = features.coefficients(has_intercept)
+    A = np.kron(np.eye(K), A)
+    if K > 1:
+        names = [f"{label}: {name}" for label in last.classes_ for name in names]
+    size = A.shape[1]
+    if hasattr(last, "covariance_"):
+        theta = np.column_stack([coefficients, np.ravel(last.intercept_)])[:, : size // K].ravel()
+        covariance = last.covariance_[:size, :size]
+        mean, sd = A @ theta, np.sqrt(np.einsum("ij,jk,ik->i", A, covariance, A).clip(0.0))
+        half = ndtri(0.5 + level / 2) * sd
+        low, high, positive = mean - half, mean + half, ndtr(mean / np.maximum(sd, 1e-300))
+        notes = features.notes
+    else:
+        draws = last.sample_posterior()[:, :size] @ A.T
+        mean, several = draws.mean(axis=0), len(draws) > 1
+        sd = draws.std(axis=0, ddof=1) if several else np.full(len(mean), np.nan)
+        low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        positive = (draws > 0).mean(axis=0)
+        if not several:
+            low, high, positive = (np.full(len(mean), np.nan) for _ in range(3))
+        notes = (*features.notes, f"Of {len(draws)} posterior sample{'s' * several}.")
+    what = _RATIOS.get(getattr(last, "_ratio", ""), "") if K == 1 else ""
+    with np.errstate(over="ignore"):
+        ratio, ratio_low, ratio_high = (
+            np.exp(values) if what else None for values in (mean, low, high)
+        )
+    return CoefficientTable(
+        name=tuple(names),
+        mean=mean,
+        sd=sd,
+        low=low,
+        high=high,
+        positive=positive,
+        ratio=ratio,
+        ratio_low=ratio_low,
+        ratio_high=ratio_high,
+        level=float(level),
+        ratio_name=what,
+        notes=notes,
+    )
+
+
+class SummaryMixin:
+    """Adds `summary` to linear models with a posterior of their coefficients."""
+
+    def summary(self, level: float = 0.9) -> CoefficientTable:
+        """Table of the coefficients: mean, deviation, interval, P(> 0); this costs no privacy.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            Posterior probability in (0, 1) of the intervals.
+
+        Returns
+        -------
+        CoefficientTable
+            Per unit of the features of `fit`; `skdp.inspection.summary` takes a whole pipeline,
+            for the units before its scalers.
+        """
+        return summary(self, level)
+
+
+# --- features in the units that they came in ------------------------------------------------------
+
+
+class _Features(NamedTuple):
+    """Columns as affine functions of features: x ↦ xA + b."""
+
+    names: tuple[str, ...]
+    A: np.ndarray  # (n_names, n_columns)
+    b: np.ndarray  # (n_columns,)
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def named(cls, names: Sequence[Any], notes: tuple[str, ...] = ()) -> _Features:
+        """Columns as they are."""
+        return cls(tuple(map(str, names)), np.eye(len(names)), np.zeros(len(names)), notes)
+
+    def through(self, A: np.ndarray, b: np.ndarray, note: str) -> _Features:
+        """The columns that an affine step makes of these."""
+        notes = self.notes if not note or note in self.notes else (*self.notes, note)
+        return _Features(self.names, self.A @ A, self.b @ A + b, notes)
+
+    def columns(self, which: Any) -> _Features:
+        """Some of the columns."""
+        return self._replace(A=self.A[:, which], b=self.b[which])
+
+    def beside(self, other: _Features) -> _Features:
+        """These columns and others, of which some may be functions of the same features."""
+        names = tuple(dict.fromkeys(self.names + other.names))
+        parts = []
+        for part in (self, other):
+            A = np.zeros((len(names), part.A.shape[1]))
+            A[[names.index(name) for name in part.names]] = part.A
+            parts.append(A)
+        notes = tuple(dict.fromkeys(self.notes + other.notes))
+        return _Features(names, np.hstack(parts), np.concatenate([self.b, other.b]), notes)
+
+    def coefficients(self, has_intercept: bool) -> tuple[np.ndarray, list[str]]:
+        """Matrix that maps coefficients of the columns, and an intercept, to those of features."""
+        used: np.ndarray = np.any(self.A, axis=1)
+        A, names = self.A[used], [n for n, u in zip(self.names, used.tolist(), strict=True) if u]
+        if has_intercept or self.b.any():
+            A, names = np.vstack([A, self.b]), [*names, "intercept"]
+        if has_intercept:
+            A = np.column_stack([A, np.eye(len(A))[-1]])
+        return A, names
+
+
+def _features(model: Any, steps: Sequence[tuple[str, Any]]) -> _Features:
+    found = getattr(model, "feature_names_in_", None)
+    names = [f"x{i}" for i in range(model.n_features_in_)] if found is None else found
+    return _through_all([step for _, step in steps], _Features.named(names), names)
+
+
+def _through_all(steps: Sequence[Any], features: _Features, names: Any) -> _Features:
+    """What steps make of columns, of which the first step knows these names."""
+    for step in steps:
+        features = _through(step, features, names)
+        if not _is_passed_on(step):
+            names = step.get_feature_names_out(names)
+    return features
+
+
+def _is_passed_on(step: Any) -> bool:
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def _through(step: Any, features: _Features, names: Any) -> _Features:
+    """What a step makes of columns; of which it is not known, they are as they are."""
+    if _is_passed_on(step):
+        return features
+    if isinstance(step, Pipeline):
+        return _through_all([part for _, part in step.steps], features, names)
+    if isinstance(step, ColumnTransformer):
+        return _through_columns(step, features, np.asarray(names, dtype=object))
+    if hasattr(step, "_affine"):
+        return features.through(*step._affine())
+    if type(step) in _OF_SCIKIT_LEARN and getattr(step, "func", None) is None:
+        scale, offset = _OF_SCIKIT_LEARN[type(step)](step)
+        identity = np.eye(len(features.b))
+        return features.through(identity * scale, identity.sum(0) * offset, "")
+    note = f"Columns that {type(step).__name__} makes are taken as it makes them."
+    notes = features.notes if note in features.notes else (*features.notes, note)
+    return _Features.named(step.get_feature_names_out(names), notes)
+
+
+def _through_columns(step: ColumnTransformer, features: _Features, names: np.ndarray) -> _Features:
+    """What the parts of a transformer make of their columns, side by side."""
+    whole = features.columns([])
+    for name, part, columns in step.transformers_:
+        place = step.output_indices_[name]
+        if part == "drop" or place.start == place.stop:
+            continue
+        which = _places(columns, names)
+        block = _through(part, features.columns(which), names[which])
+        own = {n: n for n in block.names}
+        if block.names != features.names:  # names of columns that the part has made
+            own = {n: f"{name}__{n}" if n in whole.names else n for n in block.names}
+        whole = whole.beside(block._replace(names=tuple(own.values())))
+    return whole
+
+
+def _places(columns: Any, names: np.ndarray) -> np.ndarray:
+    """Numbers of the columns that a part of a ColumnTransformer is given."""
+    numbers, order = np.arange(len(names)), names.tolist()
+    if isinstance(columns, slice) and isinstance(columns.start or columns.stop, str):
+        ends = [None if end is None else order.index(end) for end in (columns.start, columns.stop)]
+        return numbers[ends[0] : None if ends[1] is None else ends[1] + 1]
+    if isinstance(columns, slice):
+        return numbers[columns]
+    chosen = np.atleast_1d(np.asarray(columns, dtype=None if np.size(columns) else int))
+    if chosen.dtype.kind in "iub":
+        return numbers[chosen]
+    return numbers[[order.index(column) for column in chosen.tolist()]]
+
+
+def _of_standard(step: Any) -> tuple[Any, Any]:
+    scale = 1.0 if step.scale_ is None else 1.0 / step.scale_
+    return scale, 0.0 if step.mean_ is None or not step.with_mean else -step.mean_ * scale
+
+
+# The scale and the offset of each column.
+_OF_SCIKIT_LEARN: dict[type, Callable[[Any], tuple[Any, Any]]] = {
+    FunctionTransformer: lambda step: (1.0, 0.0),
+    MaxAbsScaler: lambda step: (1.0 / step.scale_, 0.0),
+    MinMaxScaler: lambda step: (step.scale_, step.min_),
+    StandardScaler: _of_standard,
+}
