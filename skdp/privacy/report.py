@@ -36,7 +36,7 @@ from skdp.privacy._advisories import as_known_today, not_disproved
 from skdp.privacy.accounting import GDP, NOT_A_BOUND, epsilon_of_event, least_bound
 from skdp.privacy.events import event_from_dict, event_to_dict, gaussian_mu
 from skdp.privacy.gdp import epsilon_to_gdp
-from skdp.privacy.parts import PartDpEvent, parts_read
+from skdp.privacy.parts import PartDpEvent, paid_together
 from skdp.privacy.risk import tpr_at_fpr
 from skdp.relations import GROUP, REPLACE_ONE, check_relation, other_relation
 
@@ -348,7 +348,7 @@ class PrivacyReport:
         """
         if not self.valid:
             return tpr_at_fpr(fpr, epsilon=math.inf)
-        if self.accountant == GDP and self.epsilon > 0.0 and not parts_read(self.event):
+        if self.accountant == GDP and self.epsilon > 0.0 and len(paid_together(self.event)) == 1:
             mu = epsilon_to_gdp(self.epsilon, self.delta) * (1 + 1e-9)
             # Discrete Gaussians are near such a mechanism, at a distance that δ pays for.
             near = 0.0 if gaussian_mu(self.event) is not None else self.delta
