@@ -105,7 +105,11 @@ def check(text):
     if holds:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            report = PrivacyReport.from_json(text)
+            try:
+                report = PrivacyReport.from_json(text)
+            except ValueError as error:  # skdp reads no event that costs nothing; it is no lie
+                assert "changed" not in str(error), text
+                return holds
         least = epsilon_of_event(report.event, report.delta, report.neighboring_relation)
         # skdp's bound for repeated pure mechanisms is a few per cent above the exact value.
         assert report.valid, text
