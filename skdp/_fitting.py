@@ -269,6 +269,7 @@ def charged(
         label=name,
         neighboring_relation=report.neighboring_relation,
         nominal=report.seeded,
+        inferred=report.inferred_public_facts,
         owner=estimator,
     )
     return total

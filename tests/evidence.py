@@ -146,6 +146,12 @@ LAYERS = [
         ),
     ),
     (
+        "Reports proved again",
+        "What each way of each public estimator states is proved by `skdp-verify`, by its own"
+        " arithmetic; doctored reports, policies and ledgers are never a yes.",
+        ("tests/contracts/test_verified", "tests/privacy/test_policy", "tests/privacy/test_verify"),
+    ),
+    (
         "Bad input",
         "Each kind of bad or odd input and parameter into each public estimator: a clear error that"
         " spends no budget and quotes no data, or a valid release.",

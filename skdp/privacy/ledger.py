@@ -32,7 +32,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import reduce
 from pathlib import Path
 from threading import RLock
@@ -42,6 +42,8 @@ from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from skdp._types import Estimator, Json, Params
 from skdp._validate import expected, in_range, one_of, positive
+from skdp._version import __version__
+from skdp.policy import Policy, policy_for
 from skdp.privacy import _process_tree
 from skdp.privacy._ledger_file import LedgerFile, fcntl
 from skdp.privacy.accounting import epsilon_of_event
@@ -72,12 +74,14 @@ class BudgetExceededError(RuntimeError):
 class LedgerEntry:
     """One line of a ledger: who released what.
 
-    A ``nominal`` entry is no guarantee: its noise was seeded.
+    A ``nominal`` entry is no guarantee: its noise was seeded. ``inferred`` are facts that the code
+    read from the data because nobody declared them.
     """
 
     label: str
     event: DpEvent
     nominal: bool = False
+    inferred: tuple[str, ...] = ()
 
 
 class PrivacyLedger:
@@ -98,6 +102,11 @@ class PrivacyLedger:
         A file that keeps the entries, one JSON line each, for later sessions and for processes
         that are not below this one; entries it already holds count. None keeps them for as long as
         the ledger lives.
+    policy : str, path-like, Policy or None, default=None
+        A file of policies, or one (`skdp.policy`): its ceiling, in place of ``epsilon`` and
+        ``delta``, its unit, and what else it does not allow. Fits are held to it before they begin.
+    data : str or None, default=None
+        Which data set of the file; None if it has one only.
 
     Attributes
     ----------
@@ -127,7 +136,16 @@ class PrivacyLedger:
         neighboring_relation: str = "zero_out",
         unit: str = ROW,
         path: str | os.PathLike[str] | None = None,
+        policy: str | os.PathLike[str] | Policy | None = None,
+        data: str | None = None,
     ) -> None:
+        if policy is not None and not isinstance(policy, Policy):
+            policy = policy_for(policy, data)
+        self.policy = policy
+        if policy is not None:
+            if epsilon is not None or delta is not None:
+                raise expected("None with a policy", "the ceiling is the policy's", epsilon=epsilon)
+            epsilon, delta, unit = policy.epsilon, policy.delta, policy.unit
         if epsilon is not None and delta is None:
             raise expected("given with epsilon", "an epsilon alone is no ceiling", delta=delta)
         self.epsilon = math.inf if epsilon is None else positive(epsilon=epsilon)
@@ -136,6 +154,8 @@ class PrivacyLedger:
         if one_of(UNITS, unit=unit) != ROW:
             relation = relation.of_unit(unit)
         self.neighboring_relation = relation
+        if policy is not None and (why := policy.objections(relation, version=__version__)):
+            raise ValueError(f"The policy does not allow this ledger: {'; '.join(why)}.")
         self._entries: list[LedgerEntry] = []
         self._file = None if path is None else LedgerFile(path)
         self._announcement: IO[str] | None = None
@@ -232,6 +252,8 @@ class PrivacyLedger:
                     }
                     if entry.nominal:
                         line["nominal"] = True
+                    if entry.inferred:
+                        line["inferred"] = list(entry.inferred)
                     assert self._file is not None
                     self._file.append(file, line)
                     self._entries.append(entry)
@@ -250,7 +272,8 @@ class PrivacyLedger:
                 "The ledger file has been damaged, or is none: an entry's event cannot be read. "
                 "What was spent is unknown; restore the file before spending more."
             ) from error
-        return LedgerEntry(line["label"], event, line.get("nominal", False))
+        nominal, inferred = line.get("nominal", False), line.get("inferred", ())
+        return LedgerEntry(line["label"], event, nominal, tuple(inferred))
 
     def _check_relation(self, neighboring_relation: str, label: str) -> None:
         if neighboring_relation != self.neighboring_relation:
@@ -260,6 +283,15 @@ class PrivacyLedger:
 
     def _check(self, entry: LedgerEntry, neighboring_relation: str) -> None:
         self._check_relation(neighboring_relation, entry.label)
+        if self.policy is not None and (
+            why := self.policy.objections(
+                neighboring_relation, entry.inferred, __version__, entry.nominal
+            )
+        ):
+            raise BudgetExceededError(
+                f"The policy does not allow {entry.label}: {'; '.join(why)}. Nothing was charged "
+                "for it and no data was used."
+            )
         if self.delta is None:
             terms_of(entry.event)  # an event that nobody can price must not get in
             return
@@ -306,9 +338,14 @@ class PrivacyLedger:
 
     def _described(self) -> dict[str, Json]:
         assert self._file is not None
+        ceiling = (None if math.isinf(self.epsilon) else self.epsilon), self.delta
+        if self.policy is not None:
+            ceiling = None, None
         return {
-            "epsilon": None if math.isinf(self.epsilon) else self.epsilon,
-            "delta": self.delta,
+            "epsilon": ceiling[0],
+            "delta": ceiling[1],
+            "unit": self.neighboring_relation.unit,
+            "policy": None if self.policy is None else asdict(self.policy),
             "neighboring_relation": self.neighboring_relation,
             "path": str(self._file.path.resolve()),
             "passing": self._file.passing,
@@ -318,7 +355,9 @@ class PrivacyLedger:
     def _from_description(cls, description: Params) -> PrivacyLedger:
         """Another view of a ledger that is open elsewhere."""
         path, passing = description["path"], description["passing"]
-        ledger = cls(**{k: v for k, v in description.items() if k not in ("path", "passing")})
+        own = {k: v for k, v in description.items() if k not in ("path", "passing")}
+        own["policy"] = None if own["policy"] is None else Policy(**own["policy"])
+        ledger = cls(**own)
         ledger._file = LedgerFile(path, passing=passing)
         return ledger
 
@@ -456,6 +495,7 @@ def charge(
     label: str,
     neighboring_relation: str,
     nominal: bool = False,
+    inferred: Sequence[str] = (),
     owner: Estimator | None = None,
 ) -> None:
     """Write an event to every open ledger of this process: to all of them, or to none.
@@ -470,6 +510,8 @@ def charge(
         The relation in which the event is stated.
     nominal : bool, default=False
         Whether the noise is seeded, so that the event is no guarantee.
+    inferred : sequence of str, default=()
+        Facts that are read from the data because nobody declared them.
     owner : object or None, default=None
         The estimator that will state the price.
 
@@ -488,7 +530,8 @@ def charge(
         _charged_alone += 1
         above = map(PrivacyLedger._from_description, _process_tree.announced_above())
         ledgers = list(dict.fromkeys([*_open, *above]))
-        _spend(ledgers, LedgerEntry(label, event, nominal), neighboring_relation)
+        entry = LedgerEntry(label, event, nominal, tuple(inferred))
+        _spend(ledgers, entry, neighboring_relation)
 
 
 def _spend(ledgers: list[PrivacyLedger], entry: LedgerEntry, neighboring_relation: str) -> None:

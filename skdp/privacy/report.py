@@ -9,6 +9,7 @@ PrivacyReport: (epsilon=4.377, delta=1e-05)-DP
   unit                    row: one row of X, with its target
   neighbouring relation   zero_out
   accountant              gdp
+  risk                    who errs on 1 in 100 non-members finds at most 9.24 in 100 members
   sampling                full batch, 16 steps
   read from the data      nothing: every public fact was declared
   tuning                  none accounted; each further fit on these rows is a further release
@@ -32,13 +33,17 @@ from skdp._types import Json
 from skdp._validate import expected
 from skdp._version import __version__
 from skdp.privacy._advisories import as_known_today, not_disproved
-from skdp.privacy.accounting import NOT_A_BOUND, epsilon_of_event, least_bound
-from skdp.privacy.events import event_from_dict, event_to_dict
-from skdp.privacy.parts import PartDpEvent
+from skdp.privacy.accounting import GDP, NOT_A_BOUND, epsilon_of_event, least_bound
+from skdp.privacy.events import event_from_dict, event_to_dict, gaussian_mu
+from skdp.privacy.gdp import epsilon_to_gdp
+from skdp.privacy.parts import PartDpEvent, paid_together
+from skdp.privacy.risk import tpr_at_fpr
 from skdp.relations import GROUP, REPLACE_ONE, check_relation, other_relation
 
+_IN_100 = "who errs on 1 in 100 non-members finds at most {:.3g} in 100 members"
 _ONE_ORDER = "the table that was split had the same rows in the same order in every session"
 _NO_TUNING = "none accounted; each further fit on these rows is a further release"
+SCHEMA = 2  # of the JSON: docs/_static/report.schema.json; 1 is that of skdp 0.1, without a number
 _TEXTS = ("inferred_public_facts", "unaccounted", "assumptions")  # lists in JSON
 
 
@@ -158,6 +163,11 @@ class PrivacyReport:
         """
         try:
             values = json.loads(text)
+            schema = values.pop("schema", 1)
+            if isinstance(schema, bool) or not isinstance(schema, int) or schema < 1:
+                raise TypeError
+            if schema > SCHEMA:
+                raise expected(f"at most {SCHEMA}", "read it with a newer skdp", schema=schema)
             values["event"] = event_from_dict(values["event"])
             values["epsilon"] = float(values["epsilon"])
             for name in _TEXTS:
@@ -317,12 +327,40 @@ class PrivacyReport:
         """
         return epsilon_of_event(self.event, delta, self.neighboring_relation)
 
+    def tpr_at_fpr(self, fpr: float = 0.01) -> float:
+        """Bound the share of members that an attacker finds who errs on a share of non-members.
+
+        Parameters
+        ----------
+        fpr : float, default=0.01
+            Share in [0, 1] of non-members whom the attacker calls members.
+
+        Returns
+        -------
+        float
+            That of a Gaussian mechanism where the accountant is ``"gdp"``, and else from (ε, δ)
+            alone, which is more than need be; see `skdp.privacy.risk`. 1 without a guarantee.
+
+        Raises
+        ------
+        ValueError
+            If the share is outside [0, 1].
+        """
+        if not self.valid:
+            return tpr_at_fpr(fpr, epsilon=math.inf)
+        if self.accountant == GDP and self.epsilon > 0.0 and len(paid_together(self.event)) == 1:
+            mu = epsilon_to_gdp(self.epsilon, self.delta) * (1 + 1e-9)
+            # Discrete Gaussians are near such a mechanism, at a distance that δ pays for.
+            near = 0.0 if gaussian_mu(self.event) is not None else self.delta
+            return min(1.0, tpr_at_fpr(min(1.0, fpr + near), mu=mu) + near)
+        return tpr_at_fpr(fpr, epsilon=self.epsilon, delta=self.delta)
+
     def to_dict(self) -> dict[str, Json]:
         """Return the report as plain Python objects; the event becomes a nested dictionary."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values["event"] = event_to_dict(self.event)
         values |= {name: list(getattr(self, name)) for name in _TEXTS}
-        return values | {"unit": self.unit}
+        return {"schema": SCHEMA, **values, "unit": self.unit}
 
     def to_json(self) -> str:
         """Return the report as JSON; an infinite ε is written as the string ``"inf"``."""
@@ -354,6 +392,7 @@ class PrivacyReport:
             ("unit", check_relation(self.neighboring_relation).in_words),
             ("neighbouring relation", self.neighboring_relation),
             ("accountant", self.accountant),
+            *([("risk", _IN_100.format(100 * self.tpr_at_fpr()))] if self.valid else []),
             ("sampling", self.sampling),
             ("read from the data", read),
             *(("assumed", assumption) for assumption in self.assumptions),

@@ -7,7 +7,7 @@ import base64
 import random
 
 import pytest
-from fuzz import accounting, inputs
+from fuzz import accounting, inputs, reports
 
 # Inputs on which an invariant broke, or that never ended; see TestRegressions in tests/hardening.
 FOUND = {
@@ -39,3 +39,12 @@ def test_the_harness_would_notice():
     assert 0.999 * exact < accounting.floor(terms, 1e-5, "zero_out") <= exact
     with pytest.raises(AssertionError, match="quotes"):
         inputs.assert_secret("could not read 8675309.0")
+
+
+def test_random_changes_of_reports():
+    """A minute's worth is enough to break a verifier that forgets a check; hours run by hand."""
+    rng, known = random.Random(0), reports.texts()
+    cheap = [text for kind, text in known.items() if kind not in ("poisson", "selection")]
+    assert all(reports.check(text) for text in cheap)
+    seen = {reports.check(reports.changed(rng.choice(cheap), rng)) for _ in range(150)}
+    assert seen == {None, True, False}

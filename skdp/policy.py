@@ -1,0 +1,327 @@
+"""A policy for data sets in a TOML file: a gate for CI jobs, and a ceiling for ledgers.
+
+    [patients]                                  # a data set, by a name of yours
+    epsilon = 3.0                               # ceiling on everything released about it, together,
+    delta = 1e-6                                # at this δ
+    unit = "group"                              # what every statement must protect
+    relations = ["zero_out_group"]              # neighbours that statements may be about
+    may_not_be_inferred = ["classes"]           # facts that must be declared; ["*"]: all
+    min_version = "0.2.0"                       # of the skdp that wrote a report
+    seeded = "refused"                          # the only value: a seeded fit is no guarantee
+    within = 0.2                                # share by which a proved ε may exceed the stated
+
+Only the ceiling is required. `skdp-verify --policy policy.toml --data patients report.json ...
+study.ledger` proves ε of all of these reports and ledgers together (`skdp.verify`), and says why
+where it is too much; `PrivacyLedger(policy="policy.toml", data="patients")` refuses before a fit.
+What is in a ledger is not to be given again as a report: it would count twice.
+
+This file needs `skdp.verify` and Python's standard library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tomllib
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+try:
+    from skdp import verify
+except ImportError:  # copied
+    import verify  # type: ignore
+
+_LINE = {"label", "neighboring_relation", "event"}
+_MORE = {"nominal", "inferred"}  # in a line of a ledger
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What may be released about one data set.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Ceiling on all releases together.
+    unit : {"row", "group"}, default="row"
+        What every statement must protect.
+    relations : tuple of str, default=()
+        Neighbouring relations that are allowed; none names all of the unit.
+    may_not_be_inferred : tuple of str, default=()
+        Facts that may not be read from the data; ``"*"`` is any.
+    min_version : str, default="0"
+        Least version of skdp.
+    seeded : {"refused"}, default="refused"
+        A seeded fit is no guarantee; nothing allows it.
+    within : float, default=1e-9
+        By which share the ε that is proved of a report may exceed the ε that it states.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range.
+
+    Examples
+    --------
+    >>> from skdp.policy import Policy
+    >>> Policy(epsilon=3.0, delta=1e-6).objections("zero_out", ["classes"], "0.2.0")
+    []
+    >>> Policy(epsilon=3.0, delta=1e-6, unit="group").objections("zero_out", [], "0.2.0")
+    ["zero_out is not among the relations allowed: those of the unit 'group'"]
+    """
+
+    epsilon: float
+    delta: float
+    unit: str = "row"
+    relations: tuple[str, ...] = ()
+    may_not_be_inferred: tuple[str, ...] = ()
+    min_version: str = "0"
+    seeded: str = "refused"
+    within: float = 1e-9
+
+    def __post_init__(self) -> None:
+        for name, low, high in (("epsilon", 0, 1e6), ("delta", 0, 1), ("within", 0, 1)):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not low <= value <= high or value == high:
+                raise ValueError(f"policy: {name}={value!r} is no number in [{low}, {high:g})")
+        if self.unit not in ("row", "group") or self.seeded != "refused":
+            what = f"unit={self.unit!r}" if self.seeded == "refused" else f"seeded={self.seeded!r}"
+            raise ValueError(f"policy: {what}; unit is 'row' or 'group', seeded is 'refused'")
+        for name in ("relations", "may_not_be_inferred"):
+            value = getattr(self, name)
+            if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
+                raise ValueError(f"policy: {name}={value!r} is no list of names")
+            object.__setattr__(self, name, tuple(value))
+        for relation in self.relations:
+            if (
+                relation.removesuffix("_group") not in verify.RELATIONS
+                or _unit(relation) != self.unit
+            ):
+                raise ValueError(
+                    f"policy: relations: {relation!r} is none of the unit {self.unit!r}"
+                )
+        _version(self.min_version)
+
+    def objections(
+        self, relation: str, inferred: Any = (), version: str | None = None, seeded: bool = False
+    ) -> list[str]:
+        """Why a statement of this kind is not allowed, whatever its ε.
+
+        Parameters
+        ----------
+        relation : str
+            Its neighbouring relation.
+        inferred : sequence of str
+            Facts that were read from the data.
+        version : str or None
+            Version of skdp, if it is known.
+        seeded : bool
+            Whether the noise was seeded.
+
+        Returns
+        -------
+        list of str
+            Reasons; none if it is allowed.
+        """
+        found, allowed = [], f"those of the unit {self.unit!r}"
+        if _unit(relation) != self.unit or (self.relations and relation not in self.relations):
+            allowed = ", ".join(self.relations) or allowed
+            found.append(f"{relation} is not among the relations allowed: {allowed}")
+        never = self.may_not_be_inferred
+        facts = [fact for fact in inferred if "*" in never or fact in never]
+        if facts:
+            found.append(f"read from the data, which the policy forbids: {', '.join(facts)}")
+        if version is not None and _version(version) < _version(self.min_version):
+            found.append(f"written by skdp {version}, before {self.min_version}")
+        if seeded:
+            found.append("seeded: its noise can be computed again")
+        return found
+
+
+def _unit(relation: str) -> str:
+    return "group" if relation.endswith("_group") else "row"
+
+
+def _version(text: Any) -> tuple[int, ...]:
+    """Numbers of a version; "0.2.0.dev0" counts as 0.2.0, which it becomes."""
+    numbers = [part for part in str(text).split(".") if part.isdecimal() and len(part) < 6]
+    if not isinstance(text, str) or not numbers:
+        raise ValueError(f"{text!r:.40} is no version")
+    return (*map(int, numbers), 0, 0)[:3]
+
+
+def read_policies(path: str | os.PathLike[str]) -> dict[str, Policy]:
+    """Policies of a TOML file, by data set.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    dict of str to Policy
+        One for each table of the file.
+
+    Raises
+    ------
+    ValueError
+        If the file is no TOML, has a key that is not known, or a value out of range.
+    """
+    tables = tomllib.loads(Path(path).read_text("utf-8"))
+    known, found = {field.name for field in fields(Policy)}, {}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ValueError(f"policy: {name!r} stands outside of the table of a data set")
+        if unknown := set(table) - known:
+            raise ValueError(f"policy of {name!r}: unknown keys {', '.join(sorted(unknown))}")
+        if missing := {"epsilon", "delta"} - set(table):
+            raise ValueError(f"policy of {name!r}: {' and '.join(sorted(missing))} missing")
+        found[name] = Policy(**table)
+    if not found:
+        raise ValueError("policy: no data set is named")
+    return found
+
+
+def policy_for(path: str | os.PathLike[str], data: str | None) -> Policy:
+    """Policy of one data set of a file; the only one, if none is named.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    data : str or None
+        Name of the data set.
+
+    Returns
+    -------
+    Policy
+        Its policy.
+
+    Raises
+    ------
+    ValueError
+        If the file has none, or several and no name is given.
+    """
+    policies = read_policies(path)
+    if data is None and len(policies) == 1:
+        return next(iter(policies.values()))
+    if data not in policies:
+        names = ", ".join(map(repr, policies))
+        raise ValueError(
+            f"data={data!r} has no policy in {Path(path).name!r}, which is about {names}"
+        )
+    return policies[data]
+
+
+def gate(policy: Policy, files: list[Path], within: float | None = None) -> tuple[list[str], str]:
+    """Prove ε of all reports and ledgers of one data set together.
+
+    Parameters
+    ----------
+    policy : Policy
+        What is allowed.
+    files : list of Path
+        Reports (``.json``) and ledgers, which are told apart by what is in them.
+    within : float or None
+        In place of the policy's.
+
+    Returns
+    -------
+    list of str
+        Reasons to refuse; none if all is allowed.
+    str
+        What was proved of all together.
+
+    Raises
+    ------
+    ValueError
+        If a file is neither, or cannot be checked.
+    """
+    reasons: list[str] = []
+    events, relations = [], {}
+    for path in files:
+        for label, relation, event, objections in _statements(policy, path, within):
+            reasons += [f"{path.name}: {label}{why}" for why in objections]
+            relations.setdefault(relation, path.name)
+            events.append(event)
+    if len(relations) > 1:
+        reasons.append(
+            f"statements about different neighbours do not add up: {', '.join(relations)}"
+        )
+        return reasons, "nothing is proved of all together"
+    whole = {"type": "ComposedDpEvent", "events": events}
+    relation = next(iter(relations), "zero_out")
+    proved = verify.epsilon_of(whole, relation, Fraction(policy.delta))
+    if proved > Decimal(policy.epsilon):
+        reasons.append(
+            f"all together: ε ≤ {proved:.7g} is proved, above the ceiling {policy.epsilon:g}"
+        )
+    said = f"ε ≤ {proved:.7g} at δ = {policy.delta:g} is proved of {len(events)} releases together"
+    return reasons, said
+
+
+def _statements(policy: Policy, path: Path, within: float | None) -> Any:
+    """(label, relation, event, objections) of the report, or of each line of the ledger."""
+    if path.stat().st_size > verify.LARGEST:
+        raise ValueError(f"{path.name} is larger than {verify.LARGEST >> 20} MiB")
+    text = path.read_text("utf-8")
+    if text.startswith('{"label":') or not text.strip():
+        *lines, tail = text.split("\n")
+        for number, line in enumerate([*lines, tail] if tail else lines, 1):
+            entry = verify.read_text(line)
+            if not (isinstance(entry, dict) and _LINE <= set(entry) <= _LINE | _MORE):
+                raise ValueError(f"{path.name}: line {number} is no entry of a ledger")
+            relation = str(entry["neighboring_relation"])
+            if relation.removesuffix("_group") not in verify.RELATIONS:
+                raise ValueError(f"{path.name}: line {number} has no relation that is known")
+            nominal = entry.get("nominal", False) is not False
+            why = policy.objections(relation, entry.get("inferred", []), seeded=nominal)
+            yield f"line {number}, ", relation, entry["event"], why
+        return
+    report = verify.read_text(text)
+    holds, _, why = verify.verdict(report, policy.within if within is None else within)
+    relation, version = report["neighboring_relation"], report["skdp_version"]
+    found = policy.objections(relation, report["inferred_public_facts"], version, report["seeded"])
+    yield "", relation, report["event"], found if holds else [f"not proved: {why}", *found]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run ``skdp-verify``; return its exit status: 0 yes, 1 no, 2 cannot check."""
+    parser = argparse.ArgumentParser(
+        prog="skdp-verify",
+        description="Prove the ε of privacy reports from their events, and hold them to a policy.",
+        epilog=f"Exit status: 0 yes, 1 no, 2 cannot check. {verify.CAVEAT}",
+    )
+    parser.add_argument("files", nargs="+", type=Path, help="reports; with a policy, ledgers too")
+    parser.add_argument(
+        "--within",
+        type=float,
+        metavar="PERCENT",
+        help="accept a report whose ε is less than the proved one by no more than this",
+    )
+    parser.add_argument("--policy", type=Path, help="a TOML file, one table for each data set")
+    parser.add_argument("--data", help="the data set that the files are about")
+    options = parser.parse_args(arguments)
+    within = None if options.within is None else options.within / 100
+    if options.policy is None:
+        return verify.main(list(map(str, options.files)), 1e-9 if within is None else within)
+    try:
+        policy = policy_for(options.policy, options.data)
+        reasons, said = gate(policy, options.files, within)
+    except Exception as error:  # whatever it stumbles on, the answer is not yes
+        print(f"cannot check: {error or type(error).__name__}")
+        return 2
+    print(f"{'no' if reasons else 'yes'}: {said}, the ceiling is {policy.epsilon:g}")
+    for reason in reasons:
+        print(f"  {reason}")
+    print(verify.CAVEAT)
+    return 1 if reasons else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+"""The policy gate: in a CI-like job, and in a ledger before the fit."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dp_accounting import GaussianDpEvent
+
+from skdp import DPVariationalLogisticRegression
+from skdp.policy import Policy, main, policy_for, read_policies
+from skdp.privacy import BudgetExceededError, PrivacyLedger, PrivacyReport, gdp_to_epsilon
+from skdp.privacy.ledger import charge
+
+ROOT = Path(__file__).resolve().parents[2]
+POLICY = """
+[survey]
+epsilon = 3.0
+delta = 1e-5
+relations = ["zero_out", "replace_one"]
+may_not_be_inferred = ["classes"]
+min_version = "0.2.0"
+seeded = "refused"
+
+[patients]
+epsilon = 1
+delta = 1e-6
+unit = "group"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("policy.toml").write_text(POLICY)
+    return tmp_path
+
+
+def written(name, sigma, **changes):
+    changes = {"delta": 1e-5, "sampling": "any"} | changes
+    text = PrivacyReport.of(GaussianDpEvent(sigma), **changes).to_json()
+    Path(name).write_text(text)
+    return name
+
+
+def ledger(name, *sigmas, **changes):
+    book = PrivacyLedger(path=name, **changes)
+    for sigma in sigmas:
+        book.spend(
+            GaussianDpEvent(sigma), label="a fit", neighboring_relation=book.neighboring_relation
+        )
+    return name
+
+
+def gate(*files, data="survey"):
+    return main(["--policy", "policy.toml", "--data", data, *files])
+
+
+def test_a_job_passes_fails_and_composes_three_reports_and_a_ledger(folder):
+    """As a CI job runs it: a command, exit statuses, reasons."""
+    reports = [written(f"{i}.json", sigma) for i, sigma in enumerate((4.0, 5.0, 6.0))]
+    book = ledger("study.ledger", 5.0, 8.0)
+
+    def job(*files):
+        command = [sys.executable, "-m", "skdp.policy", "--policy", "policy.toml", "--data"]
+        return subprocess.run(
+            [*command, "survey", *files],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
+        )
+
+    passed = job(*reports, book)
+    assert passed.returncode == 0, passed.stdout + passed.stderr
+    mu = sum(s**-2 for s in (4, 5, 6, 5, 8)) ** 0.5
+    assert f"ε ≤ {gdp_to_epsilon(mu, 1e-5):.6g}"[:9] in passed.stdout
+    assert "5 releases together" in passed.stdout
+    over = job(*reports, book, written("last.json", 1.2))
+    assert over.returncode == 1
+    assert "above the ceiling 3" in over.stdout
+    unknown = job("nothing.json")
+    assert unknown.returncode == 2
+    assert "nothing.json" in unknown.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"neighboring_relation": "add_or_remove_one"}, "not among the relations allowed"),
+        ({"neighboring_relation": "zero_out_group"}, "not among the relations allowed"),
+        ({"inferred_public_facts": ("classes",)}, "forbids: classes"),
+        ({"seeded": True}, "seeded"),
+    ],
+    ids=["relation", "unit", "inferred", "seeded"],
+)
+def test_what_the_policy_forbids_is_refused_with_the_reason(folder, capsys, changes, reason):
+    assert gate(written("good.json", 4.0)) == 0
+    assert gate(written("good.json", 4.0, inferred_public_facts=("n_samples",))) == 0
+    assert gate(written("bad.json", 4.0, **changes)) == 1
+    assert reason in capsys.readouterr().out
+
+
+def test_versions_before_the_least_one_are_refused(folder, capsys):
+    report = json.loads(Path(written("old.json", 4.0)).read_text())
+    Path("old.json").write_text(json.dumps(report | {"skdp_version": "0.1.9"}))
+    assert gate("old.json") == 1
+    assert "before 0.2.0" in capsys.readouterr().out
+    Path("new.json").write_text(json.dumps(report | {"skdp_version": "0.10.0"}))
+    assert gate("new.json") == 0
+    Path("none.json").write_text(json.dumps(report | {"skdp_version": "new"}))
+    assert gate("none.json") == 2
+
+
+def test_different_neighbours_do_not_add_up(folder, capsys):
+    one, other = written("1.json", 9.0), written("2.json", 9.0, neighboring_relation="replace_one")
+    assert gate(one) == gate(other) == 0
+    assert gate(one, other) == 1
+    assert "do not add up" in capsys.readouterr().out
+
+
+def test_a_doctored_report_fails_the_gate_below_the_ceiling(folder, capsys):
+    report = json.loads(Path(written("0.json", 4.0)).read_text())
+    Path("0.json").write_text(json.dumps(report | {"epsilon": report["epsilon"] / 2}))
+    assert gate("0.json") == 1
+    assert "not proved" in capsys.readouterr().out
+    share = ["--within", "120"]
+    assert main([*share, "--policy", "policy.toml", "--data", "survey", "0.json"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[survey]\nepsilon = 1.0\n", "delta missing"),
+        ("[survey]\nepsilon = 1.0\ndelta = 1e-5\nceiling = 2\n", "unknown keys ceiling"),
+        ("[survey]\nepsilon = '1'\ndelta = 1e-5\n", "epsilon='1'"),
+        ("[survey]\nepsilon = nan\ndelta = 1e-5\n", "epsilon=nan"),
+        ("[survey]\nepsilon = inf\ndelta = 1e-5\n", "epsilon=inf"),
+        ("[survey]\nepsilon = true\ndelta = 1e-5\n", "epsilon=True"),
+        ("[survey]\nepsilon = 1\ndelta = 1.0\n", "delta=1.0"),
+        ("[survey]\nepsilon = 1\ndelta = 1e-5\nunit = 'person'\n", "unit='person'"),
+        ("[survey]\nepsilon = 1\ndelta = 1e-5\nseeded = 'allowed'\n", "seeded='allowed'"),
+        ("[survey]\nepsilon = 1\ndelta = 1e-5\nrelations = 'zero_out'\n", "relations='zero_out'"),
+        ("[survey]\nepsilon = 1\ndelta = 1e-5\nrelations = ['zero']\n", "'zero'"),
+        ("[survey]\nepsilon = 1\ndelta = 1e-5\nmin_version = 'new'\n", "'new' is no version"),
+        ("[survey]\nepsilon = 1\nepsilon = 2\ndelta = 1e-5\n", "verwrite"),
+        ("epsilon = 1\n", "outside of the table"),
+        ("", "no data set"),
+        ("[other]\nepsilon = 1\ndelta = 1e-5\n", "about 'other'"),
+    ],
+)
+def test_a_policy_that_is_not_understood_allows_nothing(folder, capsys, text, said):
+    Path("policy.toml").write_text(text)
+    assert gate(written("0.json", 40.0)) == 2
+    assert said in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"policy|version|verwrite"):
+        PrivacyLedger(policy="policy.toml", data="survey")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"label": "x", "neighboring_relation": "zero_out"}',
+        '{"label": "x", "neighboring_relation": "zero", "event": {"type": "NoOpDpEvent"}}',
+        '{"label": "x", "neighboring_relation": "zero_out", "event": {"type": "Free"}}',
+        '{"label": "x", "neighboring_relation": "zero_out", "event": {}, "approved": true}',
+        '{"label": "x", "label": "y", "neighboring_relation": "zero_out", "event": {}}',
+        '{"label": ',
+    ],
+)
+def test_a_damaged_ledger_cannot_be_checked(folder, line):
+    book = ledger("study.ledger", 4.0)
+    assert gate(book) == 0
+    with open(book, "a") as file:
+        file.write(line + "\n")
+    assert gate(book) == 2
+
+
+def test_seeded_and_inferring_entries_of_a_ledger_are_refused(folder, capsys):
+    for number, made in enumerate(({"nominal": True}, {"inferred": ["classes"]})):
+        with PrivacyLedger(path=f"{number}.ledger"):
+            charge(GaussianDpEvent(4.0), label="a fit", neighboring_relation="zero_out", **made)
+        assert gate(f"{number}.ledger") == 1
+    said = capsys.readouterr().out
+    assert "seeded" in said
+    assert "forbids: classes" in said
+
+
+# --- in a ledger ----------------------------------------------------------------------------------
+
+X, Y = [[-1.0], [-0.9], [0.9], [1.0]], [0, 0, 1, 1]
+MODEL = DPVariationalLogisticRegression(epsilon=1.0, n_samples=4)
+
+
+@pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+def test_a_ledger_refuses_before_the_fit(folder):
+    with PrivacyLedger(policy="policy.toml", data="survey") as book:
+        MODEL.set_params(classes=[0, 1]).fit(X, Y)
+        for change in ({"classes": None}, {"random_state": 0}, {"epsilon": 2.9}):
+            model = DPVariationalLogisticRegression(
+                **{"epsilon": 0.1, "n_samples": 4, "classes": [0, 1]} | change
+            )
+            with pytest.raises(BudgetExceededError, match=r"policy|ceiling"):
+                model.fit(X, Y)
+            assert not hasattr(model, "coef_")
+        assert len(book.entries) == 1
+        assert book.total(1e-5) == pytest.approx(1.0)
+
+
+def test_a_ledger_has_the_ceiling_and_the_unit_of_its_policy(folder):
+    book = PrivacyLedger(policy="policy.toml", data="patients")
+    assert (book.epsilon, book.delta, book.neighboring_relation) == (1.0, 1e-6, "zero_out_group")
+    with pytest.raises(ValueError, match="not among the relations"):
+        PrivacyLedger(policy="policy.toml", data="survey", neighboring_relation="add_or_remove_one")
+    with pytest.raises(ValueError, match="ceiling is the policy's"):
+        PrivacyLedger(1.0, 1e-5, policy="policy.toml", data="survey")
+    with pytest.raises(ValueError, match="before 9"):
+        PrivacyLedger(policy=Policy(epsilon=1.0, delta=1e-5, min_version="9"))
+
+
+def test_a_policy_goes_with_the_ledger_to_other_processes(folder):
+    book = PrivacyLedger(policy="policy.toml", data="survey")
+    with book:
+        again = PrivacyLedger._from_description(json.loads(json.dumps(book._described())))
+        assert again.policy == book.policy == policy_for("policy.toml", "survey")
+        with pytest.raises(BudgetExceededError, match="ceiling"):
+            again.spend(GaussianDpEvent(0.5), label="too much")
+
+
+def test_the_only_policy_needs_no_name(folder):
+    Path("policy.toml").write_text("[one]\nepsilon = 1\ndelta = 1e-5\n")
+    assert policy_for("policy.toml", None) == read_policies("policy.toml")["one"]
+
+
+@pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+def test_what_is_inferred_is_in_the_file_of_a_ledger(folder):
+    model = DPVariationalLogisticRegression(epsilon=1.0, n_samples=4)
+    with PrivacyLedger(path="a.ledger") as book:
+        model.fit(X, Y)
+        assert book.entries[0].inferred == ("classes",)
+    assert json.loads(Path("a.ledger").read_text())["inferred"] == ["classes"]
