@@ -581,6 +581,8 @@ RULES: dict[tuple[str, str], Rule] = {
     ("skdp", "AdditiveFeatures"): _PASSES,
     ("skdp", "BoundedScaler"): _PASSES,
     ("skdp", "NormClipper"): _PASSES,
+    ("skdp", "GaborTransformer"): _PASSES,
+    ("skdp", "ScatteringTransformer"): _PASSES,
     ("skdp", "RowWise"): _composes(_one("transformer_", "transformer")),
     # Its fit is that of scikit-learn's; samplers among its steps are unknown, as they must be.
     ("imblearn", "Pipeline"): _composes(_named("steps")),

@@ -49,7 +49,7 @@ def test_every_public_estimator_is_in_the_registry():
     public = {
         name
         for module in (skdp, preprocessing, skdp.calibration, skdp.conformal)
-        for name in dir(module)
+        for name in {*dir(module), *getattr(module, "__all__", ())}  # some come when asked for
         if not name.startswith("_")
         and isinstance(kind := getattr(module, name), type)
         and issubclass(kind, sklearn.base.BaseEstimator)

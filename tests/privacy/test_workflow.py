@@ -159,6 +159,8 @@ PASSING = [
     (skdp.preprocessing.AdditiveFeatures(), numbers),
     (BoundedScaler(), numbers),
     (skdp.preprocessing.NormClipper(), numbers),
+    (skdp.preprocessing.GaborTransformer(), numbers),
+    (skdp.preprocessing.ScatteringTransformer(n_directions=2), numbers),
     (FeatureUnion([("a", preprocessing.Binarizer()), ("b", "passthrough")]), numbers),
     (columns(("a", preprocessing.Binarizer()), ("b", BoundedScaler())), numbers),
     (columns(("a", preprocessing.Binarizer()), remainder="passthrough"), numbers),

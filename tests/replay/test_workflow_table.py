@@ -43,7 +43,7 @@ from skdp import (
     _release_hook,
 )
 from skdp.data import RowWise
-from skdp.preprocessing import NormClipper
+from skdp.preprocessing import GaborTransformer, NormClipper, ScatteringTransformer
 from skdp.privacy import privacy_of
 from skdp.privacy._scikit_learn import RULES, rule_of
 from skdp.testing import fixed_streams
@@ -137,6 +137,10 @@ WORKFLOWS = {
     ],
     "skdp BoundedScaler": [(before(BoundedScaler(0, 0.1)), X, Y)],
     "skdp NormClipper": [(before(NormClipper()), X, Y)],
+    "skdp GaborTransformer": [(before(GaborTransformer()), X, Y)],
+    "skdp ScatteringTransformer": [
+        (before(ScatteringTransformer(n_directions=2, n_groups=n)), X, Y) for n in (None, 1)
+    ],
     "skdp RowWise": [(before(RowWise(preprocessing.PolynomialFeatures(2))), X, Y)],
     "imblearn Pipeline": [
         (lambda r: ImbalancedPipeline([("a", BoundedScaler()), ("b", classifier(r))]), X, Y)
