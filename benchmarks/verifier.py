@@ -215,7 +215,7 @@ def _draws(eta, k, m, e):
 
 
 def _least(curve, delta):
-    """Largest ε, to 30 digits, at which a falling curve is still above δ; 0 if there is none."""
+    """Return the largest ε at which a decreasing δ(ε) exceeds δ, to 30 digits, or 0."""
     low, high, delta = mpf(0), mpf(1), mpf(delta)
     if curve(low) <= delta:
         return low

@@ -237,7 +237,7 @@ Read = Callable[[Chunk], tuple[Any, Any]]  # chunk -> records, and what is publi
 
 
 class Seen(NamedTuple):
-    """What a chunk answers at the first look."""
+    """What the first look at a chunk returns."""
 
     n_rows: int = 0
     n_records: int = 0
@@ -256,7 +256,7 @@ class Look:
     key: bytes = field(repr=False)
 
     def __call__(self, load: Callable[[int], Chunk]) -> Seen:
-        """Answer with what is public, or with what is wrong."""
+        """Return what is public about the chunk, or what is wrong with it."""
         try:
             chunk = load(self.number)
             n_rows = n_rows_of(chunk.X)
@@ -287,7 +287,7 @@ class Scatter:
     n_chunks: int = field(repr=False)
 
     def __call__(self, load: Callable[[int], Chunk]) -> Seen:
-        """Answer with what is public, or with what is wrong."""
+        """Return what is public about the chunk, or what is wrong with it."""
         try:
             chunk = load(self.number)
             n_rows = n_rows_of(chunk.X)
@@ -362,7 +362,7 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 
 class Lost(NamedTuple):
-    """Why there is no sum."""
+    """Why a chunk has no sum."""
 
     number: int
     why: str
@@ -383,7 +383,7 @@ class Work:
     empty: bool = field(default=False, repr=False)
 
     def __call__(self, load: Callable[[int], Chunk]) -> Any:
-        """Answer with the sum, or with why there is none."""
+        """Return the sum, or `Lost` with the reason."""
         try:
             own = own_of(self.selection, *self.reading.places[self.number])
             if not isinstance(own, slice) and not len(own) and not self.empty:

@@ -102,7 +102,7 @@ class Policy:
                 or _unit(relation) != self.unit
             ):
                 raise ValueError(
-                    f"policy: relations: {relation!r} is none of the unit {self.unit!r}"
+                    f"policy: relations: {relation!r} is not a relation of unit {self.unit!r}"
                 )
         _version(self.min_version)
 

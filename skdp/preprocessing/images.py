@@ -51,7 +51,7 @@ class ImageTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Parameters
         ----------
         X : array-like of shape (n_samples, n_pixels)
-            Images, one a row; only the number of columns is looked at.
+            Images, one per row; only the number of columns is used.
         y : None
             Ignored.
 
@@ -89,7 +89,7 @@ class ImageTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Parameters
         ----------
         X : array-like of shape (n_samples, n_pixels)
-            Images, one a row, of finite numbers; pixels of [0, 1] are best.
+            Images, one per row, with finite pixels, preferably scaled to [0, 1].
 
         Returns
         -------
