@@ -20,8 +20,9 @@ matter of who adds up:
 
 `Look` and `Work` are pure functions of a chunk and of what they hold: parameters, released values
 and a step's key. `ChunkedRows.each` does them here, one after the other; where chunks live on other
-machines, it does them there, and nothing else changes. What they hold does not show in their repr,
-and what goes wrong in them comes back as words, never as an exception with rows in its frames.
+machines (`skdp._dask_rows`), it does them there, and nothing else changes. What they hold does not
+show in their repr, and what goes wrong in them comes back as words, never as an exception with rows
+in its frames.
 
 *Fingerprints* are AES-GMAC under a key that only the fit knows, which is gone with it: rows that
 change by accident, or by somebody who does not know the key, go unnoticed with probability below
@@ -34,6 +35,7 @@ import copy
 import os
 import pickle
 import shutil
+import sys
 import tempfile
 import time
 import warnings
@@ -166,14 +168,18 @@ class ChunkedRows:
         folder = tempfile.mkdtemp(prefix="skdp-")
         together = ChunkedRows(partial(_gathered, folder), self.n_chunks)
         weakref.finalize(together, shutil.rmtree, folder, ignore_errors=True)
-        tasks = (Scatter(i, key, folder, self.n_chunks) for i in range(self.n_chunks))
-        _agreed(self.each(tasks), self.n_chunks)
+        task = Scatter(key, self.n_chunks, partial(_append, folder))
+        agreed(ChunkedRows.each(self, task, range(self.n_chunks)), self.n_chunks)
         return together
 
-    def each(self, tasks: Iterable[Callable[[Callable[[int], Chunk]], Any]]) -> Iterator[Any]:
-        """Yield the results of pure tasks, each given what reads its chunk, in their order."""
-        for task in tasks:
-            yield task(self.load)
+    def each(self, task: Task, numbers: Iterable[int]) -> Iterator[Any]:
+        """Do a pure task on some chunks; yield the answers in the order of the numbers."""
+        for number in numbers:
+            yield task(number, self.load)
+
+    def total(self, task: Task, numbers: Iterable[int]) -> Any:
+        """Do a pure task on some chunks; return the sum of the answers, `added`."""
+        return added(self.each(task, numbers))
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Read one chunk after the other, as X and y."""
@@ -209,13 +215,31 @@ class ChunkedRows:
 
 
 def refuse_chunks(X: Any) -> None:
-    """Refuse rows in chunks where an array is needed."""
-    if isinstance(X, ChunkedRows):
+    """Refuse rows in chunks where an array is needed, and what would be gathered into one."""
+    if isinstance(X, ChunkedRows) or is_dask(X):
         raise ValueError(
             "Rows in chunks are no array. What was given them here needs all rows at once, or is "
             "not of skdp: pass arrays, or wrap a transformer that learns nothing from rows in "
             "skdp.data.RowWise."
         )
+
+
+def is_dask(X: Any) -> bool:
+    """Whether this is a lazy collection of Dask, which is not imported to find out."""
+    dask: Any = sys.modules.get("dask")
+    return dask is not None and dask.is_dask_collection(X)
+
+
+def as_chunks(X: Any, y: Any = None, groups: Any = None) -> tuple[Any, Any, Any]:
+    """Take the partitions of Dask collections for chunks; leave what else was given as it is."""
+    lazy = [is_dask(one) for one in (X, y, groups)]
+    if not any(lazy):
+        return X, y, groups
+    if not all(is_lazy or one is None for is_lazy, one in zip(lazy, (X, y, groups), strict=True)):
+        raise ValueError("Expected X, y and groups to be collections of Dask together, or none.")
+    from skdp._dask_rows import DaskRows
+
+    return DaskRows(X, y, groups), None, None
 
 
 _UNREADABLE = "cannot be read"
@@ -233,7 +257,21 @@ def n_rows_of(X: Any) -> int:
 
 # --- what is done with a chunk ------------------------------------------------------------------
 
+Load = Callable[[int], Chunk]
+Task = Callable[[int, Load], Any]  # number of a chunk, and what reads it -> an answer
 Read = Callable[[Chunk], tuple[Any, Any]]  # chunk -> records, and what is public about them
+
+
+class Misread(ValueError):
+    """A chunk cannot be read, for a reason whose words quote no value."""
+
+
+def _words(error: Exception) -> str:
+    """What may be said of an error in reading: nobody knows whose words, or whose name, it has."""
+    if isinstance(error, Misread):
+        return str(error)
+    known = type(error).__module__ == "builtins"
+    return f"It {_UNREADABLE} ({type(error).__name__ if known else 'an error of its own'})."
 
 
 class Seen(NamedTuple):
@@ -251,17 +289,16 @@ class Seen(NamedTuple):
 class Look:
     """Read a chunk for the first time, and check it."""
 
-    number: int = field(repr=False)
     read: Read = field(repr=False)
     key: bytes = field(repr=False)
 
-    def __call__(self, load: Callable[[int], Chunk]) -> Seen:
+    def __call__(self, number: int, load: Load) -> Seen:
         """Return what is public about the chunk, or what is wrong with it."""
         try:
-            chunk = load(self.number)
+            chunk = load(number)
             n_rows = n_rows_of(chunk.X)
         except Exception as error:
-            return Seen(problem=f"It {_UNREADABLE} ({type(error).__name__}).")
+            return Seen(problem=_words(error))
         if not n_rows:
             return Seen()
         try:
@@ -269,30 +306,29 @@ class Look:
         except (ValueError, TypeError, Warning) as error:  # whose words quote no value
             return Seen(problem=str(error))
         except Exception as error:
-            return Seen(problem=f"It {_UNREADABLE} ({type(error).__name__}).")
+            return Seen(problem=_words(error))
         starts = getattr(records, "starts", None)
         n_records = n_rows if starts is None else len(starts) - 1
         kinds = tuple(None if a is None else (a.shape[1:], a.dtype) for a in records)
-        n_rows, tag = len(records[0]), fingerprint(self.key, self.number, records)
+        n_rows, tag = len(records[0]), fingerprint(self.key, number, records)
         return Seen(n_rows, n_records, tag, public, kinds)
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """Read a chunk, and append its rows to the files of the chunks of their persons."""
+    """Read a chunk, and keep its rows for the chunks of their persons."""
 
-    number: int = field(repr=False)
     key: bytes = field(repr=False)
-    folder: str = field(repr=False)
     n_chunks: int = field(repr=False)
+    keep: Callable[[int, Chunk], None] = field(repr=False)
 
-    def __call__(self, load: Callable[[int], Chunk]) -> Seen:
+    def __call__(self, number: int, load: Load) -> Seen:
         """Return what is public about the chunk, or what is wrong with it."""
         try:
-            chunk = load(self.number)
+            chunk = load(number)
             n_rows = n_rows_of(chunk.X)
         except Exception as error:
-            return Seen(problem=f"It {_UNREADABLE} ({type(error).__name__}).")
+            return Seen(problem=_words(error))
         if not n_rows:
             return Seen()
         if chunk.groups is None:
@@ -304,14 +340,13 @@ class Scatter:
             X, y = (a if hasattr(a, "dtype") or a is None else _array(a) for a in chunk[:2])
             for own in range(self.n_chunks):
                 rows = np.flatnonzero(digests[0] % np.uint64(self.n_chunks) == own)
-                piece = Chunk(_rows_at(X, rows), _rows_at(y, rows), persons[rows])
                 if len(rows):
-                    with open(_file(self.folder, own), "ab") as file:
-                        pickle.dump(piece, file)
+                    piece = Chunk(_rows_at(X, rows), _rows_at(y, rows), persons[rows])
+                    self.keep(own, piece)
         except (ValueError, TypeError) as error:  # of labels, which it does not quote
             return Seen(problem=str(error) if type(error) is ValueError else _NO_ROWS)
-        except Exception as error:
-            return Seen(problem=f"It cannot be written ({type(error).__name__}).")
+        except Exception:
+            return Seen(problem="It cannot be written.")
         return Seen(n_rows, n_rows, kinds=tuple(map(_kind, (X, y))))
 
 
@@ -339,16 +374,26 @@ def _file(folder: str, number: int) -> str:
     return os.path.join(folder, f"{number}.rows")
 
 
+def _append(folder: str, number: int, piece: Chunk) -> None:
+    with open(_file(folder, number), "ab") as file:
+        pickle.dump(piece, file)
+
+
 def _gathered(folder: str, number: int) -> Chunk:
     """Read the pieces of a chunk of persons."""
     pieces: list[Chunk] = []
     with suppress(FileNotFoundError), open(_file(folder, number), "rb") as file, suppress(EOFError):
         while True:
             pieces.append(pickle.load(file))
-    if not pieces:
+    return joined(pieces)
+
+
+def joined(pieces: Sequence[Chunk | None]) -> Chunk:
+    """Join the pieces of a chunk, of which some may be missing."""
+    found = [piece for piece in pieces if piece is not None]
+    if not found:
         return Chunk(np.empty((0, 0)))
-    X, y, persons = (_joined(parts) for parts in zip(*pieces, strict=True))
-    return Chunk(X, y, persons)
+    return Chunk(*map(_joined, zip(*found, strict=True)))
 
 
 def _joined(parts: Sequence[Any]) -> Any:
@@ -362,10 +407,9 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 
 class Lost(NamedTuple):
-    """Why a chunk has no sum."""
+    """Stands for a sum that cannot be had. Of what chunk and why it does not say."""
 
-    number: int
-    why: str
+    words: str = ""  # said before the charge
 
 
 @dataclass(frozen=True)
@@ -375,30 +419,29 @@ class Work:
     None where it has none of them, unless an empty sum is asked for.
     """
 
-    number: int = field(repr=False)
     reading: Reading = field(repr=False)
     build: Callable[[Any], Rows] = field(repr=False)
     term: Callable[[Any], Any] = field(repr=False)
     selection: Selection | Drawn = field(repr=False)
     empty: bool = field(default=False, repr=False)
 
-    def __call__(self, load: Callable[[int], Chunk]) -> Any:
-        """Return the sum, or `Lost` with the reason."""
+    def __call__(self, number: int, load: Load) -> Any:
+        """Return the sum, or `Lost`."""
         try:
-            own = own_of(self.selection, *self.reading.places[self.number])
+            own = own_of(self.selection, *self.reading.places[number])
             if not isinstance(own, slice) and not len(own) and not self.empty:
                 return None
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # they were given at the first look
-                records, _ = self.reading.read(load(self.number))
-            found = fingerprint(self.reading.key, self.number, records)
-            if found != self.reading.fingerprints[self.number]:
-                return Lost(self.number, "it holds other rows")
+                records, _ = self.reading.read(load(number))
+            found = fingerprint(self.reading.key, number, records)
+            if found != self.reading.fingerprints[number]:
+                return Lost()
             for change in self.reading.changes:
                 records = change(records)
             return self.build(records).sum(self.term, own)
-        except Exception as error:
-            return Lost(self.number, type(error).__name__)
+        except Exception:
+            return Lost()
 
 
 def fingerprint(key: bytes, number: int, records: Iterable[Any]) -> bytes:
@@ -489,8 +532,7 @@ def first_look(rows: ChunkedRows, read: Read, key: bytes) -> tuple[list[Any], An
         are empty.
     """
     began, n, places = time.perf_counter(), 0, {}
-    tasks = (Look(number, read, key) for number in range(rows.n_chunks))
-    seen = _agreed(rows.each(tasks), rows.n_chunks)
+    seen = agreed(rows.each(Look(read, key), range(rows.n_chunks)), rows.n_chunks)
     for number, one in seen.items():
         places[number], n = (n, n + one.n_records), n + one.n_records
     tags = {number: one.fingerprint for number, one in seen.items()}
@@ -504,7 +546,7 @@ def first_look(rows: ChunkedRows, read: Read, key: bytes) -> tuple[list[Any], An
     return arrays, first.public
 
 
-def _agreed(answers: Iterable[Seen], n_chunks: int) -> dict[int, Seen]:
+def agreed(answers: Iterable[Seen], n_chunks: int) -> dict[int, Seen]:
     """Return the answers of the chunks that have rows, by number; refuse what is wrong in them."""
     found: dict[int, Seen] = {}
     for number, seen in enumerate(answers):
@@ -557,23 +599,24 @@ class ChunkSums:
 
     def sum(self, term: Callable[[Any], Any], selection: Selection | Drawn) -> Any:
         """Add up the sums of the chunks, each of which is read once."""
-        work = partial(
-            Work, reading=self._reading, build=self._build, term=term, selection=selection
-        )
-        total = _total(self._rows.each(map(work, self._reading.places)))
+        work = Work(self._reading, self._build, term, selection)
+        total = self._rows.total(work, list(self._reading.places))
         if total is None:
-            total = _total(self._rows.each([work(min(self._reading.places), empty=True)]))
+            total = self._rows.total(replace(work, empty=True), [min(self._reading.places)])
         if isinstance(total, Lost):
-            raise RuntimeError(
-                f"Chunk {total.number} of {self._rows.n_chunks} could not be worked on as it was "
-                f"when the fit began ({total.why}). Nothing of this fit is left, and what it was "
-                "charged stays spent: its rows must not change, and must be there, until it ends."
-            )
+            raise RuntimeError(_LOST)
         return total
 
 
-def _total(parts: Iterable[Any]) -> Any:
-    """Add up parts in the order of a balanced tree; None for none, and what was lost if one was."""
+_LOST = (  # one for all causes: whether a chunk fails, and how, may depend on a record in it
+    "Rows are lost: a chunk could not be worked on as it was when the fit began. Nothing of this "
+    "fit is left, and what it was charged stays spent: its rows must not change, and must be there, "
+    "until it ends."
+)
+
+
+def added(parts: Iterable[Any]) -> Any:
+    """Add up parts in the order of a balanced tree; None for none, and `Lost` if one was lost."""
     found: list[tuple[int, Any]] = []  # heights and sums of trees, ever lower
     for part in parts:
         if isinstance(part, Lost):
@@ -617,9 +660,8 @@ _OF_ROWS = (
 def takes_chunks(cls: Any) -> Any:
     """Let the methods of a class that map each row by itself take rows in chunks: a decorator.
 
-    Predictions of all rows are one array; ``transform`` gives rows in chunks. A transformer's
-    ``fit``, if it is not private, sees the rows of the first chunk that has any: it learns their
-    columns alone.
+    Predictions of all rows are one array; ``transform`` gives rows in chunks. Of collections of
+    Dask both are collections again.
     """
     for name in _OF_ROWS:
         if isfunction(vars(cls).get(name)):
@@ -640,6 +682,10 @@ def _blockwise(method: Any) -> Any:
 
     @wraps(method)
     def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_dask(X):
+            from skdp._dask_rows import blockwise
+
+            return blockwise(partial(method, copy.copy(self)), X, *args, **kwargs)
         if not isinstance(X, ChunkedRows):
             return method(self, X, *args, **kwargs)
         found = []
@@ -662,6 +708,10 @@ def _lazily(method: Any) -> Any:
         # Of a copy: rows are read again, and must be mapped as they were.
         if isinstance(X, ChunkedRows):
             return X.map(partial(method, copy.copy(self)))
+        if is_dask(X):
+            from skdp._dask_rows import blockwise
+
+            return blockwise(partial(method, copy.copy(self)), X)
         return method(self, X)
 
     return of_rows
@@ -670,7 +720,7 @@ def _lazily(method: Any) -> Any:
 def _fitted_first(method: Any) -> Any:
     @wraps(method)
     def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(X, ChunkedRows):
+        if isinstance(X, ChunkedRows) or is_dask(X):
             return self.fit(X, *args, **kwargs).transform(X)
         return method(self, X, *args, **kwargs)
 
@@ -678,22 +728,71 @@ def _fitted_first(method: Any) -> Any:
 
 
 def learns_columns(cls: Any) -> Any:
-    """Let a transformer that learns the columns alone be fitted on rows in chunks: a decorator."""
+    """Let a transformer that learns the columns alone be fitted on rows in chunks: a decorator.
+
+    It sees the rows of the first chunk that has any, where they are.
+    """
     fit = cls.fit
 
     @wraps(fit)
     def of_rows(self: Any, X: Any, y: Any = None) -> Any:
-        return fit(self, first_rows(X), y)
+        if not isinstance(X, ChunkedRows) and not is_dask(X):
+            return fit(self, X, y)
+        vars(self).update(vars(on_first_rows(X, partial(type(self).fit, self))))
+        return self
 
     cls.fit = of_rows
     return takes_chunks(cls)
 
 
-def first_rows(X: Any) -> Any:
-    """Return the rows of the first chunk that has any, or what was given where that is an array."""
-    if not isinstance(X, ChunkedRows):
-        return X
-    for rows, _ in X:
-        if n_rows_of(rows):
-            return rows
-    raise ValueError("Expected at least one row, but all chunks are empty.")
+@dataclass(frozen=True)
+class OnRows:
+    """Call a function of a chunk that has rows."""
+
+    function: Callable[[Chunk], Any] = field(repr=False)
+
+    def __call__(self, number: int, load: Load) -> tuple[Any, str] | None:
+        """Return what it returns, and what is wrong; None for a chunk without rows."""
+        try:
+            chunk = load(number)
+            n_rows = n_rows_of(chunk.X)
+        except Exception as error:
+            return None, _words(error)
+        if not n_rows:
+            return None
+        try:
+            return self.function(chunk), ""
+        except (ValueError, TypeError, Warning) as error:  # whose words quote no value
+            return None, str(error)
+        except Exception as error:
+            return None, _words(error)
+
+
+def on_first_rows(X: Any, function: Callable[[Any], Any]) -> Any:
+    """Return what a function returns of the X of the first chunk that has rows."""
+    rows: Any = as_chunks(X)[0]
+    if not isinstance(rows, ChunkedRows):
+        return function(X)
+    one_by_one = ((number,) for number in range(rows.n_chunks))
+    return next(on_rows(rows, partial(_of_X, function), one_by_one))
+
+
+def on_rows(
+    rows: ChunkedRows, function: Callable[[Chunk], Any], at_once: Iterable[Sequence[int]]
+) -> Iterator[Any]:
+    """Yield what a function returns of each chunk that has rows."""
+    n_found = 0
+    for numbers in at_once:
+        for number, found in zip(numbers, rows.each(OnRows(function), numbers), strict=True):
+            if found is None:
+                continue
+            if found[1]:
+                raise ValueError(f"Chunk {number} of {rows.n_chunks}: {found[1]}")
+            n_found += 1
+            yield found[0]
+    if not n_found:
+        raise ValueError("Expected at least one row, but all chunks are empty.")
+
+
+def _of_X(function: Callable[[Any], Any], chunk: Chunk) -> Any:
+    return function(chunk.X)

@@ -18,7 +18,14 @@ from sklearn.utils import check_random_state
 
 from skdp._bounded_rows import norm_lost, row_norm
 from skdp._bounded_sum import MAX_ROWS
-from skdp._chunked_rows import ArrayInChunks, Chunk, ChunkedRows, first_look, takes_chunks
+from skdp._chunked_rows import (
+    ArrayInChunks,
+    Chunk,
+    ChunkedRows,
+    as_chunks,
+    first_look,
+    takes_chunks,
+)
 from skdp._input import LABELS, without_data
 from skdp._marked_rows import Mark, mark_of
 from skdp._persons import PersonUnit, rows_of_persons
@@ -677,6 +684,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
         with attempt(self):
+            X, y, groups = as_chunks(X, y, groups)
             self._check_beside(X, groups)
             records, facts = self._taken_in(X, y)
             check_n_rows(records.X, self._max_rows)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._chunked_rows import first_rows, takes_chunks
+from skdp._chunked_rows import on_first_rows, takes_chunks
 from skdp._validate import expected
 from skdp.privacy.ledger import BudgetExceededError, Cover, covered
 from skdp.privacy.workflow import privacy_of
+
+
+def _fitted(transformer: Any, X: Any) -> tuple[Any, bool]:
+    """Fit, and say whether any of it would have been charged."""
+    cover = Cover()
+    with covered(cover), suppress(BudgetExceededError):
+        transformer.fit(X)
+    return transformer, bool(cover.refused)
 
 
 @takes_chunks
@@ -73,11 +82,8 @@ class RowWise(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         ValueError
             If the transformer is not known to read no rows.
         """
-        fitted: Any = clone(self.transformer)
-        cover = Cover()
-        with covered(cover), suppress(BudgetExceededError):
-            fitted.fit(first_rows(X))
-        unknown = ["a part of it is private"] if cover.refused else privacy_of(fitted).unaccounted
+        fitted, is_private = on_first_rows(X, partial(_fitted, clone(self.transformer)))
+        unknown = ["a part of it is private"] if is_private else privacy_of(fitted).unaccounted
         if unknown:
             reads = "; ".join(unknown)
             raise expected(

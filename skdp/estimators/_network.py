@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
 
 from skdp import _fitting
-from skdp._chunked_rows import ChunkedRows
+from skdp._chunked_rows import ChunkedRows, as_chunks
 from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, with_callbacks
 from skdp._input import (
     AccuracyMixin,
@@ -169,6 +169,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             before, n_before = (self.privacy_, self.n_iter_) if goes_on else (None, 0)
             if before is not None:
                 self._check_same_neighbours(check_relation(before.neighboring_relation))
+            X, y, groups = as_chunks(X, y, groups)
             self._check_beside(X, groups)
             given = (X, y)
             X, y = from_dataset(X, y)
