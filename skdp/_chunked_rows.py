@@ -41,7 +41,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce, wraps
 from inspect import isfunction, signature
@@ -230,16 +230,22 @@ def is_dask(X: Any) -> bool:
     return dask is not None and dask.is_dask_collection(X)
 
 
-def as_chunks(X: Any, y: Any = None, groups: Any = None) -> tuple[Any, Any, Any]:
+@contextmanager
+def in_chunks(X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Any, Any, Any]]:
     """Take the partitions of Dask collections for chunks; leave what else was given as it is."""
     lazy = [is_dask(one) for one in (X, y, groups)]
     if not any(lazy):
-        return X, y, groups
+        yield X, y, groups
+        return
     if not all(is_lazy or one is None for is_lazy, one in zip(lazy, (X, y, groups), strict=True)):
         raise ValueError("Expected X, y and groups to be collections of Dask together, or none.")
     from skdp._dask_rows import DaskRows
 
-    return DaskRows(X, y, groups), None, None
+    rows = DaskRows(X, y, groups)
+    try:
+        yield rows, None, None
+    finally:
+        rows.release()
 
 
 _UNREADABLE = "cannot be read"
@@ -770,28 +776,24 @@ class OnRows:
 
 def on_first_rows(X: Any, function: Callable[[Any], Any]) -> Any:
     """Return what a function returns of the X of the first chunk that has rows."""
-    rows: Any = as_chunks(X)[0]
-    if not isinstance(rows, ChunkedRows):
-        return function(X)
-    one_by_one = ((number,) for number in range(rows.n_chunks))
-    return next(on_rows(rows, partial(_of_X, function), one_by_one))
+    with in_chunks(X) as (rows, _, _):
+        if not isinstance(rows, ChunkedRows):
+            return function(X)
+        for number in range(rows.n_chunks):
+            for found in on_rows(rows, partial(_of_X, function), [number]):
+                return found
+    raise ValueError("Expected at least one row, but all chunks are empty.")
 
 
 def on_rows(
-    rows: ChunkedRows, function: Callable[[Chunk], Any], at_once: Iterable[Sequence[int]]
+    rows: ChunkedRows, function: Callable[[Chunk], Any], numbers: Sequence[int]
 ) -> Iterator[Any]:
     """Yield what a function returns of each chunk that has rows."""
-    n_found = 0
-    for numbers in at_once:
-        for number, found in zip(numbers, rows.each(OnRows(function), numbers), strict=True):
-            if found is None:
-                continue
+    for number, found in zip(numbers, rows.each(OnRows(function), numbers), strict=True):
+        if found is not None:
             if found[1]:
                 raise ValueError(f"Chunk {number} of {rows.n_chunks}: {found[1]}")
-            n_found += 1
             yield found[0]
-    if not n_found:
-        raise ValueError("Expected at least one row, but all chunks are empty.")
 
 
 def _of_X(function: Callable[[Any], Any], chunk: Chunk) -> Any:

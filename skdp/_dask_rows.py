@@ -175,24 +175,31 @@ class DaskRows(ChunkedRows):
             names = [future.key for future in futures.values()]
             sources.append(_Source(Sealed(Part(graph, list(of_chunk), list(futures))), names))
             held |= dict(zip(names, futures.values(), strict=True))
-        super().__init__(self._read, len(sources))
-        self.n_passes = 0
+        super().__init__(Chunk, len(sources))
+        self.n_passes, self._together = 0, None
         self._take(sources, held)
 
     def _take(self, sources: list[_Source], held: dict[Any, Any]) -> None:
         """Send what reads the partitions to the cluster, once, if there is one."""
-        self._sources, self._held, client = sources, held, _client()
+        self._sources, self._held, self._own, client = sources, held, [], _client()
         if client is not None:
             keys = [f"skdp-{uuid4().hex}" for _ in sources]
             graph = {key: source.part for key, source in zip(keys, sources, strict=True)}
-            futures = client.get(graph, keys, sync=False)
-            self._held = held | dict(zip(keys, futures, strict=True))
+            self._own = client.get(graph, keys, sync=False)
+            self._held = held | dict(zip(keys, self._own, strict=True))
             self._sources = [
                 source._replace(part=key) for key, source in zip(keys, sources, strict=True)
             ]
 
-    def _read(self, number: int) -> Chunk:
-        """Read a partition, on this machine."""
+    def release(self) -> None:
+        """Let the cluster forget what was sent, and rows that were brought together."""
+        if self._together is not None:
+            self._together.release()
+        for future in self._own:
+            future.release()
+
+    def load(self, number: int) -> Chunk:
+        """Read a partition: on this machine, without a cluster."""
         return self._sources[number].part.open()(())
 
     def each(self, task: Task, numbers: Sequence[int]) -> Iterator[Any]:
@@ -238,9 +245,10 @@ class DaskRows(ChunkedRows):
         futures = client.get(graph, seen + together, sync=False)
         answers = _answers(lambda: client.gather(futures[:n]), n)
         agreed(_before_the_charge(answers), n)
-        found = copy.copy(self)
+        found = self._together = copy.copy(self)
         held = dict(zip(together, futures[n:], strict=True))
         found._take([_Source(Sealed(_first), [name]) for name in together], held)
+        found._own += futures[n:]
         return found
 
 
@@ -346,9 +354,16 @@ def _graph_of(collection: Any) -> tuple[dict, list]:
         collection = collection.simplify()
         graph = collection.__dask_graph__()
     else:
-        keys = collection.__dask_keys__()
-        graph = collection.__dask_optimize__(collection.__dask_graph__(), keys)
+        whole = dict(collection.__dask_graph__())
+        futures = {key: node for key, node in whole.items() if _is_future(node)}
+        graph = futures | dict(collection.__dask_optimize__(whole, collection.__dask_keys__()))
     return dict(graph), list(flatten(collection.__dask_keys__()))
+
+
+def _is_future(node: Any) -> bool:
+    """Whether this stands for what a cluster holds."""
+    distributed: Any = sys.modules.get("distributed")
+    return distributed is not None and isinstance(node, distributed.Future)
 
 
 def _cut(graph: dict, keys: list) -> tuple[dict, dict]:
@@ -361,7 +376,7 @@ def _cut(graph: dict, keys: list) -> tuple[dict, dict]:
         if key in found or key in futures:
             continue
         node = graph[key]
-        if hasattr(node, "client"):  # a future of distributed
+        if _is_future(node):
             futures[key] = node
         else:
             found[key] = node

@@ -22,8 +22,8 @@ from skdp._chunked_rows import (
     ArrayInChunks,
     Chunk,
     ChunkedRows,
-    as_chunks,
     first_look,
+    in_chunks,
     takes_chunks,
 )
 from skdp._input import LABELS, without_data
@@ -683,8 +683,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         BudgetExceededError
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
-        with attempt(self):
-            X, y, groups = as_chunks(X, y, groups)
+        with attempt(self), in_chunks(X, y, groups) as (X, y, groups):
             self._check_beside(X, groups)
             records, facts = self._taken_in(X, y)
             check_n_rows(records.X, self._max_rows)

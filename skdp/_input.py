@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,17 @@ from sklearn.utils.validation import (
 )
 
 from skdp._bounded_rows import carried, declared
-from skdp._chunked_rows import refuse_chunks, targets_of
+from skdp._chunked_rows import (
+    Chunk,
+    in_chunks,
+    is_dask,
+    n_rows_of,
+    on_rows,
+    refuse_chunks,
+    targets_of,
+)
 from skdp._types import ArrayLike, Estimator, Given
+from skdp._validate import expected
 
 _FLOATS = (np.float64, np.float32)
 _DType = str | tuple[type, ...]
@@ -329,6 +339,8 @@ class AccuracyMixin(ClassifierMixin):
         >>> model.score(X, y) > 0.9
         True
         """
+        if is_dask(X):
+            return mean_of_blocks(self.score, X, y, sample_weight)
         predicted: Any = self.predict(X)  # type: ignore[attr-defined]
         y = targets_of(X, y)
         if predicted.ndim == 2:  # labels that do not exclude each other: all have to be right
@@ -383,7 +395,10 @@ class R2Mixin(RegressorMixin):
         >>> model.score(X, y) > 0.5
         True
         """
-        return r2_of(self.predict(X), targets_of(X, y), sample_weight)  # type: ignore[attr-defined]
+        predict: Any = self.predict  # type: ignore[attr-defined]
+        if is_dask(X):
+            return r2_of_blocks(predict, X, y, sample_weight)
+        return r2_of(predict(X), targets_of(X, y), sample_weight)
 
 
 def r2_of(predicted: np.ndarray, y: ArrayLike, sample_weight: Given) -> float:
@@ -396,6 +411,49 @@ def r2_of(predicted: np.ndarray, y: ArrayLike, sample_weight: Given) -> float:
     unit = min(_unit(y), _unit(predicted))  # R² does not depend on it
     with without_data():
         return float(r2_score(y * unit, predicted * unit, sample_weight=weights))
+
+
+def mean_of_blocks(score: Callable[..., float], X: Any, y: Any, sample_weight: Any = None) -> float:
+    """Mean of a score over rows on Dask, which are scored where they are."""
+    n, total = np.sum(_of_blocks(partial(_scored, score), X, y, sample_weight), axis=0)
+    return float(total / n)
+
+
+def _scored(score: Callable[..., float], chunk: Chunk) -> tuple[int, float]:
+    n = n_rows_of(chunk.X)
+    return n, n * (score(chunk.X) if chunk.y is None else score(chunk.X, chunk.y))
+
+
+def r2_of_blocks(predict: Callable[..., Any], X: Any, y: Any, sample_weight: Any) -> float:
+    """R² of predictions for rows on Dask, which are predicted where they are."""
+    blocks = _of_blocks(partial(_moments, predict), X, y, sample_weight)
+    n, means, around, errors = map(np.array, zip(*blocks, strict=True))
+    mean, missed = np.average(means, axis=0, weights=n), errors.sum(axis=0)
+    around = around.sum(axis=0) + n @ (means - mean) ** 2
+    varies = around > 0.0
+    r2 = np.where(varies, 1.0 - missed / np.where(varies, around, 1.0), missed == 0.0)
+    return float(np.mean(r2))
+
+
+def _moments(predict: Callable[..., Any], chunk: Chunk) -> tuple[int, Any, Any, Any]:
+    """Number of rows; means of targets, squares around them, and squares of what is missed."""
+    predicted = predict(chunk.X)
+    y = check_targets(predicted, chunk.y)
+    y, predicted = y.reshape(len(y), -1), predicted.reshape(len(y), -1)
+    if y.shape != predicted.shape:
+        raise ValueError("Expected y to hold the targets of each row, as in the fit.")
+    mean = y.mean(axis=0)
+    return len(y), mean, ((y - mean) ** 2).sum(axis=0), ((y - predicted) ** 2).sum(axis=0)
+
+
+def _of_blocks(function: Callable[[Chunk], Any], X: Any, y: Any, sample_weight: Any) -> list[Any]:
+    if sample_weight is not None:
+        raise expected("None for rows on Dask", sample_weight="given")
+    with in_chunks(X, y) as (rows, _, _):
+        found = list(on_rows(rows, function, range(rows.n_chunks)))
+    if not found:
+        raise ValueError("Expected at least one row, but all chunks are empty.")
+    return found
 
 
 def _weights(sample_weight: Given, n_rows: int) -> np.ndarray | None:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
 
 from skdp import _fitting
-from skdp._chunked_rows import ChunkedRows, as_chunks
+from skdp._chunked_rows import ChunkedRows, in_chunks
 from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, with_callbacks
 from skdp._input import (
     AccuracyMixin,
@@ -164,12 +164,11 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
         one_epoch: bool = False,
     ) -> Self:
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
-        with _fitting.attempt(self):
+        with _fitting.attempt(self), in_chunks(X, y, groups) as (X, y, groups):
             goes_on = (one_epoch or self.warm_start) and hasattr(self, "module_")
             before, n_before = (self.privacy_, self.n_iter_) if goes_on else (None, 0)
             if before is not None:
                 self._check_same_neighbours(check_relation(before.neighboring_relation))
-            X, y, groups = as_chunks(X, y, groups)
             self._check_beside(X, groups)
             given = (X, y)
             X, y = from_dataset(X, y)

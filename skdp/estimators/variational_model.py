@@ -30,8 +30,9 @@ from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skdp._chunked_rows import is_dask
 from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, sampling_rate
-from skdp._input import check_features, check_features_and_targets
+from skdp._input import check_features, check_features_and_targets, mean_of_blocks
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, integer, integer_or_auto, number_or_auto, one_of
 from skdp.algorithms import dp_vi_model
@@ -700,6 +701,8 @@ class DPVariationalModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
 
     def score(self, X, y=None) -> float:
         """Mean of `score_samples`."""
+        if is_dask(X):
+            return mean_of_blocks(self.score, X, y)
         return float(np.mean(self.score_samples(X, y)))
 
 

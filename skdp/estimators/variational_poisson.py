@@ -160,6 +160,8 @@ class NormalCounts(R2Mixin, NormalPosterior):
         ValueError
             If the input is invalid.
         """
+        if exposure is None:
+            return super().score(X, y, sample_weight)
         predicted = self.predict(X, exposure=exposure)
         return r2_of(predicted, targets_of(X, y), sample_weight)
 
