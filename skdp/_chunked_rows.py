@@ -231,7 +231,9 @@ def is_dask(X: Any) -> bool:
 
 
 @contextmanager
-def in_chunks(X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Any, Any, Any]]:
+def in_chunks(
+    X: Any, y: Any = None, groups: Any = None, *, verbose: int = 0
+) -> Iterator[tuple[Any, Any, Any]]:
     """Take the partitions of Dask collections for chunks; leave what else was given as it is."""
     lazy = [is_dask(one) for one in (X, y, groups)]
     if not any(lazy):
@@ -241,11 +243,13 @@ def in_chunks(X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Any, 
         raise ValueError("Expected X, y and groups to be collections of Dask together, or none.")
     from skdp._dask_rows import DaskRows
 
-    rows = DaskRows(X, y, groups)
+    rows = DaskRows(X, y, groups, verbose=verbose)
     try:
         yield rows, None, None
     finally:
         rows.release()
+        if verbose:
+            print(rows.told())
 
 
 _UNREADABLE = "cannot be read"

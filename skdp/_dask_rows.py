@@ -147,16 +147,13 @@ class DaskRows(ChunkedRows):
         Rows.
     y, groups : Dask array, Series or DataFrame, or None, default=None
         Targets, and the person of each row, in the same partitions.
-
-    Attributes
-    ----------
-    n_chunks : int
-        Number of partitions.
-    n_passes : int
-        How often tasks were sent to them.
+    verbose : int, default=0
+        Count what goes through this process.
     """
 
-    def __init__(self, X: Any, y: Any = None, groups: Any = None) -> None:
+    def __init__(
+        self, X: Any, y: Any = None, groups: Any = None, *, verbose: int = 0
+    ) -> None:
         given = _aligned({"X": X, "y": y, "groups": groups})
         graphs, keys = {}, []
         for one in given:
@@ -176,7 +173,7 @@ class DaskRows(ChunkedRows):
             sources.append(_Source(Sealed(Part(graph, list(of_chunk), list(futures))), names))
             held |= dict(zip(names, futures.values(), strict=True))
         super().__init__(Chunk, len(sources))
-        self.n_passes, self._together = 0, None
+        self._together, self._counts = None, np.zeros(3, int) if verbose else None
         self._take(sources, held)
 
     def _take(self, sources: list[_Source], held: dict[Any, Any]) -> None:
@@ -205,7 +202,7 @@ class DaskRows(ChunkedRows):
     def each(self, task: Task, numbers: Sequence[int]) -> Iterator[Any]:
         """Do a pure task on some partitions, where they are; yield the answers."""
         graph, keys = self._graph(task, numbers)
-        yield from _before_the_charge(_answers(lambda: _schedule()(graph, keys), len(keys)))
+        yield from _before_the_charge(self._answers(graph, keys))
 
     def total(self, task: Task, numbers: Sequence[int]) -> Any:
         """Do a pure task on some partitions, where they are; return the sum of the answers."""
@@ -214,11 +211,26 @@ class DaskRows(ChunkedRows):
             several = [keys[i : i + _FAN_IN] for i in range(0, len(keys), _FAN_IN)]
             keys = [f"skdp-{uuid4().hex}" for _ in several]
             graph |= {key: (added, some) for key, some in zip(keys, several, strict=True)}
-        return added(_answers(lambda: _schedule()(graph, keys), 1))
+        return added(self._answers(graph, keys))
+
+    def _answers(self, graph: dict, keys: list) -> Sequence[Any]:
+        """Compute what a graph says of some keys."""
+        found = _answers(lambda: _schedule()(graph, keys), len(keys))
+        if self._counts is not None:
+            tasks = [node for node in graph.values() if isinstance(node, Sealed | tuple)]
+            self._counts += 1, len(pickle.dumps(tasks)), len(pickle.dumps(found))
+        return found
+
+    def told(self) -> str:
+        """Say what went through this process."""
+        n, sent, came = () if self._counts is None else self._counts
+        return (
+            f"{n} times tasks on {self.n_chunks} partitions: {sent / 1e3:.3g} kB were sent, and "
+            f"{came / 1e3:.3g} kB came back."
+        )
 
     def _graph(self, task: Any, numbers: Sequence[int]) -> tuple[dict, list]:
         """Return a graph that does a task on some partitions, and the keys of the answers."""
-        self.n_passes += 1
         name = f"skdp-{uuid4().hex}"
         graph, keys = {name: Sealed(task)}, [(name, number) for number in numbers]
         for key, number in zip(keys, numbers, strict=True):

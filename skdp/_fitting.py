@@ -683,7 +683,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         BudgetExceededError
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
-        with attempt(self), in_chunks(X, y, groups) as (X, y, groups):
+        verbose = getattr(self, "verbose", 0)
+        with attempt(self), in_chunks(X, y, groups, verbose=verbose) as (X, y, groups):
             self._check_beside(X, groups)
             records, facts = self._taken_in(X, y)
             check_n_rows(records.X, self._max_rows)
@@ -775,7 +776,9 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         if self.unit == GROUP:
             rows = rows.by_person(key)
         subset = initial_seed(self).to_bytes(4, "little")
-        read = partial(_read_chunk, copy.copy(self), how, subset)
+        reader = copy.copy(self)
+        reader.random_state = None  # noise is drawn here: those who read need no seed
+        read = partial(_read_chunk, reader, how, subset)
         arrays, (facts, learned, has_groups) = first_look(rows, read, key)
         self._check_groups("given" if has_groups else None)
         vars(self).update(learned)

@@ -164,7 +164,8 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
         one_epoch: bool = False,
     ) -> Self:
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
-        with _fitting.attempt(self), in_chunks(X, y, groups) as (X, y, groups):
+        chunks = in_chunks(X, y, groups, verbose=self.verbose)
+        with _fitting.attempt(self), chunks as (X, y, groups):
             goes_on = (one_epoch or self.warm_start) and hasattr(self, "module_")
             before, n_before = (self.privacy_, self.n_iter_) if goes_on else (None, 0)
             if before is not None:

@@ -4,6 +4,7 @@ import gc
 import pickle
 import traceback
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -64,7 +65,7 @@ def words_of(error):
                 repr(value)
                 for value in trace.tb_frame.f_locals.values()
                 if isinstance(value, str | tuple | list | dict | np.ndarray)
-                and trace.tb_frame.f_code.co_filename != __file__
+                and Path(trace.tb_frame.f_code.co_filename).parent != Path(__file__).parent
             )
             trace = trace.tb_next
         error = error.__cause__ or error.__context__
