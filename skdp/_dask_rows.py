@@ -151,9 +151,7 @@ class DaskRows(ChunkedRows):
         Count what goes through this process.
     """
 
-    def __init__(
-        self, X: Any, y: Any = None, groups: Any = None, *, verbose: int = 0
-    ) -> None:
+    def __init__(self, X: Any, y: Any = None, groups: Any = None, *, verbose: int = 0) -> None:
         given = _aligned({"X": X, "y": y, "groups": groups})
         graphs, keys = {}, []
         for one in given:
@@ -435,7 +433,9 @@ def _sample(function: Callable[..., Any], *collections: Any) -> Any:
     """Return what a function makes of a row that is none of these."""
     X = collections[0]
     made_up = [
-        one._meta_nonempty if hasattr(one, "divisions") else np.zeros((1, *one.shape[1:]), one.dtype)
+        one._meta_nonempty
+        if hasattr(one, "divisions")
+        else np.zeros((1, *one.shape[1:]), one.dtype)
         for one in collections
     ]
     try:

@@ -1,0 +1,270 @@
+"""Rows on a Dask cluster: workers in processes of their own, which are killed, lost and interrupted.
+
+What needs no cluster is in `test_dask`.
+"""
+
+import gzip
+import os
+import signal
+import threading
+import time
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import distributed
+import numpy as np
+import pandas as pd
+import pytest
+from chunks.faulty import PLANTED, X, Y
+from chunks.test_faults import words_of
+
+from skdp import DPVariationalLogisticRegression, PrivacyLedger, _fitting
+from skdp._dask_rows import DaskRows
+from skdp._random import Streams
+from skdp.testing import record_releases
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+N = len(X)
+
+
+def start(folder, **settings):
+    """Start a cluster; its workers restart when they die."""
+    return distributed.LocalCluster(
+        **{"n_workers": 2, "memory_limit": 0} | settings,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address=None,
+        local_directory=folder,
+        silence_logs=50,
+    )
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with start(tmp_path_factory.mktemp("dask")) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def nothing_comes_here(monkeypatch):
+    """The same random bits for every fit; rows are not read in this process, and none is left."""
+
+    def never(self, number):
+        raise AssertionError
+
+    monkeypatch.setattr(DaskRows, "load", never)
+    monkeypatch.setattr(_fitting, "streams", lambda *given: Streams(b"fixed"))
+    monkeypatch.setattr(_fitting, "initial_seed", lambda estimator: 0)
+
+
+def classifier(**settings):
+    return DPVariationalLogisticRegression(
+        **{"classes": [0, 1], "n_samples": N, "max_iter": 2, "secure": True} | settings
+    )
+
+
+def arrays(n_parts=4):
+    size = -(-N // n_parts)
+    return da.from_array(X, chunks=(size, 2)), da.from_array(Y, chunks=size)
+
+
+def failing(folder, what, n_read):
+    """Rows whose partition 1 does something when it is read for the nth time, by whomever."""
+
+    def read(block, block_id=None):
+        if block_id != (1, 0):
+            return block
+        n = 1
+        while True:
+            try:
+                os.close(os.open(f"{folder}/{n}", os.O_CREAT | os.O_EXCL))
+                break
+            except FileExistsError:
+                n += 1
+        if n == n_read and what == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return what(block) if n == n_read else block
+
+    return arrays()[0].map_blocks(read, meta=X[:0])
+
+
+def left_on(client):
+    """Keys that the cluster still has, when it has had time to forget."""
+    for _ in range(50):
+        keys = [key for key in client.cluster.scheduler.tasks if "skdp" in str(key)]
+        if not keys and not client.futures:
+            break
+        time.sleep(0.1)
+    return keys
+
+
+def test_secure_fits_are_equal_to_the_bit_on_one_and_two_workers(client):
+    whole = classifier().fit(X, Y).coef_
+    one = next(iter(client.scheduler_info()["workers"]))
+    frame = dd.from_pandas(pd.DataFrame(X, columns=["a", "b"]).assign(y=Y), npartitions=5).persist()
+    for rows, y in (arrays(7), dask.persist(*arrays(3)), (frame[["a", "b"]], frame["y"])):
+        with PrivacyLedger() as ledger:
+            assert np.array_equal(classifier().fit(rows, y).coef_, whole)
+        assert len(ledger.entries) == 1
+    with dask.annotate(workers=[one]):
+        assert np.array_equal(classifier().fit(*arrays(7)).coef_, whole)
+    del frame, rows, y
+    assert not left_on(client)
+
+
+def test_persons_are_brought_together_on_the_workers(client):
+    who = np.arange(N) % 30
+    unit = {"unit": "group", "n_groups": 30, "rows_per_group": 5, "n_samples": None}
+    whole = classifier(**unit).fit(X, Y, groups=who)
+    rows, y = arrays()
+    found = classifier(**unit).fit(rows, y, groups=da.from_array(who, chunks=30))
+    assert np.array_equal(found.coef_, whole.coef_)
+    assert not left_on(client)
+
+
+def test_a_pipeline_is_fitted_and_scored_there(client):
+    from sklearn.pipeline import make_pipeline
+
+    from skdp import BoundedScaler
+
+    whole = make_pipeline(BoundedScaler(-1, 1), classifier()).fit(X, Y)
+    found = make_pipeline(BoundedScaler(-1, 1), classifier()).fit(*arrays())
+    assert np.array_equal(found[-1].coef_, whole[-1].coef_)
+    assert found.score(*arrays()) == pytest.approx(whole.score(X, Y))
+    assert np.array_equal(found.predict(arrays()[0]).compute(), whole.predict(X))
+
+
+@pytest.mark.parametrize("n_kills", [1, pytest.param(20, marks=pytest.mark.slow)])
+def test_workers_that_are_killed_in_a_pass_change_nothing(n_kills, client, tmp_path):
+    with record_releases() as trace:
+        whole = classifier().fit(X, Y)
+    for number in range(n_kills):
+        folder, n_read = tmp_path / str(number), 2 + number % len(trace)
+        folder.mkdir()
+        with PrivacyLedger() as ledger, record_releases() as tape:
+            found = classifier().fit(failing(folder, "kill", n_read), arrays()[1])
+        assert os.path.exists(folder / str(n_read + 1))  # it was read again
+        assert len(ledger.entries) == 1
+        assert [one.call for one in tape] == [one.call for one in trace]
+        for one, other in zip(tape, trace, strict=True):
+            assert np.array_equal(np.asarray(one.output), np.asarray(other.output))
+        assert np.array_equal(found.coef_, whole.coef_)
+    assert not left_on(client)
+
+
+def test_a_planted_value_is_in_no_log_key_dump_or_error(client, tmp_path):
+    def fail(block):
+        block = block.copy()
+        block[3] = PLANTED
+        raise ArithmeticError(f"row {block[3]}")
+
+    found = ""
+    for n_read, error in ((1, ValueError), (3, RuntimeError)):
+        folder = tmp_path / str(n_read)
+        folder.mkdir()
+        with pytest.raises(error) as caught:
+            classifier().fit(failing(folder, fail, n_read), arrays()[1])
+        found += words_of(caught.value)
+        client.dump_cluster_state(str(folder / "dump"))
+        found += gzip.decompress((folder / "dump.msgpack.gz").read_bytes()).decode(errors="ignore")
+        found += str(client.get_worker_logs()) + str(client.get_scheduler_logs())
+        found += str(client.run_on_scheduler(events_of)) + str(client.cluster.get_logs())
+    assert len(found) > 10_000
+    assert "skdp-" in found
+    for secret in ("424242", repr(float(X[31, 0])), repr(float(X[31, 1]))):
+        assert secret not in found
+
+
+def events_of(dask_scheduler):
+    return dask_scheduler.events if hasattr(dask_scheduler, "events") else ""
+
+
+def test_an_interrupt_in_a_pass_ends_it_and_the_cluster_lives_on(client, tmp_path):
+    def wait(block):
+        time.sleep(1.0)
+        return block
+
+    def interrupt():
+        while not os.path.exists(tmp_path / "3"):
+            time.sleep(0.05)
+        signal.raise_signal(signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with PrivacyLedger() as ledger, pytest.raises(KeyboardInterrupt, match="stays spent"):
+        classifier().fit(failing(tmp_path, wait, 3), arrays()[1])
+    assert len(ledger.entries) == 1
+    assert not left_on(client)
+    classifier().fit(*arrays())
+
+
+def test_a_worker_of_another_version_is_refused(client):
+    def install(version):
+        from skdp import _dask_rows
+
+        _dask_rows.versions.cache_clear()
+        _dask_rows.__version__ = version
+
+    from skdp import __version__
+
+    one = next(iter(client.scheduler_info()["workers"]))
+    client.run(install, "9.9", workers=[one])
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match="other versions of Python"):
+        classifier().fit(*arrays(7))
+    assert not ledger.entries
+    client.run(install, __version__)
+    classifier().fit(*arrays(7))
+
+
+def test_bytes_through_the_driver_grow_with_the_partitions_and_not_with_rows(client, capsys):
+    def told(rows, y):
+        classifier(verbose=1, n_samples=len(y)).fit(rows, y)
+        words = capsys.readouterr().out.split(" kB")
+        return [float(part.split()[-1]) for part in words[:2]]
+
+    few, many = told(*arrays(4)), told(*arrays(40))
+    long = (
+        da.from_array(np.tile(X, (20, 1)), chunks=(600, 2)),
+        da.from_array(np.tile(Y, 20), chunks=600),
+    )
+    assert max(few + many) < 200
+    assert told(*long)[1] < 1.2 * told(*arrays(4))[1]
+
+
+@pytest.mark.slow
+def test_a_memory_limit_and_a_scheduler_that_is_lost_end_the_fit(tmp_path):
+    def grow(block):
+        held = []
+        for _ in range(100):
+            held.append(np.ones(5_000_000))
+            time.sleep(0.02)
+        return block
+
+    def wait(block):
+        time.sleep(3.0)
+        return block
+
+    def close(cluster):
+        while not os.path.exists(tmp_path / "wait" / "3"):
+            time.sleep(0.05)
+        cluster.sync(cluster.scheduler.close)
+
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+        cluster = start(tmp_path / "scratch", memory_limit="1GB")
+    said = set()
+    with cluster, distributed.Client(cluster):
+        for name, what in (("grow", grow), ("wait", wait)):
+            (tmp_path / name).mkdir()
+            if what is wait:
+                threading.Thread(target=close, args=(cluster,)).start()
+            with PrivacyLedger() as ledger, record_releases() as tape:
+                with pytest.raises(RuntimeError, match="^Rows are lost") as caught:
+                    classifier().fit(failing(tmp_path / name, what, 3), arrays()[1])
+            assert (len(ledger.entries), len(tape)) == (1, 1)
+            said.add(str(caught.value))
+    assert len(said) == 1
