@@ -620,8 +620,8 @@ class ChunkSums:
 
 _LOST = (  # one for all causes: whether a chunk fails, and how, may depend on a record in it
     "Rows are lost: a chunk could not be worked on as it was when the fit began. Nothing of this "
-    "fit is left, and what it was charged stays spent: its rows must not change, and must be there, "
-    "until it ends."
+    "fit is left, and what it was charged stays spent: its rows must not change, and must be "
+    "there, until it ends."
 )
 
 
@@ -715,14 +715,15 @@ def _blockwise(method: Any) -> Any:
 def _lazily(method: Any) -> Any:
     @wraps(method)
     def of_rows(self: Any, X: Any) -> Any:
+        if not isinstance(X, ChunkedRows) and not is_dask(X):
+            return method(self, X)
         # Of a copy: rows are read again, and must be mapped as they were.
+        apply = partial(method, copy.copy(self))
         if isinstance(X, ChunkedRows):
-            return X.map(partial(method, copy.copy(self)))
-        if is_dask(X):
-            from skdp._dask_rows import blockwise
+            return X.map(apply)
+        from skdp._dask_rows import blockwise
 
-            return blockwise(partial(method, copy.copy(self)), X)
-        return method(self, X)
+        return blockwise(apply, X)
 
     return of_rows
 

@@ -333,7 +333,7 @@ def _aligned(given: dict[str, Any]) -> list[Any]:
     found: list[Any] = []
     for name, one in given.items():
         if isinstance(one, dask.array.Array):  # type: ignore[attr-defined]
-            one = one.rechunk({axis: -1 for axis in range(1, one.ndim)})
+            one = one.rechunk(dict.fromkeys(range(1, one.ndim), -1))
             sizes = getattr(found[0], "chunks", one.chunks)[0] if found else one.chunks[0]
             if not np.isnan([*sizes, *one.chunks[0]]).any() and sizes != one.chunks[0]:
                 if sum(sizes) != sum(one.chunks[0]):

@@ -1,4 +1,4 @@
-"""Rows on a Dask cluster: workers in processes of their own, which are killed, lost and interrupted.
+"""Rows on a Dask cluster, whose workers are killed, lost, interrupted, or of other versions.
 
 What needs no cluster is in `test_dask`.
 """
@@ -262,9 +262,12 @@ def test_a_memory_limit_and_a_scheduler_that_is_lost_end_the_fit(tmp_path):
             (tmp_path / name).mkdir()
             if what is wait:
                 threading.Thread(target=close, args=(cluster,)).start()
-            with PrivacyLedger() as ledger, record_releases() as tape:
-                with pytest.raises(RuntimeError, match="^Rows are lost") as caught:
-                    classifier().fit(failing(tmp_path / name, what, 3), arrays()[1])
+            with (
+                PrivacyLedger() as ledger,
+                record_releases() as tape,
+                pytest.raises(RuntimeError, match="Rows are lost") as caught,
+            ):
+                classifier().fit(failing(tmp_path / name, what, 3), arrays()[1])
             assert (len(ledger.entries), len(tape)) == (1, 1)
             said.add(str(caught.value))
     assert len(said) == 1

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from skdp._bounded_sum import CHUNK_ROWS
-from skdp._chunked_rows import ChunkedRows, ChunkSums, _total, first_look
+from skdp._chunked_rows import ChunkedRows, ChunkSums, added, first_look
 from skdp._random import Streams
 from skdp._rows import LinearRows, PlainRows
 from skdp.engine.grid import GridSum
@@ -158,6 +158,6 @@ def test_sums_of_chunks_are_added_in_a_balanced_tree(n):
         def __add__(self, other):
             return Depth(int(max(self, other)) + 1)
 
-    assert _total(Depth(0) for _ in range(n)) <= 2 * math.log2(n)
-    assert _total(range(n)) == n * (n - 1) // 2
-    assert _total([None] * n) is None
+    assert added(Depth(0) for _ in range(n)) <= 2 * math.log2(n)
+    assert added(range(n)) == n * (n - 1) // 2
+    assert added([None] * n) is None
