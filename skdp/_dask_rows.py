@@ -229,11 +229,12 @@ class DaskRows(ChunkedRows):
 
     def _graph(self, task: Any, numbers: Sequence[int]) -> tuple[dict, list]:
         """Return a graph that does a task on some partitions, and the keys of the answers."""
-        name = f"skdp-{uuid4().hex}"
-        graph, keys = {name: Sealed(task)}, [(name, number) for number in numbers]
+        # In each task, not a key of its own: tasks would gather where that is.
+        name, sealed, graph = f"skdp-{uuid4().hex}", Sealed(task), {}
+        keys = [(name, number) for number in numbers]
         for key, number in zip(keys, numbers, strict=True):
             part, held = self._sources[number]
-            graph[key] = (_done, name, part, number, held)
+            graph[key] = (_done, sealed, part, number, held)
             on_cluster = [*held, part] if isinstance(part, str) else held
             graph |= {of: self._held[of] for of in on_cluster}
         return graph, keys
