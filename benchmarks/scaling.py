@@ -15,10 +15,10 @@ Prints:
 - pass: seconds of a pass of the fit;
 - peak, worker: resident memory that the fit took in this process, and in the worker that took
   most, beyond that of the process after its imports, in MB, by the kernel's high-water mark;
-- kB: through this process per pass, sent and received;
+- kB: through this process per pass;
 - accuracy: on the same rows, read once more.
 
-If dask-ml is installed, its `LogisticRegression`, without privacy, is fitted on the largest cluster.
+If dask-ml is installed, its `LogisticRegression`, without privacy, is fitted on most workers.
 Last, what a pass over 1e10 rows on 100 workers would take: the time of a partition on one worker,
 and what a task takes the scheduler, measured with tasks that do nothing.
 
@@ -41,7 +41,7 @@ from pathlib import Path
 import numpy as np
 
 N_FEATURES, GROUP = 50, 2**17
-# Dask's default lets workers return memory after each task; to get it again costs a third of a pass.
+# By default workers give memory back after each task; to get it again costs a third of a pass.
 MALLOC = {"MALLOC_TRIM_THRESHOLD_": 2**30, "MALLOC_MMAP_THRESHOLD_": 2**30}
 
 

@@ -4,6 +4,8 @@ import pickle
 
 import numpy as np
 
+from skdp._dask_rows import Sealed
+
 X = np.random.default_rng(0).uniform(-1, 1, (120, 2))
 Y = (X[:, 0] > 0).astype(int)
 PLANTED = 424242.4242
@@ -22,7 +24,7 @@ class Faulty:
         self.events, self.happened, self.keys, self.n_bytes = events, 0, [], 0
 
     def __call__(self, graph, keys, **settings):
-        graph, done, left = dict(graph), {}, []
+        graph, done, left = {key: tuple_of(node) for key, node in graph.items()}, {}, []
         self.keys += list(graph)
         wanted = list(keys)
         while wanted:  # depth first: a key behind those that it needs
@@ -57,6 +59,13 @@ class Faulty:
         found = self.rng is not None and self.rng.random() < self.events[event]
         self.happened += found
         return found
+
+
+def tuple_of(node):
+    """A task whose arguments have been sent."""
+    if not is_task(node):
+        return node
+    return tuple(sent(one) if isinstance(one, Sealed) else one for one in node)
 
 
 def needed(graph, key):
