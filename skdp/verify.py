@@ -3,12 +3,12 @@
     skdp-verify report.json ...     (where no skdp is: a copy of this file and of intervals.py)
 
 From the event (the mechanisms), relation and δ of a report an upper bound on ε is proved; only then
-is its ε looked at. Real numbers are intervals that are rounded outward, probabilities whole numbers
-that are rounded up. Exit status: 0 yes, 1 no, 2 cannot check. *It proves arithmetic*: (ε, δ) if the
-event ran, with true noise, on bounded records. That it is what ran, no file proves. It relies on
-[1] Dong et al. 2022 (Gaussians); [2] Dong et al. 2020, docs/privacy.md §4 (draws of a range; pure ε
-is range 2ε); [3] Zhu et al. 2022, Kairouz et al. 2017 (worst pairs); [4] Mironov et al. 2019,
-Canonne et al. 2020, Papernot & Steinke 2022 (Rényi); [5] privacy/discrete.py; [6] McSherry 2009.
+is its ε looked at. Reals are intervals rounded outward, probabilities integers rounded up. Exit
+status: 0 yes, 1 no, 2 cannot check. *It proves arithmetic*: (ε, δ) if the event ran, with noise, on
+bounded records; that it ran, no file proves. It relies on [1] Dong et al. 2022 (Gaussians); [2]
+Dong et al. 2020, docs/privacy.md §4 (draws of a range; pure ε is range 2ε); [3] Zhu et al. 2022,
+Kairouz et al. 2017 (worst pairs); [4] Mironov et al. 2019, Canonne et al. 2020, Papernot & Steinke
+2022 (Rényi); [5] privacy/discrete.py; [6] McSherry 2009.
 """
 
 import json
@@ -30,9 +30,10 @@ I, INF, Decimal, SCHEMA, LARGEST = sure.I, sure.INF, sure.Decimal, 2, 2**25  # n
 CAVEAT = "This proves the arithmetic from events to ε, not that these events are what ran."
 ORDERS = [Fraction(k, 8) for k in (*range(9, 40), *range(40, 513, 8), *range(1024, 16385, 1024))]
 RELATIONS = {"zero_out": 1, "add_or_remove_one": 1, "replace_one": 2}  # a sum moves by so many C
-TEXTS = ("accountant", "neighboring_relation", "sampling", "tuning", "skdp_version", "unit")
-TYPES = {"seeded": bool, "valid": bool, "event": dict, "schema": int} | dict.fromkeys(TEXTS, str)
-TYPES |= dict.fromkeys(("inferred_public_facts", "unaccounted", "assumptions"), list)
+TEXTS = ("accountant", "neighboring_relation", "sampling", "tuning", "skdp_version", "unit", "date")
+TYPES = {"seeded": bool, "valid": bool, "event": dict, "schema": int}
+LISTS = ("inferred_public_facts", "unaccounted", "assumptions", "settings", "versions")
+TYPES |= dict.fromkeys(TEXTS, str) | dict.fromkeys(LISTS, list)
 RANGES = {"mean": (1, 1e6), "shape": (0, 1e6), "lattice_scale": (1e-6, 1e18)}
 RANGES |= dict.fromkeys(("delta", "sampling_probability"), (0, 1.0))
 RANGES |= dict.fromkeys(("noise_multiplier", "epsilon", "eta"), (0, 1e12))
@@ -261,7 +262,7 @@ def verdict(report, within=1e-9):
         raise ValueError(f"schema={schema!r:.40}: this program knows 1 to {SCHEMA}")
     unit = "group" if relation.endswith("_group") else "row"
     if schema == 1:  # as skdp < 0.2 wrote it
-        report = {"schema": 1, "assumptions": [], "unaccounted": [], "unit": unit} | report
+        report = {"schema": 1, "unit": unit, "date": ""} | {k: [] for k in LISTS[1:]} | report
     if other := {*report} ^ {*TYPES, "epsilon", "delta"}:
         raise ValueError(f"fields missing, or unknown: {', '.join(sorted(other)):.200}")
     for name, kind in TYPES.items():
