@@ -78,7 +78,7 @@ class I:  # noqa: E742
     def ln(self) -> "I":
         """Natural logarithm; the interval must be positive."""
         low, width = DOWN.ln(self.lo), UP.subtract(self.hi, self.lo)
-        if width > self.lo * NARROW:
+        if width > UP.multiply(self.lo, NARROW):
             high = UP.next_plus(UP.ln(self.hi))
         else:  # ln(1 + w/x) ≤ w/x
             high = UP.add(UP.next_plus(low), UP.divide(width, self.lo))

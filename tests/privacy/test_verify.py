@@ -108,6 +108,16 @@ def test_functions_of_intervals_hold_the_functions_of_all_in_them(width):
             assert ends[0] - lo + hi - ends[1] <= mpf(10) ** -33 * (1 + abs(ends[1]))
 
 
+@pytest.mark.parametrize("power", [3_000_000, -3_000_000])
+def test_functions_of_numbers_beyond_the_usual_exponents(power):
+    mp.dps = 60
+    number = I(Decimal(f"1e{power}"))
+    for found in (number.ln(), (number * number).ln() / 2, number.root().ln() * 2):
+        assert mpf(str(found.lo)) <= power * mp.ln(10) <= mpf(str(found.hi))
+        assert found.hi - found.lo < Decimal("1e-30")
+    assert number.ln().exp().lo <= number.lo <= number.ln().exp().hi
+
+
 def test_intervals_hold_what_they_name():
     rng = random.Random(0)
     for _ in range(300):
