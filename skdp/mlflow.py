@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from importlib import import_module
 from typing import Any
 
 from skdp._trusted_types import trusted_types
@@ -62,11 +63,10 @@ def log_model(fitted: Any, name: str = "model", **options: Any) -> Any:
     >>> with mlflow.start_run():  # doctest: +SKIP
     ...     log_model(fitted.fit(X, y))
     """
-    import mlflow
-    from mlflow.utils.autologging_utils import AUTOLOGGING_INTEGRATIONS, autologging_is_disabled
-
-    report = privacy_of(fitted)
-    if "sklearn" in AUTOLOGGING_INTEGRATIONS and not autologging_is_disabled("sklearn"):
+    mlflow: Any = import_module("mlflow")
+    autologging: Any = import_module("mlflow.utils.autologging_utils")
+    report, known = privacy_of(fitted), autologging.AUTOLOGGING_INTEGRATIONS
+    if "sklearn" in known and not autologging.autologging_is_disabled("sklearn"):
         warnings.warn(_AUTOLOGGED, PrivacyWarning, stacklevel=2)
     trusted = [*trusted_types, *options.pop("skops_trusted_types", [])]
     info = mlflow.sklearn.log_model(

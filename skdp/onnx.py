@@ -11,6 +11,7 @@ An ONNX file holds no privacy statement. `to_onnx` writes it into the metadata o
 from __future__ import annotations
 
 import math
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -73,9 +74,8 @@ def to_onnx(fitted: Any, X: Any, **options: Any) -> Any:
     >>> from skdp.onnx import to_onnx
     >>> model = to_onnx(BoundedScaler(0, 10).fit([[1.0]]), np.zeros((1, 1)))  # doctest: +SKIP
     """
-    import skl2onnx
-
-    _register()
+    skl2onnx: Any = import_module("skl2onnx")
+    _register(skl2onnx)
     if is_classifier(fitted):
         options.setdefault("options", {"zipmap": False})
     model = skl2onnx.to_onnx(fitted, X, **options)
@@ -88,20 +88,18 @@ class _Graph:
     """A converter at work: operations on the input of one step, in double precision."""
 
     def __init__(self, scope: Any, operator: Any, container: Any) -> None:
-        from skl2onnx.common.data_types import DoubleTensorType
-
+        self._kinds: Any = import_module("skl2onnx.algebra.onnx_ops")
         self._write, self._opset = (scope, container), container.target_opset
         self._outputs, self.step = operator.outputs, operator.raw_operator
-        self._double = isinstance(operator.inputs[0].type, DoubleTensorType)
+        self._double = type(operator.inputs[0].type).__name__ == "DoubleTensorType"
         self.X = self("Cast", operator.inputs[0], to=_DOUBLE)
 
     def __call__(self, operation: str, *inputs: Any, **attributes: Any) -> Any:
         """Add one operation; a float is a constant."""
-        from skl2onnx.algebra import onnx_ops
-
         given = [np.array([x]) if isinstance(x, float) else x for x in inputs]
-        kind = getattr(onnx_ops, f"Onnx{operation}")
-        return kind(*given, op_version=self._opset, **attributes)
+        return getattr(self._kinds, f"Onnx{operation}")(
+            *given, op_version=self._opset, **attributes
+        )
 
     def numbers(self, place: int, value: Any) -> None:
         """Make numbers an output, of the precision of the input."""
@@ -226,10 +224,10 @@ _CONVERTERS = {
 
 def _columns_out(operator: Any) -> None:
     """Say how many columns a transformer has, or a regressor."""
-    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
-
+    types: Any = import_module("skl2onnx.common.data_types")
     given, step = operator.inputs[0].type, operator.raw_operator
-    kind = DoubleTensorType if isinstance(given, DoubleTensorType) else FloatTensorType
+    double = isinstance(given, types.DoubleTensorType)
+    kind = types.DoubleTensorType if double else types.FloatTensorType
     n = len(step.get_feature_names_out()) if hasattr(step, "transform") else 1
     operator.outputs[0].type = kind([given.shape[0], n])
 
@@ -238,15 +236,15 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     _CONVERTERS[type(operator.raw_operator)](_Graph(scope, operator, container))
 
 
-def _register() -> None:
+def _register(skl2onnx: Any) -> None:
     """Teach skl2onnx these classes."""
-    from skl2onnx import update_registered_converter
-    from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
-
+    known: Any = import_module("skl2onnx.common.shape_calculator")
     for kind in _CONVERTERS:
         shapes, options = _columns_out, None
         if issubclass(kind, ClassifierMixin):
-            shapes = calculate_linear_classifier_output_shapes
+            shapes = known.calculate_linear_classifier_output_shapes
             options = {"zipmap": [True, False], "nocl": [True, False]}
         name = f"Skdp{kind.__name__}"
-        update_registered_converter(kind, name, shapes, _convert, overwrite=True, options=options)
+        skl2onnx.update_registered_converter(
+            kind, name, shapes, _convert, overwrite=True, options=options
+        )

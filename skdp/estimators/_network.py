@@ -356,9 +356,9 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         """Store a perceptron as arrays: what is read back needs no trust in torch's classes."""
-        state = dict(super().__getstate__())
+        state: Any = super().__getstate__()
         if "module_" in state:
-            state["module_"] = networks.packed(state["module_"])
+            return state | {"module_": networks.packed(state["module_"])}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
