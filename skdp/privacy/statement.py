@@ -48,12 +48,9 @@ _COLUMNS = {
     False: ("of the first value, errs on", "of the second, recognises at most", "by guessing"),
 }
 _RELATIONS = {
-    ZERO_OUT: "The release would be almost as likely if this {unit} were replaced by an empty one, "
-    "which adds nothing to any sum. The number of rows is public.",
-    ADD_OR_REMOVE_ONE: "The release would be almost as likely if this {unit} were removed, or "
-    "another added. The number of rows is protected too.",
-    REPLACE_ONE: "The release would be almost as likely if this {unit} were replaced by any other. "
-    "The number of rows is public.",
+    ZERO_OUT: "replaced by an empty one, which adds nothing to any sum",
+    ADD_OR_REMOVE_ONE: "removed, or another added",
+    REPLACE_ONE: "replaced by any other",
 }
 _NOT_COVERED = (
     "What else was released about the same records, by other fits, tables or people. A ledger adds "
@@ -152,13 +149,18 @@ def sections(report: PrivacyReport) -> list[Section]:
     """What follows the first sentence."""
     relation, unit = check_relation(report.neighboring_relation), _unit(report)
     facts = ", ".join(report.inferred_public_facts)
+    neighbours = (
+        f"{relation}. The release would be almost as likely if this {unit} were "
+        f"{_RELATIONS[relation.of_rows]}. The number of rows is "
+        f"{'public' if relation.n_is_public else 'protected too'}."
+    )
     read = f"{facts}. The guarantee holds if these are public." if facts else "nothing"
     statement = [
         ("guarantee", "yes" if report.valid else "no"),
         ("ε", "none" if math.isinf(report.epsilon) else f"{report.epsilon:.6g}"),
         ("δ", f"{report.delta:g}"),
         ("protected", relation.in_words),
-        ("relation", f"{relation}. {_RELATIONS[relation.of_rows].format(unit=unit)}"),
+        ("relation", neighbours),
         ("date", report.date or "not recorded"),
         ("versions", ", ".join([f"skdp {report.skdp_version}", *report.versions])),
     ]

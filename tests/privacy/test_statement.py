@@ -134,11 +134,12 @@ def test_each_relation_is_explained():
         for relation in skdp.relations.Relation
     }
     assert "replaced by an empty one" in said["zero_out"]
-    assert "number of rows is protected" in said["add_or_remove_one"]
+    assert "removed, or another added" in said["add_or_remove_one"]
     assert "which of two values" in said["replace_one"]
     assert "members" not in said["replace_one"]
     for relation, text in said.items():
         assert ("every other person" in text) == relation.endswith("_group")
+        assert ("number of rows is public" in text) == relation.n_is_public
 
 
 def test_what_callers_chose_cannot_change_the_page():
