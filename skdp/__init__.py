@@ -6,6 +6,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from skdp._trusted_types import trusted_types
 from skdp._version import __version__
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ __all__ = [
     "__version__",
     "privacy_of",
     "split_budget",
+    "trusted_types",
 ]
 
 # Names are fetched when first asked for, from the cheapest of these homes that has them: `import

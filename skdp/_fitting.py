@@ -260,7 +260,8 @@ def charged(
     The report is of this plan, on the part of a split that the ``rows`` as given are marked with,
     if they are, and of what was spent ``before``.
     """
-    report, name = plan.privacy.of_part(part_read(*rows)), plan.facts.label
+    name, n = plan.facts.label, plan.facts.n_samples
+    report = plan.privacy.of_part(part_read(*rows)).of_release(estimator, name, n)
     total = report if before is None else before + report
     warn_if_inferred(name, report.inferred_public_facts)
     if report.seeded:

@@ -18,10 +18,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 WIDE: Any = {"Emin": decimal.MIN_EMIN, "Emax": decimal.MAX_EMAX}
-DOWN = decimal.Context(prec=50, rounding=decimal.ROUND_FLOOR, **WIDE)
-UP = decimal.Context(prec=50, rounding=decimal.ROUND_CEILING, **WIDE)
+DOWN = decimal.Context(prec=40, rounding=decimal.ROUND_FLOOR, **WIDE)
+UP = decimal.Context(prec=40, rounding=decimal.ROUND_CEILING, **WIDE)
 EXACT = decimal.Context(prec=decimal.MAX_PREC, **WIDE)
-INF = Decimal("inf")
+INF, NARROW = Decimal("inf"), Decimal("1e-20")
 _DENSITY = "0.3989422804014326779399460599343818684758586311649346"  # φ(0)
 
 
@@ -29,9 +29,9 @@ class I:  # noqa: E742
     """An interval from ``lo`` to ``hi``, or around one number."""
 
     def __init__(self, lo: Any, hi: Any = None) -> None:
-        if isinstance(lo, I):
+        if type(lo) is I:
             lo, hi = lo.lo, lo.hi
-        elif isinstance(lo, Fraction):
+        elif type(lo) is Fraction:
             lo, hi = (c.divide(lo.numerator, lo.denominator) for c in (DOWN, UP))
         self.lo, self.hi = Decimal(lo), Decimal(lo if hi is None else hi)
 
@@ -45,7 +45,10 @@ class I:  # noqa: E742
         return self + -I(other)
 
     def __mul__(self, other: Any) -> "I":
-        ends = [(a, b) for a in (self.lo, self.hi) for b in (I(other).lo, I(other).hi)]
+        other = I(other)
+        if self.lo >= 0 and other.lo >= 0:
+            return I(DOWN.multiply(self.lo, other.lo), UP.multiply(self.hi, other.hi))
+        ends = [(a, b) for a in (self.lo, self.hi) for b in (other.lo, other.hi)]
         return I(min(DOWN.multiply(*e) for e in ends), max(UP.multiply(*e) for e in ends))
 
     def __truediv__(self, other: Any) -> "I":
@@ -65,11 +68,25 @@ class I:  # noqa: E742
 
     def exp(self) -> "I":
         """Exponential; ``decimal`` rounds to the nearest, so the next number is a bound."""
-        return I(max(DOWN.next_minus(DOWN.exp(self.lo)), 0), UP.next_plus(UP.exp(self.hi)))
+        low, width = DOWN.exp(self.lo), UP.subtract(self.hi, self.lo)
+        if width > NARROW:
+            high = UP.next_plus(UP.exp(self.hi))
+        else:  # one is enough: e^w ≤ 1/(1 − w)
+            high = UP.divide(UP.next_plus(low), DOWN.subtract(1, width))
+        return I(max(DOWN.next_minus(low), 0), high)
 
     def ln(self) -> "I":
         """Natural logarithm; the interval must be positive."""
-        return I(DOWN.next_minus(DOWN.ln(self.lo)), UP.next_plus(UP.ln(self.hi)))
+        low, width = DOWN.ln(self.lo), UP.subtract(self.hi, self.lo)
+        if width > UP.multiply(self.lo, NARROW):
+            high = UP.next_plus(UP.ln(self.hi))
+        else:  # ln(1 + w/x) ≤ w/x
+            high = UP.add(UP.next_plus(low), UP.divide(width, self.lo))
+        return I(DOWN.next_minus(low), high)
+
+    def root(self) -> "I":
+        """Square root, of what is positive."""
+        return I(DOWN.next_minus(DOWN.sqrt(self.lo)), UP.next_plus(UP.sqrt(self.hi)))
 
 
 def normal(z: I) -> tuple[I, I]:
@@ -83,14 +100,14 @@ def normal(z: I) -> tuple[I, I]:
         ends = []
         for c, at in ((DOWN, x.lo), (UP, x.hi)):
             term, total, k = at, at, 1
-            while term > Decimal("1e-55"):
+            while term > Decimal("1e-45"):
                 k += 2
                 term = c.divide(c.multiply(term, c.multiply(at, at)), k)
                 total = c.add(total, term)
             ends.append(total if c is DOWN else c.add(total, term))
         tail = I("0.5") - density * I(*ends)
     else:  # Laplace: Φ(−x) = φ(x)/(x + 1/(x + 2/(x + …)))
-        n = int(1800 / x.lo**2) + 10
+        n = int(1200 / x.lo**2) + 10
         lo, hi = x.lo, UP.add(x.hi, UP.divide(n + 1, x.lo))
         for k in range(n, 0, -1):
             lo, hi = DOWN.add(x.lo, DOWN.divide(k, hi)), UP.add(x.hi, UP.divide(k, lo))
@@ -111,15 +128,15 @@ def least(bound: Callable[[Decimal], Decimal], target: Decimal) -> Decimal:
     return high
 
 
-def gaussian(square: I, y: I) -> I:
-    """δ of N(μ, 1) against N(0, 1) at ε = ln y, of μ² (Balle & Wang 2018, Theorem 8)."""
-    mu = (square.ln() / 2).exp()
-    return normal(mu / 2 - y.ln() / mu)[0] - y * normal(mu / -2 - y.ln() / mu)[0]
+def gaussian(mu: I, y: I) -> I:
+    """δ of N(μ, 1) against N(0, 1) at ε = ln y (Balle & Wang 2018, Theorem 8)."""
+    half, at = mu / 2, y.ln() / mu
+    return normal(half - at)[0] - y * normal(-half - at)[0]
 
 
-def gaussian_epsilon(square: I, delta: Fraction) -> Decimal:
-    """ε of a Gaussian mechanism of this μ²."""
-    return least(lambda epsilon: gaussian(square, I(epsilon).exp()).hi, I(delta).lo)
+def gaussian_epsilon(mu: I, delta: Fraction) -> Decimal:
+    """ε of a Gaussian mechanism of this μ."""
+    return least(lambda epsilon: gaussian(mu, I(epsilon).exp()).hi, I(delta).lo)
 
 
 def logistic(eta: Fraction) -> I:

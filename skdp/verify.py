@@ -2,13 +2,12 @@
 
     skdp-verify report.json ...     (where no skdp is: a copy of this file and of intervals.py)
 
-From the event (the mechanisms), relation and δ of a report an upper bound on ε is proved; only then
-is its ε looked at. Real numbers are intervals that are rounded outward, probabilities whole numbers
-that are rounded up. Exit status: 0 yes, 1 no, 2 cannot check. *It proves arithmetic*: (ε, δ) if the
-event ran, with true noise, on bounded records. That it is what ran, no file proves. It relies on
-[1] Dong et al. 2022 (Gaussians); [2] Dong et al. 2020, docs/privacy.md §4 (draws of a range; pure ε
-is range 2ε); [3] Zhu et al. 2022, Kairouz et al. 2017 (worst pairs); [4] Mironov et al. 2019,
-Canonne et al. 2020, Papernot & Steinke 2022 (Rényi); [5] privacy/discrete.py; [6] McSherry 2009.
+An upper bound on ε is proved from the event, relation and δ of a report; only then is its ε looked
+at. Reals are intervals rounded outward, probabilities integers rounded up. Exit status: 0 yes, 1
+no, 2 cannot check. *It proves arithmetic*: (ε, δ) if the event ran, with noise, on bounded records.
+That it ran, no file proves. Theorems: [1] Dong et al. 2022; [2] Dong et al. 2020, privacy.md §4
+(draws of a range; pure ε is range 2ε); [3] Zhu et al. 2022, Kairouz et al. 2017; [4] Mironov et al.
+2019, Canonne et al. 2020, Papernot & Steinke 2022; [5] privacy/discrete.py; [6] McSherry 2009.
 """
 
 import json
@@ -30,9 +29,10 @@ I, INF, Decimal, SCHEMA, LARGEST = sure.I, sure.INF, sure.Decimal, 2, 2**25  # n
 CAVEAT = "This proves the arithmetic from events to ε, not that these events are what ran."
 ORDERS = [Fraction(k, 8) for k in (*range(9, 40), *range(40, 513, 8), *range(1024, 16385, 1024))]
 RELATIONS = {"zero_out": 1, "add_or_remove_one": 1, "replace_one": 2}  # a sum moves by so many C
-TEXTS = ("accountant", "neighboring_relation", "sampling", "tuning", "skdp_version", "unit")
-TYPES = {"seeded": bool, "valid": bool, "event": dict, "schema": int} | dict.fromkeys(TEXTS, str)
-TYPES |= dict.fromkeys(("inferred_public_facts", "unaccounted", "assumptions"), list)
+TEXTS = ("accountant", "neighboring_relation", "sampling", "tuning", "skdp_version", "unit", "date")
+TYPES = {"seeded": bool, "valid": bool, "event": dict, "schema": int}
+LISTS = ("inferred_public_facts", "unaccounted", "assumptions", "settings", "versions")
+TYPES |= dict.fromkeys(TEXTS, str) | dict.fromkeys(LISTS, list)
 RANGES = {"mean": (1, 1e6), "shape": (0, 1e6), "lattice_scale": (1e-6, 1e18)}
 RANGES |= dict.fromkeys(("delta", "sampling_probability"), (0, 1.0))
 RANGES |= dict.fromkeys(("noise_multiplier", "epsilon", "eta"), (0, 1e12))
@@ -125,7 +125,7 @@ def epsilon(terms, factor, delta):
     apart = sum((n * t.apart for t, n in terms), Fraction(0))
     if kinds <= {"gauss", "range", "pure"}:
         square = sum((mu_squared(t, factor) * t.draws * n for t, n in terms), I(0))
-        found.append(sure.nearby(partial(sure.gaussian_epsilon, square), apart, delta))
+        found.append(sure.nearby(partial(sure.gaussian_epsilon, square.root()), apart, delta))
     if kinds != {"gauss"} and "select" not in kinds and delta > Fraction(1, 10**16):
         found.append(sure.nearby(convolved(terms, factor, delta), apart, delta))
     if min(found) == INF or ((apart or "range" in kinds) and "sampled" not in kinds):
@@ -151,24 +151,24 @@ def curves(term, factor):
             return I(max(delta.lo, (1 - y).lo, 0), max(delta.hi, (1 - y).hi, 0))
 
         return (bounded,)
-    q, square = term.rate, mu_squared(term, 1)
+    q, square, mu = term.rate, mu_squared(term, 1), mu_squared(term, 1).root()
 
     def one(y):  # (1−q)N(0) + qN(1) against N(0)
         left = y - (1 - q)
-        return q * sure.gaussian(square, left / q) if left.lo > 0 else 1 - y + I(0, max(left.hi, 0))
+        return q * sure.gaussian(mu, left / q) if left.lo > 0 else 1 - y + I(0, max(left.hi, 0))
 
     def other(y):
         left = 1 - y * (1 - q)
-        return left * sure.gaussian(square, y * q / left) if left.lo > 0 else I(0, max(left.hi, 0))
+        return left * sure.gaussian(mu, y * q / left) if left.lo > 0 else I(0, max(left.hi, 0))
 
     def replaced(y):  # (1−q)N(0) + qN(1) against (1−q)N(0) + qN(−1), where the loss is above ln y
         b, c = (1 - q) * (y - 1), q * (square / -2).exp()  # c u² − b u = c y for u = e^(x/σ²)
-        root, mu = ((b * b + 4 * y * c * c).ln() / 2).exp(), (square.ln() / 2).exp()
+        root = (b * b + 4 * y * c * c).root()
         x = ((b + root) / (2 * c) if b.lo > 0 else 2 * y * c / (root - b)).ln() / mu
         p0, p1, p2 = (sure.normal(centre * mu - x)[0] for centre in (0, 1, -1))
         return (1 - q) * (1 - y) * p0 + q * p1 - q * y * p2
 
-    whole = partial(sure.gaussian, mu_squared(term, factor))
+    whole = partial(sure.gaussian, mu_squared(term, factor).root())
     return (whole,) if q == 1 else (one, other) if factor == 1 else (replaced,)
 
 
@@ -190,7 +190,7 @@ def convolved(terms, factor, delta):
     counts = [(t, n * t.draws) for t, n in terms if t.kind != "gauss"] + steps
     if whole:
         square = sum((mu_squared(t, factor) * n for t, n in whole), I(0))
-        counts.append((Term("gauss", Fraction((factor / (square.ln() / 2).exp()).lo)), 1))
+        counts.append((Term("gauss", Fraction((factor / square.root()).lo)), 1))
     return sure.composed([(curves(t, factor), n) for t, n in counts], delta)
 
 
@@ -261,7 +261,7 @@ def verdict(report, within=1e-9):
         raise ValueError(f"schema={schema!r:.40}: this program knows 1 to {SCHEMA}")
     unit = "group" if relation.endswith("_group") else "row"
     if schema == 1:  # as skdp < 0.2 wrote it
-        report = {"schema": 1, "assumptions": [], "unaccounted": [], "unit": unit} | report
+        report = {"schema": 1, "unit": unit, "date": ""} | {k: [] for k in LISTS[1:]} | report
     if other := {*report} ^ {*TYPES, "epsilon", "delta"}:
         raise ValueError(f"fields missing, or unknown: {', '.join(sorted(other)):.200}")
     for name, kind in TYPES.items():

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import os
 import sys
+import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
@@ -22,6 +23,9 @@ from skdp.privacy import _process_tree
 # cost a hundred times what they save.
 torch.set_num_threads(1)
 threadpool_limits(1)
+
+# One day for the whole run: pickles, which are compared, hold the date of a fit.
+os.environ.setdefault("SOURCE_DATE_EPOCH", str(int(time.time())))
 
 settings.register_profile("thorough", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("quick", settings.get_profile("thorough"), max_examples=40)

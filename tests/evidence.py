@@ -152,6 +152,12 @@ LAYERS = [
         ("tests/contracts/test_verified", "tests/privacy/test_policy", "tests/privacy/test_verify"),
     ),
     (
+        "Deployment",
+        "What skops, MLflow and ONNX write predicts as it did and keeps its statement; what skops"
+        " trusts is a list that is tested for each public class.",
+        ("tests/deployment",),
+    ),
+    (
         "Bad input",
         "Each kind of bad or odd input and parameter into each public estimator: a clear error that"
         " spends no budget and quotes no data, or a valid release.",

@@ -355,6 +355,19 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
         """What the network is trained for."""
         raise NotImplementedError
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Store a perceptron as arrays: what is read back needs no trust in torch's classes."""
+        state: Any = super().__getstate__()
+        if "module_" in state:
+            return state | {"module_": networks.packed(state["module_"])}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Read it back, as of versions that stored the module itself."""
+        if "module_" in state:
+            state = {**state, "module_": networks.unpacked(state["module_"])}
+        super().__setstate__(state)
+
     def _memory_told_by(self) -> str:
         return "" if self.module is None else "try_module"
 

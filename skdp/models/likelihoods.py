@@ -171,7 +171,7 @@ class Bernoulli:
         """E σ(N(mean, variance)) by Gauss–Hermite quadrature."""
         deviation = np.sqrt(np.maximum(covariance[:, :, 0], 0.0))
         total = np.zeros((len(mean), 2))
-        for node, weight in _HERMITE:
+        for node, weight in HERMITE:
             total += weight * self.probabilities(mean + deviation * node)
         return total
 
@@ -369,8 +369,8 @@ class Poisson:
     def predictive(self, mean: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean (n,) and variance (n,) of a cut count, by Gauss–Hermite quadrature of the rate."""
         deviation = np.sqrt(np.maximum(covariance[:, 0, 0], 0.0))
-        rates = np.array([self.rate(mean[:, 0] + deviation * node) for node, _ in _HERMITE])
-        weights = np.array([weight for _, weight in _HERMITE])
+        rates = np.array([self.rate(mean[:, 0] + deviation * node) for node, _ in HERMITE])
+        weights = np.array([weight for _, weight in HERMITE])
         first = weights @ rates
         return first, first + weights @ rates**2 - first**2
 
@@ -419,4 +419,4 @@ _N_PAIRS = 256
 _SHORT, _CANCELLED = 1e-2, 1e-7  # shortest chord, and the relative error of its curvature
 
 _nodes, _weights = np.polynomial.hermite_e.hermegauss(32)
-_HERMITE = tuple(zip(_nodes, _weights / _weights.sum(), strict=True))
+HERMITE = tuple(zip(_nodes, _weights / _weights.sum(), strict=True))

@@ -46,6 +46,35 @@ def is_perceptron(module: nn.Module) -> bool:
     )
 
 
+def packed(module: nn.Module) -> Any:
+    """Return a perceptron as its activation and arrays, which any format can hold, or the module.
+
+    A module that would not come back as it is from `unpacked` stays what it is.
+    """
+    if not is_perceptron(module) or any(
+        p.device.type != "cpu" or p.dtype not in (torch.float32, torch.float64)
+        for p in module.parameters()
+    ):
+        return module
+    kinds = {type(part) for part in module.children()} - {nn.Linear}
+    names = [name for name, kind in ACTIVATIONS.items() if kind in kinds] or ["identity"]
+    plain = {"activation": names[0], "arrays": weights(module), "training": module.training}
+    return plain if repr(unpacked(plain)) == repr(module) else module
+
+
+def unpacked(plain: Any) -> nn.Module:
+    """Return the module that was `packed`."""
+    if isinstance(plain, nn.Module):
+        return plain
+    arrays = plain["arrays"]
+    n_features, *hidden = [weight.shape[1] for weight in arrays[::2]]
+    with torch.random.fork_rng(devices=[]):  # weights are drawn in vain
+        module = perceptron(n_features, len(arrays[-1]), hidden, plain["activation"])
+    for parameter, array in zip(module.parameters(), arrays, strict=True):
+        parameter.data = torch.from_numpy(np.array(array))
+    return module.train(plain["training"])
+
+
 # --- modules ------------------------------------------------------------------------------------
 
 

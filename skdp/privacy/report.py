@@ -23,14 +23,17 @@ from __future__ import annotations
 import html
 import json
 import math
+import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
 
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
 from skdp._marked_rows import Mark
 from skdp._types import Json
-from skdp._validate import expected
+from skdp._validate import expected, integer
 from skdp._version import __version__
 from skdp.privacy._advisories import as_known_today, not_disproved
 from skdp.privacy.accounting import GDP, NOT_A_BOUND, epsilon_of_event, least_bound
@@ -38,13 +41,15 @@ from skdp.privacy.events import event_from_dict, event_to_dict, gaussian_mu
 from skdp.privacy.gdp import epsilon_to_gdp
 from skdp.privacy.parts import PartDpEvent, paid_together
 from skdp.privacy.risk import tpr_at_fpr
+from skdp.privacy.statement import in_100, markdown, page, settings_of, today, versions_in_use
 from skdp.relations import GROUP, REPLACE_ONE, check_relation, other_relation
 
-_IN_100 = "who errs on 1 in 100 non-members finds at most {:.3g} in 100 members"
+_IN_100 = "who errs on 1 in 100 non-members finds at most {} in 100 members"
 _ONE_ORDER = "the table that was split had the same rows in the same order in every session"
 _NO_TUNING = "none accounted; each further fit on these rows is a further release"
+_TITLE = "Privacy statement"
 SCHEMA = 2  # of the JSON: docs/_static/report.schema.json; 1 is that of skdp 0.1, without a number
-_TEXTS = ("inferred_public_facts", "unaccounted", "assumptions")  # lists in JSON
+_TEXTS = ("inferred_public_facts", "unaccounted", "assumptions", "settings", "versions")  # lists
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,6 +90,13 @@ class PrivacyReport:
         own treats each record by itself, for instance.
     skdp_version : str
         Version that wrote the report.
+    settings : tuple of str
+        Each fit's parameters: bounds, classes, number of rows. As ``versions`` and ``date``, for
+        readers; two reports that differ in nothing else are equal.
+    versions : tuple of str
+        Packages that the releases were computed with.
+    date : str
+        Day of the last release, in UTC; ``""`` if it was not recorded.
 
     Examples
     --------
@@ -108,6 +120,9 @@ class PrivacyReport:
     unaccounted: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     skdp_version: str = __version__
+    settings: tuple[str, ...] = field(default=(), compare=False)
+    versions: tuple[str, ...] = field(default=(), compare=False)
+    date: str = field(default="", compare=False)
 
     @classmethod
     def of(
@@ -193,7 +208,7 @@ class PrivacyReport:
         return as_known_today(report)
 
     def _check_types(self) -> None:
-        texts = (self.accountant, self.sampling, self.tuning, self.skdp_version)
+        texts = (self.accountant, self.sampling, self.tuning, self.skdp_version, self.date)
         for text in (*texts, *joint(getattr(self, name) for name in _TEXTS)):
             if not isinstance(text, str):
                 raise TypeError
@@ -255,7 +270,30 @@ class PrivacyReport:
             valid=total.valid and all(report.valid for report in reports),
             tuning="; ".join(dict.fromkeys(report.tuning for report in reports)),
             unaccounted=joint(report.unaccounted for report in reports),
+            settings=joint(report.settings for report in reports),
+            versions=joint(report.versions for report in reports),
+            date=max(report.date for report in reports),
         )
+
+    def of_release(self, estimator: Any, label: str, n_samples: int | None) -> PrivacyReport:
+        """Return the same with what a release was made with, by what, and when.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Whose parameters are public.
+        label : str
+            Its name.
+        n_samples : int or None
+            Number of rows, if that is a public fact.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to this one.
+        """
+        settings = (settings_of(estimator, label, n_samples),)
+        return replace(self, settings=settings, versions=versions_in_use(), date=today())
 
     def of_part(self, mark: Mark | None) -> PrivacyReport:
         """State the same of a release that reads one part of the rows (`DisjointSplit`).
@@ -369,6 +407,57 @@ class PrivacyReport:
             values["epsilon"] = "inf"
         return json.dumps(values, indent=2, allow_nan=False)
 
+    def to_markdown(self, title: str = _TITLE, *, level: int = 1) -> str:
+        """Return the report as a page in Markdown, for readers of no code.
+
+        Parameters
+        ----------
+        title : str, default="Privacy statement"
+            Its heading.
+        level : int, default=1
+            Of that heading; above 1 for a section of another page, as of a model card.
+
+        Returns
+        -------
+        str
+            A sentence in words, the statement, what an attacker finds at most, what was released
+            and declared, and what is not covered.
+
+        Raises
+        ------
+        ValueError
+            If the level is no integer >= 1.
+
+        Examples
+        --------
+        >>> from skdp.privacy import PrivacyReport
+        >>> from skdp.privacy.events import dp_sgd_event
+        >>> report = PrivacyReport.of(dp_sgd_event(4.0, 1.0, 16), delta=1e-5, sampling="all rows")
+        >>> print(report.to_markdown("Model of 2026").splitlines()[0])
+        # Model of 2026
+        """
+        return markdown(self, title, integer(1, level=level))
+
+    def to_html(self, path: str | os.PathLike | None = None, *, title: str = _TITLE) -> str:
+        """Return the report as a page in HTML, for readers of no code, and write it to a file.
+
+        Parameters
+        ----------
+        path : path-like or None, default=None
+            File to write, in UTF-8; None writes none.
+        title : str, default="Privacy statement"
+            Its heading.
+
+        Returns
+        -------
+        str
+            What `to_markdown` says, in a page that fetches nothing and runs nothing.
+        """
+        text = page(self, title)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
     def _headline(self) -> str:
         if math.isinf(self.epsilon):
             return "not private"
@@ -392,7 +481,7 @@ class PrivacyReport:
             ("unit", check_relation(self.neighboring_relation).in_words),
             ("neighbouring relation", self.neighboring_relation),
             ("accountant", self.accountant),
-            *([("risk", _IN_100.format(100 * self.tpr_at_fpr()))] if self.valid else []),
+            *([("risk", _IN_100.format(in_100(self.tpr_at_fpr())))] if self.valid else []),
             ("sampling", self.sampling),
             ("read from the data", read),
             *(("assumed", assumption) for assumption in self.assumptions),

@@ -34,6 +34,7 @@ from skdp._types import Opaque
 from skdp._validate import expected, in_range
 from skdp.privacy._scikit_learn import needs_fit, rule_of
 from skdp.privacy.report import PrivacyReport, joint
+from skdp.privacy.statement import settings_of
 from skdp.relations import other_relation
 
 _FROZEN = "FrozenEstimator"
@@ -133,6 +134,7 @@ class _Visit:
     declared: list[str] = field(default_factory=list)
     unaccounted: list[str] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)
+    settings: list[str] = field(default_factory=list)
     seen: dict[int, tuple[str, bool]] = field(default_factory=dict)
 
     def part(self, fitted: Opaque, path: str, *, frozen: bool, public: bool) -> list[PrivacyReport]:
@@ -195,6 +197,7 @@ class _Visit:
         self.facts += rule.facts(fitted)
         if not lines and not parts:
             self.sampling.append(f"{label}: reads no rows")
+            self.settings.append(settings_of(fitted, type(fitted).__name__))
         return reports
 
     def report(self, delta: float | None) -> PrivacyReport:
@@ -217,6 +220,7 @@ class _Visit:
             inferred_public_facts=joint([report.inferred_public_facts, self.facts]),
             valid=report.valid and not unaccounted,
             unaccounted=unaccounted,
+            settings=joint([self.settings, report.settings]),
         )
 
 

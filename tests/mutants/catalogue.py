@@ -132,6 +132,14 @@ SECTIONS = {
             "tests/privacy/test_verify.py",
         ),
         Mutant(
+            "the exponential of an interval is that of its lower end",
+            "intervals.py",
+            "I.exp",
+            "DOWN.subtract(1, width)",
+            "1",
+            "tests/privacy/test_verify.py",
+        ),
+        Mutant(
             "the curve of posterior samples at one point alone",
             "intervals.py",
             "one_posterior",
@@ -146,6 +154,22 @@ SECTIONS = {
             "needed <= aside",
             "True",
             "tests/privacy/test_verify.py",
+        ),
+        Mutant(
+            "risks in words are rounded to the nearest",
+            "privacy/statement.py",
+            "in_100",
+            "math.ceil(100 * share * 10.0**digits - 1e-9)",
+            "round(100 * share * 10.0**digits)",
+            "tests/privacy/test_statement.py",
+        ),
+        Mutant(
+            "names of classes are markup",
+            "privacy/statement.py",
+            "page",
+            "[[html.escape(cell) for cell in row] for row in rows]",
+            "rows",
+            "tests/privacy/test_statement.py",
         ),
         Mutant(
             "a policy's ceiling is for each report",

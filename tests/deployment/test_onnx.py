@@ -1,0 +1,133 @@
+"""Scalers and linear models in ONNX predict as they do in Python."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import skdp
+from skdp import (
+    DPPCA,
+    BoundedScaler,
+    DPQuantileScaler,
+    DPStandardScaler,
+    DPVariationalLinearRegression,
+    DPVariationalLogisticRegression,
+    DPVariationalPoissonRegression,
+    NormClipper,
+    OPSPosteriorSampler,
+    OPSRegressor,
+    privacy_of,
+)
+
+pytest.importorskip("skl2onnx")
+runtime = pytest.importorskip("onnxruntime")
+
+from skdp.onnx import to_onnx  # noqa: E402
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (200, 3))
+Y = (X[:, 0] > 0).astype(int)
+FACTS = {"n_samples": 200}
+TWO = {"classes": [0, 1], **FACTS}
+NAMED = np.array(["home", "ward"])
+# Rows to predict: those of the fit, some beyond all bounds and norms, and zero.
+ROWS = np.vstack([X[:50], 30 * X[50:60], np.zeros((1, 3))])
+
+
+def predicted(model, rows):
+    session = runtime.InferenceSession(model.SerializeToString())
+    return session.run(None, {session.get_inputs()[0].name: rows})
+
+
+def fit(estimator, y=None):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", skdp.FitWarning)
+        return estimator.fit(X, y)
+
+
+SCALERS = {
+    "bounds": BoundedScaler([-1, -2, 0], [1, 2, 1]),
+    "standard": DPStandardScaler(epsilon=5.0, output_norm=1.2),
+    "quantiles": DPQuantileScaler(-1, 1, epsilon=5.0),
+    "clipper": NormClipper(0.7),
+    "components": DPPCA(2, epsilon=5.0),
+}
+CLASSIFIERS = {
+    "logistic": (DPVariationalLogisticRegression(**TWO), Y),
+    "no intercept": (DPVariationalLogisticRegression(fit_intercept=False, **TWO), Y),
+    "diagonal": (
+        DPVariationalLogisticRegression(inference="dpvi", covariance="diag", max_iter=5, **TWO),
+        Y,
+    ),
+    "names": (DPVariationalLogisticRegression(classes=["home", "ward"], **FACTS), NAMED[Y]),
+    "samples": (OPSPosteriorSampler(n_posterior_samples=5, **TWO), Y),
+    "three": (
+        OPSPosteriorSampler(n_posterior_samples=4, classes=[0, 1, 2], **FACTS),
+        RNG.integers(0, 3, 200),
+    ),
+}
+REGRESSORS = {
+    "linear": (DPVariationalLinearRegression(target_bounds=(-3, 5), **FACTS), X[:, 0] + 1),
+    "counts": (DPVariationalPoissonRegression(largest_count=4, **FACTS), RNG.poisson(1, 200)),
+    "samples": (OPSRegressor(target_bounds=(-3, 5), n_posterior_samples=3, **FACTS), X[:, 0]),
+}
+
+
+@pytest.mark.parametrize("name", SCALERS)
+def test_scalers(name):
+    fitted = fit(SCALERS[name])
+    for rows, rtol in ((ROWS, 1e-12), (ROWS.astype(np.float32), 2e-6)):
+        (found,) = predicted(to_onnx(fitted, rows[:1]), rows)
+        assert found.dtype == rows.dtype
+        np.testing.assert_allclose(found, fitted.transform(rows), rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("name", ["bounds", "standard", "quantiles"])
+def test_missing_values(name):
+    fitted, rows = fit(SCALERS[name]), ROWS.copy()
+    rows[3, 1] = rows[4, 0] = np.nan
+    (found,) = predicted(to_onnx(fitted, rows[:1]), rows)
+    np.testing.assert_allclose(found, fitted.transform(rows), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_classifiers(name):
+    fitted = fit(*CLASSIFIERS[name])
+    labels, probabilities = predicted(to_onnx(fitted, ROWS[:1]), ROWS)
+    np.testing.assert_allclose(probabilities, fitted.predict_proba(ROWS), rtol=1e-11, atol=1e-14)
+    np.testing.assert_array_equal(labels, fitted.predict(ROWS))
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_regressors(name):
+    fitted = fit(*REGRESSORS[name])
+    (found,) = predicted(to_onnx(fitted, ROWS[:1]), ROWS)
+    np.testing.assert_allclose(found[:, 0], fitted.predict(ROWS), rtol=1e-11, atol=1e-13)
+
+
+def test_a_pipeline_with_its_statement():
+    steps = (
+        FunctionTransformer(),
+        BoundedScaler(-1, 1),
+        DPStandardScaler(epsilon=1.0),
+        DPPCA(2, epsilon=1.0),
+        DPVariationalLogisticRegression(**TWO),
+    )
+    fitted = fit(make_pipeline(*steps), Y)
+    model = to_onnx(fitted, ROWS[:1])
+    labels, probabilities = predicted(model, ROWS)
+    np.testing.assert_allclose(probabilities, fitted.predict_proba(ROWS), rtol=1e-10, atol=1e-13)
+    np.testing.assert_array_equal(labels, fitted.predict(ROWS))
+    stated = {entry.key: entry.value for entry in model.metadata_props}["privacy"]
+    assert json.loads(stated) == json.loads(privacy_of(fitted).to_json())
+
+
+def test_three_classes_of_a_normal_posterior_are_refused_by_name():
+    model = DPVariationalLogisticRegression(classes=[0, 1, 2], **FACTS)
+    fitted = fit(model, RNG.integers(0, 3, 200))
+    with pytest.raises(ValueError, match=r"classes=.*two, for ONNX.*OPSPosteriorSampler"):
+        to_onnx(fitted, ROWS[:1])
