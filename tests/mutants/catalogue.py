@@ -682,7 +682,7 @@ for task in tasks:
         Mutant(
             "each step starts the noise again",
             "engine/loop.py",
-            "run",
+            "_draws",
             'coins, noise = streams("sampling"), streams("noise")',
             """\
 import numpy as np
