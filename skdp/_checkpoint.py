@@ -161,12 +161,13 @@ class Checkpoint:
             raise self._refused(f"has no key file {self._key_path.name}", "Restore that file")
         self._descriptor = self._locked()
         try:
-            key = self._read_key() if self.charged else {"secret": os.urandom(32).hex()}
-            self._key, self.secret = key, bytes.fromhex(key["secret"])
+            new: dict[str, Any] = {"secret": os.urandom(32).hex()}
+            self._key = self._read_key() if self.charged else new
+            self.secret = bytes.fromhex(self._key["secret"])
             self._parameters = {
                 name: described(self.secret, value)
                 for name, value in parameters.items()
-                    if name not in (*PLACES, "verbose")
+                if name not in (*PLACES, "verbose")
             }
             if self.charged:
                 self._found = self._read()
@@ -182,9 +183,7 @@ class Checkpoint:
 
     # --- beginning and end ----------------------------------------------------------------------
 
-    def begin(
-        self, facts: str, event: str, arrays: Sequence[np.ndarray], streams: Streams
-    ) -> None:
+    def begin(self, facts: str, event: str, arrays: Sequence[np.ndarray], streams: Streams) -> None:
         """Begin the run with streams, or hold it against what was found; before the charge.
 
         Parameters
@@ -267,7 +266,7 @@ class Checkpoint:
     def _read(self) -> dict[str, Any]:
         """Read what is there, and refuse what is not of this fit."""
         try:
-            with np.load(self._path, allow_pickle=False) as file:
+            with open(self._path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
                 text, tag = str(file["about"]), str(file["tag"])
                 arrays = [file[str(i)] for i in range(len(file.files) - 2)]
             about = json.loads(text)
@@ -476,7 +475,7 @@ class _Mac:
         rows = array if array.shape else array[None]
         for start in range(0, len(rows), _BLOCK):
             block = np.ascontiguousarray(rows[start : start + _BLOCK])
-            self._mac.update(block.reshape(-1).view(np.uint8))
+            self._mac.update(block.reshape(-1).view(np.uint8).data)
 
     def hexdigest(self) -> str:
         """Return the hash."""

@@ -617,7 +617,8 @@ class ModelConfig(GaussianRun):
         if streams.saved is not None:
             state = algorithm.restored(state, streams.saved)
         plan = self.release_plan()
-        for state in progress(run(plan, rows, state, algorithm.query, algorithm.update, streams)):
+        steps = run(plan, rows, state, algorithm.query, algorithm.update, streams)
+        for state in progress(steps):
             streams.keep(state.step, partial(tuple, state))
         if self.n_curvature_steps:
             return algorithm.infer(state, streams("inference"))

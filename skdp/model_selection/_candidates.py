@@ -382,6 +382,6 @@ def check_private_parts(workflow: Estimator, neighboring_relation: Relation) -> 
         if (seed := getattr(part, "random_state", None)) is not None:
             remedy = "give random_state to the search, which seeds the trials"
             raise expected("None in the estimator", remedy, random_state=seed)
-        if getattr(part, "checkpoint", None) is not None:
+        if (path := getattr(part, "checkpoint", None)) is not None:
             remedy = "what a trial leaves on the disk is a release that no selection accounts for"
-            raise expected("None inside a private search", remedy, checkpoint=part.checkpoint)
+            raise expected("None inside a private search", remedy, checkpoint=path)
