@@ -161,7 +161,7 @@ class DPVariationalModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
         File from which a fit that was killed goes on when it is called again with the same rows and
         parameters, as the same release at no further charge. The key file beside it (``.key``) is
         as secret as the rows; both are deleted when the fit ends. Each fit needs a path of its
-        own. See the guide page on long runs.
+        own, and calls that go on from an earlier one take none. See the guide page on long runs.
     every : int, default=50
         Number ≥ 1 of steps from one checkpoint to the next.
     n_samples : int or None, default=None
