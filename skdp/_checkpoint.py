@@ -155,7 +155,7 @@ class Checkpoint:
         self._key_path = Path(f"{self._path}.key")
         self.name, self.streams, self.notes = os.urandom(16).hex(), None, []
         self._found: dict[str, Any] | None = None
-        self._arrays: list[np.ndarray] = []
+        self._made = False  # whether what may lie at the path is ours
         self.charged = self._path.exists()
         if self.charged and not self._key_path.exists():
             raise self._refused(f"has no key file {self._key_path.name}", "Restore that file")
@@ -210,6 +210,7 @@ class Checkpoint:
                 "rows": rows,
             }
             run, chain, first, saved = streams.secret("run"), streams.secret("chain"), 0, None
+            self._made = True
             self._key = {**key, "words": _WORDS, "format": FORMAT, "run": run.hex()}
             self._write_key(0, chain)
             self._write(0, None)
@@ -230,10 +231,10 @@ class Checkpoint:
     def close(self, *, ended: bool) -> None:
         """Delete the files of a run that has ended or was never charged; let go of the others."""
         if ended or not self.charged:
-            for path in (self._key_path, self._path):  # what is secret first
+            ours = ended or self._made
+            for path in (self._key_path, self._path)[: 1 + ours]:  # what is secret first
                 for file in (path, _new(path)):
-                    if path is self._key_path or self.streams is not None:
-                        file.unlink(missing_ok=True)
+                    file.unlink(missing_ok=True)
             _sync(self._path.parent)
         os.close(self._descriptor)
 

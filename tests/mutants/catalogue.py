@@ -2976,7 +2976,7 @@ charge(
             "the key outlasts the fit",
             "_checkpoint.py",
             "Checkpoint.close",
-            "(self._key_path, self._path)",
+            "(self._key_path, self._path)[: 1 + ours]",
             "(self._path,)",
             "tests/estimators/test_checkpoint.py",
         ),
