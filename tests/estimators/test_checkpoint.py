@@ -87,6 +87,10 @@ RUNS = {
     ),
     "Langevin dynamics": (partial(SGLD, burn_in=2, thinning=2, prior_scale=1.5), {}),
     "a user's model in batches": (partial(MODEL, max_iter=40, sampling_rate=0.5), {}),
+    "a user's model, asked at draws to the end": (
+        partial(MODEL, max_iter=20, inference="dpvi", covariance="diag"),
+        {},
+    ),
     "a user's model of persons": (
         partial(MODEL, max_iter=60, unit="group", n_groups=20, rows_per_group=3),
         {"groups": GROUPS},
