@@ -7,7 +7,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from skdp import _checkpoint
 from skdp._bounded_rows import norm_lost, row_norm
 from skdp._bounded_sum import MAX_ROWS
 from skdp._chunked_rows import (
@@ -38,7 +39,7 @@ from skdp._version import __version__
 from skdp._warnings import FitWarning, PrivacyWarning
 from skdp.privacy.accounting import ACCOUNTANTS
 from skdp.privacy.budget import Budget
-from skdp.privacy.ledger import charge
+from skdp.privacy.ledger import charge, is_covered
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import GROUP, ROW, UNITS, Relation, check_relation
 
@@ -63,11 +64,16 @@ PREDICTED_BY_ROW = (
 _said: set[tuple[str, ...]] = set()
 
 
-def attempt(estimator: Any) -> AbstractContextManager[None]:
-    """Start callbacks, where scikit-learn has them, and put everything back if the fit fails."""
+@contextmanager
+def attempt(estimator: Any) -> Iterator[None]:
+    """Start callbacks, where scikit-learn has them, and put everything back if the fit fails.
+
+    A fit with a checkpoint finds it, and deletes it when it ends.
+    """
     if hasattr(estimator, "_init_callback_context"):
         estimator._init_callback_context(max_subtasks=None)
-    return all_or_nothing(estimator)
+    with all_or_nothing(estimator), _checkpoint.opened(estimator, estimator.get_params):
+        yield
 
 
 @contextmanager
@@ -82,9 +88,12 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
         vars(estimator).update(before)
         charged = report is not before.get("privacy_")
         if charged and report is not None and type(error) is KeyboardInterrupt and not error.args:
+            left = "nothing of this fit is left, and"
+            if getattr(estimator, "checkpoint", None) is not None:
+                left = "the same fit goes on from its checkpoint at no further charge;"
             raise KeyboardInterrupt(
-                f"{type(estimator).__name__} was interrupted after it had been charged: nothing of "
-                f"this fit is left, and epsilon={report.epsilon:.4g} stays spent."
+                f"{type(estimator).__name__} was interrupted after it had been charged: {left} "
+                f"epsilon={report.epsilon:.4g} stays spent."
             ) from None
         raise
 
@@ -249,6 +258,19 @@ def warn_if_inferred(name: str, facts: tuple[str, ...]) -> None:
         )
 
 
+def begun(estimator: Any, plan: FitPlan, *arrays: np.ndarray) -> None:
+    """Begin a run with a checkpoint, or hold one that is resumed against the rows and the plan."""
+    checkpoint = _checkpoint.current()
+    if checkpoint is None:
+        return
+    if is_covered():
+        remedy = "what a trial leaves on the disk is a release that no selection accounts for"
+        raise expected("None inside a search or an audit", remedy, checkpoint=estimator.checkpoint)
+    checkpoint.begin(
+        repr(plan.facts), repr(plan.privacy.event), arrays, streams(estimator, *arrays)
+    )
+
+
 def charged(
     estimator: BaseEstimator,
     plan: FitPlan,
@@ -272,14 +294,18 @@ def charged(
             PrivacyWarning,
             stacklevel=5,
         )
+    checkpoint = _checkpoint.current()
     charge(
         report.event,
+        run="" if checkpoint is None else checkpoint.name,
         label=name,
         neighboring_relation=report.neighboring_relation,
         nominal=report.seeded,
         inferred=report.inferred_public_facts,
         owner=estimator,
     )
+    if checkpoint is not None:
+        checkpoint.charged = True
     return total
 
 
@@ -306,12 +332,17 @@ def part_read(*given: Any) -> Mark | None:
 def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
     """Return the random streams of a fit: keyed by the system, or by the seed and all of the input.
 
-    With a seed, no two data sets, folds or settings share noise, while the same fit repeats.
+    With a seed, no two data sets, folds or settings share noise, while the same fit repeats. Those
+    of a run with a checkpoint are the run's.
     """
+    checkpoint = _checkpoint.current()
+    if checkpoint is not None and checkpoint.streams is not None:
+        return checkpoint.streams
     if estimator.random_state is None:
         return Streams()
     seed = check_random_state(estimator.random_state).randint(2**31 - 1)
-    parameters = {k: _named(v) for k, v in estimator.get_params().items() if k != "random_state"}
+    elsewhere = ("random_state", *_checkpoint.PLACES)
+    parameters = {k: _named(v) for k, v in estimator.get_params().items() if k not in elsewhere}
     parameters["declared norms"] = [row_norm(array) for array in arrays]
     name = f"{type(estimator).__qualname__} {__version__}"
     return Streams(seed_material(int(seed), name, parameters, *arrays))
@@ -324,10 +355,16 @@ def _named(value: Any) -> Any:
     return value
 
 
+def system_bytes(purpose: str, size: int) -> bytes:
+    """Return random bytes, which are the same again in a run that is resumed."""
+    checkpoint = _checkpoint.current()
+    return os.urandom(size) if checkpoint is None else checkpoint.derived(purpose)[:size]
+
+
 def initial_seed(estimator: Any) -> int:
     """Return a seed for initial weights, which need not be secret: no function of the data."""
     if estimator.random_state is None:
-        return int.from_bytes(os.urandom(4), "little")
+        return int.from_bytes(system_bytes("initial weights", 4), "little")
     return int(check_random_state(estimator.random_state).randint(2**31 - 1))
 
 
@@ -693,6 +730,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             plan = self._plan(facts)
             check_in_chunks(self, plan, records)
             run = self._prepared(plan, records)
+            begun(self, plan, *records.arrays)
             steps = progress(self, plan.n_steps)
             self.privacy_ = charged(self, plan, (X, y))
             released = run(records, streams(self, *records.arrays), steps)
@@ -773,7 +811,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         """Look at each chunk, and take on what is learned from their columns."""
         _refuse_beside(y)
         # A seeded fit repeats, and so do the fingerprints that its streams are keyed by.
-        key = os.urandom(16) if self.random_state is None else bytes(16)
+        key = system_bytes("chunks", 16) if self.random_state is None else bytes(16)
         if self.unit == GROUP:
             rows = rows.by_person(key)
         subset = initial_seed(self).to_bytes(4, "little")

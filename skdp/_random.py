@@ -58,7 +58,7 @@ class SecureStream:
         self._pid = os.getpid()
         aes: Any = AESCounter(key=int.from_bytes(key, "little"), counter=0)
         self._generator = np.random.Generator(aes)
-        self._bits = key_stream(_hash(key, b"words")[:16])  # never the bits of the generator
+        self._bits = key_stream(hashed(key, b"words")[:16])  # never the bits of the generator
 
     def _here(self) -> None:
         if os.getpid() != self._pid:  # a child must never repeat its parent's noise
@@ -174,10 +174,21 @@ class Streams:
         None keys the streams from the operating system; see `seed_material` for the other case.
     """
 
+    by_step = False  # whether each step has streams of its own; see `skdp._checkpoint`
+    first = 0  # step with which the run begins
+    saved: Any = None  # state with which it begins; None for the data-independent start
+
     def __init__(self, seed_material: bytes | None = None) -> None:
         self._pid = os.getpid()
-        self._master = os.urandom(32) if seed_material is None else _hash(b"key", seed_material)
+        self._master = os.urandom(32) if seed_material is None else hashed(b"key", seed_material)
         self._asked: set[str] = set()
+
+    @classmethod
+    def of(cls, key: bytes) -> Streams:
+        """Return the streams of a key of 32 bytes."""
+        streams = Streams.__new__(Streams)
+        streams._pid, streams._master, streams._asked = os.getpid(), key, set()
+        return streams
 
     def __call__(self, purpose: str) -> SecureStream:
         """Return the stream for one purpose; once, because noise must never be used again."""
@@ -186,7 +197,18 @@ class Streams:
         if purpose in self._asked:
             raise RuntimeError(f"The stream for {purpose!r} has already been handed out.")
         self._asked.add(purpose)
-        return SecureStream(_hash(self._master, purpose.encode())[:16])
+        return SecureStream(self.secret(purpose)[:16])
+
+    def secret(self, purpose: str) -> bytes:
+        """Return 32 bytes from which the stream for a purpose, or other streams, are keyed."""
+        return hashed(self._master, purpose.encode())
+
+    def of_step(self, step: int) -> Streams:
+        """Return the streams of a step, where each has its own."""
+        raise NotImplementedError
+
+    def keep(self, step: int, save: Callable[[], Any]) -> None:
+        """Keep the state after a number of steps; nothing is kept without a checkpoint."""
 
     __reduce__ = SecureStream.__reduce__
 
@@ -198,10 +220,11 @@ def seed_material(seed: int, name: str, parameters: dict[str, Any], *arrays: np.
     for array in arrays:
         parts.append(f"{array.dtype.str}{array.shape}".encode())
         parts.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-    return _hash(*parts)
+    return hashed(*parts)
 
 
-def _hash(*parts: Any) -> bytes:
+def hashed(*parts: Any) -> bytes:
+    """Hash several byte strings."""
     digest = hashlib.sha256()
     for part in parts:  # each part's length first: no two lists of parts run together alike
         digest.update(len(part).to_bytes(8, "little"))

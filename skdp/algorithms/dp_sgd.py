@@ -36,7 +36,13 @@ from torch import Tensor
 from skdp._validate import in_range, one_of
 from skdp.algorithms.parts.training import Model, NetworkRun
 from skdp.engine.loop import ReleasePlan
-from skdp.engine.updates import MomentumSGD, NoiseCorrectedAdam, TorchOptimizer, UpdateRule
+from skdp.engine.updates import (
+    MomentumSGD,
+    NoiseCorrectedAdam,
+    TorchOptimizer,
+    UpdateRule,
+    like,
+)
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import dp_sgd_event
 from skdp.schedules import Schedule, schedule
@@ -200,6 +206,15 @@ class DPSGDUpdate:
         """Return the moments, which are functions of released values too."""
         moments = self._rule.saved(state.rule)
         return Kept(self._rule, moments, state.theta.shape, self._config.noise_variance)
+
+    def saved(self, state: DPSGDState) -> DPSGDState:
+        """Return the state with that of the rule as arrays."""
+        return state._replace(rule=self._rule.saved(state.rule))
+
+    def restored(self, saved: Any, theta: Tensor) -> DPSGDState:
+        """Return the state that was saved."""
+        state = like(self.init(theta)._replace(rule=None), saved)
+        return state._replace(rule=self._rule.restored(state.rule, theta, 0.0))
 
     @staticmethod
     def query(state: DPSGDState) -> Tensor:

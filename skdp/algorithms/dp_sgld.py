@@ -40,7 +40,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -51,6 +51,7 @@ from skdp._release_hook import grid_width, on_grid
 from skdp._validate import expected, in_range, integer
 from skdp.algorithms.parts.training import Model, NetworkRun
 from skdp.engine.loop import ClippedSum, ReleasePlan
+from skdp.engine.updates import like
 from skdp.privacy.budget import Budget
 from skdp.schedules import step_sizes
 
@@ -223,6 +224,18 @@ class DPSGLDUpdate:
     def init(theta: Tensor, kept: None = None) -> DPSGLDState:
         """Start at given parameters."""
         return DPSGLDState(theta, 0, (), ())
+
+    @staticmethod
+    def saved(state: DPSGLDState) -> DPSGLDState:
+        """Return the state itself."""
+        return state
+
+    @staticmethod
+    def restored(saved: Any, theta: Tensor) -> DPSGLDState:
+        """Return the state that was saved."""
+        state = like(DPSGLDUpdate.init(theta), saved)
+        kept = tuple(like(theta, iterate) for iterate in state.kept)
+        return state._replace(kept=kept, kept_steps=tuple(state.kept_steps))
 
     @staticmethod
     def query(state: DPSGLDState) -> Tensor:

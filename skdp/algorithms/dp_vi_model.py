@@ -60,6 +60,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -78,10 +79,10 @@ from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_families import Cholesky, Diagonal, Family, orthogonal_normals
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.engine.linear_sums import packed, unpacked
-from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
+from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
 from skdp.engine.modules.network_sum import NetworkBatch, NetworkRecords
 from skdp.engine.sampling import Sampling, sampling
-from skdp.engine.updates import Moments, NoiseCorrectedAdam
+from skdp.engine.updates import Moments, NoiseCorrectedAdam, like
 from skdp.models.user_models import Prior, UserModel
 
 GRADIENT, OUTER, SQUARES = "gradient", "outer", "squares"
@@ -612,10 +613,13 @@ class ModelConfig(GaussianRun):
         rows = rows_of(records, self._rows)
         etas = orthogonal_normals(self.n_parameters, self.n_releases + 1, streams("eta"))
         algorithm = ModelUpdate(self, etas)
-        steps = run(
-            self.release_plan(), rows, algorithm.init(), algorithm.query, algorithm.update, streams
-        )
-        state = last(progress(steps))
+        state = algorithm.init()
+        if streams.saved is not None:
+            state = algorithm.restored(state, streams.saved)
+        plan = self.release_plan()
+        steps = run(plan, rows, state, algorithm.query, algorithm.update, streams)
+        for state in progress(steps):
+            streams.keep(state.step, partial(tuple, state))
         if self.n_curvature_steps:
             return algorithm.infer(state, streams("inference"))
         return algorithm.plain(state)
@@ -747,6 +751,13 @@ class ModelUpdate:
         moments, none = self._adam.init(mean), torch.zeros((), dtype=mean.dtype)
         eta = next(self._etas)
         return ModelState(0, mean, spread, eta, moments, tail, curvature, clip, none, none)
+
+    def restored(self, start: ModelState, saved: Any) -> ModelState:
+        """Return the state that a checkpoint holds, having drawn what the run had drawn."""
+        state = like(start, saved)
+        for _ in range(state.moments.count):
+            next(self._etas)
+        return state
 
     def query(self, state: ModelState) -> Tensor:
         """(θ_t, C): θ_t is m + Lη_t for a gradient, m where the noise is inferred or counted."""

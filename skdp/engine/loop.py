@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -165,16 +165,28 @@ def run(
     update : callable
         Pure (state, noisy sum, step) -> state; sees released values only.
     streams : Streams
-        Random streams of the fit.
+        Random streams of the fit; with those of a run that is resumed, it begins where that was.
     """
-    coins, noise = streams("sampling"), streams("noise")
-    for step, selection in enumerate(_selections(plan.sampling, data, coins)):
+    for step, (selection, noise) in enumerate(_draws(plan.sampling, data, streams), streams.first):
         theta = query(state)
         clipped_sum, call = plan.step(tuple(theta.shape), step)
         value = partial(data.sum, partial(clipped_sum, theta), selection)
         noisy = plan.release(value, call, noise)
         state = update(state, noisy.to(theta.dtype), step)
         yield state
+
+
+def _draws(scheme: Sampling, data: Rows, streams: Streams) -> Iterator[tuple[Any, SecureStream]]:
+    """Selected rows of each step that is left, and the stream of its noise."""
+    if not streams.by_step:
+        coins, noise = streams("sampling"), streams("noise")
+        for selection in _selections(scheme, data, coins):
+            yield selection, noise
+        return
+    for step in range(streams.first, scheme.n_steps):
+        of_step, one = streams.of_step(step), replace(scheme, n_steps=1)
+        for selection in _selections(one, data, of_step("sampling")):
+            yield selection, of_step("noise")
 
 
 def _selections(scheme: Sampling, data: Rows, coins: SecureStream) -> Iterator[Any]:

@@ -198,3 +198,12 @@ def _each(values: Any, kind: type, change: Callable[[Any], Any]) -> Any:
     if isinstance(values, list):
         return [_each(value, kind, change) for value in values]
     return values
+
+
+def like(template: Any, saved: Any) -> Any:
+    """Return what a checkpoint holds in the form of a state: its tensors and named tuples."""
+    if isinstance(template, Tensor):
+        return torch.from_numpy(saved).to(template, copy=True)
+    if hasattr(template, "_fields"):
+        return type(template)(*map(like, template, saved))
+    return saved

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
 
-from skdp import _fitting
+from skdp import _checkpoint, _fitting
 from skdp._chunked_rows import ChunkedRows, in_chunks
 from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, with_callbacks
 from skdp._input import (
@@ -103,6 +103,8 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     device: Any = None
     max_sample_weight: float = 1.0
     secure: bool = False
+    checkpoint: Any = None
+    every: int = _checkpoint.EVERY
     n_samples: int | None = None
     random_state: Any = None
     verbose: int = 0
@@ -166,6 +168,11 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
         chunks = in_chunks(X, y, groups, verbose=self.verbose)
         with _fitting.attempt(self), chunks as (X, y, groups):
+            if (one_epoch or self.warm_start) and self.checkpoint is not None:
+                remedy = "a run that is resumed begins from its own state alone"
+                raise expected(
+                    "None with partial_fit or warm_start", remedy, checkpoint=self.checkpoint
+                )
             goes_on = (one_epoch or self.warm_start) and hasattr(self, "module_")
             before, n_before = (self.privacy_, self.n_iter_) if goes_on else (None, 0)
             if before is not None:
@@ -192,15 +199,17 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
                 raise expected("the device on which module makes its parameters", device=None)
             self._looks_up = not getattr(model, "dtype", torch.float32).is_floating_point
             _fitting.check_n_rows(records.X, model.max_rows)
-            if self._calls_foreign_code():
+            if self._calls_foreign_code() or self.checkpoint is not None:
                 plan.config.rehearse(model)
             watch = self._watch(public)
             if watch is not None:
                 watch(0, plan.config.start(model))  # a trial of the public rows
+            arrays = (*records.arrays, *networks.weights(self.module_))
+            _fitting.begun(self, plan, *arrays)
             steps = _fitting.progress(self, plan.n_steps)
             self.privacy_ = _fitting.charged(self, plan, given, before)
-            self.public_scores_ = []
-            streams = _fitting.streams(self, *records.arrays, *networks.weights(self.module_))
+            self.public_scores_ = _checkpoint.notes()
+            streams = _fitting.streams(self, *arrays)
             kept = self._kept if one_epoch and goes_on else None
             released = plan.config.run(records, streams, steps, model=model, watch=watch, kept=kept)
             self._keep(plan, released)

@@ -208,6 +208,13 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         floating-point arithmetic as exact. Up to three times slower (with persons eight), and as
         accurate. Not with ``device``, ``module`` or ``mixed_precision``, nor for more than 100,000
         parameters (with persons 10,000). See docs/privacy.md, section 8.
+    checkpoint : str, path-like or None, default=None
+        File from which a fit that was killed goes on when it is called again with the same rows and
+        parameters, as the same release at no further charge. The key file beside it (``.key``) is
+        as secret as the rows; both are deleted when the fit ends. Each fit needs a path of its
+        own, and calls that go on from an earlier one take none. See the guide page on long runs.
+    every : int, default=50
+        Number ≥ 1 of steps from one checkpoint to the next.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X
@@ -429,6 +436,13 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         floating-point arithmetic as exact. Up to three times slower (with persons eight), and as
         accurate. Not with ``device``, ``module`` or ``mixed_precision``, nor for more than 100,000
         parameters (with persons 10,000). See docs/privacy.md, section 8.
+    checkpoint : str, path-like or None, default=None
+        File from which a fit that was killed goes on when it is called again with the same rows and
+        parameters, as the same release at no further charge. The key file beside it (``.key``) is
+        as secret as the rows; both are deleted when the fit ends. Each fit needs a path of its
+        own, and calls that go on from an earlier one take none. See the guide page on long runs.
+    every : int, default=50
+        Number ≥ 1 of steps from one checkpoint to the next.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X

@@ -30,6 +30,7 @@ from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skdp._checkpoint import EVERY
 from skdp._chunked_rows import is_dask
 from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, sampling_rate
 from skdp._input import check_features, check_features_and_targets, mean_of_blocks
@@ -157,6 +158,13 @@ class DPVariationalModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
         (n_parameters,), with all randomness from the `torch.Generator`. It is for `fit` with y, and
         never sees private rows in `fit`. It gives `sample_predictive`, `sample_prior_predictive`,
         checks by `to_arviz`, and a better clip to start with.
+    checkpoint : str, path-like or None, default=None
+        File from which a fit that was killed goes on when it is called again with the same rows and
+        parameters, as the same release at no further charge. The key file beside it (``.key``) is
+        as secret as the rows; both are deleted when the fit ends. Each fit needs a path of its
+        own, and calls that go on from an earlier one take none. See the guide page on long runs.
+    every : int, default=50
+        Number ≥ 1 of steps from one checkpoint to the next.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X
@@ -271,6 +279,8 @@ class DPVariationalModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
     parameter_names: Any = None
     example_rows: Any = None
     simulate: Any = None
+    checkpoint: Any = None
+    every: int = EVERY
     n_samples: int | None = None
     random_state: Any = None
     verbose: int = 0

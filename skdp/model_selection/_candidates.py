@@ -44,7 +44,7 @@ _SET_BY_THE_SEARCH = {
     "neighboring_relation", "unit", "random_state",
 }  # fmt: skip
 _FACTS = {"n_samples", "n_groups", "rows_per_group", "classes", "target_bounds"}
-_SHOWS_TRIALS = {"verbose", "n_jobs", "memory"}
+_SHOWS_TRIALS = {"verbose", "n_jobs", "memory", "checkpoint", "every"}
 
 _SLACK = 1e-7  # of μ, left between the candidates and the base for rounding
 _LEAST_LOG_MU, _MOST_LOG_MU = -12.0, 12.0
@@ -382,3 +382,6 @@ def check_private_parts(workflow: Estimator, neighboring_relation: Relation) -> 
         if (seed := getattr(part, "random_state", None)) is not None:
             remedy = "give random_state to the search, which seeds the trials"
             raise expected("None in the estimator", remedy, random_state=seed)
+        if (path := getattr(part, "checkpoint", None)) is not None:
+            remedy = "what a trial leaves on the disk is a release that no selection accounts for"
+            raise expected("None inside a private search", remedy, checkpoint=path)

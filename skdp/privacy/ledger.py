@@ -75,13 +75,15 @@ class LedgerEntry:
     """One line of a ledger: who released what.
 
     A ``nominal`` entry is no guarantee: its noise was seeded. ``inferred`` are facts that the code
-    read from the data because nobody declared them.
+    read from the data because nobody declared them. ``run`` is the random name of a run with a
+    checkpoint, which is charged once, however often it is resumed.
     """
 
     label: str
     event: DpEvent
     nominal: bool = False
     inferred: tuple[str, ...] = ()
+    run: str = ""
 
 
 class PrivacyLedger:
@@ -254,6 +256,8 @@ class PrivacyLedger:
                         line["nominal"] = True
                     if entry.inferred:
                         line["inferred"] = list(entry.inferred)
+                    if entry.run:
+                        line["run"] = entry.run
                     assert self._file is not None
                     self._file.append(file, line)
                     self._entries.append(entry)
@@ -273,13 +277,18 @@ class PrivacyLedger:
                 "What was spent is unknown; restore the file before spending more."
             ) from error
         nominal, inferred = line.get("nominal", False), line.get("inferred", ())
-        return LedgerEntry(line["label"], event, nominal, tuple(inferred))
+        return LedgerEntry(line["label"], event, nominal, tuple(inferred), line.get("run", ""))
 
     def _check_relation(self, neighboring_relation: str, label: str) -> None:
         if neighboring_relation != self.neighboring_relation:
             what = f"the ledger's own relation {self.neighboring_relation!r} for {label}"
             remedy = "keep one ledger per neighbouring relation and unit"
             raise expected(what, remedy, neighboring_relation=str(neighboring_relation))
+
+    def _holds(self, entry: LedgerEntry) -> bool:
+        """Whether a run that is resumed has been charged here."""
+        found = [charged for charged in self._entries if entry.run and charged.run == entry.run]
+        return any(event_to_dict(charged.event) == event_to_dict(entry.event) for charged in found)
 
     def _check(self, entry: LedgerEntry, neighboring_relation: str) -> None:
         self._check_relation(neighboring_relation, entry.label)
@@ -489,6 +498,11 @@ def covered(cover: Cover | str) -> Iterator[None]:
         _cover.reset(token)
 
 
+def is_covered() -> bool:
+    """Whether what this thread releases is part of what has been charged, or of no private rows."""
+    return _cover.get() is not None
+
+
 def charge(
     event: DpEvent,
     *,
@@ -497,6 +511,7 @@ def charge(
     nominal: bool = False,
     inferred: Sequence[str] = (),
     owner: Estimator | None = None,
+    run: str = "",
 ) -> None:
     """Write an event to every open ledger of this process: to all of them, or to none.
 
@@ -514,6 +529,8 @@ def charge(
         Facts that are read from the data because nobody declared them.
     owner : object or None, default=None
         The estimator that will state the price.
+    run : str, default=""
+        Name of a run that may be resumed: a ledger that has its entry is not charged again.
 
     Raises
     ------
@@ -530,7 +547,7 @@ def charge(
         _charged_alone += 1
         above = map(PrivacyLedger._from_description, _process_tree.announced_above())
         ledgers = list(dict.fromkeys([*_open, *above]))
-        entry = LedgerEntry(label, event, nominal, tuple(inferred))
+        entry = LedgerEntry(label, event, nominal, tuple(inferred), run)
         _spend(ledgers, entry, neighboring_relation)
 
 
@@ -543,10 +560,13 @@ def _spend(ledgers: list[PrivacyLedger], entry: LedgerEntry, neighboring_relatio
     with ExitStack() as locks:
         appends = []
         for first, *others in places.values():
-            appends.append(locks.enter_context(first._locked()))
+            append = locks.enter_context(first._locked())
             for other in others:
                 other._entries = first._entries
+            if not first._holds(entry):
+                appends.append(append)
         for ledger in ledgers:
-            ledger._check(entry, neighboring_relation)
+            if not ledger._holds(entry):
+                ledger._check(entry, neighboring_relation)
         for append in appends:
             append(entry)

@@ -21,9 +21,10 @@ from dp_accounting.dp_event import DpEvent
 from torch import Tensor, nn
 
 from skdp._bounded_sum import MAX_ROWS
+from skdp._checkpoint import encoded
 from skdp._chunked_rows import rows_of
 from skdp._persons import PersonUnit
-from skdp._random import SecureStream, Streams
+from skdp._random import Streams
 from skdp._rows import LinearRows, Rows
 from skdp._validate import in_range, integer, one_of
 from skdp.engine.grid import lattice_bits
@@ -382,6 +383,14 @@ class Update(Protocol):
         """Return what a run that goes on from this one is to have, besides parameters."""
         ...
 
+    def saved(self, state: Any) -> Any:
+        """Return a state for a checkpoint."""
+        ...
+
+    def restored(self, saved: Any, theta: Tensor) -> Any:
+        """Return the state that a checkpoint holds, with parameters like given ones."""
+        ...
+
     def query(self, state: Any) -> Tensor:
         """Return the parameters at which the state asks for a gradient."""
         ...
@@ -534,6 +543,7 @@ class NetworkRun:
         state = algorithm.init(theta)
         for step in range(min(3, self.n_steps)):
             state = algorithm.update(state, torch.ones_like(theta), step)
+        encoded(algorithm.saved(state), [])
 
     def run(
         self,
@@ -573,11 +583,22 @@ class NetworkRun:
         plan = self.release_plan(model)
         rows = rows_of(records, partial(_wrapped, model))
         late = LateSums(self, plan)
-        steps = run(plan, rows, state, algorithm.query, late.told(algorithm), streams)
-        with _masks(streams("dropout")):
+        if streams.saved is not None:
+            saved, of_late = streams.saved
+            state = algorithm.restored(saved, model.start)
+            late.restore(of_late, model.start)
+
+        def query(state: Any) -> Tensor:
+            if streams.by_step:  # a step that is made again has the same masks
+                _draw_masks(streams.of_step(state.n_steps))
+            return algorithm.query(state)
+
+        steps = run(plan, rows, state, query, late.told(algorithm), streams)
+        with _masks(streams):
             for state in progress(steps):
                 if watch and (state.n_steps % every == 0 or state.n_steps == self.n_steps):
                     watch(state.n_steps, algorithm.posterior(state, model.vector))
+                streams.keep(state.n_steps, partial(_kept, algorithm, state, late))
         posterior = algorithm.posterior(state, model.vector)
         return Trained(posterior, state.n_steps, late.push, algorithm.keep(state))
 
@@ -610,6 +631,15 @@ class LateSums:
 
         return update
 
+    def saved(self) -> Any:
+        """Return what there is for a checkpoint: functions of released values."""
+        return self._total, self._n, self._variance
+
+    def restore(self, saved: Any, like: Tensor) -> None:
+        """Go on from what a checkpoint holds."""
+        total, self._n, self._variance = saved
+        self._total = None if total is None else torch.from_numpy(total).to(like.device)
+
     @property
     def push(self) -> float:
         """Norm of the mean over the largest possible, less its noise; 0 where that hides it."""
@@ -630,13 +660,21 @@ def _wrapped(model: Model, records: tuple[np.ndarray, ...]) -> Rows:
     return model.records(X, targets, starts, weights)
 
 
+def _kept(algorithm: Update, state: Any, late: LateSums) -> Any:
+    return algorithm.saved(state), late.saved()
+
+
+def _draw_masks(streams: Streams) -> None:
+    torch.manual_seed(int(streams("dropout").generator.integers(2**63)))
+
+
 @contextmanager
-def _masks(stream: SecureStream) -> Iterator[None]:
+def _masks(streams: Streams) -> Iterator[None]:
     """Draw what a network draws under a key of the fit's own; torch's generator is put back.
 
     Masks of dropout, and noise on a record's gradient before it is clipped: the promise rests on
     neither.
     """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(int(stream.generator.integers(2**63)))
+        _draw_masks(streams)
         yield
