@@ -281,6 +281,9 @@ def _normals(n_columns: int) -> np.ndarray:
 # common to all of them, as where a model is too sure of itself.
 _SCALES = np.concatenate([[0.0], np.geomspace(2e-5, 1.0, 34)])
 _PRIOR_SCALE = 0.3
+# Gaps that are all of one size, with changing signs, are shrunk too far by a normal law. From
+# simulations: the upper tail that holds as often as it says for them and for others.
+_UPPER_TAIL = 0.7
 
 
 def calibration_error(
@@ -321,12 +324,14 @@ def calibration_error(
     shares = np.maximum(counts, max(np.sqrt(sum(noise)), 0.5)) / n
     measured = (right * (1 - f) - wrong * f) / n
     apart = np.subtract.outer(np.arange(len(f)), np.arange(len(f))) / len(f)
-    smooth, rough = np.exp(-0.5 * (3 * apart) ** 2), np.eye(len(f))
+    smooth, waves = (np.exp(-0.5 * (k * apart) ** 2) for k in (3, 8))
+    rough = np.eye(len(f))
     shapes = np.stack(
         [
             rough,
             0.5 * smooth + 0.5 * rough,
             0.95 * smooth + 0.05 * rough,
+            0.95 * waves + 0.05 * rough,
             0.45 * smooth + 0.5 + 0.05 * rough,
         ]
     )
@@ -343,7 +348,8 @@ def calibration_error(
     for _ in range(2):
         found = deviations(found.mean() / shares)
     sums = np.minimum(np.abs(found.draws()).sum(axis=1), 1.0)
-    low, value, high = np.quantile(sums, [(1 - level) / 2, 0.5, (1 + level) / 2])
+    tail = (1 - level) / 2
+    low, value, high = np.quantile(sums, [tail, 0.5, 1 - _UPPER_TAIL * tail])
     return Estimate(value, low * calibrated.rejects_zero(level), high, level)
 
 
@@ -387,8 +393,9 @@ class _Deviations(NamedTuple):
 
     def rejects_zero(self, level: float) -> bool:
         """Whether the best τ is better than it is for a share ``level`` of draws of τ = 0."""
-        of_zero = self.ratios(_normals(len(self.sd)) @ self.vectors).max(axis=(0, 2))
-        return bool(self.ratios(self.y[:, None]).max() > np.quantile(of_zero, level))
+        few = self._replace(signal=self.signal[:, ::3])  # as exact, and faster
+        of_zero = few.ratios(_normals(len(self.sd)) @ self.vectors).max(axis=(0, 2))
+        return bool(few.ratios(self.y[:, None]).max() > np.quantile(of_zero, level))
 
     @property
     def posterior(self) -> np.ndarray:

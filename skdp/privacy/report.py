@@ -200,6 +200,16 @@ class PrivacyReport:
         if not isinstance(self.seeded, bool) or not isinstance(self.valid, bool):
             raise TypeError
 
+    @property
+    def _releases(self) -> tuple[PrivacyReport, ...]:
+        """The reports that this one is composed of."""
+        return vars(self).get("_composed", (self,))
+
+    def _composed_of(self, reports: Iterable[PrivacyReport]) -> PrivacyReport:
+        # Not a field: what is stored and read again is one report.
+        vars(self)["_composed"] = tuple(one for report in reports for one in report._releases)
+        return self
+
     def __add__(self, other: PrivacyReport) -> PrivacyReport:
         """Compose two reports on the same data: both releases together.
 
@@ -255,7 +265,7 @@ class PrivacyReport:
             valid=total.valid and all(report.valid for report in reports),
             tuning="; ".join(dict.fromkeys(report.tuning for report in reports)),
             unaccounted=joint(report.unaccounted for report in reports),
-        )
+        )._composed_of(reports)
 
     def of_part(self, mark: Mark | None) -> PrivacyReport:
         """State the same of a release that reads one part of the rows (`DisjointSplit`).
