@@ -305,7 +305,8 @@ def test_beside_its_model_a_conformal_one_counts_it_once() -> None:
     assert privacy_of(fitted, copy.deepcopy(model)).epsilon > 1.2 * fitted.privacy_.epsilon
     before = model.privacy_
     again = privacy_of(model.fit(X[:1000], y[:1000]), fitted)
-    assert again.epsilon == pytest.approx((before + model.privacy_ + other.threshold_privacy_).epsilon)
+    whole = before + model.privacy_ + other.threshold_privacy_
+    assert again.epsilon == pytest.approx(whole.epsilon)
 
 
 def test_what_its_model_leaves_unaccounted_stays_so_beside_it() -> None:

@@ -350,7 +350,8 @@ def calibration_error(
     sums = np.minimum(np.abs(found.draws()).sum(axis=1), 1.0)
     tail = (1 - level) / 2
     low, value, high = np.quantile(sums, [tail, 0.5, 1 - _UPPER_TAIL * tail])
-    return Estimate(value, low * calibrated.rejects_zero(level), high, level)
+    low *= calibrated.rejects_zero(level)
+    return Estimate(value, min(low, calibrated.least_of_one(measured, level)), high, level)
 
 
 class _Deviations(NamedTuple):
@@ -406,6 +407,16 @@ class _Deviations(NamedTuple):
         log = 0.5 * self.ratios(self.y[:, None])[:, 0] + measure
         found = np.exp(log - log.max())
         return found / found.sum()
+
+    def least_of_one(self, measured: np.ndarray, level: float) -> float:
+        """Least |δ| of the bin that is furthest off, if it alone may be; else infinite."""
+        furthest = int(np.argmax(np.abs(measured) / self.sd))
+        distance = abs(measured[furthest]) / self.sd[furthest]
+        z = NormalDist().inv_cdf((1 + level) / 2)
+        # A likelihood ratio test, of one gap against the best law of gaps in all bins.
+        if distance**2 + z**2 < self.ratios(self.y[:, None]).max():
+            return np.inf
+        return max(distance - z, 0.0) * self.sd[furthest]
 
     def mean(self) -> np.ndarray:
         kept = np.einsum("st,stk->sk", self.posterior, self.kept)

@@ -289,10 +289,11 @@ class _ClassReport(EvaluationReport):
         off = shares @ np.maximum(edges[1:] - self.bins_.mean, self.bins_.mean - edges[:-1])
         if 2 * off <= self.ece.high - self.ece.low:
             return ""
+        share, found = min(shares.sum(), 1.0), np.count_nonzero(shares)
         return (
-            f"{min(shares.sum(), 1.0):.0%} of all rows are in {np.count_nonzero(shares)} of {len(points)} "
-            "bins that stand out, as where many rows share a score. Scores count as spread over "
-            f"their bin: ece may be off from that of the scores by {off:.2g}, beyond its interval, "
+            f"{share:.0%} of all rows are in {found} of {len(points)} bins that stand out, as "
+            "where many rows share a score. Scores count as spread over their bin: "
+            f"ece may be off from that of the scores by {off:.2g}, beyond its interval, "
             "and log_loss and brier too. A report with more bins is a further release."
         )
 
