@@ -30,6 +30,7 @@ Inference, the Law of Succession, and Statistical Inference*, JASA 1927.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -300,7 +301,8 @@ def calibration_error(
     w_b g_b is measured with normal errors. The gaps have a normal law, whose scale τ (half-Cauchy)
     and smoothness over bins are inferred from all of them. What is off from calibration by chance
     alone then counts for little. The interval starts at 0 unless a likelihood ratio test with error
-    1 − ``level`` rejects τ = 0: an error of 0 can be missed on one side only.
+    1 − ``level`` rejects τ = 0: an error of 0 can be missed on one side only; and not above what
+    few bins have, where these alone may be off.
 
     Parameters
     ----------
@@ -351,7 +353,7 @@ def calibration_error(
     tail = (1 - level) / 2
     low, value, high = np.quantile(sums, [tail, 0.5, 1 - _UPPER_TAIL * tail])
     low *= calibrated.rejects_zero(level)
-    return Estimate(value, min(low, calibrated.least_of_one(measured, level)), high, level)
+    return Estimate(value, min(low, calibrated.least_of_few(measured, level)), high, level)
 
 
 class _Deviations(NamedTuple):
@@ -408,15 +410,23 @@ class _Deviations(NamedTuple):
         found = np.exp(log - log.max())
         return found / found.sum()
 
-    def least_of_one(self, measured: np.ndarray, level: float) -> float:
-        """Least |δ| of the bin that is furthest off, if it alone may be; else infinite."""
-        furthest = int(np.argmax(np.abs(measured) / self.sd))
-        distance = abs(measured[furthest]) / self.sd[furthest]
+    def least_of_few(self, measured: np.ndarray, level: float) -> float:
+        """Least sum of |δ| over the fewest bins that may have all of it; else infinite.
+
+        A likelihood ratio test of gaps in k bins, each as it was measured, against the best law of
+        gaps in all; of more than one, their number and scale count against them.
+        """
         z = NormalDist().inv_cdf((1 + level) / 2)
-        # A likelihood ratio test, of one gap against the best law of gaps in all bins.
-        if distance**2 + z**2 < self.ratios(self.y[:, None]).max():
-            return np.inf
-        return max(distance - z, 0.0) * self.sd[furthest]
+        furthest = np.argsort(-np.abs(measured) / self.sd)
+        sums, variances = np.abs(measured)[furthest].cumsum(), (self.sd[furthest] ** 2).cumsum()
+        squares = (measured / self.sd)[furthest] ** 2
+        k, more = np.arange(1, len(squares) + 1), np.arange(len(squares))
+        few = squares.cumsum()
+        few -= more * (1 + np.log(np.maximum(few / k, 1.0)))
+        few -= 2 * np.log([math.comb(len(more) - 1, m) for m in more])
+        possible = few + z * z >= self.ratios(self.y[:, None]).max()
+        least = np.maximum(sums - z * np.sqrt(variances), 0.0)
+        return float(least[np.argmax(possible)]) if possible.any() else np.inf
 
     def mean(self) -> np.ndarray:
         kept = np.einsum("st,stk->sk", self.posterior, self.kept)
