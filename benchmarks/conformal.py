@@ -60,6 +60,10 @@ class Classifier(ClassifierMixin, Given):
         """Probabilities of rows by number."""
         return self.values[X[:, 0].astype(int)]
 
+    def predict(self, X):
+        """Most probable class."""
+        return self.predict_proba(X).argmax(axis=1)
+
 
 class Regressor(RegressorMixin, Given):
     """Of means."""

@@ -5,7 +5,7 @@
     python benchmarks/evaluation.py regression [--simulations 1000]
 
 Tables are drawn from the law of their cells (multinomial), with geometric noise, and read by the
-reports of `skdp.evaluation`. ``classes``: scores of two classes by four laws; n rows 500, 3000 and
+reports of `skdp.evaluation`. ``classes``: scores of two classes by eight laws; n rows 500, 3000 and
 16 000, ε .3, 1 and 3. For each statistic: coverage of the population value of the *binned*
 statistic, mean width of the interval, standard deviation of the estimate over that by sampling
 alone (of 500), bias, the binned value and that of the raw scores.
@@ -33,12 +33,18 @@ def normal(mean, sd):
     return w / w.sum()
 
 
+WIDE = normal(0, 1.5)
 # Predicted probability, true probability, weights.
 LAWS = {
-    "calibrated": (expit(LOGITS), expit(LOGITS), normal(0, 1.5)),
+    "calibrated": (expit(LOGITS), expit(LOGITS), WIDE),
     "rare": (expit(LOGITS), expit(LOGITS), normal(-3.7, 1.3)),  # 5 % positive
     "overconfident": (expit(2 * LOGITS), expit(LOGITS), normal(0, 1.2)),
     "useless": (expit(LOGITS), np.full(len(LOGITS), 0.3), normal(-1, 0.7)),
+    "surest": (expit(LOGITS), np.where(abs(LOGITS) > 3, LOGITS > 0, expit(LOGITS)), WIDE),
+    "nearly": (expit(1.15 * LOGITS), expit(LOGITS), WIDE),  # calibrated
+    # Gaps that change sign twice, and four times.
+    "waves": (expit(LOGITS), (expit(LOGITS) + 0.07 * np.sin(2.2 * LOGITS)).clip(0, 1), WIDE),
+    "more waves": (expit(LOGITS), (expit(LOGITS) + 0.07 * np.sin(4.5 * LOGITS)).clip(0, 1), WIDE),
 }
 
 

@@ -4,8 +4,9 @@
 
 Parts: utility (log-loss, accuracy and calibration of logistic regressions on tables), curves
 (log-loss of additive models on tables; ``--peer`` names the file of DP-EBM's figures that
-`additive.py peer` writes, so that they need not run again), intervals (coverage), images (networks
-on digits, with ``--mnist`` on MNIST too), accounting (what is counted in searches and folds),
+`additive.py peer` writes, so that they need not run again), intervals (coverage), reports and
+conformal (coverage of private evaluation; MAPIE_PYTHON as in `conformal.py`), images (networks on
+digits, with ``--mnist`` on MNIST too), accounting (what is counted in searches and folds),
 memory, time. Without a name, all: under 35 minutes on 2 cores, and about as long again for DP-EBM.
 SKDP_DATA names a folder of data (see `_tasks.py`); DIFFPRIVLIB_PYTHON the interpreter of an
 environment that has diffprivlib, which does not import on the scikit-learn of today. Without it,
@@ -45,6 +46,7 @@ DELTA, EPSILONS, SPLITS, CAP = 1e-5, (0.5, 1.0, 3.0), 5, 10_000
 TABLES = ("breast_cancer", "german", "pima", "abalone", "spambase", "magic", "adult")
 C = (1.0, 100.0)  # diffprivlib's default, and one that regularises less
 STEP_SIZES = (0.1, 0.01)  # of Adam, for Opacus' logistic regression; see the page
+SIMULATIONS = 500  # of private reports
 SIMULATED, COVERAGE_EPSILONS, DRAWS = ((1000, 5), (10_000, 10)), (0.1, 1.0, 3.0, math.inf), (60, 20)
 IMAGE_EPSILONS, IMAGE_REPETITIONS = (1.0, 3.0), {"digits": 10, "mnist": 3}
 TIMED_TABLES, TIMED_FITS = ("breast_cancer", "spambase", "adult"), 15
@@ -482,10 +484,53 @@ def times(options):
     return found | {"load": load}
 
 
+def printed(script, *arguments):
+    """Return what another benchmark prints."""
+    command = [sys.executable, str(Path(__file__).with_name(script)), *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def reports(options):
+    """Coverage of the intervals of private reports, for each statistic, law, n and ε."""
+    import evaluation
+
+    cells = []
+    for law in evaluation.LAWS:
+        say(f"    {law}")
+        text = printed("evaluation.py", "classes", "--simulations", SIMULATIONS, "--law", law)
+        for line in text.splitlines():
+            if head := re.match(rf"{law}, n=(\d+), epsilon=([\d.]+)", line):
+                n, epsilon = int(head[1]), float(head[2])
+            else:
+                name, held, width, noise = re.match(
+                    r"  (\w+) +holds (\S+)  width (\S+)  sd \S+ = (\S+) x", line
+                ).groups()
+                cells.append(
+                    {"law": law, "n": n, "epsilon": epsilon, "statistic": name,
+                     "coverage": float(held), "width": float(width), "noise": float(noise)}
+                )  # fmt: skip
+    return {"simulations": SIMULATIONS, "cells": cells}
+
+
+def conformal(options):
+    """Coverage and size of private conformal sets and intervals."""
+    rows = []
+    for line in printed("conformal.py").splitlines():
+        name, m, found = re.match(r"(.+?) +m = (\d+)  (.*)", line).groups()
+        each = re.findall(r"ε = (\S+?)(?: \(([^)]*)\))?: (\S+) ± (\S+), size ([\d.]+)", found)
+        rows.append(
+            {"name": name, "rows": int(m), "peer": each[-1][1]}
+            | {e: [float(v) for v in values] for e, _, *values in each}
+        )
+    return {"sets": rows}
+
+
 PARTS = {
     "utility": utility,
     "curves": curves,
     "intervals": intervals,
+    "reports": reports,
+    "conformal": conformal,
     "images": images,
     "accounting": accounting,
     "memory": memory,
@@ -855,6 +900,74 @@ def interval_section(part):
         {spans["dpvi"]} by plain DPVI.""")
 
 
+def report_section(part):
+    """Private reports."""
+    named = {"auc": "AUC", "log_loss": "log-loss", "brier": "Brier score", "ece": "ECE"}
+    whole, few = ("accuracy", *named), ("average_precision", "balanced_accuracy")
+    cells, rows = part["cells"], []
+
+    def span(chosen):
+        covers = [100 * c["coverage"] for c in cells if chosen(c)]
+        return f"{min(covers):.1f} to {max(covers):.1f}"
+
+    for n, epsilon in dict.fromkeys((c["n"], c["epsilon"]) for c in cells):
+        rows.append((thousands(n), f"{epsilon:g}", *(
+            span(lambda c, key=(n, epsilon, name): (c["n"], c["epsilon"], c["statistic"]) == key)
+            for name in whole
+        )))  # fmt: skip
+    laws = list(dict.fromkeys(c["law"] for c in cells))
+    noise = [
+        c["noise"] for c in cells
+        if (c["n"], c["epsilon"], c["statistic"]) == (3000, 1.0, "auc")
+    ]  # fmt: skip
+    yield "## Private reports"
+    yield ""
+    yield from prose(f"""
+        How often, in %, nominal 90 % intervals of a report hold the population's value of the
+        binned statistic: the least and the most of {len(laws)} laws of scores ({listed(laws)}),
+        {thousands(part["simulations"])} simulated tables each (standard error
+        {100 * math.sqrt(0.09 / part["simulations"]):.1f}). {when(part, {})}""")
+    yield from table(("rows", "ε", *(named.get(name, name) for name in whole)), rows)
+    by_law = [
+        (law, *(span(lambda c, key=(law, name): (c["law"], c["statistic"]) == key)
+                for name in whole))
+        for law in laws
+    ]  # fmt: skip
+    yield from prose("The same by law: the least and the most over rows and ε.")
+    yield from table(("law", *(named.get(name, name) for name in whole)), by_law)
+    others = listed([f"{name.replace('_', ' ')} {span(lambda c, n=name: c['statistic'] == n)}"
+                     for name in few])  # fmt: skip
+    yield from prose(f"""
+        Of tables of the first 500: {others} %. At 3000 rows and ε = 1 the standard deviation of
+        AUC is at most {max(noise):.2f} times that by sampling alone. Intervals of ECE start at 0
+        where calibration is not rejected, and hold too often for scores that are nearly
+        calibrated: few rows do not tell them from scores whose gaps change sign, for which a
+        shorter interval would hold less often than it says.""")
+
+
+def conformal_section(part):
+    """Conformal sets."""
+    epsilons = [key for key in part["sets"][0] if key not in ("name", "rows", "peer")]
+    peer = part["sets"][0]["peer"]
+    rows = [
+        (found["name"], found["rows"], *(
+            f"{100 * found[e][0]:.1f} ± {100 * found[e][1]:.1f}, {digits(found[e][2])}"
+            for e in epsilons
+        ))
+        for found in part["sets"]
+    ]  # fmt: skip
+    least = min(100 * found[e][0] for found in part["sets"] for e in epsilons[:-1])
+    yield "## Conformal sets and intervals"
+    yield ""
+    yield from prose(f"""
+        Coverage in %, nominal 90, mean ± standard error over 200 splits, and the mean size of a
+        set or interval, of a noise-aware regression at ε = 1 and of a wrong model; ε is that of
+        the threshold. ∞ is {peer}. {when(part, {})}""")
+    head = ("table", "calibrating rows", *(f"ε = {e}" for e in epsilons))
+    yield from table(head, rows)
+    yield from prose(f"The least coverage at finite ε is {least:.1f} %.")
+
+
 def image_section(part):
     """Networks."""
     sets = part["sets"]
@@ -1061,6 +1174,8 @@ SECTIONS = {
     "utility": utility_section,
     "curves": curve_section,
     "intervals": interval_section,
+    "reports": report_section,
+    "conformal": conformal_section,
     "images": image_section,
     "accounting": accounting_section,
     "memory": memory_section,

@@ -223,14 +223,15 @@ def public_n_rows(declared: int | None, n: int, *, is_public: bool) -> int:
     return found
 
 
-def warn_of_delta(estimator: Any, n: int) -> None:
+def warn_of_delta(estimator: Any, n: int, name: str = "") -> None:
     """Warn where δ allows one of n records, rows or persons, to be shown."""
     delta, epsilon = estimator.delta, estimator.epsilon
     if is_real(delta) and 1.0 <= delta * n < n and not (is_real(epsilon) and np.isinf(epsilon)):
         one, all_of_them = ("a row", "rows") if estimator.unit == ROW else ("a person", "persons")
         warnings.warn(
-            f"{type(estimator).__name__} has delta={delta:g} for {n} {all_of_them}: a delta of 1/n "
-            f"or more allows a fit that publishes {one} at random. Choose one well below 1/n.",
+            f"{name or type(estimator).__name__} has delta={delta:g} for {n} {all_of_them}: a "
+            f"delta of 1/n or more allows a fit that publishes {one} at random. Choose one well "
+            "below 1/n.",
             PrivacyWarning,
             stacklevel=6,
         )
@@ -831,7 +832,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             facts = replace(facts, n_samples=n_samples)
         told = n if is_public else facts.n_samples
         if told := told if persons is None else persons.n_groups:
-            warn_of_delta(self, told)
+            warn_of_delta(self, told, facts.label)
         return facts
 
     @property

@@ -207,11 +207,13 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             # predicted here, and not what is stated.
             estimator: Any = clone(self.estimator)
             whose = {} if groups is None else {"groups": groups}
-            fitted = self.estimator_ = copy.deepcopy(estimator.fit(X, y, **whose))
+            before = estimator.fit(X, y, **whose)
+            fitted = self.estimator_ = copy.deepcopy(before)
             self._check_statement(fitted)
             self.classes_, codes = encode_labels(chosen.targets, fitted.classes_, facts.label)
             self.temperature_privacy_ = self._charge(plan, (X, y))
-            self.privacy_ = fitted.privacy_ + self.temperature_privacy_
+            # Not of the copy: `privacy_of` knows releases apart.
+            self.privacy_ = before.privacy_ + self.temperature_privacy_
             log_p = np.log(np.maximum(fitted.predict_proba(X), np.finfo(float).tiny))[chosen.X]
             rows = Records(scaling.bounded(log_p), codes, chosen.starts)
             streams = _fitting.streams(self, *Records(codes, log_p, chosen.starts).arrays)

@@ -144,7 +144,9 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             warn_of_delta(self, n)
             plan = self._plan(self._facts_of_rows(n, rows.classes))
             fitted, rows = (self._frozen if self._is_frozen else self._fitted)(rows, n)
-            told, self.estimator_ = privacy_of(fitted), fitted
+            # Of the model that was given, not of its copy: `privacy_of` knows releases apart.
+            told = privacy_of(self.estimator if self._is_frozen else fitted)
+            self.estimator_ = fitted
             own = self.threshold_privacy_ = charged(self, plan, (rows.X, rows.y))
             self.privacy_ = _together(told, own, fitted)
             scores = self._scores_of(rows)

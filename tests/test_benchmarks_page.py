@@ -91,7 +91,7 @@ def test_without_peers_the_page_says_so(figures):
         for name in ("opacus", "diffprivlib", "its scikit-learn", "interpret-core"):
             part["packages"].pop(name, None)
     text = " ".join(text_of(alone).split())
-    assert text.count("Not installed, and left out: Opacus and diffprivlib.") == len(alone) - 1
+    assert text.count("Not installed, and left out: Opacus and diffprivlib.") == len(alone) - 3
     assert text.count("Not installed, and left out: DP-EBM.") == 1
     assert "against DP-EBM" not in text
     assert "| DP-EBM" not in text

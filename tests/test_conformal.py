@@ -1,5 +1,6 @@
 """`DPConformalClassifier` and `DPConformalRegressor`: coverage of any model, cost, refusals."""
 
+import copy
 import itertools
 import math
 import warnings
@@ -12,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skdp import (
     BoundedScaler,
@@ -285,6 +287,36 @@ def test_labels_of_persons(labels) -> None:
     assert fitted.privacy_.epsilon == pytest.approx(1.0)
     search = DPDisjointSearch(classifier(**facts), {"prior_scale": [1.0, 2.0]}, **facts)
     assert search.fit(X, y, groups=labels).privacy_.epsilon <= 1.0
+
+
+def test_beside_its_model_a_conformal_one_counts_it_once() -> None:
+    model = classifier(n_samples=1000).fit(X[:1000], y[:1000])
+    pipeline = make_pipeline(BoundedScaler(lower=-1, upper=1), classifier(n_samples=1000))
+    for given in (model, pipeline.fit(X[:1000], y[:1000])):
+        fitted = sets(FrozenEstimator(given)).fit(X[1000:], y[1000:])
+        once = fitted.privacy_.epsilon
+        assert privacy_of(given, fitted).epsilon == pytest.approx(once)
+        assert privacy_of(fitted, given).epsilon == pytest.approx(once)
+    # One more release each: another threshold, another fit, and a copy, which may be any.
+    other = sets(FrozenEstimator(model)).fit(X[1000:], y[1000:])
+    fitted = sets(FrozenEstimator(model)).fit(X[1000:], y[1000:])
+    both = fitted.privacy_ + other.threshold_privacy_
+    assert privacy_of(fitted, other).epsilon == pytest.approx(both.epsilon)
+    assert privacy_of(fitted, copy.deepcopy(model)).epsilon > 1.2 * fitted.privacy_.epsilon
+    before = model.privacy_
+    again = privacy_of(model.fit(X[:1000], y[:1000]), fitted)
+    whole = before + model.privacy_ + other.threshold_privacy_
+    assert again.epsilon == pytest.approx(whole.epsilon)
+
+
+def test_what_its_model_leaves_unaccounted_stays_so_beside_it() -> None:
+    pipeline = make_pipeline(StandardScaler(), classifier(n_samples=1000))
+    pipeline.fit(X[:1000], y[:1000])
+    fitted = sets(FrozenEstimator(pipeline)).fit(X[1000:], y[1000:])
+    report = privacy_of(pipeline[-1], fitted, delta=1e-6)
+    assert not report.valid
+    assert "StandardScaler" in report.unaccounted[0]
+    assert report.delta == 1e-6
 
 
 def test_a_model_that_states_nothing_is_named() -> None:

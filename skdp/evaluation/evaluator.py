@@ -93,7 +93,8 @@ def private_report(
         δ in [0, 1) at which ``privacy_`` is stated. The release is pure and needs none; a δ > 0
         changes nothing in the noise.
     classes : array-like or None, default=None
-        All class labels. None reads them from ``y_true`` and says so in the report.
+        All class labels, sorted; of two the second is the positive one. None reads them from
+        ``y_true`` and says so in the report.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour.
     unit : {"row", "group"}, default="row"
@@ -179,6 +180,12 @@ def _class_report(
     **settings: Any,
 ) -> BinaryReport | MulticlassReport:
     found, codes = encode_labels(_labels(y_true, len(probabilities)), classes, label)
+    if classes is not None and not np.array_equal(as_array(classes), found):
+        raise expected(
+            f"each label once, sorted as the columns of probabilities: {list(found)}",
+            "of two classes the second is the positive one",
+            classes=classes,
+        )
     if len(found) != probabilities.shape[1]:
         raise expected(
             f"{probabilities.shape[1]} labels, one for each column of probabilities",
@@ -205,7 +212,7 @@ def _class_report(
         matrix = counts[0].reshape(len(found), -1)
         return {"counts_": matrix, "by_confidence_": counts[1].reshape(-1, len(bins.points))}
 
-    return _whole(kind, tables, names, arrays, shared)
+    return _whole(label, kind, tables, names, arrays, shared)
 
 
 def private_regression_report(
@@ -362,18 +369,12 @@ def _regression_report(
         residual = counts[0] if size == n_bins else counts[0].reshape(2, -1)
         return {"counts_": residual, "of_targets_": counts[1]}
 
-    report = _whole(RegressionReport, tables, names, arrays, shared)
-    if said := report._why_of_bins():
-        warnings.warn(
-            f"{label}: residual_bound={bound:g} is {said}. Errors are those of the bins, and their "
-            "intervals do not hold; a report with another bound is a further release.",
-            FitWarning,
-            stacklevel=4,
-        )
-    return report
+    return _whole(label, RegressionReport, tables, names, arrays, shared)
 
 
-def _whole(kind: Any, tables: Any, names: list, arrays: Any, shared: dict[str, Any]) -> Any:
+def _whole(
+    label: str, kind: Any, tables: Any, names: list, arrays: Any, shared: dict[str, Any]
+) -> Any:
     """Report on all rows, the sum of the subgroups' tables, with one on each subgroup."""
     by_subgroup = {
         name: kind(
@@ -384,7 +385,7 @@ def _whole(kind: Any, tables: Any, names: list, arrays: Any, shared: dict[str, A
         )
         for k, name in enumerate(names)
     }
-    return kind(
+    report = kind(
         **arrays([counts.sum(axis=0) for counts in tables.counts]),
         noise_variance_=tables.variance * len(tables.counts[0]),
         # With fewer rows of a person than there are, the total is private.
@@ -392,6 +393,9 @@ def _whole(kind: Any, tables: Any, names: list, arrays: Any, shared: dict[str, A
         subgroups_=by_subgroup,
         **shared,
     )
+    if report.caution:
+        warnings.warn(f"{label}: {report.caution}", FitWarning, stacklevel=4)
+    return report
 
 
 def _labels(y_true: Any, n_rows: int) -> np.ndarray:

@@ -33,6 +33,7 @@ from skdp.privacy.report import PrivacyReport
 NORMALIZE = ("all", "true", "pred")
 _MOST_CURVE_BINS = 15
 _MOST_IN_MIDDLE, _MOST_AT_ENDS = 0.5, 0.05
+_STANDS_OUT = 3.0  # standard deviations
 # Of the true class's probability over the largest that it can have, where another was predicted.
 _SHARE_EDGES = ScoreBins.of(6).edges
 _SHARES = _SHARE_EDGES[:-1, None] + np.diff(_SHARE_EDGES)[:, None] * (np.arange(64) + 0.5) / 64
@@ -183,6 +184,11 @@ class EvaluationReport:
     def _table(self, counts: np.ndarray) -> NoisyTable:
         return NoisyTable.of(counts.ravel(), self.noise_variance_, self.n_, self.alike)
 
+    @property
+    def caution(self) -> str:
+        """What the released table has against its own bins; empty for nothing."""
+        return ""
+
     def estimates(self) -> dict[str, Estimate]:
         """Return the summary numbers by name.
 
@@ -203,6 +209,7 @@ class EvaluationReport:
         """
         return {
             "estimates": {name: e.to_dict() for name, e in self.estimates().items()},
+            "caution": self.caution,
             "counts": self.counts_.tolist(),
             "noise_variance": self.noise_variance_,
             "n": self.n_,
@@ -228,6 +235,7 @@ class EvaluationReport:
             cells = "".join(f"  {_text(estimates[row]):<24}" for _, estimates in columns)
             lines.append(f"  {row.replace('_', ' '):<18}{cells}".rstrip())
         lines.append(f"  intervals of {self.level:.0%}, for sampling and privacy noise together")
+        lines += [f"  CAUTION: {self.caution}"] * bool(self.caution)
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -240,6 +248,7 @@ class EvaluationReport:
             for row in columns[0][1]
         )
         note = f"intervals of {self.level:.0%}, for sampling and privacy noise together"
+        note += f"<br>CAUTION: {html.escape(self.caution)}" * bool(self.caution)
         return (
             f"<table><caption><b>{html.escape(self._title())}</b><br>{note}</caption>"
             f"<tr><th></th>{head}</tr>{body}</table>"
@@ -258,6 +267,35 @@ class _ClassReport(EvaluationReport):
 
     classes_: np.ndarray = field(default_factory=lambda: np.empty(0))
     bins_: ScoreBins = field(default_factory=lambda: ScoreBins.of(2))
+
+    @property
+    def _cells(self) -> NoisyTable:
+        """Counts of rows of each kind by the bins of scores."""
+        raise NotImplementedError
+
+    @property
+    def caution(self) -> str:
+        """Where scores cannot be spread over their bins, how far calibration may be off.
+
+        A bin stands out if it has more rows than both of its neighbours together.
+        """
+        edges, points = self.bins_
+        cells = self._cells.counts.reshape(-1, len(points))
+        counts, variance = cells.sum(axis=0), len(cells) * self.noise_variance_
+        padded = np.pad(counts, 1)
+        near = padded[:-2] + padded[2:]
+        deviations = np.sqrt(3 * variance + np.maximum(counts, 0) + np.maximum(near, 0))
+        shares = counts / max(counts.sum(), 1.0) * (counts - near > _STANDS_OUT * deviations)
+        off = shares @ np.maximum(edges[1:] - self.bins_.mean, self.bins_.mean - edges[:-1])
+        if 2 * off <= self.ece.high - self.ece.low:
+            return ""
+        share, found = min(shares.sum(), 1.0), np.count_nonzero(shares)
+        return (
+            f"{share:.0%} of all rows are in {found} of {len(points)} bins that stand out, as "
+            "where many rows share a score. Scores count as spread over their bin: "
+            f"ece may be off from that of the scores by {off:.2g}, beyond its interval, "
+            "and log_loss and brier too. A report with more bins is a further release."
+        )
 
     def _confusion(self, table: NoisyTable, cells: np.ndarray, normalize: str) -> Estimate:
         """Shares of the confusion matrix, of cells (K, K, n_cells) that are 0 or 1."""
@@ -799,8 +837,9 @@ class RegressionReport(EvaluationReport):
         span = float(c.min()), float(c.max())
         return ratio(self._cells, c, np.ones_like(c), span=span, level=self.level)
 
-    def _why_of_bins(self) -> str:
-        """Say in which bins most residuals are, where their bound was too wide or too narrow."""
+    @property
+    def caution(self) -> str:
+        """In which bins most residuals are, where their bound was too wide or too narrow."""
         B = len(self.edges_) - 1
         middle, ends = np.zeros(B), np.zeros(B)
         middle[B // 2 - 1 : B // 2 + 1] = ends[[0, -1]] = 1
@@ -810,10 +849,15 @@ class RegressionReport(EvaluationReport):
             return ratio(self._cells, c, np.ones_like(c), shares=True, level=self.level).low
 
         if share(middle) > _MOST_IN_MIDDLE:
-            return "too wide: more than half of all residuals are in the two bins next to 0"
-        if share(ends) > _MOST_AT_ENDS:
-            return "too narrow: more than a twentieth of all residuals are in the bins at its ends"
-        return ""
+            said = "too wide: more than half of all residuals are in the two bins next to 0"
+        elif share(ends) > _MOST_AT_ENDS:
+            said = "too narrow: more than a twentieth of all residuals are in the bins at its ends"
+        else:
+            return ""
+        return (
+            f"residual_bound={self.edges_[-1]:g} is {said}. Errors are those of the bins, and "
+            "their intervals do not hold; a report with another bound is a further release."
+        )
 
     @cached_property
     def mse(self) -> Estimate:

@@ -289,6 +289,7 @@ class DPDisjointSearch(PrivateSearch):
         parts = private_parts(self.estimator).items()
         unaware = [name for name, part in parts if getattr(part, "classes", "") is None]
         labels = np.asarray(y)
+        labels = labels[:, 0] if labels.shape[1:] == (1,) else labels
         if not unaware or labels.ndim != 1:
             return facts, self.estimator
         classes, _ = encode_labels(labels, None, type(self).__name__)

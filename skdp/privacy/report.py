@@ -215,6 +215,16 @@ class PrivacyReport:
         if not isinstance(self.seeded, bool) or not isinstance(self.valid, bool):
             raise TypeError
 
+    @property
+    def _releases(self) -> tuple[PrivacyReport, ...]:
+        """The reports that this one is composed of."""
+        return vars(self).get("_composed", (self,))
+
+    def _composed_of(self, reports: Iterable[PrivacyReport]) -> PrivacyReport:
+        # Not a field: what is stored and read again is one report.
+        vars(self)["_composed"] = tuple(one for report in reports for one in report._releases)
+        return self
+
     def __add__(self, other: PrivacyReport) -> PrivacyReport:
         """Compose two reports on the same data: both releases together.
 
@@ -273,7 +283,7 @@ class PrivacyReport:
             settings=joint(report.settings for report in reports),
             versions=joint(report.versions for report in reports),
             date=max(report.date for report in reports),
-        )
+        )._composed_of(reports)
 
     def of_release(self, estimator: Any, label: str, n_samples: int | None) -> PrivacyReport:
         """Return the same with what a release was made with, by what, and when.

@@ -60,7 +60,9 @@ def privacy_of(
         A fitted estimator or workflow, or another thing that states its privacy, as a report does.
     *others : estimator
         More of them, on the same rows. What read different parts of a `DisjointSplit` is composed
-        by the maximum.
+        by the maximum. What wraps a fitted model, as `DPConformalClassifier` does, states the
+        model's release too; beside the model this release counts once. Of a copy of the model, as
+        of one that was stored and loaded, it counts again.
     strict : bool, default=False
         Raise where there is no guarantee, because something is unaccounted or seeded for instance,
         instead of reporting it.
@@ -167,9 +169,7 @@ class _Visit:
         if self.reports and relation != self.reports[0].neighboring_relation:
             what = f"{self.reports[0].neighboring_relation!r}, as of the steps before,"
             raise other_relation(what, relation, label)
-        if not any(statement is report for report in self.reports):
-            # Parts of a private search's winner all hold the one report of the search.
-            self.reports.append(statement)
+        self.reports.append(statement)
         self.sampling.append(f"{label}: {statement.sampling}" if path else statement.sampling)
         return [statement]
 
@@ -203,7 +203,8 @@ class _Visit:
     def report(self, delta: float | None) -> PrivacyReport:
         """State what was found, as `PrivacyReport.__add__` states two."""
         if self.reports:
-            report = PrivacyReport.compose(self.reports, delta)
+            delta = max(report.delta for report in self.reports) if delta is None else delta
+            report = PrivacyReport.compose(_each_once(self.reports), delta)
         else:
             # Nothing was accounted: either nothing had to be, or nothing is known.
             event = NonPrivateDpEvent() if self.unaccounted else NoOpDpEvent()
@@ -213,15 +214,31 @@ class _Visit:
         ]
         if self.declared:
             lines.append(f"declared public by the caller: {', '.join(self.declared)}")
-        unaccounted = joint([report.unaccounted, self.unaccounted])
+        whole = [report, *self.reports]
+        unaccounted = joint([*(one.unaccounted for one in whole), self.unaccounted])
+        facts = joint([*(one.inferred_public_facts for one in whole), self.facts])
         return replace(
             report,
             sampling="; then ".join(lines) or "nothing",
-            inferred_public_facts=joint([report.inferred_public_facts, self.facts]),
+            inferred_public_facts=facts,
             valid=report.valid and not unaccounted,
             unaccounted=unaccounted,
             settings=joint([self.settings, report.settings]),
-        )
+        )._composed_of([report])
+
+
+def _each_once(reports: list[PrivacyReport]) -> list[PrivacyReport]:
+    """What the reports are composed of, where several share a release, as a model and its wrapper.
+
+    A release that one of them has several times was made so often.
+    """
+    named = {id(one): one for report in reports for one in report._releases}
+    most: Counter[int] = Counter()
+    for report in reports:
+        most |= Counter(map(id, report._releases))
+    if most.total() == sum(len(report._releases) for report in reports):
+        return reports
+    return [named[name] for name in most.elements()]
 
 
 def _statement(fitted: Opaque) -> PrivacyReport | None:

@@ -220,9 +220,6 @@ class Query(PrivateEstimator):
         facts = self._facts(n_samples=n, n_features=values.shape[1])
         return Records(values, values[:, :0]), replace(facts, label=self.name)
 
-    def _counted(self, facts: PublicFacts, n: int) -> PublicFacts:
-        return facts
-
     @property
     def _n_is_public(self) -> bool:
         return self._relation.n_is_public and not self.missing and self.config.divides

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from contracts.subjects import RELEASING, VARIANTS, with_facts
+from contracts.subjects import RELEASING, SEARCHES, VARIANTS, with_facts
 
 from skdp import DPVariationalLogisticRegression
 from skdp._release_hook import grid_width
@@ -129,15 +129,18 @@ def test_a_value_off_the_grid_is_found():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in RELEASING if "," not in name])
-def test_a_hundred_fits_of_each_class_are_on_their_grids(name, figure):
+def test_many_fits_of_each_class_are_on_their_grids(name, figure):
     variants = [variant for variant in VARIANTS if variant.partition(",")[0] == name]
     entries = values = 0
     calls = {}
-    for trial in range(100):
+    n_fits = 10 if name in SEARCHES else 100  # which have several fits in each
+    for trial in range(n_fits):
         variant = variants[trial % len(variants)]
         estimator, tape = fitted(variant, X if trial % 2 else neighbour())
         one, more = assert_all_on_grid(estimator, tape)
         entries, values = entries + one, values + more
         declared = [release.call for release in tape]
+        if name == "DPRandomizedSearch":  # the number of its trials is random
+            declared = set(declared)
         assert calls.setdefault(variant, declared) == declared
-    figure(f"{name}: {entries} releases of 100 fits, {values} values, each on its grid")
+    figure(f"{name}: {entries} releases of {n_fits} fits, {values} values, each on its grid")

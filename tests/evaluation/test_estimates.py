@@ -12,6 +12,7 @@ from skdp.evaluation.binning import ResidualBins, ScoreBins, n_bins_for
 from skdp.evaluation.estimates import (
     Estimate,
     NoisyTable,
+    _Deviations,
     by_draws,
     calibration_error,
     monotone,
@@ -148,6 +149,28 @@ def test_calibration_errors_hold_and_are_not_biased(gaps, n, epsilon):
     held = np.mean((low <= truth) & (truth <= high))
     assert held >= stats.binom(200, 0.9).ppf(1e-6) / 200
     assert abs(value.mean() - truth) < 0.5 * value.std()
+
+
+@pytest.mark.parametrize(
+    ("gaps", "n", "epsilon"),
+    [
+        ([0.12, 0, 0, 0, 0, 0, 0, 0], 16_000, 3.0),
+        ([0, 0, 0, 0, 0, 0, 0, 0.03], 16_000, 3.0),
+        ([0, 0, 0.1, 0, 0, 0, -0.08, 0], 16_000, 3.0),
+        ([0.1, 0, 0, -0.1, 0, 0, 0.05, 0], 16_000, 1.0),
+        ([0.07, -0.07] * 4, 4000, 1.0),
+    ],
+    ids=["first", "last", "two", "three", "alternating"],
+)
+def test_calibration_errors_of_few_bins_or_of_changing_sign_hold(gaps, n, epsilon):
+    (_, low, high), truth = of_gaps(np.array(gaps), n, epsilon, 100)
+    assert np.mean((low <= truth) & (truth <= high)) >= stats.binom(100, 0.9).ppf(1e-4) / 100
+
+
+def test_without_a_look_at_few_bins_their_error_is_overstated(monkeypatch):
+    monkeypatch.setattr(_Deviations, "least_of_few", lambda *_: np.inf)
+    (_, low, _), truth = of_gaps(np.array([0, 0, 0.1, 0, 0, 0, -0.08, 0]), 16_000, 3.0, 50)
+    assert np.mean(low <= truth) < 0.5
 
 
 def test_the_calibration_error_of_calibrated_scores_starts_at_0():

@@ -325,6 +325,23 @@ def test_what_does_not_predict_is_named(rows):
         DPEvaluator(scaler).report(*rows)
 
 
+def test_classes_in_another_order_than_the_columns_are_refused():
+    # Of two classes the second is the positive one: sorted, or as declared, would be a guess.
+    y, X = np.array(["no", "yes"] * 20), np.zeros((40, 1))
+    other = LogisticRegression().fit(X, y)
+    other.classes_ = np.array(["yes", "no"])
+    with PrivacyLedger() as ledger:
+        for classes in (["yes", "no"], ["no", "yes", "yes"]):
+            with pytest.raises(ValueError, match="sorted as the columns"):
+                private_report(y, np.full(40, 0.3), classes=classes, n_samples=40)
+        with (
+            pytest.warns(PrivacyWarning, match="no valid"),
+            pytest.raises(ValueError, match="sorted as the columns"),
+        ):
+            DPEvaluator(other, n_samples=40).report(X, y)
+    assert not ledger.entries
+
+
 def test_a_pipeline_and_undeclared_labels(rows):
     X, y = rows
     pipeline = make_pipeline(BoundedScaler(lower=-1, upper=1), model(2000)).fit(X, y)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn import metrics
 
-from skdp import PrivacyWarning
+from skdp import FitWarning, PrivacyWarning
 from skdp.evaluation import (
     BinaryReport,
     MulticlassReport,
@@ -168,6 +168,33 @@ def test_a_bound_that_fits_no_residuals_is_named(bound, said):
             y_lower=predicted - 1, y_upper=predicted + 1, n_samples=1000,
         )  # fmt: skip
     assert [f"is {said}: more than" in str(w.message) for w in caught] == [True] * bool(said)
+
+
+def test_scores_that_stand_out_of_their_bins_are_named_and_spread_ones_are_not(two):
+    y = np.arange(2000) % 2
+    tied = {"a constant": np.full(2000, 0.5), "a tree": np.where(np.arange(2000) % 5 < 2, 0.3, 0.9)}
+    for scores in tied.values():
+        with pytest.warns(FitWarning, match="bins that stand out"):
+            report = private_report(y, scores, classes=[0, 1], n_samples=2000)
+        assert report.caution in repr(report)
+        assert report.caution == report.to_dict()["caution"]
+        assert "ece may be off" in report._repr_html_()
+    sure = np.random.default_rng(0).beta(0.3, 0.3, 2000)
+    for scores in (sure, sure**4, np.random.default_rng(0).uniform(size=2000)):
+        assert not private_report(y, scores, classes=[0, 1], n_samples=2000).caution
+    # What it is off by: the place of the scores in their bin, and they are known here.
+    y, p = np.arange(N) % 2, np.full(N, 0.5)
+    with pytest.warns(FitWarning):
+        report = private_report(y, p, classes=[0, 1], n_bins=20, **QUIET)
+    off = float(report.caution.partition(" by ")[2].split(",")[0])
+    assert abs(report.ece.value - 0.0) <= off
+    assert off == pytest.approx(0.5 - report.bins_.mean[9], rel=0.05)
+
+
+def test_top_scores_that_are_tied_are_named():
+    y, P = np.arange(3000) % 3, np.tile([0.4, 0.35, 0.25], (3000, 1))
+    with pytest.warns(FitWarning, match="100% of all rows are in 1 of"):
+        private_report(y, P, classes=[0, 1, 2], n_samples=3000)
 
 
 def test_subgroups_add_up_and_are_their_own(two):

@@ -787,6 +787,14 @@ def test_a_temperature_scaler_counts_its_classifier_once():
     assert privacy_of(workflow).epsilon == scaler.privacy_.epsilon
 
 
+def test_beside_its_frozen_classifier_a_temperature_scaler_counts_it_once():
+    X = numbers(0)
+    model = private().fit(X, binary(X))
+    scaler = DPTemperatureScaler(FrozenEstimator(model), n_samples=N, max_iter=2)
+    scaler.fit(X, binary(X))
+    assert privacy_of(model, scaler).epsilon == pytest.approx(scaler.privacy_.epsilon)
+
+
 @quiet
 def test_a_seed_is_passed_on():
     X = numbers(0)

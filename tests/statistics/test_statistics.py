@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from skdp import (
     BudgetExceededError,
     DisjointSplit,
     PrivacyLedger,
+    PrivacyWarning,
     _release_hook,
     privacy_of,
     statistics,
@@ -357,6 +359,26 @@ def test_the_interval_of_a_variance_allows_for_a_mean_off_its_place():
     ((value, low, high),) = config.variances(sums_of, [place], 50.0, 0.1, noise)
     assert value == pytest.approx((0.05 - 2 / 60) ** 2, rel=0.1)
     assert low == 0.0 < high
+
+
+@pytest.mark.parametrize(
+    ("delta", "relation", "more", "warned"),
+    [
+        (0.01, "zero_out", {}, True),
+        (0.01, "replace_one", {}, True),
+        (0.001, "zero_out", {}, False),
+        # What is private is not held against delta.
+        (0.01, "add_or_remove_one", {}, False),
+        (0.01, "zero_out", {"unit": "group", "groups": range(400), "max_rows_per_group": 1}, False),
+    ],
+)
+def test_a_delta_of_one_over_n_is_named_as_by_every_fit(delta, relation, more, warned):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dp_covariance(X, epsilon=1.0, delta=delta, neighboring_relation=relation, **more, **BOUNDS)
+    found = [w for w in caught if issubclass(w.category, PrivacyWarning)]
+    said = [w for w in found if "dp_covariance has delta=0.01 for 400 rows" in str(w.message)]
+    assert len(said) == warned
 
 
 def test_statistics_import_no_torch():
