@@ -601,7 +601,9 @@ class LateSums:
     def told(self, algorithm: Update) -> Callable[[Any, Tensor, int], Any]:
         """Return the update of an algorithm, which tells of each sum on the way."""
 
-        def update(state: Any, noisy: Tensor, step: int) -> Any:
+        def update(state: Any, noisy: Any, step: int) -> Any:
+            # Sums of integers are arrays; noise is in double precision.
+            noisy = torch.as_tensor(noisy).to(algorithm.query(state).dtype)
             if 2 * step >= self._run.n_steps >= _LOOKS:
                 self._total = noisy.clone() if self._total is None else self._total.add_(noisy)
                 self._variance += self._plan.noise_scale(step) ** 2
