@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
@@ -25,6 +26,7 @@ from sklearn.utils.validation import (
 
 from skdp._bounded_rows import carried, declared
 from skdp._chunked_rows import refuse_chunks, targets_of
+from skdp._sparse_rows import SparseRows
 from skdp._types import ArrayLike, Estimator, Given
 
 _FLOATS = (np.float64, np.float32)
@@ -42,8 +44,8 @@ LABELS = (
 
 
 def check_features(
-    estimator: Estimator, X: Any, *, dtype: _DType = _FLOATS, **checks: Any
-) -> np.ndarray:
+    estimator: Estimator, X: Any, *, dtype: _DType = _FLOATS, sparse: bool = False, **checks: Any
+) -> Any:
     """Validate X as `sklearn.utils.validation.validate_data` does.
 
     Parameters
@@ -54,6 +56,8 @@ def check_features(
         Rows.
     dtype : dtypes or "numeric"
         With ``"numeric"`` numbers of any type stay as they are, in a memory map for instance.
+    sparse : bool, default=False
+        Whether sparse matrices are taken too, and returned as `SparseRows`.
     **checks : Any
         Passed to `validate_data`.
 
@@ -76,17 +80,25 @@ def check_features(
     """
     refuse_chunks(X)
     with without_data():
-        return _plain(validate_data(estimator, X, dtype=dtype, **checks), X)
+        rows = validate_data(estimator, X, dtype=dtype, accept_sparse=_kinds(sparse), **checks)
+        return _plain(rows, X)
 
 
 def check_features_and_labels(
-    estimator: Estimator, X: Any, y: Any, *, declared: bool, dtype: _DType = _FLOATS, **checks: Any
-) -> tuple[np.ndarray, np.ndarray]:
+    estimator: Estimator,
+    X: Any,
+    y: Any,
+    *,
+    declared: bool,
+    dtype: _DType = _FLOATS,
+    sparse: bool = False,
+    **checks: Any,
+) -> tuple[Any, np.ndarray]:
     """Validate X and class labels y of a fit; see `check_features`.
 
     Parameters
     ----------
-    estimator, X, dtype, **checks
+    estimator, X, dtype, sparse, **checks
         As in `check_features`.
     y : array-like of shape (n,)
         Labels.
@@ -111,7 +123,9 @@ def check_features_and_labels(
     """
     refuse_chunks(X)
     with without_data():
-        rows, y = validate_data(estimator, X, y, dtype=dtype, **checks)
+        rows, y = validate_data(
+            estimator, X, y, dtype=dtype, accept_sparse=_kinds(sparse), **checks
+        )
         if not declared:
             # Doubled: a warning that most labels are distinct would reveal how many rows there are.
             check_classification_targets(np.tile(y, 2))
@@ -119,13 +133,19 @@ def check_features_and_labels(
 
 
 def check_features_and_targets(
-    estimator: Estimator, X: Any, y: Any, *, multi_output: bool = True, **checks: Any
-) -> tuple[np.ndarray, np.ndarray]:
+    estimator: Estimator,
+    X: Any,
+    y: Any,
+    *,
+    multi_output: bool = True,
+    sparse: bool = False,
+    **checks: Any,
+) -> tuple[Any, np.ndarray]:
     """Validate X and real targets y of a fit; see `check_features`.
 
     Parameters
     ----------
-    estimator, X, **checks
+    estimator, X, sparse, **checks
         As in `check_features`.
     y : array-like of shape (n,) or (n, n_targets)
         Targets.
@@ -150,9 +170,8 @@ def check_features_and_targets(
     """
     refuse_chunks(X)
     with without_data():
-        rows, y = validate_data(
-            estimator, X, y, dtype="numeric", multi_output=multi_output, y_numeric=True, **checks
-        )
+        how = {"dtype": "numeric", "multi_output": multi_output, "y_numeric": True}
+        rows, y = validate_data(estimator, X, y, accept_sparse=_kinds(sparse), **how, **checks)
         return _plain(rows, X), _finite(y)
 
 
@@ -267,11 +286,17 @@ def _finite(y: Given) -> np.ndarray:
     return targets
 
 
-def _plain(X: ArrayLike, given: ArrayLike) -> np.ndarray:
+def _kinds(sparse: bool) -> Any:
+    return "csr" if sparse else False
+
+
+def _plain(X: Any, given: Any) -> Any:
     """Return X itself, or as float64 where its type is one that torch does not know.
 
     What was declared with the rows as they were ``given`` stays with them.
     """
+    if issparse(X):
+        return SparseRows.of(X, declared(given))
     X = np.asarray(X)
     known = X.dtype.kind in "biuf" and X.dtype.itemsize <= 8 and X.dtype.isnative
     if not known:
@@ -486,4 +511,9 @@ def _safe(text: str) -> str:
         )
     if first.startswith("Input should have at least 1 dimension"):
         return "Expected y to hold one value a row, got a single value."
+    if first.startswith("Sparse data was passed"):
+        return (
+            f"{first.partition('. ')[0]}: use sparse_output=False in the step before, e.g. in "
+            "OneHotEncoder, or X.toarray()."
+        )
     return first if rest and first.startswith("Complex") else text

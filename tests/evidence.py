@@ -59,7 +59,7 @@ LAYERS = [
         " declared sensitivity, whatever its gradient; sums add over parts and do not depend on how"
         " they are cut up.",
         (
-            "tests/engine/test_checks", "tests/engine/test_coded_rows",
+            "tests/engine/test_checks", "tests/engine/test_coded_rows", "tests/engine/test_sparse_rows",
             "tests/engine/test_examples", "tests/engine/test_gram",
             "tests/engine/test_grid",
             "tests/engine/test_layers", "tests/engine/test_linear_sums", "tests/engine/test_loop",

@@ -42,6 +42,7 @@ import numpy as np
 
 from skdp._bounded_sum import CHUNK_ROWS
 from skdp._chunked_rows import rows_of
+from skdp._coded_rows import ImplicitRows
 from skdp._random import Streams
 from skdp._rows import (
     Bounds,
@@ -122,6 +123,7 @@ class DPVIConfig(GaussianRun):
     given_learning_rate: float | None = None
     covariance: str = "diag"
     gradient: str = "aligned"
+    sparse: bool = False
     asks_sums: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -166,7 +168,8 @@ class DPVIConfig(GaussianRun):
     @property
     def memory(self) -> int:
         """Bytes of the rows of a batch, copied, about."""
-        return round(FLOAT * self.sampling_rate * self.n_rows * (sum(self.shape) + 1))
+        n_columns = 0 if self.sparse else sum(self.shape) + 1
+        return round(FLOAT * self.sampling_rate * self.n_rows * n_columns)
 
     @property
     def row_bound(self) -> float:
@@ -254,6 +257,7 @@ LARGE_ENTRIES = 10**6
 LEARNING_RATE = 0.07
 FULL_BATCH_ENTRIES = 10**8  # n·D up to which every step reads all rows
 BATCH_ENTRIES = 10**7  # B·D of a Poisson batch beyond that
+FILLED = 50  # entries of a sparse row, about; how many there are is not public
 
 
 def default_sampling_rate(n_rows: int, n_columns: int) -> float:
@@ -358,7 +362,7 @@ class VanillaClippedSum(RowSum):
 
     def _clipped(
         self, logits: np.ndarray, squares: np.ndarray, chunk: LinearBatch
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, Any]:
         """Return r (m, K) and rows (m, D), whose outer products are the g_i."""
         r = self.residual(logits, chunk.targets)
         norms = np.sqrt(row_sums(r**2 * (chunk.norms[:, None] ** 2 + squares)))
@@ -366,7 +370,8 @@ class VanillaClippedSum(RowSum):
         bad = ~np.isfinite(norms)
         rows = chunk.rows
         if bad.any():
-            r, rows = np.where(bad[:, None], 0.0, r), np.where(bad[:, None], 0.0, rows)
+            r = np.where(bad[:, None], 0.0, r)
+            rows = rows if isinstance(rows, ImplicitRows) else np.where(bad[:, None], 0.0, rows)
             norms = np.where(bad, 0.0, norms)
         return r * (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None], rows
 

@@ -25,11 +25,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
-from skdp._coded_rows import gram
+from skdp._coded_rows import ImplicitRows, gram
 from skdp._persons import PersonUnit
 from skdp._rows import LinearBatch, row_products, row_sums
 from skdp._validate import positive
@@ -97,7 +98,7 @@ class LinearClippedSum(RowSum):
         sums = [by_person(rows, chunk, column) for column in r.T]
         return sums[0] if len(sums) == 1 else np.hstack(sums)
 
-    def _clipped(self, logits: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, np.ndarray]:
+    def _clipped(self, logits: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, Any]:
         """Return r (m, K) and rows (m, D) whose outer products are the terms of the sum."""
         rows = chunk.rows
         r = self.residual(logits, chunk.targets)
@@ -112,13 +113,15 @@ class LinearClippedSum(RowSum):
         return r, rows
 
 
-def _drop_non_finite(r: np.ndarray, norms: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _drop_non_finite(r: np.ndarray, norms: np.ndarray, rows: Any) -> Any:
     """Let records whose gradient is not finite contribute nothing.
 
     C/‖g‖ would make 0·inf = NaN of them, which tells everyone that the record is there.
     """
     bad = np.flatnonzero(np.logical_not(np.isfinite(norms)))
     r[bad], norms[bad] = 0.0, 0.0
+    if isinstance(rows, ImplicitRows):
+        return rows
     return np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
 
 

@@ -573,7 +573,9 @@ class NetworkRun:
         plan = self.release_plan(model)
         rows = rows_of(records, partial(_wrapped, model))
         late = LateSums(self, plan)
-        steps = run(plan, rows, state, algorithm.query, late.told(algorithm), streams)
+        query, of_arrays = algorithm.query, isinstance(model, LinearModel)
+        asked = (lambda state: query(state).numpy()) if of_arrays else query
+        steps = run(plan, rows, state, asked, late.told(algorithm), streams)
         with _masks(streams("dropout")):
             for state in progress(steps):
                 if watch and (state.n_steps % every == 0 or state.n_steps == self.n_steps):
