@@ -75,7 +75,7 @@ def _by_size(
     size: np.ndarray | None = None,
 ) -> np.ndarray:  # fmt: skip
     """Average each row by the first of the levels (largest size, effort) that it is within."""
-    size, averages, least = spread if size is None else size, np.empty_like(mean), -np.inf
+    size, averages, least = spread if size is None else size, np.full_like(mean, np.nan), -np.inf
     if size.max(initial=0.0) <= levels[0][0]:
         return average(mean, spread, levels[0][1])
     for most, effort in levels:

@@ -68,7 +68,7 @@ def test_rows_whose_squares_overflow_end_on_the_norm():
 def test_the_given_matrix_is_left_alone():
     before = X.copy()
     batch(SparseRows.of(X))
-    assert (X != before).nnz == 0
+    assert (before != X).nnz == 0
 
 
 def test_a_declared_norm_travels_with_the_rows_of_a_step():

@@ -21,7 +21,7 @@ rng = np.random.default_rng(0)
 X = sparse.random_array((300, 12), density=0.25, rng=rng, format="csr")
 DENSE = X.toarray()
 LINES = X @ rng.normal(size=12)
-LABELS = (LINES > np.median(LINES)).astype(int)
+LABELS = (np.median(LINES) < LINES).astype(int)
 LOGISTIC = {"classes": [0, 1], "n_samples": 300, "data_norm": 1.5, "delta": 1e-6}
 FITS = {
     "noise-aware": (DPVariationalLogisticRegression(**LOGISTIC), LABELS),
