@@ -271,6 +271,15 @@ def check_labels(X: ArrayLike, y: Given, classes: np.ndarray) -> np.ndarray:
     return labels
 
 
+def check_rows(X: ArrayLike, n_columns: int) -> np.ndarray:
+    """Check rows to map back to features: finite numbers, of so many columns."""
+    with without_data():
+        rows = check_array(X, dtype=np.float64)
+    if rows.shape[1] != n_columns:
+        raise ValueError(f"Expected X with {n_columns} columns, got {rows.shape[1]}.")
+    return rows
+
+
 def check_targets(X: ArrayLike, y: Given) -> np.ndarray:
     """Check real targets, (n,) or (n, n_targets), of rows to score."""
     with without_data():
