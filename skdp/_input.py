@@ -274,7 +274,7 @@ def check_labels(X: ArrayLike, y: Given, classes: np.ndarray) -> np.ndarray:
 def check_rows(X: ArrayLike, n_columns: int) -> np.ndarray:
     """Check rows to map back to features: finite numbers, of so many columns."""
     with without_data():
-        rows = check_array(X, dtype=np.float64)
+        rows = check_array(X, dtype="numeric")
     if rows.shape[1] != n_columns:
         raise ValueError(f"Expected X with {n_columns} columns, got {rows.shape[1]}.")
     return rows
