@@ -196,7 +196,25 @@ class _PolarsFrame(_Frame):
         self._library.columns.fset(self, names)
 
 
-_FRAMES = {"pandas": _PandasFrame, "polars": _PolarsFrame}
+class _Sparse(Carrier):
+    """A sparse matrix of scipy that carries a norm; what is computed from it does not."""
+
+    _library: ClassVar[Any]
+
+    def __copy__(self) -> Any:
+        """Keep the norm."""
+        return carried(self._library(self, copy=True), self._declared)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        """Keep the norm."""
+        return carried(self._library(self, copy=True), self._declared)
+
+    def __reduce__(self) -> tuple[Callable, tuple[Any, Declared | None]]:
+        """Keep the norm in a pickle, and do without the name of a class made at run time."""
+        return carried, (self._library(self), self._declared)
+
+
+_FRAMES = {"pandas": _PandasFrame, "polars": _PolarsFrame, "scipy": _Sparse}
 
 
 @cache

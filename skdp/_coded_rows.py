@@ -32,9 +32,35 @@ from typing import Any
 
 import numpy as np
 
+ON_BOUND = 1e-9  # relative: rounding makes a row of one-hot columns longer than its norm
+
+
+class ImplicitRows:
+    """A finite matrix (m, D) that is not an array: products with it are its own."""
+
+    __array_ufunc__ = None  # arrays leave products to the ones below; all else is an error
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def clipped(self, norm: float, fit_intercept: bool) -> tuple[Any, np.ndarray]:
+        """Rows scaled down to a norm, with a last column of ones; and which were longer."""
+        raise NotImplementedError
+
+    def norms(self) -> np.ndarray:
+        """Euclidean norms (m,), each a function of its own row alone."""
+        raise NotImplementedError
+
+    def gram(self, weights: np.ndarray) -> np.ndarray:
+        """Sum of w x xᵀ over rows x, for weights (m,), as (D, D)."""
+        raise NotImplementedError
+
+    def __matmul__(self, weights: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
-class CodedRows:
+class CodedRows(ImplicitRows):
     """A matrix (m, D) of doubles, of which `numpy.asarray` makes an array.
 
     Parameters
@@ -47,8 +73,6 @@ class CodedRows:
 
     codes: np.ndarray
     tables: tuple[np.ndarray, ...]
-
-    __array_ufunc__ = None  # arrays leave products to the ones below; all else is an error
 
     @classmethod
     def of(cls, codes: np.ndarray, tables: Sequence[np.ndarray]) -> CodedRows:
@@ -75,6 +99,12 @@ class CodedRows:
         """Where the columns of each table are."""
         ends = np.cumsum([0, *(table.shape[1] for table in self.tables)]).tolist()
         return [slice(start, stop) for start, stop in pairwise(ends)]
+
+    def clipped(self, norm: float, fit_intercept: bool) -> tuple[CodedRows, np.ndarray]:
+        """The rows as they are, whose tables are within the norm, with a last column of ones."""
+        if self.largest_norm > norm * (1 + ON_BOUND):
+            raise ValueError(f"Expected tables of rows of norm {norm} at most.")
+        return self.with_ones() if fit_intercept else self, np.zeros(len(self), bool)
 
     def with_ones(self) -> CodedRows:
         """The same with a last column of ones."""
@@ -133,6 +163,8 @@ class CodedRows:
         return np.concatenate(found, axis=1, dtype=dtype)
 
 
-def gram(rows: np.ndarray | CodedRows, weights: np.ndarray) -> np.ndarray:
+def gram(rows: np.ndarray | ImplicitRows, weights: np.ndarray) -> np.ndarray:
     """Sum of w x xᵀ over rows x, (D, D)."""
-    return rows.gram(weights) if isinstance(rows, CodedRows) else rows.T @ (weights[:, None] * rows)
+    return (
+        rows.gram(weights) if isinstance(rows, ImplicitRows) else rows.T @ (weights[:, None] * rows)
+    )

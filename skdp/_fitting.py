@@ -33,6 +33,7 @@ from skdp._persons import PersonUnit, rows_of_persons
 from skdp._plan import Config, FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
 from skdp._rows import copied
+from skdp._sparse_rows import SparseRows
 from skdp._types import Seed
 from skdp._validate import expected, in_range, integer, is_real, one_of, positive
 from skdp._version import __version__
@@ -496,7 +497,8 @@ class Records(NamedTuple):
         """All that there is; of rows in chunks, their fingerprints."""
         if isinstance(self.X, ArrayInChunks):
             return (self.X.fingerprints,)
-        return tuple(array for array in self if array is not None)
+        arrays = tuple(array for array in self if array is not None)
+        return (*self.X.arrays, *arrays[1:]) if isinstance(self.X, SparseRows) else arrays
 
 
 def _refuse_beside(given: Any) -> None:
@@ -544,6 +546,7 @@ _OF_GROUPS = "it is for unit='group', which protects a person with all of its ro
 _PLAIN = frozenset([int, float, str, bool, type(None)])
 _MOST_PLANS = 256
 _MANY_MINUTES = 10.0
+_FEW_COLUMNS = 50  # of which a sparse row may well fill most
 _plans: dict[tuple, FitPlan] = {}
 
 
@@ -656,6 +659,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     # The parameter that takes the place of epsilon, and whether delta may be 0.
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False
+    _takes_sparse: ClassVar[bool] = False
     _max_rows: ClassVar[float] = MAX_ROWS  # beyond, the rounding of a sum is not covered
 
     def plan(
@@ -790,6 +794,11 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
     # --- what is the same for all ---------------------------------------------------------------
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse
+        return tags
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         takes_chunks(cls)
@@ -887,6 +896,17 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         weights = None if records.weights is None else records.weights[rows]
         return records._replace(X=X, targets=targets, starts=starts, weights=weights)
 
+    def _norm_cautions(self, facts: PublicFacts) -> tuple[str, ...]:
+        """Say if ``data_norm="auto"`` is far above what sparse rows can be expected to have."""
+        told = facts.declared_norm is not None or not isinstance(getattr(self, "data_norm", 0), str)
+        if told or not facts.sparse or facts.features <= _FEW_COLUMNS:
+            return ()
+        return (
+            f"{facts.label} clips the rows of a sparse X to data_norm='auto', which is "
+            f"√{facts.n_features}: noise is in proportion to it, and sparse rows are far shorter. "
+            "Give data_norm=, or put a NormClipper(norm=...) right before.",
+        )
+
     def _norm_diagnosed(self, facts: PublicFacts) -> tuple[str, ...]:
         """Say if ``data_norm="auto"`` stands in for a norm that was declared and lost."""
         if not facts.norm_lost or not isinstance(getattr(self, "data_norm", None), str):
@@ -916,6 +936,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             n_outputs=n_outputs,
             declared_norm=row_norm(X),
             norm_lost=norm_lost(X),
+            sparse=isinstance(X, SparseRows),
             **more,
         )
 
@@ -955,7 +976,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             config=config,
             privacy=report,
             memory=memory,
-            cautions=tuple(getattr(config, "cautions", ())),
+            cautions=(*getattr(config, "cautions", ()), *self._norm_cautions(facts)),
             memory_told_by=self._memory_told_by(),
             n_steps=config.n_releases,
         )

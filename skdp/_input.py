@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
@@ -34,6 +35,7 @@ from skdp._chunked_rows import (
     refuse_chunks,
     targets_of,
 )
+from skdp._sparse_rows import SparseRows
 from skdp._types import ArrayLike, Estimator, Given
 from skdp._validate import expected
 
@@ -52,8 +54,8 @@ LABELS = (
 
 
 def check_features(
-    estimator: Estimator, X: Any, *, dtype: _DType = _FLOATS, **checks: Any
-) -> np.ndarray:
+    estimator: Estimator, X: Any, *, dtype: _DType = _FLOATS, sparse: bool = False, **checks: Any
+) -> Any:
     """Validate X as `sklearn.utils.validation.validate_data` does.
 
     Parameters
@@ -64,6 +66,8 @@ def check_features(
         Rows.
     dtype : dtypes or "numeric"
         With ``"numeric"`` numbers of any type stay as they are, in a memory map for instance.
+    sparse : bool, default=False
+        Whether sparse matrices are taken too, and returned as `SparseRows`.
     **checks : Any
         Passed to `validate_data`.
 
@@ -86,17 +90,25 @@ def check_features(
     """
     refuse_chunks(X)
     with without_data():
-        return _plain(validate_data(estimator, X, dtype=dtype, **checks), X)
+        rows = validate_data(estimator, X, dtype=dtype, accept_sparse=_kinds(sparse), **checks)
+        return _plain(rows, X)
 
 
 def check_features_and_labels(
-    estimator: Estimator, X: Any, y: Any, *, declared: bool, dtype: _DType = _FLOATS, **checks: Any
-) -> tuple[np.ndarray, np.ndarray]:
+    estimator: Estimator,
+    X: Any,
+    y: Any,
+    *,
+    declared: bool,
+    dtype: _DType = _FLOATS,
+    sparse: bool = False,
+    **checks: Any,
+) -> tuple[Any, np.ndarray]:
     """Validate X and class labels y of a fit; see `check_features`.
 
     Parameters
     ----------
-    estimator, X, dtype, **checks
+    estimator, X, dtype, sparse, **checks
         As in `check_features`.
     y : array-like of shape (n,)
         Labels.
@@ -121,7 +133,9 @@ def check_features_and_labels(
     """
     refuse_chunks(X)
     with without_data():
-        rows, y = validate_data(estimator, X, y, dtype=dtype, **checks)
+        rows, y = validate_data(
+            estimator, X, y, dtype=dtype, accept_sparse=_kinds(sparse), **checks
+        )
         if not declared:
             # Doubled: a warning that most labels are distinct would reveal how many rows there are.
             check_classification_targets(np.tile(y, 2))
@@ -129,13 +143,19 @@ def check_features_and_labels(
 
 
 def check_features_and_targets(
-    estimator: Estimator, X: Any, y: Any, *, multi_output: bool = True, **checks: Any
-) -> tuple[np.ndarray, np.ndarray]:
+    estimator: Estimator,
+    X: Any,
+    y: Any,
+    *,
+    multi_output: bool = True,
+    sparse: bool = False,
+    **checks: Any,
+) -> tuple[Any, np.ndarray]:
     """Validate X and real targets y of a fit; see `check_features`.
 
     Parameters
     ----------
-    estimator, X, **checks
+    estimator, X, sparse, **checks
         As in `check_features`.
     y : array-like of shape (n,) or (n, n_targets)
         Targets.
@@ -160,9 +180,8 @@ def check_features_and_targets(
     """
     refuse_chunks(X)
     with without_data():
-        rows, y = validate_data(
-            estimator, X, y, dtype="numeric", multi_output=multi_output, y_numeric=True, **checks
-        )
+        how = {"dtype": "numeric", "multi_output": multi_output, "y_numeric": True}
+        rows, y = validate_data(estimator, X, y, accept_sparse=_kinds(sparse), **how, **checks)
         return _plain(rows, X), _finite(y)
 
 
@@ -262,6 +281,15 @@ def check_labels(X: ArrayLike, y: Given, classes: np.ndarray) -> np.ndarray:
     return labels
 
 
+def check_rows(X: ArrayLike, n_columns: int) -> np.ndarray:
+    """Check rows to map back to features: finite numbers, of so many columns."""
+    with without_data():
+        rows = check_array(X, dtype="numeric")
+    if rows.shape[1] != n_columns:
+        raise ValueError(f"Expected X with {n_columns} columns, got {rows.shape[1]}.")
+    return rows
+
+
 def check_targets(X: ArrayLike, y: Given) -> np.ndarray:
     """Check real targets, (n,) or (n, n_targets), of rows to score."""
     with without_data():
@@ -277,11 +305,17 @@ def _finite(y: Given) -> np.ndarray:
     return targets
 
 
-def _plain(X: ArrayLike, given: ArrayLike) -> np.ndarray:
+def _kinds(sparse: bool) -> Any:
+    return "csr" if sparse else False
+
+
+def _plain(X: Any, given: Any) -> Any:
     """Return X itself, or as float64 where its type is one that torch does not know.
 
     What was declared with the rows as they were ``given`` stays with them.
     """
+    if issparse(X):
+        return SparseRows.of(X, declared(given))
     X = np.asarray(X)
     known = X.dtype.kind in "biuf" and X.dtype.itemsize <= 8 and X.dtype.isnative
     if not known:
@@ -544,4 +578,9 @@ def _safe(text: str) -> str:
         )
     if first.startswith("Input should have at least 1 dimension"):
         return "Expected y to hold one value a row, got a single value."
+    if first.startswith("Sparse data was passed"):
+        return (
+            f"{first.partition('. ')[0]}: use sparse_output=False in the step before, e.g. in "
+            "OneHotEncoder, or X.toarray()."
+        )
     return first if rest and first.startswith("Complex") else text

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from skdp._bounded_sum import CHUNK_ROWS
-from skdp._coded_rows import CodedRows
+from skdp._coded_rows import ON_BOUND, ImplicitRows
 from skdp._persons import sizes_between
 from skdp.relations import ZERO_OUT, check_relation
 
@@ -34,8 +34,6 @@ class Drawn(Protocol):
 
 Selection = slice | np.ndarray  # all rows, or the numbers of some
 Bounds = tuple[float | np.ndarray, float | np.ndarray]
-
-ON_BOUND = 1e-9  # relative: rounding makes a row of one-hot columns longer than its norm
 
 
 class Rows(Protocol):
@@ -115,7 +113,7 @@ class PlainRows:
 class LinearBatch(NamedTuple):
     """Rows (m, D) with their norms (m,) and targets (m, K), in float64.
 
-    Rows are an array, or `CodedRows`, for sums that ask for products and norms alone.
+    Rows are an array, or `ImplicitRows`, for sums that ask for products and norms alone.
     ``outside`` (m, 2) says of which rows the features, and of which the targets, were beyond their
     bounds and were cut. With ``shifting`` a neighbour's batch may hold the same rows at other
     places. ``starts`` (n_persons + 1,) says where each person's rows begin, and where all end; None
@@ -152,7 +150,7 @@ class LinearBatch(NamedTuple):
         rest. Where the places of rows may shift, each row is multiplied by the same loop of length
         D. (A null record keeps its place: under the other relations no row shifts.)
         """
-        if not self.shifting or isinstance(self.rows, CodedRows):
+        if not self.shifting or isinstance(self.rows, ImplicitRows):
             return self.rows @ weights
         rows = _not_alone(self.rows)
         columns = [np.einsum("ij,j->i", rows, w)[: len(self.rows)] for w in weights.T.copy()]
@@ -183,9 +181,9 @@ class LinearRows:
 
     Parameters
     ----------
-    X : ndarray of shape (n, d) or CodedRows
-        Features; may be a memory map, of which only batches are copied. Coded rows stay so, and
-        must be within the norm: their tables are public.
+    X : ndarray of shape (n, d) or ImplicitRows
+        Features; may be a memory map, of which only batches are copied. Coded and sparse rows stay
+        so.
     targets : ndarray of shape (n, K)
         Targets in the form the likelihood wants.
     data_norm : float
@@ -208,7 +206,7 @@ class LinearRows:
 
     def __init__(
         self,
-        X: np.ndarray | CodedRows,
+        X: np.ndarray | ImplicitRows,
         targets: np.ndarray,
         *,
         data_norm: float,
@@ -307,7 +305,8 @@ def copied(array: Any, selection: Selection) -> Any:
     """Return selected rows; ``take`` copies scattered ones far faster than indexing does."""
     if isinstance(selection, slice):
         return array[selection]
-    return np.asarray(array.take(selection, axis=0))
+    taken = array.take(selection, axis=0)
+    return taken if isinstance(taken, ImplicitRows) else np.asarray(taken)
 
 
 def row_bound(data_norm: float, fit_intercept: bool) -> float:
@@ -334,10 +333,8 @@ def clipped_rows(
 
 def _clipped(X: Any, norm: float, fit_intercept: bool, alone: bool) -> tuple[Any, np.ndarray]:
     """Return the clipped rows, and which of them were longer than the norm."""
-    if isinstance(X, CodedRows):
-        if X.largest_norm > norm * (1 + ON_BOUND):
-            raise ValueError(f"Expected tables of rows of norm {norm} at most.")
-        return X.with_ones() if fit_intercept else X, np.zeros(len(X), bool)
+    if isinstance(X, ImplicitRows):
+        return X.clipped(norm, fit_intercept)
     rows = np.ones((len(X), X.shape[1] + fit_intercept))
     features = rows[:, : X.shape[1]]
     features[...] = X
@@ -378,7 +375,7 @@ def row_norms(rows: np.ndarray) -> np.ndarray:
 
 
 def _norms(rows: Any, alone: bool = False) -> np.ndarray:
-    if isinstance(rows, CodedRows):
+    if isinstance(rows, ImplicitRows):
         return rows.norms()
     if alone:
         return np.sqrt(row_sums(rows * rows))

@@ -16,7 +16,7 @@ from hypothesis import settings
 from sklearn.datasets import load_breast_cancer
 from threadpoolctl import threadpool_limits
 
-from skdp.models import likelihoods
+from skdp.models import averaged
 from skdp.privacy import _process_tree
 
 # The tests are small and run side by side, and threads that wait for each other on a busy machine
@@ -146,7 +146,7 @@ SHORT_INFERENCE = {
     "replay",
     "test_robust_posteriors.py",
 }
-POINTS = likelihoods.normal_points
+POINTS = averaged.normal_points
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -162,7 +162,7 @@ def short_inference(request):
                 ("algorithms.noise_aware_linear.N_BELIEFS", 4),
                 ("algorithms.noise_aware_linear.FIXED_POINT_STEPS", 1),
                 ("algorithms.noise_aware_linear.ZOOMS", 2),
-                ("models.likelihoods.normal_points", lambda *size: POINTS(*size)[::16]),
+                ("models.averaged.normal_points", lambda *size: POINTS(*size)[::16]),
             ):
                 patches.enter_context(mock.patch(f"skdp.{name}", value))
         yield

@@ -60,6 +60,7 @@ LAYERS = [
         " they are cut up.",
         (
             "tests/engine/test_checks", "tests/engine/test_coded_rows",
+            "tests/engine/test_sparse_rows",
             "tests/engine/test_examples", "tests/engine/test_gram",
             "tests/engine/test_grid",
             "tests/engine/test_layers", "tests/engine/test_linear_sums", "tests/engine/test_loop",
@@ -112,6 +113,7 @@ LAYERS = [
         " noise-aware posteriors have their limits and their coverage.",
         (
             "tests/algorithms", "tests/estimators/test_ops", "tests/evaluation/test_estimates",
+            "tests/models/test_averaged",
             "tests/privacy/test_hidden_state", "tests/privacy/test_posterior_samples",
         ),
     ),

@@ -40,6 +40,30 @@ def test_importing_skdp_imports_neither_torch_nor_scikit_learn():
     assert run(sys.executable, "-c", code).stdout.strip() == "[]"
 
 
+LINEAR = """
+import sys
+import numpy as np
+from skdp import (
+    BoundedScaler, DPStandardScaler, DPVariationalLinearRegression, DPVariationalLogisticRegression,
+    OPSPosteriorSampler,
+)
+from skdp.statistics import dp_mean
+
+X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+model = DPVariationalLogisticRegression(epsilon=1.0, data_norm=1.5, classes=[0, 1])
+model.fit(X, X[:, 0] > 0).predict_proba(X)
+dp_mean(X[:, 0], epsilon=1.0, lower=-1.0, upper=1.0)
+print("torch" in sys.modules)
+from skdp import DPSGDClassifier
+print("torch" in sys.modules)
+"""
+
+
+def test_linear_models_and_statistics_import_no_torch_and_networks_do():
+    done = run(sys.executable, "-W", "ignore", "-c", LINEAR)
+    assert done.stdout.split() == ["False", "True"], done.stderr
+
+
 def test_rows_with_a_declared_norm_import_no_frames():
     code = "import sys, skdp._bounded_rows; print({'pandas', 'polars'} & set(sys.modules))"
     assert run(sys.executable, "-c", code).stdout.strip() == "set()"

@@ -39,11 +39,10 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS
 from skdp._chunked_rows import rows_of
+from skdp._coded_rows import ImplicitRows
 from skdp._random import Streams
 from skdp._rows import (
     Bounds,
@@ -63,11 +62,11 @@ from skdp.algorithms.parts.gaussian_families import (
     orthogonal_normals,
 )
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of, run_and_count
+from skdp.engine.adam import Moments, NoiseCorrectedAdam
 from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, Residual
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
 from skdp.engine.persons import RowSum
 from skdp.engine.sampling import Sampling, sampling
-from skdp.engine.updates import Moments, NoiseCorrectedAdam
 from skdp.models.likelihoods import BoundedScores
 
 COVARIANCES = ("diag", "full")
@@ -124,6 +123,7 @@ class DPVIConfig(GaussianRun):
     given_learning_rate: float | None = None
     covariance: str = "diag"
     gradient: str = "aligned"
+    sparse: bool = False
     asks_sums: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -168,7 +168,8 @@ class DPVIConfig(GaussianRun):
     @property
     def memory(self) -> int:
         """Bytes of the rows of a batch, copied, about."""
-        return round(FLOAT * self.sampling_rate * self.n_rows * (sum(self.shape) + 1))
+        n_columns = 0 if self.sparse else sum(self.shape) + 1
+        return round(FLOAT * self.sampling_rate * self.n_rows * n_columns)
 
     @property
     def row_bound(self) -> float:
@@ -256,6 +257,7 @@ LARGE_ENTRIES = 10**6
 LEARNING_RATE = 0.07
 FULL_BATCH_ENTRIES = 10**8  # n·D up to which every step reads all rows
 BATCH_ENTRIES = 10**7  # B·D of a Poisson batch beyond that
+FILLED = 50  # entries of a sparse row, about; how many there are is not public
 
 
 def default_sampling_rate(n_rows: int, n_columns: int) -> float:
@@ -339,28 +341,28 @@ class VanillaClippedSum(RowSum):
         """Shape of the sum: that of the pair (θ, w)."""
         return theta_shape
 
-    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the clipped sum, shape (2, K, D), for a pair (θ, w) of that shape."""
-        weights, w = theta.numpy()
+        weights, w = theta
         total = np.zeros(weights.shape)
         with np.errstate(all="ignore"):
             for chunk in batch.chunks(CHUNK_ROWS):
                 squares = chunk._replace(rows=chunk.rows**2).logits((w**2).T)
                 r, rows = self._clipped(chunk.logits(weights.T), squares, chunk)
                 total += r.T @ rows
-        return torch.from_numpy(np.stack([total, total * w]))  # w is the same for all records
+        return np.stack([total, total * w])  # w is the same for all records
 
-    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms of the sum, (m, 2KD), each a function of its own record alone."""
-        weights, w = theta.numpy()
+        weights, w = theta
         logits = row_products(chunk.rows, weights.T)
         r, rows = self._clipped(logits, row_products(chunk.rows**2, (w**2).T), chunk)
         g = r[:, :, None] * rows[:, None, :]
-        return np.stack([g, g * w], axis=1).reshape(len(r), theta.numel())
+        return np.stack([g, g * w], axis=1).reshape(len(r), theta.size)
 
     def _clipped(
         self, logits: np.ndarray, squares: np.ndarray, chunk: LinearBatch
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, Any]:
         """Return r (m, K) and rows (m, D), whose outer products are the g_i."""
         r = self.residual(logits, chunk.targets)
         norms = np.sqrt(row_sums(r**2 * (chunk.norms[:, None] ** 2 + squares)))
@@ -368,7 +370,8 @@ class VanillaClippedSum(RowSum):
         bad = ~np.isfinite(norms)
         rows = chunk.rows
         if bad.any():
-            r, rows = np.where(bad[:, None], 0.0, r), np.where(bad[:, None], 0.0, rows)
+            r = np.where(bad[:, None], 0.0, r)
+            rows = rows if isinstance(rows, ImplicitRows) else np.where(bad[:, None], 0.0, rows)
             norms = np.where(bad, 0.0, norms)
         return r * (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None], rows
 
@@ -379,19 +382,19 @@ class VanillaClippedSum(RowSum):
 class DPVIState(NamedTuple):
     """State of the run: all of it is a function of released values."""
 
-    mean: Tensor  # m
+    mean: np.ndarray  # m
     spread: Any  # L, as its family stores it
-    eta: Tensor  # η of the next query
+    eta: np.ndarray  # η of the next query
     moments: Moments  # Adam's, of ∇_m
-    mean_sum: Tensor  # sums over the tail of the run
-    spread_sum: Tensor
+    mean_sum: np.ndarray  # sums over the tail of the run
+    spread_sum: np.ndarray
     n_averaged: int
 
 
 class VariationalUpdate:
     """The update rule: pure functions of a state and a released gradient."""
 
-    def __init__(self, config: DPVIConfig, etas: Iterator[Tensor]) -> None:
+    def __init__(self, config: DPVIConfig, etas: Iterator[np.ndarray]) -> None:
         self._config, self._etas = config, etas
         self._adam = NoiseCorrectedAdam()
         precision, noise_variance = config.prior_scale**-2, config.noise_scale**2
@@ -410,12 +413,12 @@ class VariationalUpdate:
 
     def init(self) -> DPVIState:
         """Start at the prior's mean."""
-        zero = torch.zeros(math.prod(self._config.shape), dtype=torch.float64)
+        zero = np.zeros(math.prod(self._config.shape))
         spread = self._family.init(self._config.initial_scale, len(zero))
-        none = torch.zeros_like(self._family.numbers(spread))
+        none = np.zeros_like(self._family.numbers(spread))
         return DPVIState(zero, spread, next(self._etas), self._adam.init(zero), zero, none, 0)
 
-    def query(self, state: DPVIState) -> Tensor:
+    def query(self, state: DPVIState) -> np.ndarray:
         """θ_t = m + Lη_t, at log-odds of at most 10⁴; with η_t∘s for vanilla gradients.
 
         The logits of huge parameters would lose all digits to rounding, which may differ with the
@@ -423,14 +426,14 @@ class VariationalUpdate:
         """
         moved = self._family.times(state.spread, state.eta)
         theta = state.mean + moved
-        norm = float(torch.linalg.vector_norm(theta))
+        norm = float(np.linalg.norm(theta))
         theta = theta * min(1.0, _MAX_LOG_ODDS / (norm * self._config.row_bound + 1e-300))
         shape = self._config.shape
         if self._config.gradient == "vanilla":
-            return torch.stack([theta.reshape(shape), moved.reshape(shape)])
+            return np.stack([theta.reshape(shape), moved.reshape(shape)])
         return theta.reshape(shape)
 
-    def update(self, state: DPVIState, noisy: Tensor, step: int) -> DPVIState:
+    def update(self, state: DPVIState, noisy: np.ndarray, step: int) -> DPVIState:
         """One ascent step on the ELBO from the released g̃_t."""
         config, family, decay = self._config, self._family, self.decay(step)
         parts = (noisy / config.sampling_rate).reshape(-1, len(state.mean))
@@ -460,4 +463,4 @@ class VariationalUpdate:
         """Average the tail: under composition accounting it is free, and takes noise out."""
         mean = (state.mean_sum / state.n_averaged).reshape(self._config.shape)
         spread = self._family.posterior_spread(state.spread_sum / state.n_averaged)
-        return GaussianPosterior(mean.numpy(), spread)
+        return GaussianPosterior(mean, spread)

@@ -78,11 +78,12 @@ from skdp.algorithms.dp_vi import COVARIANCES
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_families import Cholesky, Diagonal, Family, orthogonal_normals
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
+from skdp.engine.adam import Moments, NoiseCorrectedAdam
 from skdp.engine.linear_sums import packed, unpacked
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
 from skdp.engine.modules.network_sum import NetworkBatch, NetworkRecords
 from skdp.engine.sampling import Sampling, sampling
-from skdp.engine.updates import Moments, NoiseCorrectedAdam, like
+from skdp.engine.updates import like
 from skdp.models.user_models import Prior, UserModel
 
 GRADIENT, OUTER, SQUARES = "gradient", "outer", "squares"
@@ -699,32 +700,32 @@ class ModelState(NamedTuple):
     """State of the run: all of it is a function of released values."""
 
     step: int
-    mean: Tensor  # m
+    mean: np.ndarray  # m
     spread: Any  # L, as its family stores it
-    eta: Tensor  # η of the next query
+    eta: np.ndarray  # η of the next query
     moments: Moments  # Adam's, of ∇_m
     sums: Tail  # over the tail of the run
-    curvature: Tensor  # sum of the released C²J̃/q
+    curvature: np.ndarray  # sum of the released C²J̃/q
     clip: float  # C, of a person c·C
-    lengths: Tensor  # sum of the released counts of the current histogram, over q
-    scatter: Tensor  # sum of the released squared lengths of persons' gradients, over q
+    lengths: np.ndarray  # sum of the released counts of the current histogram, over q
+    scatter: np.ndarray  # sum of the released squared lengths of persons' gradients, over q
     path: tuple[tuple[int, np.ndarray], ...] = ()
 
 
 class Tail(NamedTuple):
     """Sums over the steps of the tail."""
 
-    mean: Tensor
-    spread: Tensor
-    theta: Tensor
-    gradient: Tensor
+    mean: np.ndarray
+    spread: np.ndarray
+    theta: np.ndarray
+    gradient: np.ndarray
     count: int
 
 
 class ModelUpdate:
     """The update rule: pure functions of a state and a released sum."""
 
-    def __init__(self, config: ModelConfig, etas: Iterator[Tensor]) -> None:
+    def __init__(self, config: ModelConfig, etas: Iterator[np.ndarray]) -> None:
         self._config, self._etas = config, etas
         self._adam = NoiseCorrectedAdam()
         clip = config.clip_norm if math.isfinite(config.clip_norm) else 1.0
@@ -740,15 +741,15 @@ class ModelUpdate:
     def init(self) -> ModelState:
         """Start at the initial mean."""
         config = self._config
-        mean = torch.from_numpy(np.array(config.initial_mean, dtype=np.float64))
+        mean = np.array(config.initial_mean, dtype=np.float64)
         clip = self._start_clip
         family = self._family(clip)
         spread = family.init(config.initial_scale, len(mean))
-        zero = torch.zeros_like(mean)
-        tail = Tail(zero, torch.zeros_like(family.numbers(spread)), zero, zero, 0)
+        zero = np.zeros_like(mean)
+        tail = Tail(zero, np.zeros_like(family.numbers(spread)), zero, zero, 0)
         n = len(mean)
-        curvature = torch.zeros((n, n) if config.covariance == "full" else (n,), dtype=mean.dtype)
-        moments, none = self._adam.init(mean), torch.zeros((), dtype=mean.dtype)
+        curvature = np.zeros((n, n) if config.covariance == "full" else n)
+        moments, none = self._adam.init(mean), np.zeros(())
         eta = next(self._etas)
         return ModelState(0, mean, spread, eta, moments, tail, curvature, clip, none, none)
 
@@ -761,9 +762,9 @@ class ModelUpdate:
 
     def query(self, state: ModelState) -> Tensor:
         """(θ_t, C): θ_t is m + Lη_t for a gradient, m where the noise is inferred or counted."""
-        return torch.cat([self._point(state), torch.tensor([state.clip], dtype=torch.float64)])
+        return torch.from_numpy(np.append(self._point(state), state.clip))
 
-    def _point(self, state: ModelState) -> Tensor:
+    def _point(self, state: ModelState) -> np.ndarray:
         config = self._config
         if state.step >= config.n_walk:
             theta = state.sums.mean / state.sums.count
@@ -771,28 +772,28 @@ class ModelUpdate:
             theta = state.mean
         else:
             theta = state.mean + self._family(state.clip).times(state.spread, state.eta)
-        return theta.clamp(-_MAX_THETA, _MAX_THETA)
+        return np.clip(theta, -_MAX_THETA, _MAX_THETA)
 
     def update(self, state: ModelState, noisy: Tensor, step: int) -> ModelState:
         """One ascent step on the ELBO from a released g̃_t, or note another release."""
         config = self._config
-        released = noisy / config.sampling_rate
+        released = noisy.numpy() / config.sampling_rate
         if step in config.clip_steps or step in config.check_steps:
             return self._counted(state, released, step)
         if step >= config.n_walk:
             return state._replace(step=step + 1, scatter=state.scatter + released)
         if step in config.curvature_steps:
             if config.covariance == "full":
-                released = torch.from_numpy(unpacked(released.numpy(), config.n_parameters))
+                released = unpacked(released, config.n_parameters)
             of_row = (state.clip / config.of_person) ** 2
             state = state._replace(curvature=state.curvature + of_row * released)
         else:
             state = self._ascended(state, state.clip * released, step)
         return self._kept(state, step)._replace(step=step + 1)
 
-    def _ascended(self, state: ModelState, released: Tensor, step: int) -> ModelState:
+    def _ascended(self, state: ModelState, released: np.ndarray, step: int) -> ModelState:
         config, family, theta = self._config, self._family(state.clip), self._point(state)
-        total = released + _finite(config.prior.gradient(theta))
+        total = released + _finite(config.prior.gradient(torch.from_numpy(theta)))
         variance = config.noise_scale(state.clip) ** 2
         direction, moments = self._adam.direction(state.moments, total, variance)
         # A larger clip has more noise: its walk must be shorter.
@@ -813,7 +814,7 @@ class ModelUpdate:
         eta = next(self._etas)
         return state._replace(mean=mean, spread=spread, eta=eta, moments=moments, sums=tail)
 
-    def _counted(self, state: ModelState, released: Tensor, step: int) -> ModelState:
+    def _counted(self, state: ModelState, released: np.ndarray, step: int) -> ModelState:
         """Note a histogram of lengths; after the last of the clip's, choose it and start afresh."""
         config = self._config
         state = state._replace(step=step + 1, lengths=state.lengths + released)
@@ -823,22 +824,20 @@ class ModelUpdate:
         clip = state.clip * learned_clip(counts, noise, config.n_records)
         more = config.noise_scale(clip) ** 2 - config.noise_scale(state.clip) ** 2
         moments = self._adam.with_noise(state.moments, more)
-        return state._replace(
-            clip=clip, moments=moments, lengths=torch.zeros_like(state.lengths[0])
-        )
+        return state._replace(clip=clip, moments=moments, lengths=np.zeros(()))
 
     def _mean_counts(self, state: ModelState, n: int) -> tuple[np.ndarray, float]:
         """Counts averaged over n releases, and the standard deviation of their noise."""
         config = self._config
         step = (config.check_steps if state.step > config.n_walk else config.clip_steps).start
         scale = config.release_plan().noise_scale(step) / config.sampling_rate
-        return (state.lengths / n).numpy(), scale / math.sqrt(n)
+        return state.lengths / n, scale / math.sqrt(n)
 
     def _kept(self, state: ModelState, step: int) -> ModelState:
         every = math.ceil(self._config.n_walk / _N_KEPT)
         if (step + 1) % every and step + 1 != self._config.n_walk:
             return state
-        return state._replace(path=(*state.path, (step + 1, state.mean.numpy().copy())))
+        return state._replace(path=(*state.path, (step + 1, state.mean)))
 
     @property
     def tail_start(self) -> int:
@@ -859,7 +858,7 @@ class ModelUpdate:
         """Average the tail: under composition accounting it is free, and takes noise out."""
         tail = state.sums
         spread = self._family(state.clip).posterior_spread(tail.spread / tail.count)
-        return self._posterior(state, (tail.mean / tail.count).numpy(), spread)
+        return self._posterior(state, tail.mean / tail.count, spread)
 
     def _posterior(
         self, state: ModelState, mean: np.ndarray, spread: np.ndarray, n_hidden: int = 0
@@ -887,7 +886,7 @@ class ModelUpdate:
         if J.is_diagonal:
             prior = np.diag(np.diag(prior))
         P0 = np.linalg.inv(prior)
-        theta, gradient = (tail.theta / tail.count).numpy(), (tail.gradient / tail.count).numpy()
+        theta, gradient = tail.theta / tail.count, tail.gradient / tail.count
         variance = config.noise_scale(state.clip) ** 2 / tail.count  # of ḡ
         # A Poisson batch adds its own variance, (1 − q)/q of that of the data, to each gradient.
         excess = 1.0 + (1.0 / config.sampling_rate - 1.0) / tail.count
@@ -913,13 +912,13 @@ class ModelUpdate:
         config, persons = self._config, self._config.persons
         if persons is None or config.n_person_steps == 0:
             return 1.0 if persons is None else persons.rows_per_group
-        of_persons = state.clip**2 * float(state.scatter) / config.n_person_steps
+        of_persons = state.clip**2 * state.scatter.item() / config.n_person_steps
         P = len(J.values)
         return max(1.0, of_persons / (P * max(float(J.values.mean()), J.noise_of_mean)))
 
     def _noisy_curvature(self, state: ModelState) -> NoisyCurvature:
         config, k = self._config, self._config.n_curvature_steps
-        J = (state.curvature / k).numpy()
+        J = state.curvature / k
         scale = config.release_plan().noise_scale(min(config.curvature_steps))
         scale *= (state.clip / config.of_person) ** 2 / (config.sampling_rate * math.sqrt(k))
         of_mean, is_diagonal = scale / math.sqrt(len(J)), J.ndim == 1
@@ -1033,5 +1032,5 @@ def _on_grid(
     return grid, -0.5 * _LOGS**2 - 0.5 * far**2
 
 
-def _finite(numbers: Tensor) -> Tensor:
-    return numbers.detach().nan_to_num(0.0, 0.0, 0.0).to(torch.float64)
+def _finite(numbers: Tensor) -> np.ndarray:
+    return numbers.detach().nan_to_num(0.0, 0.0, 0.0).double().numpy()

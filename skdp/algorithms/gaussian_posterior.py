@@ -62,7 +62,7 @@ class GaussianPosterior:
         blocks = self.spread.reshape(K, D, K, D)
         covariance = np.empty((len(rows), K, K))
         for start in range(0, len(rows), _CHUNK_ROWS):
-            chunk = rows[start : start + _CHUNK_ROWS]
+            chunk = np.asarray(rows[start : start + _CHUNK_ROWS])
             for i in range(K):
                 for j in range(i + 1):
                     between = np.einsum("nd,nd->n", chunk @ blocks[i, :, j], chunk)

@@ -26,7 +26,6 @@ from functools import lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
-import torch
 
 from skdp._bounded_sum import CHUNK_ROWS
 from skdp._chunked_rows import rows_of
@@ -40,7 +39,8 @@ from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, unpacked
 from skdp.engine.loop import Progress
 from skdp.engine.sampling import FullBatch
-from skdp.models.likelihoods import BoundedScores, normal_points
+from skdp.models.averaged import normal_points
+from skdp.models.likelihoods import BoundedScores
 
 MOST_PASSES = 200
 LONGEST_STEP = 3.0  # per parameter, in the logit of a row at the norm bound
@@ -194,8 +194,7 @@ class GaussianVIConfig(GaussianRun):
         scores = ScoreGramSum(LinearClippedSum(self.likelihood.residual, math.inf))
         if self.persons is not None:
             scores = scores.of_persons(self.persons)
-        theta = torch.from_numpy(mean[None])
-        V = unpacked(rows.sum(lambda batch: scores(theta, batch).numpy(), slice(None)), len(mean))
+        V = unpacked(rows.sum(partial(scores, mean[None]), slice(None)), len(mean))
         return H @ np.linalg.pinv(V, hermitian=True) @ H
 
 

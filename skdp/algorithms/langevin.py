@@ -40,9 +40,7 @@ from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
-import torch
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
-from torch import Tensor
 
 from skdp import _release_hook
 from skdp._chunked_rows import rows_of
@@ -326,8 +324,8 @@ def states(config: LangevinConfig, records: Records, streams: Streams) -> Iterat
     θ = _projected(posterior, posterior.prior_scale * noise.normal(shape))
     for _ in range(config.n_epochs):
         for of_batch in sums:
-            stacked = torch.from_numpy(θ.reshape(-1, shape[-1]))
-            ascent = of_batch(partial(gradient, stacked)).numpy().reshape(shape)
+            stacked = θ.reshape(-1, shape[-1])
+            ascent = of_batch(partial(gradient, stacked)).reshape(shape)
             drift = config.n_batches * config.likelihood_power * ascent
             drift -= posterior.prior_precision * θ
             θ = θ + h * drift + math.sqrt(2 * h) * noise.normal(shape)
@@ -337,7 +335,7 @@ def states(config: LangevinConfig, records: Records, streams: Streams) -> Iterat
 
 def _sums(
     config: LangevinConfig, records: Records, stream: SecureStream
-) -> list[Callable[[Callable[[LinearBatch], Tensor]], Tensor]]:
+) -> list[Callable[[Callable[[LinearBatch], np.ndarray]], np.ndarray]]:
     """What sums a term over each batch, of which copies are kept where rows are in memory."""
     rows = rows_of(records, partial(_rows, config), kept=False)
     selections = _selections(config, len(rows), stream)
@@ -346,7 +344,7 @@ def _sums(
     return [partial(_at, rows.take(selection)) for selection in selections]
 
 
-def _at(batch: LinearBatch, term: Callable[[LinearBatch], Tensor]) -> Tensor:
+def _at(batch: LinearBatch, term: Callable[[LinearBatch], np.ndarray]) -> np.ndarray:
     return term(batch)
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS
 from skdp._chunked_rows import rows_of
@@ -59,14 +57,14 @@ class MomentSum(RowSum):
         """Three numbers for each feature."""
         return (3 * len(self.lower),)
 
-    def __call__(self, theta: Tensor, batch: PlainBatch) -> Tensor:
+    def __call__(self, theta: np.ndarray, batch: PlainBatch) -> np.ndarray:
         """Return the sum over rows."""
         total = np.zeros(3 * len(self.lower))
         for chunk in batch.chunks(CHUNK_ROWS):
             total += self.records(theta, chunk).sum(axis=0)
-        return torch.from_numpy(total)
+        return total
 
-    def records(self, theta: Tensor, chunk: PlainBatch) -> np.ndarray:
+    def records(self, theta: np.ndarray, chunk: PlainBatch) -> np.ndarray:
         """Return the terms (m, 3d), each a function of its own row alone."""
         lower, upper = np.array(self.lower), np.array(self.upper)
         half, middle = upper / 2 - lower / 2, upper / 2 + lower / 2

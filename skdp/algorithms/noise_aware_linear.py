@@ -50,9 +50,7 @@ from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import torch
 from scipy.special import logsumexp
-from torch import Tensor
 
 from skdp._chunked_rows import rows_of
 from skdp._random import SecureStream, Streams
@@ -370,27 +368,27 @@ class NoiseAwareRegression:
         clip = self.config.clip_norm or 1.0
         return State(np.zeros(self.D), clip, np.empty(0), WIDEST, None, sums, empty)
 
-    def query(self, state: State) -> Tensor:
+    def query(self, state: State) -> np.ndarray:
         """(θ_t, c_t), or θ alone for the second moments."""
         theta = state.mean / self.R
         if state.gram is not None:
             theta = np.append(theta, state.clip)
-        return torch.from_numpy(state.unit * theta[None])
+        return state.unit * theta[None]
 
-    def update(self, state: State, noisy: Tensor, step: int) -> State:
+    def update(self, state: State, noisy: np.ndarray, step: int) -> State:
         """Take in one release."""
         if not self.config.bounded_targets and step == 0:
-            found = unit_of(noisy.numpy(), self.plan.noise_scale(0))
+            found = unit_of(noisy, self.plan.noise_scale(0))
             unit = found or 1.0
             clip = self._given_clip(unit) or 1.0
             return state._replace(unit=unit, clip=clip, unit_found=found is not None)
         if state.gram is None:
-            return state._replace(gram=unpacked(noisy.numpy() / self.R**2, self.D))
+            return state._replace(gram=unpacked(noisy / self.R**2, self.D))
         if len(state.sums) == self.config.n_steps:
-            return state._replace(products=unpacked(noisy.numpy(), self.D))
+            return state._replace(products=unpacked(noisy, self.D))
         excess = state.excess[-1] if len(state.excess) else self._prior_excess(state)
         state = state._replace(
-            sums=np.vstack([state.sums, noisy.numpy()]),
+            sums=np.vstack([state.sums, noisy]),
             queries=np.vstack([state.queries, state.mean]),
             clips=np.append(state.clips, state.clip),
             excess=np.append(state.excess, excess),

@@ -10,7 +10,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from torch import Tensor
 
 from skdp._random import SecureStream
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
@@ -60,9 +59,9 @@ BELIEF_ENTRIES, LEAST_BELIEFS = 2400, 8  # parameters times draws of the second 
 class NoiseAwareLogit(NoiseAwareUpdate):
     """Inference for one logit."""
 
-    def update(self, state: NoiseAwareState, noisy: Tensor, step: int) -> NoiseAwareState:
+    def update(self, state: NoiseAwareState, noisy: np.ndarray, step: int) -> NoiseAwareState:
         """Take in one release."""
-        released, config = noisy.numpy(), self.config
+        released, config = noisy, self.config
         if config.exposed and step == 0:
             return state._replace(offset=mean_logarithm(released, self.plan.noise_scale(0)))
         if step == config.exposed:

@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
 
 from skdp._random import SecureStream
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
@@ -47,9 +46,9 @@ class NoiseAwareSoftmax(NoiseAwareUpdate):
         noise, n = math.sqrt(self.noise_variance), config.n_rows
         self.n_at_zero = steps_at_zero(config.n_steps, noise, config.shape, n, self.score.bound)
 
-    def update(self, state: NoiseAwareState, noisy: Tensor, step: int) -> NoiseAwareState:
+    def update(self, state: NoiseAwareState, noisy: np.ndarray, step: int) -> NoiseAwareState:
         """Take in one release."""
-        released = noisy.numpy()
+        released = noisy
         if step == 0:
             moments = released / self.R**2
             if self.config.curvature == GRAM:

@@ -37,15 +37,16 @@ class SecondMomentsConfig(OneSum):
 
     Parameters
     ----------
-    n_components : int
-        Number of directions, at most n_features.
+    n_components : int or float
+        Number of directions, at most n_features; or share of the released trace, in (0, 1), for
+        the fewest directions that have it.
     data_norm : float
         Norm > 0 to which rows are clipped.
     n_features, noise_multiplier, neighboring_relation, secure
         As in `OneSum`.
     """
 
-    n_components: int
+    n_components: float
     data_norm: float
     asks_sums: ClassVar[bool] = True
 
@@ -85,12 +86,16 @@ class SecondMomentsConfig(OneSum):
         released, _ = self.released(rows, streams, progress)
         matrix = unpacked(released / self.data_norm**2, self.n_features)
         values, vectors = np.linalg.eigh(matrix)
-        leading = np.maximum(values[::-1][: self.n_components], 0.0)
-        components = vectors.T[::-1][: self.n_components]
+        whole = max(float(np.trace(matrix)), 1e-300)
+        k = self.n_components
+        if not isinstance(k, int):
+            falling = np.maximum(values[::-1], 0.0)
+            k = min(int(np.searchsorted(np.cumsum(falling), k * whole)) + 1, len(values))
+        leading = np.maximum(values[::-1][:k], 0.0)
+        components = vectors.T[::-1][:k]
         largest = np.take_along_axis(components, np.abs(components).argmax(1)[:, None], axis=1)
-        whole = max(float(np.trace(matrix)), float(leading.sum()))
         return Directions(
             components * np.where(largest < 0.0, -1.0, 1.0),
             self.data_norm * np.sqrt(leading),
-            leading / whole if whole > 0.0 else leading,
+            leading / max(whole, float(leading.sum())),
         )

@@ -29,8 +29,6 @@ from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from skdp._release_hook import grid_width
 from skdp._rows import LinearBatch, row_sums
@@ -63,7 +61,7 @@ class RecordSum(Protocol):
         """Shape of the sum at parameters of a shape."""
         ...
 
-    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms (m, size); every bit of one must depend on its own record alone."""
         ...
 
@@ -99,7 +97,7 @@ class OuterSum(RecordSum, Protocol):
         """Records whose terms are worked on at once, at most 2¹⁸."""
         ...
 
-    def factors(self, theta: Tensor, chunk: LinearBatch) -> list[Outer]:
+    def factors(self, theta: np.ndarray, chunk: LinearBatch) -> list[Outer]:
         """Return the terms; every bit of a factor must depend on its own record alone."""
         ...
 
@@ -177,14 +175,14 @@ class GridSum:
         """Shape of the inner sum."""
         return self.inner.shape(theta_shape)
 
-    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the sum in grid units, in int64."""
         shape = self.shape(tuple(theta.shape))
         total = np.zeros(math.prod(shape), dtype=np.int64)
         with np.errstate(all="ignore"):
             for chunk in batch.chunks(self._at_once(len(total))):
                 total += self._integers(theta, chunk).astype(np.int64)
-        return torch.from_numpy(total.reshape(shape))
+        return total.reshape(shape)
 
     def _at_once(self, size: int) -> int:
         return max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // size))
@@ -194,7 +192,7 @@ class GridSum:
         """Bound on the computed square of a record's integers."""
         return (1.0 - _MARGIN) * self.bound**2
 
-    def _integers(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+    def _integers(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Sum over a chunk: of integers up to 2³⁵, at most 2¹⁴ of them, which doubles hold."""
         terms = rounded(self.inner.records(theta, chunk), self.width, self._limit)
         return np.add.reduce(terms, axis=0)
@@ -219,7 +217,7 @@ class OuterGridSum(GridSum):
     def _at_once(self, size: int) -> int:
         return self.inner.at_once
 
-    def _integers(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+    def _integers(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         factors = self.inner.factors(theta, chunk)
         lefts = [np.rint(factor.left * (1.0 / self.width)) for factor in factors]
         squares = np.zeros(len(chunk.rows))

@@ -25,13 +25,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
-from skdp._coded_rows import gram
+from skdp._coded_rows import ImplicitRows, gram
 from skdp._persons import PersonUnit
 from skdp._rows import LinearBatch, row_products, row_sums
 from skdp._validate import positive
@@ -78,28 +77,28 @@ class LinearClippedSum(RowSum):
         """Shape of the sum: that of θ."""
         return theta_shape
 
-    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the clipped sum, shape (K, D), for parameters of that shape."""
-        weights = theta.numpy().T
+        weights = theta.T
         total = np.zeros(theta.shape)
         with np.errstate(all="ignore"):
             for chunk in batch.chunks(CHUNK_ROWS):
                 r, rows = self._clipped(chunk.logits(weights), chunk)
                 total += r.T @ rows
-        return torch.from_numpy(total)
+        return total
 
-    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms of the sum, (m, KD), each a function of its own record alone."""
-        r, rows = self._clipped(row_products(chunk.rows, theta.numpy().T), chunk)
-        return (r[:, :, None] * rows[:, None, :]).reshape(len(r), theta.numel())
+        r, rows = self._clipped(row_products(chunk.rows, theta.T), chunk)
+        return (r[:, :, None] * rows[:, None, :]).reshape(len(r), theta.size)
 
-    def persons(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+    def persons(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the sums (n_persons, KD) of each person's terms, without an array of the terms."""
-        r, rows = self._clipped(chunk.logits(theta.numpy().T), chunk)
+        r, rows = self._clipped(chunk.logits(theta.T), chunk)
         sums = [by_person(rows, chunk, column) for column in r.T]
         return sums[0] if len(sums) == 1 else np.hstack(sums)
 
-    def _clipped(self, logits: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, np.ndarray]:
+    def _clipped(self, logits: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, Any]:
         """Return r (m, K) and rows (m, D) whose outer products are the terms of the sum."""
         rows = chunk.rows
         r = self.residual(logits, chunk.targets)
@@ -114,13 +113,15 @@ class LinearClippedSum(RowSum):
         return r, rows
 
 
-def _drop_non_finite(r: np.ndarray, norms: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _drop_non_finite(r: np.ndarray, norms: np.ndarray, rows: Any) -> Any:
     """Let records whose gradient is not finite contribute nothing.
 
     C/‖g‖ would make 0·inf = NaN of them, which tells everyone that the record is there.
     """
     bad = np.flatnonzero(np.logical_not(np.isfinite(norms)))
     r[bad], norms[bad] = 0.0, 0.0
+    if isinstance(rows, ImplicitRows):
+        return rows
     return np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
 
 
@@ -173,9 +174,9 @@ class GramSum(RowSum):
         d = theta_shape[-1]
         return (1,) if self.trace_only else (d * (d + 1) // 2,)
 
-    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the sum for parameters of shape (K, D)."""
-        weights, d = theta.numpy().T, theta.shape[-1]
+        weights, d = theta.T, theta.shape[-1]
         total = np.zeros(1 if self.trace_only else (d, d))
         with np.errstate(all="ignore"):
             for chunk in batch.chunks(CHUNK_ROWS):
@@ -185,14 +186,14 @@ class GramSum(RowSum):
                 )
                 w = self._weights(logits, chunk)
                 total += w @ norms**2 if self.trace_only else gram(rows, w)
-        return torch.from_numpy(total if self.trace_only else packed(total))
+        return total if self.trace_only else packed(total)
 
-    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms of the sum, `packed`, each a function of its own record alone."""
         rows, norms = chunk.rows, chunk.norms
         logits = rows
         if self.weight:
-            logits = row_products(rows, theta.numpy().T) + _offsets(chunk, len(theta))
+            logits = row_products(rows, theta.T) + _offsets(chunk, len(theta))
         w = self._weights(logits, chunk)
         terms = (w * norms**2)[:, None] if self.trace_only else packed_squares(rows, w)
         return by_person(terms, chunk)
@@ -272,7 +273,7 @@ class ScoreGramSum(RowSum):
         size = self._size(theta_shape)
         return (size * (size + 1) // 2,)
 
-    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the sum, `packed`, for scores at θ."""
         size = self._size(tuple(theta.shape))
         total = np.zeros((size, size))
@@ -280,9 +281,9 @@ class ScoreGramSum(RowSum):
             for chunk in batch.chunks(CHUNK_ROWS):
                 s = self.scores.records(theta, chunk._replace(rows=np.asarray(chunk.rows)))
                 total += s.T @ s
-        return torch.from_numpy(packed(total))
+        return packed(total)
 
-    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms of the sum, `packed`, each a function of its own record alone."""
         s = self.scores.records(theta, chunk)
         return packed_squares(s, np.ones(len(s)))
@@ -318,17 +319,17 @@ class ResidualScores(RowSum):
         """One number for each column."""
         return (theta_shape[-1] - 1,)
 
-    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms (m, D) for (θ, c), each a function of its own record alone."""
         psi, shrink = _residual_scores(theta, chunk, self.row_bound, self.bounded)
         return (np.nan_to_num(psi, nan=0.0) * shrink)[:, None] * chunk.rows
 
 
 def _residual_scores(
-    theta: Tensor, chunk: LinearBatch, row_bound: float, bounded: bool
+    theta: np.ndarray, chunk: LinearBatch, row_bound: float, bounded: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return ψ(r), NaN where there is no residual, and what rows are scaled by, (m,) each."""
-    weights, clip = theta.numpy()[0, :-1], float(theta[0, -1])
+    weights, clip = theta[0, :-1], float(theta[0, -1])
     r = chunk.targets[:, 0] - row_products(chunk.rows, weights[:, None])[:, 0]
     if not bounded:
         return r, np.full(len(r), 1.0 / row_bound)
@@ -392,9 +393,9 @@ class ResidualSum(RowSum):
         """One number for each column, one for the residuals' scale and one for the rows'."""
         return (theta_shape[-1] + 1,)
 
-    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the sum for (θ, c) of shape (1, D + 1)."""
-        weights, clip = theta.numpy()[0, :-1], float(theta[0, -1])
+        weights, clip = theta[0, :-1], float(theta[0, -1])
         total, scalars = np.zeros(len(weights)), np.zeros(2)
         with np.errstate(all="ignore"):
             for chunk in batch.chunks(CHUNK_ROWS):
@@ -410,9 +411,9 @@ class ResidualSum(RowSum):
                 scalars[0] += self.scale_weight * np.nansum(psi**2 - 0.5)
                 scalars[1] += self.trace_weight * np.sum((shrink * norms) ** 2 - 0.5)
                 total += (np.nan_to_num(psi, nan=0.0) * shrink) @ rows
-        return torch.from_numpy(np.append(total, scalars))
+        return np.append(total, scalars)
 
-    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms of the bounded sum, each a function of its own record alone."""
         rows, norms = chunk.rows, chunk.norms
         psi, shrink = _residual_scores(theta, chunk, self.row_bound, bounded=True)
@@ -444,14 +445,14 @@ class MagnitudeSum(RowSum):
         """One count for each exponent."""
         return (len(MAGNITUDES),)
 
-    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the counts."""
         total = np.zeros(len(MAGNITUDES))
         for chunk in batch.chunks(CHUNK_ROWS):
             total += self.records(theta, chunk).sum(axis=0)
-        return torch.from_numpy(total)
+        return total
 
-    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms, (m, n_exponents)."""
         targets = chunk.targets[:, int(self.of_offset)]
         if self.of_offset:
@@ -489,10 +490,10 @@ class OutsideSum(RowSum):
         """One or two numbers."""
         return (self.n_counts,)
 
-    def __call__(self, theta: Tensor, batch: LinearBatch) -> Tensor:
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the counts."""
-        return torch.from_numpy(self.records(theta, batch).sum(axis=0))
+        return self.records(theta, batch).sum(axis=0)
 
-    def records(self, theta: Tensor, chunk: LinearBatch) -> np.ndarray:
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms, (m, n_counts)."""
         return chunk.outside[:, : self.n_counts].astype(np.float64)

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from torch import Tensor
-
 from skdp._chunked_rows import ChunkSums
 from skdp._persons import PersonUnit
 from skdp._random import SecureStream, Streams
@@ -44,7 +42,7 @@ class ClippedSum(Protocol):
         """Shape of the sum at parameters of a shape."""
         ...
 
-    def __call__(self, theta: Tensor, batch: Any) -> Tensor:
+    def __call__(self, theta: Any, batch: Any) -> Any:
         """Return the sum."""
         ...
 
@@ -133,9 +131,7 @@ class ReleasePlan:
         relation = self.neighboring_relation
         return sigma * clipped_sum.sensitivity(relation) / sensitivity_factor(relation)
 
-    def release(
-        self, value: Callable[[], Tensor], call: MechanismCall, stream: SecureStream
-    ) -> Tensor:
+    def release(self, value: Callable[[], Any], call: MechanismCall, stream: SecureStream) -> Any:
         """Release the value of a step with the noise that its call declares."""
         if self.secure:
             return discrete_gaussian(value, call, lattice_bits(self._sigma(call.step)), stream)
@@ -146,8 +142,8 @@ def run(
     plan: ReleasePlan,
     data: Rows,
     state: State,
-    query: Callable[[State], Tensor],
-    update: Callable[[State, Tensor, int], State],
+    query: Callable[[State], Any],
+    update: Callable[[State, Any, int], State],
     streams: Streams,
 ) -> Iterator[State]:
     """Yield the state after each noisy step.
@@ -172,7 +168,7 @@ def run(
         clipped_sum, call = plan.step(tuple(theta.shape), step)
         value = partial(data.sum, partial(clipped_sum, theta), selection)
         noisy = plan.release(value, call, noise)
-        state = update(state, noisy.to(theta.dtype), step)
+        state = update(state, noisy, step)
         yield state
 
 

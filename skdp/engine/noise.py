@@ -6,47 +6,53 @@ rounds the result to the public grid that the call declares.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from skdp import _release_hook
-from skdp._random import RARE_BITS, SecureStream
+from skdp._random import SecureStream
 from skdp.engine.discrete_gaussian import discrete_gaussian_integers
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-def gaussian(
-    value: Callable[[], Tensor], call: _release_hook.MechanismCall, stream: SecureStream
-) -> Tensor:
+V = TypeVar("V", np.ndarray, "Tensor")
+
+
+def gaussian(value: Callable[[], V], call: _release_hook.MechanismCall, stream: SecureStream) -> V:
     """Release value() + N(0, scale² I).
 
     Parameters
     ----------
     value : callable
-        Computes the private value; not called in a replay.
+        Computes the private value, an array of float64 or a tensor; not called in a replay.
     call : MechanismCall
         What the release declares; ``call.scale`` is the standard deviation, 0 for no noise.
     stream : SecureStream
         Source of the noise.
     """
 
-    def mechanism() -> Tensor:
+    def mechanism() -> V:
         exact = value()
         if call.scale == 0.0:
             return exact
-        # In double precision whatever the value's is: neither noise nor grid loses digits to it.
-        wide = exact.to(torch.float64, copy=True)  # first, because mixed sums take twice as long
-        return wide.add_(_normals(call.shape, exact.device, stream), alpha=call.scale)
+        if isinstance(exact, np.ndarray):
+            return exact + call.scale * stream.scratch_normal(call.shape)
+        from skdp.engine.tensor_noise import noised  # who has a tensor has torch
+
+        return noised(exact, call.scale, stream)
 
     return _release_hook.release(call, mechanism)
 
 
 def discrete_gaussian(
-    value: Callable[[], Tensor], call: _release_hook.MechanismCall, bits: int, stream: SecureStream
-) -> Tensor:
+    value: Callable[[], np.ndarray],
+    call: _release_hook.MechanismCall,
+    bits: int,
+    stream: SecureStream,
+) -> np.ndarray:
     """Release value() + X in units of the grid, X discrete Gaussian of parameter 2^bits.
 
     Parameters
@@ -62,49 +68,15 @@ def discrete_gaussian(
 
     Returns
     -------
-    Tensor
+    ndarray
         In float64: the released integers times the grid width, which is post-processing.
     """
 
-    def mechanism() -> Tensor:
-        exact = value().numpy()
+    def mechanism() -> np.ndarray:
+        exact = value()
         noise = discrete_gaussian_integers(bits, exact.size, stream).reshape(exact.shape)
         # Modulo 2⁶⁴, should it ever come to that: a function of the release too.
         released = exact.view(np.uint64) + noise.view(np.uint64)
-        return torch.from_numpy(np.ldexp(released.view(np.int64) * call.scale, -bits))
+        return np.ldexp(released.view(np.int64) * call.scale, -bits)
 
     return _release_hook.release(call, mechanism)
-
-
-def _normals(shape: tuple[int, ...], device: torch.device, stream: SecureStream) -> Tensor:
-    """Standard normals in float64, until the next call: the stream's, or a device's keyed by it."""
-    if device.type == "cpu":
-        return torch.from_numpy(stream.scratch_normal(shape))
-    key = int(stream.generator.integers(2**63))
-    generator = torch.Generator(device).manual_seed(key)
-
-    def uniform(n: int) -> Tensor:
-        return torch.rand(n, generator=generator, device=device, dtype=torch.float64)
-
-    size = math.prod(shape)
-    return _box_muller(uniform(size + size % 2), uniform)[:size].view(shape)
-
-
-def _box_muller(uniform: Tensor, more: Callable[[int], Tensor]) -> Tensor:
-    """Turn 2m uniform numbers of 53 bits on [0, 1) into 2m normal ones, in place.
-
-    As `skdp._random` does it for the CPU: in the tail, where 53 bits leave gaps between the radii,
-    53 bits ``more`` are drawn.
-    """
-    m = len(uniform) // 2
-    radius, angle = uniform[:m], uniform[m:]
-    rare = (radius > 1.0 - 2.0**-RARE_BITS).nonzero()[:, 0]
-    fine = (1.0 - radius[rare]) - more(len(rare)) * 2.0**-53  # uniform on (0, 2^-RARE_BITS]
-    radius.neg_().log1p_()
-    radius[rare] = fine.log()
-    radius.mul_(-2.0).sqrt_()
-    angle.mul_(2.0 * math.pi)
-    sine = angle.sin()
-    angle.cos_().mul_(radius)
-    radius.mul_(sine)
-    return uniform

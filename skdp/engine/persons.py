@@ -22,9 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from scipy.sparse import csr_matrix
-from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
 from skdp._persons import PersonUnit
@@ -68,11 +66,11 @@ class Terms(Protocol):
         """Shape of the sum at parameters of a shape."""
         ...
 
-    def records(self, theta: Tensor, chunk: Any) -> np.ndarray:
+    def records(self, theta: np.ndarray, chunk: Any) -> np.ndarray:
         """Return the terms (m, size); every bit of one must depend on its own record alone."""
         ...
 
-    def persons(self, theta: Tensor, chunk: Any) -> np.ndarray:
+    def persons(self, theta: np.ndarray, chunk: Any) -> np.ndarray:
         """Return the sums (n_persons, size) of each person's terms, a new array."""
         ...
 
@@ -113,7 +111,7 @@ class PersonSum(BoundedSum):
         """Shape of the inner sum."""
         return self.inner.shape(theta_shape)
 
-    def __call__(self, theta: Tensor, batch: Any) -> Tensor:
+    def __call__(self, theta: np.ndarray, batch: Any) -> np.ndarray:
         """Return the sum over persons."""
         shape = self.shape(tuple(theta.shape))
         total = np.zeros(math.prod(shape))
@@ -121,15 +119,15 @@ class PersonSum(BoundedSum):
             for chunk in batch.chunks(CHUNK_ROWS):
                 terms, factors = self._terms(theta, chunk)
                 total += factors @ terms
-        return torch.from_numpy(total.reshape(shape))
+        return total.reshape(shape)
 
-    def records(self, theta: Tensor, chunk: Any) -> np.ndarray:
+    def records(self, theta: np.ndarray, chunk: Any) -> np.ndarray:
         """Return the terms (n_persons, size), each a function of its own person alone."""
         terms, factors = self._terms(theta, chunk)
         terms *= factors[:, None]
         return terms
 
-    def _terms(self, theta: Tensor, chunk: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _terms(self, theta: np.ndarray, chunk: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the persons' sums, a new array, and the factors that clip them."""
         terms = self.inner.persons(theta, chunk)
         if self.bound == math.inf:
@@ -157,11 +155,11 @@ class RowSum(BoundedSum):
         """Shape of the sum at parameters of a shape."""
         raise NotImplementedError
 
-    def records(self, theta: Tensor, chunk: Any) -> np.ndarray:
+    def records(self, theta: np.ndarray, chunk: Any) -> np.ndarray:
         """Return the terms (m, size), each a function of its own record alone."""
         raise NotImplementedError
 
-    def persons(self, theta: Tensor, chunk: Any) -> np.ndarray:
+    def persons(self, theta: np.ndarray, chunk: Any) -> np.ndarray:
         """Return the sums (n_persons, size) of each person's terms, a function of these alone."""
         return by_person(self.records(theta, chunk), chunk)
 

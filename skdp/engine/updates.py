@@ -4,88 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from skdp._validate import expected
-
-
-class Moments(NamedTuple):
-    """Running first and second moments of a noisy gradient, and how many it has seen."""
-
-    first: Tensor
-    second: Tensor
-    count: int
-
-
-@dataclass(frozen=True)
-class NoiseCorrectedAdam:
-    """Adam's direction with the known variance of the DP noise taken out of the second moment.
-
-    DP noise adds its variance to Adam's second moment, which turns Adam into slow sign-less
-    gradient descent at small ε; the variance is public, so it can be subtracted (Tang, Shpilevskiy
-    & Lécuyer, *DP-AdamBC*, AAAI 2024). What is left is floored at a share of the noise variance:
-    where the noise drowns the gradient, the steps must stay short.
-
-    Parameters
-    ----------
-    beta1, beta2 : float
-        Decay rates of the two moments.
-    floor : float
-        Least corrected second moment, as a share of the noise variance.
-    max_direction : float
-        Bound on each coordinate of the direction.
-    """
-
-    beta1: float = 0.9
-    beta2: float = 0.99
-    floor: float = 0.3
-    max_direction: float = 3.0
-
-    def init(self, like: Tensor) -> Moments:
-        """Start with zero moments."""
-        return Moments(torch.zeros_like(like), torch.zeros_like(like), 0)
-
-    def with_noise(self, moments: Moments, more: float) -> Moments:
-        """Return what the moments would be, had the noise had so much more variance."""
-        weight = 1 - self.beta2**moments.count
-        return moments._replace(second=moments.second + weight * more)
-
-    def direction(
-        self, moments: Moments, gradient: Tensor, noise_variance: Tensor | float
-    ) -> tuple[Tensor, Moments]:
-        """Return the ascent direction, to be multiplied by a learning rate, and the new moments."""
-        first = torch.lerp(gradient, moments.first, self.beta1)
-        second = torch.lerp(gradient.square(), moments.second, self.beta2)
-        count = moments.count + 1
-        corrected = second / (1 - self.beta2**count) - noise_variance
-        tiny = torch.finfo(corrected.dtype).tiny
-        like = {"dtype": corrected.dtype, "device": corrected.device}
-        variance = torch.maximum(
-            corrected, torch.as_tensor(self.floor * noise_variance + tiny, **like)
-        )
-        step = first / (1 - self.beta1**count) / variance.sqrt()
-        return step.clamp(-self.max_direction, self.max_direction), Moments(first, second, count)
-
-    def saved(self, state: Moments) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the moments as arrays."""
-        return state.first.numpy(force=True), state.second.numpy(force=True), state.count
-
-    def restored(self, saved: Any, like: Tensor, more: float) -> Moments:
-        """Return saved moments for steps whose noise has so much more variance."""
-        first, second, count = saved
-        moments = Moments(torch.tensor(first).to(like), torch.tensor(second).to(like), count)
-        return self.with_noise(moments, more)
-
-    def step(
-        self, state: Moments, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float
-    ) -> tuple[Tensor, Moments]:
-        """Return the next parameters and moments."""
-        direction, moments = self.direction(state, gradient, noise_variance)
-        return torch.add(theta, direction, alpha=rate), moments
 
 
 class UpdateRule(Protocol):

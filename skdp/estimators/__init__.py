@@ -1,14 +1,19 @@
 """Estimators: parameters, documentation and a few calls."""
 
-from skdp.estimators.additive import DPAdditiveClassifier
-from skdp.estimators.additive_regression import DPAdditivePoissonRegressor, DPAdditiveRegressor
-from skdp.estimators.ops import OPSPosteriorSampler, OPSRegressor
-from skdp.estimators.sgd import DPSGDClassifier, DPSGDRegressor
-from skdp.estimators.sgld import DPSGLDClassifier, DPSGLDRegressor
-from skdp.estimators.variational import DPVariationalLogisticRegression
-from skdp.estimators.variational_model import DPVariationalModel
-from skdp.estimators.variational_poisson import DPVariationalPoissonRegression
-from skdp.estimators.variational_regression import DPVariationalLinearRegression
+from typing import TYPE_CHECKING
+
+from skdp._lazy import fetcher
+
+if TYPE_CHECKING:
+    from skdp.estimators.additive import DPAdditiveClassifier
+    from skdp.estimators.additive_regression import DPAdditivePoissonRegressor, DPAdditiveRegressor
+    from skdp.estimators.ops import OPSPosteriorSampler, OPSRegressor
+    from skdp.estimators.sgd import DPSGDClassifier, DPSGDRegressor
+    from skdp.estimators.sgld import DPSGLDClassifier, DPSGLDRegressor
+    from skdp.estimators.variational import DPVariationalLogisticRegression
+    from skdp.estimators.variational_model import DPVariationalModel
+    from skdp.estimators.variational_poisson import DPVariationalPoissonRegression
+    from skdp.estimators.variational_regression import DPVariationalLinearRegression
 
 __all__ = [
     "DPAdditiveClassifier",
@@ -25,3 +30,21 @@ __all__ = [
     "OPSPosteriorSampler",
     "OPSRegressor",
 ]
+
+_HOMES = {
+    "DPAdditiveClassifier": "additive",
+    "DPAdditivePoissonRegressor": "additive_regression",
+    "DPAdditiveRegressor": "additive_regression",
+    "DPSGDClassifier": "sgd",
+    "DPSGDRegressor": "sgd",
+    "DPSGLDClassifier": "sgld",
+    "DPSGLDRegressor": "sgld",
+    "DPVariationalLinearRegression": "variational_regression",
+    "DPVariationalLogisticRegression": "variational",
+    "DPVariationalModel": "variational_model",
+    "DPVariationalPoissonRegression": "variational_poisson",
+    "OPSPosteriorSampler": "ops",
+    "OPSRegressor": "ops",
+}
+
+__getattr__ = fetcher(__name__, _HOMES)

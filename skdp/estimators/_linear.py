@@ -62,7 +62,9 @@ class LinearClassifier(AccuracyMixin, PrivateEstimator):
 
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """Rows and labels of a fit."""
-        return check_features_and_labels(self, X, y, declared=self.classes is not None)
+        return check_features_and_labels(
+            self, X, y, declared=self.classes is not None, sparse=self._takes_sparse
+        )
 
     def _labels(self) -> list[Any]:
         return list(self.classes_)
@@ -125,6 +127,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
         one_of(GRADIENTS, gradient=self.gradient)
         flag(fit_intercept=self.fit_intercept)
         check_secure(self.secure, budget)
+        check_sparse(facts, self.secure)
         if self.inference == NOISE_AWARE:
             self._check_unused(
                 self._OF_DPVI,
@@ -208,7 +211,8 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
         n, D = facts.rows, self._n_columns(facts)
         data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
         R = row_bound(data_norm, self.fit_intercept)
-        rate = sampling_rate(self, facts, lambda n: dp_vi.default_sampling_rate(n, D))
+        filled = min(D, dp_vi.FILLED) if facts.sparse else D
+        rate = sampling_rate(self, facts, lambda n: dp_vi.default_sampling_rate(n, filled))
         default_clip_norm = dp_vi.default_clip_norm(likelihood.residual_bound * R, private=private)
         prior_scale = number_or_auto(dp_vi.default_prior_scale(R), prior_scale=self.prior_scale)
         covariance = self.covariance
@@ -231,6 +235,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
             given_learning_rate=number_or_auto(0.0, learning_rate=self.learning_rate) or None,
             covariance=covariance,
             gradient=self.gradient,
+            sparse=facts.sparse,
             neighboring_relation=self._relation,
             secure=bool(self.secure),
             persons=facts.persons,
@@ -244,7 +249,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
         likelihood, given = self._likelihood_of(facts), (self.clip_norm, self.max_iter)
         P = likelihood.n_outputs * self._n_columns(facts)
         small = P <= MANY_PARAMETERS and facts.rows * P**2 <= MOST_PRODUCTS
-        if self.inference == DPVI or self.covariance == "diag" or not small:
+        if self.inference == DPVI or self.covariance == "diag" or facts.sparse or not small:
             return None
         if given != ("auto", "auto"):
             return None
@@ -307,7 +312,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
 
     def _fitted_rows(self, X: Any) -> np.ndarray:
         """Rows to predict, with the intercept's 1 if the fit had one."""
-        return fitted_rows(self, X, self._posterior.mean.shape[1])
+        return fitted_rows(self, X, self._posterior.mean.shape[1], sparse=self._takes_sparse)
 
     def _logits(self, X) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean (n, K) and covariance (n, K, K)."""
@@ -319,8 +324,9 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
         check_is_fitted(self)
         rows = self._fitted_rows(X)
         draws = self.sample_posterior(n_samples, random_state)
-        draws = draws.reshape(n_samples, *self._posterior.mean.shape)
-        return np.einsum("nd,skd->snk", rows, draws, optimize=True)
+        K, D = self._posterior.mean.shape
+        logits = rows @ draws.reshape(n_samples * K, D).T
+        return logits.reshape(-1, n_samples, K).transpose(1, 0, 2)
 
 
 class NormalClassifier(LinearClassifier, NormalPosterior):
@@ -366,6 +372,8 @@ class NormalClassifier(LinearClassifier, NormalPosterior):
 @dataclass(eq=False, repr=False)
 class VariationalLinearModel(SummaryMixin, NormalPosterior):
     """A linear model of the columns as they are."""
+
+    _takes_sparse: ClassVar[bool] = True
 
     epsilon: float | None = 1.0
     delta: float = 1e-5
@@ -422,9 +430,17 @@ def told_scales(found: np.ndarray) -> tuple[Any, tuple[Any, Any]]:
     return median, (low, high)
 
 
-def fitted_rows(estimator: Any, X: Any, n_columns: int) -> np.ndarray:
+def check_sparse(facts: PublicFacts, secure: bool) -> None:
+    """Refuse what sparse rows are not taken with."""
+    if facts.sparse and (facts.persons is not None or secure):
+        raise ValueError(
+            "Expected dense rows with unit='group' or secure=True, got a sparse X: use X.toarray()."
+        )
+
+
+def fitted_rows(estimator: Any, X: Any, n_columns: int, *, sparse: bool = False) -> Any:
     """Check rows to predict, clip them as in the fit and append the intercept's 1 if it had one."""
-    X = check_features(estimator, X, reset=False)
+    X = check_features(estimator, X, reset=False, sparse=sparse)
     has_intercept = n_columns > estimator.n_features_in_
     return clipped_rows(X, estimator.data_norm_, fit_intercept=has_intercept)
 

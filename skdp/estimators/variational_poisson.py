@@ -106,7 +106,7 @@ class NormalCounts(R2Mixin, NormalPosterior):
 
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """Rows and counts of a fit."""
-        return check_features_and_targets(self, X, y, multi_output=False)
+        return check_features_and_targets(self, X, y, multi_output=False, sparse=self._takes_sparse)
 
     def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
         super()._keep(plan, released)

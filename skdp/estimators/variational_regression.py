@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -31,11 +31,13 @@ from skdp._input import R2Mixin, check_features_and_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, flag, integer, integer_or_auto, number_or_auto, one_of
 from skdp.algorithms import noise_aware_linear as algorithm
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._doubts import of_posterior
 from skdp.estimators._linear import (
     blocks_of_labels,
     check_secure,
+    check_sparse,
     cut_records,
     fitted_rows,
     linear_names,
@@ -72,13 +74,14 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
 
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """Rows and targets of a fit."""
-        return check_features_and_targets(self, X, y, multi_output=False)
+        return check_features_and_targets(self, X, y, multi_output=False, sparse=self._takes_sparse)
 
     def _configure(
         self, facts: PublicFacts, budget: Budget
     ) -> algorithm.NoiseAwareRegressionConfig:
         one_of(("noise_aware", "dpvi"), inference=self.inference)
         flag(fit_intercept=self.fit_intercept)
+        check_sparse(facts, self.secure)
         noise_aware = self.inference == "noise_aware"
         robust = noise_aware and facts.persons is not None
         if not isinstance(self.robust, str) or self.robust != "auto":
@@ -189,7 +192,8 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
         mean = self._center + self._half_width * (rows @ q.mean[0, :-1])
         if not return_std:
             return mean
-        of_line = np.einsum("ni,ij,nj->n", rows, q.covariance[:-1, :-1], rows, optimize=True)
+        line = GaussianPosterior(q.mean[:, :-1], q.covariance[:-1, :-1])
+        of_line = line.logits(rows)[1][:, 0, 0]
         of_residual = math.exp(2 * q.mean[0, -1] + 2 * q.covariance[-1, -1])  # E σ²
         return mean, self._half_width * np.sqrt(of_line + of_residual)
 
@@ -237,11 +241,12 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
         rows = self._fitted_rows(X)
         integer(1, n_samples=n_samples)
         draws = self._posterior.sample(n_samples, check_random_state(random_state))[:, :-1]
-        return self._center + self._half_width * (draws @ rows.T)
+        return self._center + self._half_width * (rows @ draws.T).T
 
     def _fitted_rows(self, X: Any) -> np.ndarray:
         """Rows to predict, with the intercept's 1 if the fit had one."""
-        return fitted_rows(self, X, self._posterior.mean.shape[1] - 1)
+        n_columns = self._posterior.mean.shape[1] - 1
+        return fitted_rows(self, X, n_columns, sparse=self._takes_sparse)
 
 
 @dataclass(eq=False, repr=False)
@@ -407,6 +412,7 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     True
     """
 
+    _takes_sparse: ClassVar[bool] = True
     epsilon: float | None = 1.0
     delta: float = 1e-5
     _: KW_ONLY

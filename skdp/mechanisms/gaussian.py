@@ -38,6 +38,7 @@ from skdp._random import SecureStream
 from skdp._release_hook import MechanismCall
 from skdp._types import ArrayLike
 from skdp._validate import expected, in_range, one_of
+from skdp.engine.noise import gaussian
 from skdp.mechanisms._release import EPSILONS, SIZES, AdditiveMechanism, within
 from skdp.privacy import epsilon_of_event, epsilon_to_gdp
 from skdp.relations import ZERO_OUT, sensitivity_factor
@@ -174,8 +175,4 @@ class GaussianMechanism(AdditiveMechanism):
         return GaussianDpEvent(self.scale / self.record_norm)
 
     def _noisy(self, exact: np.ndarray, call: MechanismCall, stream: SecureStream) -> ArrayLike:
-        import torch  # which takes a second: only where a release is made
-
-        from skdp.engine.noise import gaussian
-
-        return gaussian(lambda: torch.from_numpy(exact), call, stream)
+        return gaussian(lambda: exact, call, stream)

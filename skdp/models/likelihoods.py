@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from scipy.special import expit, huber, softmax
-from scipy.stats import norm, qmc
 
+from skdp.models.averaged import mean_sigmoid, mean_softmax
 from skdp.models.bounded_scores import BernoulliScore, CategoricalScore, PoissonScore, Score
 from skdp.models.rounded_losses import log_sum_exp, softplus
 
@@ -168,12 +167,8 @@ class Bernoulli:
         return np.concatenate([expit(-logits), expit(logits)], axis=-1)
 
     def predictive(self, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-        """E σ(N(mean, variance)) by Gauss–Hermite quadrature."""
-        deviation = np.sqrt(np.maximum(covariance[:, :, 0], 0.0))
-        total = np.zeros((len(mean), 2))
-        for node, weight in HERMITE:
-            total += weight * self.probabilities(mean + deviation * node)
-        return total
+        """E σ(N(mean, variance))."""
+        return mean_sigmoid(mean[:, 0], np.maximum(covariance[:, 0, 0], 0.0))
 
 
 @dataclass(frozen=True)
@@ -244,16 +239,8 @@ class Categorical:
         return softmax(logits, axis=-1)
 
     def predictive(self, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-        """E softmax(N(mean, covariance)) over 256 antithetic pairs of quasi-random normal points.
-
-        The points are the same for every row, so a prediction does not depend on its neighbours.
-        """
-        values, vectors = np.linalg.eigh(covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-        total, points = np.zeros_like(mean), normal_points(self.n_outputs, _N_PAIRS)
-        for point in points:
-            total += self.probabilities(mean + root @ point)
-        return total / len(points)
+        """E softmax(N(mean, covariance))."""
+        return mean_softmax(mean, covariance)
 
 
 @dataclass(frozen=True)
@@ -406,16 +393,6 @@ def classification_likelihood(n_classes: int) -> Likelihood:
     return Bernoulli() if n_classes == 2 else Categorical(n_classes)
 
 
-@lru_cache(maxsize=8)
-def normal_points(size: int, n_pairs: int) -> np.ndarray:
-    """Quasi-random points of N(0, I) and their negatives, (2 n_pairs, size); covariance exact."""
-    sobol: Any = qmc.Sobol  # whose seed has another name from one SciPy to the next
-    half = norm.ppf(sobol(size, scramble=True, seed=0).random(n_pairs))
-    points = np.concatenate([half, -half])
-    return points @ np.linalg.inv(np.linalg.cholesky(points.T @ points / len(points))).T
-
-
-_N_PAIRS = 256
 _SHORT, _CANCELLED = 1e-2, 1e-7  # shortest chord, and the relative error of its curvature
 
 _nodes, _weights = np.polynomial.hermite_e.hermegauss(32)

@@ -1,7 +1,8 @@
 """Transformers that cost no privacy, or say what they cost."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from skdp._lazy import fetcher
 
 if TYPE_CHECKING:
     from skdp.preprocessing.additive_features import AdditiveFeatures
@@ -25,7 +26,6 @@ __all__ = [
     "ScatteringTransformer",
 ]
 
-# Fetched when first asked for: a declared bound should not cost an import of torch.
 _HOMES = {
     "AdditiveFeatures": "additive_features",
     "BoundedScaler": "bounded_scaler",
@@ -38,8 +38,4 @@ _HOMES = {
     "ScatteringTransformer": "images",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = fetcher(__name__, _HOMES)

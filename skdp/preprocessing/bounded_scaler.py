@@ -21,7 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from skdp._bounded_rows import declares_norm
 from skdp._chunked_rows import learns_columns
 from skdp._input import check_features
-from skdp._validate import declared_range
+from skdp._sparse_rows import SparseRows
+from skdp._validate import declared_range, expected, flag
 
 
 @learns_columns
@@ -34,8 +35,12 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    lower, upper : float or array-like of shape (n_features,), default=-1.0 and 1.0
-        Declared bounds of the features, finite, lower < upper. A number holds for every feature.
+    lower, upper : float, array-like of shape (n_features,) or mapping, default=-1.0 and 1.0
+        Declared bounds of the features, finite, lower < upper. A number holds for every feature. A
+        dict or a Series of pandas holds them by column name, one for each column of a frame.
+    center : bool, default=True
+        Whether the middle of the bounds becomes 0. Without, features are divided by the larger of
+        the absolute bounds and 0 stays 0, as a sparse X needs.
 
     Attributes
     ----------
@@ -61,13 +66,15 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
            [ 1., -1.]])
     """
 
-    def __init__(self, lower: Any = -1.0, upper: Any = 1.0) -> None:
+    def __init__(self, lower: Any = -1.0, upper: Any = 1.0, center: bool = True) -> None:
         self.lower = lower
         self.upper = upper
+        self.center = center
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = not self.center
         return tags
 
     @property
@@ -93,33 +100,51 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a bound is not finite, lower is not below upper, or their number is wrong.
+            If a bound is not finite, lower is not below upper, their number is wrong, or names are
+            missing.
         """
-        X = check_features(self, X, ensure_all_finite="allow-nan")
-        self.lower_, self.upper_ = declared_range(X.shape[1], self.lower, self.upper)
+        X = self._checked(X)
+        names = getattr(self, "feature_names_in_", None)
+        lower, upper = by_name(names, lower=self.lower), by_name(names, upper=self.upper)
+        self.lower_, self.upper_ = declared_range(X.shape[1], lower, upper)
         return self
 
-    def transform(self, X) -> np.ndarray:
+    def transform(self, X) -> Any:
         """Scale and clip.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like, or sparse with ``center=False``, of shape (n_samples, n_features)
             Rows; NaN stays NaN.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features)
+        ndarray or csr_array of shape (n_samples, n_features)
             Values in [-1, 1].
         """
         check_is_fitted(self)
-        X = check_features(self, X, reset=False, ensure_all_finite="allow-nan")
-        middle, half = middle_and_half(self.lower_, self.upper_)
+        X = self._checked(X, reset=False)
+        middle, half = self._middle_and_half()
+        if isinstance(X, SparseRows):
+            scaled = X.matrix.multiply(1.0 / half).tocsr()
+            np.clip(scaled.data, -1.0, 1.0, out=scaled.data)
+            return scaled
         with np.errstate(all="ignore"):  # a warning would reveal that an extreme row is there
             return np.clip((X - middle) / half, -1.0, 1.0).astype(X.dtype, copy=False)
 
+    def _checked(self, X: Any, *, reset: bool = True) -> Any:
+        sparse = not flag(center=self.center)
+        how = {"ensure_all_finite": "allow-nan", "sparse": sparse, "reset": reset}
+        return check_features(self, X, **how)
+
+    def _middle_and_half(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.center:
+            return middle_and_half(self.lower_, self.upper_)
+        return np.zeros(len(self.lower_)), np.maximum(np.abs(self.lower_), np.abs(self.upper_))
+
     def _affine(self) -> tuple[np.ndarray, np.ndarray, str]:
-        return affine_within(self.lower_, self.upper_, "lower and upper")
+        middle, half = self._middle_and_half()
+        return affine(middle, half, "lower and upper")
 
 
 def middle_and_half(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -127,9 +152,28 @@ def middle_and_half(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, n
     return upper / 2 + lower / 2, upper / 2 - lower / 2
 
 
+def by_name(names: np.ndarray | None, **bounds: Any) -> Any:
+    """Bounds in the order of the columns; what is no mapping is returned as it is."""
+    ((parameter, given),) = bounds.items()
+    if not hasattr(given, "items"):
+        return given
+    of_columns = dict(given.items())
+    if names is None or set(of_columns) != set(names):
+        raise expected(
+            "a bound for each column of X by its name, and no others",
+            "X must be a frame whose columns have these names",
+            **{parameter: given},
+        )
+    return [of_columns[name] for name in names]
+
+
 def affine_within(
     lower: np.ndarray, upper: np.ndarray, what: str
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """Return A and b of x ↦ xA + b, which brings ranges to [-1, 1], and for which values it is."""
-    middle, half = middle_and_half(lower, upper)
+    return affine(*middle_and_half(lower, upper), what)
+
+
+def affine(middle: np.ndarray, half: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return A and b of x ↦ (x - middle)/half, and for which values it is."""
     return np.diag(1.0 / half), -middle / half, f"Features: for values between {what}."

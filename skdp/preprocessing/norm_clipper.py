@@ -22,6 +22,7 @@ from skdp._bounded_rows import declares_norm
 from skdp._chunked_rows import learns_columns
 from skdp._input import check_features
 from skdp._rows import clipped_rows
+from skdp._sparse_rows import SparseRows
 from skdp._validate import number_or_auto
 from skdp.preprocessing._base import float_tags
 
@@ -76,7 +77,9 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.norm = norm
 
     def __sklearn_tags__(self) -> Any:
-        return float_tags(super().__sklearn_tags__(), allow_nan=False)
+        tags = float_tags(super().__sklearn_tags__(), allow_nan=False)
+        tags.input_tags.sparse = True
+        return tags
 
     def fit(self, X, y=None) -> NormClipper:
         """Check the declared norm.
@@ -99,27 +102,27 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             If the norm is no number > 0, or X is invalid.
         """
         norm = number_or_auto(0.0, norm=self.norm)
-        X = check_features(self, X)
+        X = check_features(self, X, sparse=True)
         self.output_norm_ = norm or X.shape[1] ** 0.5
         return self
 
-    def transform(self, X) -> np.ndarray:
+    def transform(self, X) -> Any:
         """Scale down the rows that exceed the norm.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features)
             Finite numbers.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features)
+        ndarray or csr_array of shape (n_samples, n_features)
             Rows of norm at most ``output_norm_``.
         """
         check_is_fitted(self)
-        X = check_features(self, X, reset=False)
+        X = check_features(self, X, reset=False, sparse=True)
         rows = clipped_rows(X, self.output_norm_, fit_intercept=False)
-        return rows.astype(X.dtype, copy=False)
+        return rows.matrix if isinstance(rows, SparseRows) else rows.astype(X.dtype, copy=False)
 
     def _affine(self) -> tuple[np.ndarray, np.ndarray, str]:
         d: int = vars(self)["n_features_in_"]

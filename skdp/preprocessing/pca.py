@@ -22,9 +22,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_rows import declares_norm
 from skdp._chunked_rows import takes_chunks
+from skdp._input import check_rows
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import clipped_rows
-from skdp._validate import expected, integer, number_or_auto
+from skdp._validate import expected, in_range, integer, number_or_auto
 from skdp.algorithms.second_moments import Directions, SecondMomentsConfig
 from skdp.preprocessing._base import PrivateTransformer
 from skdp.privacy.budget import Budget
@@ -47,9 +48,10 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 
     Parameters
     ----------
-    n_components : int, default=2
+    n_components : int or float, default=2
         Number of directions, from 1 to n_features. Public: not to be chosen by looking at spectra
-        that were not released.
+        that were not released. A number in (0, 1) is a share: the fewest directions that have it
+        of the noisy trace, which has been released.
     epsilon : float or None, default=0.5
         ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
     delta : float, default=1e-5
@@ -90,6 +92,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         the clipped rows.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         Shares of the noisy trace: of the mean squared norm of the clipped rows.
+    mean_ : ndarray of shape (n_features,)
+        Zeros: rows are not centred.
     n_components_ : int
         Number of directions.
     data_norm_, output_norm_ : float
@@ -139,7 +143,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     ((1797, 8), 6.0)
     """
 
-    n_components: int = 2
+    n_components: float = 2
     _: KW_ONLY
     epsilon: float | None = 0.5
     delta: float = 1e-5
@@ -149,8 +153,10 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     random_state: Any = None
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> SecondMomentsConfig:
-        n_components = integer(1, n_components=self.n_components)
-        if n_components > facts.features:
+        n_components = self.n_components
+        if isinstance(n_components, float):
+            in_range(0.0, 1.0, "or an integer", n_components=n_components)
+        elif integer(1, "or a share in (0, 1)", n_components=n_components) > facts.features:
             raise expected(f"at most n_features={facts.features}", n_components=n_components)
         return SecondMomentsConfig(
             n_features=facts.features,
@@ -163,7 +169,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     def _keep(self, plan: FitPlan, released: Directions) -> None:
         config: SecondMomentsConfig = plan.config
         self.components_, self.singular_values_, self.explained_variance_ratio_ = released
-        self.n_components_ = config.n_components
+        self.n_components_ = len(self.components_)
+        self.mean_ = np.zeros(config.n_features)
         self.noise_multiplier_ = config.noise_multiplier
         self.data_norm_ = self.output_norm_ = config.data_norm
 
@@ -189,6 +196,21 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         X = self._checked(X, reset=False)
         rows = clipped_rows(X, self.data_norm_, fit_intercept=False) @ self.components_.T
         return rows.astype(X.dtype, copy=False)
+
+    def inverse_transform(self, X) -> np.ndarray:
+        """Return rows of the features whose projections are given; what was cut stays away.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Projections.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        return check_rows(X, self.n_components_) @ self.components_
 
     def _affine(self) -> tuple[np.ndarray, np.ndarray, str]:
         note = "DPPCA: for rows within data_norm."

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_rows import declares_norm
 from skdp._chunked_rows import takes_chunks
+from skdp._input import check_rows
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import clipped_rows
 from skdp._validate import number_or_auto
@@ -208,6 +209,21 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
         rows = np.where(np.isnan(rows), 0.0, rows)
         rows = clipped_rows(rows, self.output_norm_, fit_intercept=False)
         return rows.astype(X.dtype, copy=False)
+
+    def inverse_transform(self, X) -> np.ndarray:
+        """Undo scale and shift; what bounds and ``output_norm`` cut stays cut.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Standardised rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        return check_rows(X, self.n_features_in_) * self.scale_ + self.mean_
 
     def _affine(self) -> tuple[np.ndarray, np.ndarray, str]:
         note = "DPStandardScaler: for values within its bounds, of rows within output_norm."

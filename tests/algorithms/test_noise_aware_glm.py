@@ -6,7 +6,6 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import torch
 from bundles import bundled
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -69,10 +68,10 @@ class TestWrongBeliefs:
             return times * (model.expected(truth) - model.expected(state.mean))
 
         for step in range(1, 22):
-            noisy = torch.from_numpy(released(state).reshape(1, 4))
+            noisy = released(state).reshape(1, 4)
             if step == config.slope_step:  # noise has swallowed what it would have said
                 slope = model.slope(state.mean)[0]
-                noisy = torch.from_numpy(packed(slope))
+                noisy = packed(slope)
             state = update.update(state, noisy, step)
         np.testing.assert_allclose(state.mean, truth, atol=0.1)
 
@@ -85,7 +84,7 @@ class TestWrongBeliefs:
         for step in range(1, config.slope_step):
             g = model.expected(np.ones((1, 4))) - model.expected(state.mean)
             g = g + math.sqrt(update.noise_variance) * noise.normal(size=(1, 4))
-            state = update.update(state, torch.from_numpy(g), step)
+            state = update.update(state, g, step)
             assert state.rows.transform is None
             assert state.rows.n_rows == pytest.approx(5000, rel=0.3)
 
@@ -102,7 +101,7 @@ class TestContradictions:
         for step in range(1, update.config.slope_step):
             g = state.rows.expected(np.ones((1, 4))) - state.rows.expected(state.mean)
             g = g + scatter * nu * rng.normal(size=(1, 4))
-            state = update.update(state, torch.from_numpy(g), step)
+            state = update.update(state, g, step)
         variance = update.given(state, state.rows).variance
         return variance, update.noise_variance / len(state.gradients)
 
@@ -142,7 +141,7 @@ def test_a_draw_of_the_slope_scatters_as_its_noise():
 
 
 def gram_of(X):
-    return torch.from_numpy(packed(X.T @ X))
+    return packed(X.T @ X)
 
 
 class TestLimits:
@@ -220,11 +219,10 @@ class TestReleases:
         X, _, theta = simulated(200, 3, seed=1)
         score = Bernoulli().score(0.3)
         rows = LinearRows(X, expit(X @ theta)[:, None], data_norm=1.0, fit_intercept=False)
-        parameters = torch.from_numpy(theta[None])
 
         def mean(clipped_sum):
             # The mean over y: the weight does not look at it, so that of the target will do.
-            return clipped_sum(parameters, rows.take(slice(None))).numpy()
+            return clipped_sum(theta[None], rows.take(slice(None)))
 
         weighted = LinearClippedSum(score.residual, 0.3, score.largest_residual)
         np.testing.assert_allclose(mean(weighted), 0, atol=1e-12)
@@ -257,7 +255,7 @@ class TestReleases:
             np.array([targets[i % 2] for i in range(30)]).reshape(30, K),
         )
         for trial in range(40):
-            theta = torch.from_numpy(10.0 ** rng.integers(-2, 3) * rng.normal(size=(K, 3)))
+            theta = 10.0 ** rng.integers(-2, 3) * rng.normal(size=(K, 3))
             extreme = rng.choice([0.0, 1e-3, 1.0, -1e10, 1e160], size=2)
             X2, y2 = X.copy(), y.copy()
             X2[trial % 30], y2[trial % 30] = extreme, targets[trial % len(targets)]
@@ -270,7 +268,7 @@ class TestReleases:
                     plan.clipped_sum_of(step)(
                         theta,
                         LinearRows(a, b, data_norm=1.0, fit_intercept=True).take(slice(None)),
-                    ).numpy()
+                    )
                     for a, b in ((X, y), (X2, y2))
                 ]
                 moved = np.linalg.norm(released[0] - released[1])

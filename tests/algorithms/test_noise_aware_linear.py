@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from bundles import bundled
 from reference import noise_aware_linear as slow
 from reference.adassp import adassp
@@ -52,16 +51,14 @@ class TestSensitivity:
         X, y = simulated(n=20)
         farthest = 0.0
         for _ in range(300):
-            theta = torch.from_numpy(
-                np.append(3 * coin.standard_normal(3 + fit_intercept), clip)[None]
-            )
+            theta = np.append(3 * coin.standard_normal(3 + fit_intercept), clip)[None]
             row = np.where(coin.random(3) < 0.5, coin.normal(0, 3, 3), coin.choice(EXTREME, 3))
             target = coin.choice(EXTREME) if coin.random() < 0.5 else coin.normal()
             sums = [
                 residual(
                     theta,
                     LinearRows(A, b, data_norm=1.5, fit_intercept=fit_intercept).take(slice(None)),
-                ).numpy()
+                )
                 for A, b in ((X, y), (np.vstack([X, row]), np.vstack([y, [target]])))
             ]
             assert sums[0].shape == residual.shape((1, 3 + fit_intercept + 1))[:1]
@@ -81,13 +78,13 @@ class TestSensitivity:
     def test_replacing_a_record_moves_the_sum_no_farther_than_is_declared(self, weights, declared):
         residual, coin = nar.ResidualSum(1.0, *weights), np.random.default_rng(0)
         assert residual.sensitivity("replace_one") == pytest.approx(declared * (1 + ROUNDING))
-        theta = torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
+        theta = np.array([[0.0, 0.0, 1.0]])
 
         def term(row, target):
             made = LinearRows(
                 np.array([row]), np.array([[target]]), data_norm=1.0, fit_intercept=False
             )
-            return residual(theta, made.take(slice(None))).numpy()
+            return residual(theta, made.take(slice(None)))
 
         ends = [([x, 0.0], t) for x in (0.0, 0.5, 1.0, -1.0) for t in (0.0, 0.5, 1.0, -1.0, np.nan)]
         drawn = [(coin.normal(0, 0.7, 2), coin.normal()) for _ in range(30)]
@@ -109,10 +106,9 @@ class TestSensitivity:
             expected[:4] += psi * u
             expected[4] += nar.SCALE_WEIGHT * (psi**2 - 0.5)
             expected[5] += nar.TRACE_WEIGHT * (u @ u - 0.5)
-        found = nar.ResidualSum(R, nar.SCALE_WEIGHT, nar.TRACE_WEIGHT)(
-            torch.from_numpy(np.append(theta, clip)[None]), rows
-        )
-        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+        residual = nar.ResidualSum(R, nar.SCALE_WEIGHT, nar.TRACE_WEIGHT)
+        found = residual(np.append(theta, clip)[None], rows)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
     def test_the_first_release_is_the_second_moments(self):
         assert isinstance(config().release_plan().clipped_sum_of(0), GramSum)
@@ -182,7 +178,7 @@ class TestLimits:
             algorithm = nar.NoiseAwareRegression(config(n_steps=3))
             state = algorithm.init()
             for step, length in enumerate((10, 6, 6, 6)):
-                released = torch.from_numpy(size * coin.standard_normal(length))
+                released = size * coin.standard_normal(length)
                 state = algorithm.update(state, released, step)
                 assert np.isfinite(state.mean).all()
                 assert 0 < state.clip < np.inf
@@ -223,7 +219,7 @@ class TestUnit:
     def test_counts_by_magnitude_tell_the_power_of_two_above_the_targets(self, scale):
         y = scale * np.random.default_rng(0).normal(5.0, 1.0, 2000)
         batch = rows_of_targets(y).take(slice(None))
-        counts = MagnitudeSum()(torch.zeros(1, 1), batch).numpy()
+        counts = MagnitudeSum()(np.zeros((1, 1)), batch)
         assert counts.sum() == 2000
         largest = np.quantile(y, 0.95)
         for noise in (0.0, 20.0):
@@ -239,7 +235,7 @@ class TestUnit:
     def test_no_record_moves_a_count_by_more_than_its_bound(self, relation):
         values = [0.0, -1.0, 3.0, 1e-300, 1e300, np.nan, np.inf, -np.inf, 5e-324]
         counts = MagnitudeSum()
-        terms = counts.records(torch.zeros(1, 1), rows_of_targets(values).take(slice(None)))
+        terms = counts.records(np.zeros((1, 1)), rows_of_targets(values).take(slice(None)))
         others = [np.zeros(len(MAGNITUDES))] if relation != "replace_one" else terms
         moved = max(np.linalg.norm(a - b) for a in terms for b in others)
         assert moved <= counts.sensitivity(relation)

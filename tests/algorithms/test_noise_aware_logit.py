@@ -6,7 +6,6 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import torch
 from reference import noise_aware_logit as slow
 from scipy.special import expit
 from scipy.stats import chi2, kstest
@@ -61,7 +60,7 @@ class Cell:
         """Only gradients have noise, and the slope tells nothing that was not believed."""
         update, u = self.update, self.rows / self.R
         update.moments_scale = 1e-6
-        state = update.update(update.init(), torch.from_numpy(packed(u.T @ u)) * self.R**2, 0)
+        state = update.update(update.init(), packed(u.T @ u) * self.R**2, 0)
         for step in range(1, self.config.sampling.n_steps - 1):
             if step == self.config.slope_step:
                 released = packed(state.rows.slope(state.mean)[0]) * self.R**2
@@ -69,7 +68,7 @@ class Cell:
                 g = (self.y - expit(u @ state.mean[0])) @ u
                 released = g + math.sqrt(update.noise_variance) * rng.standard_normal(2)
                 released = released[None] * self.R
-            state = update.update(state, torch.from_numpy(released), step)
+            state = update.update(state, released, step)
         return state
 
     def fast(self, state):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from bundles import bundled
 from scipy.stats import binom
 
@@ -128,10 +127,10 @@ def engine(q, n_steps, sigma):
         seen = []
 
         def keep(state, noisy, step):
-            seen.append(noisy.numpy().ravel())
+            seen.append(noisy.ravel())
             return state
 
-        start = torch.zeros(1, values.shape[1], dtype=torch.float64)
+        start = np.zeros((1, values.shape[1]))
         for _ in run(plan, rows, start, lambda state: state, keep, Streams()):
             pass
         return np.array(seen)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -19,7 +18,7 @@ from skdp.engine.linear_sums import (
 )
 from skdp.models.likelihoods import Bernoulli, Categorical
 
-THETA = torch.tensor([[0.5, -1.0, 2.0]], dtype=torch.float64)
+THETA = np.array([[0.5, -1.0, 2.0]])
 
 
 def rows_of(X):
@@ -27,7 +26,7 @@ def rows_of(X):
 
 
 def total(clipped_sum, X, theta=THETA):
-    return clipped_sum(theta, rows_of(X).take(slice(None))).numpy()
+    return clipped_sum(theta, rows_of(X).take(slice(None)))
 
 
 def weight(logits, norms):
@@ -48,7 +47,7 @@ def test_it_is_the_slow_sum(chosen):
     slow = np.zeros((3, 3))
     for features in X:
         x = np.append(features * min(1.0, 1 / np.linalg.norm(features)), 1.0)
-        w = 1.0 if chosen is None else np.exp(float(THETA.numpy()[0] @ x)) * np.linalg.norm(x)
+        w = 1.0 if chosen is None else np.exp(float(THETA[0] @ x)) * np.linalg.norm(x)
         slow += min(w, 1.5 / (x @ x)) * np.outer(x, x)
     np.testing.assert_allclose(unpacked(total(clipped_sum, X), 3), slow, rtol=1e-12)
     trace = total(GramSum(1.5, chosen, trace_only=True), X)
@@ -105,8 +104,8 @@ def bounded_score(likelihood, clip):
 
 HUGE = np.array([0.0, 1.0, -1.0, -1e300, 1e154, 5e-324, 0.3, np.nan, np.inf])
 CLIP_OF_RESIDUALS = 0.4
-AT = torch.cat([THETA, torch.full((1, 1), CLIP_OF_RESIDUALS, dtype=torch.float64)], dim=1)
-CLASSES = torch.from_numpy(np.random.default_rng(5).normal(size=(3, 3)))
+AT = np.append(THETA, [[CLIP_OF_RESIDUALS]], axis=1)
+CLASSES = np.random.default_rng(5).normal(size=(3, 3))
 SCORES = {  # where they are asked for, and how targets come of numbers in [0, 1)
     "one logit": (bounded_score(Bernoulli(), 0.7), THETA, lambda t: (t < 0.5)[:, None] * 1.0),
     "plain": (LinearClippedSum(Bernoulli().residual, 0.4), THETA, lambda t: t[:, None] * 1e3),
@@ -146,7 +145,7 @@ def test_outer_products_of_scores_are_the_slow_sum(case):
         for one in s:
             slow += np.outer(one, one)
         assert np.abs(slow).max() > 0.1
-        np.testing.assert_allclose(unpacked(gram(at, batch).numpy(), s.shape[1]), slow, atol=1e-12)
+        np.testing.assert_allclose(unpacked(gram(at, batch), s.shape[1]), slow, atol=1e-12)
         records = gram.records(at, batch)
     np.testing.assert_allclose(records.sum(axis=0), packed(slow), atol=1e-12)
     norms = np.linalg.norm(s, axis=1)
@@ -159,7 +158,7 @@ def test_scores_of_residuals_are_those_that_are_summed():
     gram, at, batch = scored("residuals", rng.normal(size=(40, 2)), rng.random(40))
     alone = ResidualSum(np.sqrt(2.0), 0.5, 0.5).records(at, batch)[:, :-2]
     np.testing.assert_array_equal(gram.scores.records(at, batch), alone)
-    r = batch.targets - batch.logits(THETA.numpy().T)
+    r = batch.targets - batch.logits(THETA.T)
     found = ResidualScores(np.sqrt(2.0), bounded=False).records(at, batch)
     np.testing.assert_allclose(found, r * batch.rows / np.sqrt(2.0), rtol=1e-12)
     assert ScoreGramSum(ResidualScores(1.0, bounded=False)).record_bound == np.inf
@@ -178,7 +177,7 @@ def test_of_many_hostile_records_none_exceeds_the_square_of_the_bound(case):
         norms = np.linalg.norm(gram.records(at, batch), axis=1)
     assert 0.9 * bound < norms.max() <= bound * (1 + 1e-12)
     assert gram.norm_bound >= bound
-    assert np.isfinite(gram(at, batch).numpy()).all()
+    assert np.isfinite(gram(at, batch)).all()
 
 
 @pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
@@ -196,7 +195,7 @@ def test_neighbours_move_the_products_of_scores_by_no_more_than_is_declared(
     def released(*which):
         features = np.vstack([rest, *(pair[i] for i in which)])
         gram, at, batch = scored(case, features, [*of_rest, *(numbers[i] for i in which)])
-        return gram(at, batch).numpy()
+        return gram(at, batch)
 
     gram = ScoreGramSum(SCORES[case][0])
     other = released(1) if relation == "replace_one" else released()

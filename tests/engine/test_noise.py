@@ -74,6 +74,10 @@ def test_much_noise_is_added_to_the_value_and_leaves_it_alone():
     expected = exact.double() + drawn((len(exact),), 0.5, SecureStream(key))
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
     assert torch.equal(exact, torch.arange(2**14 + 1, dtype=torch.float32))
+    array = exact.double().numpy()
+    found = noise.gaussian(lambda: array, call_of(len(exact), scale=0.5), SecureStream(key))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(array, exact)
 
 
 def test_released_noise_is_not_overwritten_by_the_next_draw():

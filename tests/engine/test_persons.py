@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from skdp._persons import PersonUnit, rows_of_persons
 from skdp._rows import LinearRows, PlainBatch
@@ -25,12 +24,12 @@ from skdp.relations import RELATIONS
 
 D, R = 4, 1.5
 UNIT = PersonUnit(n_groups=30, rows_per_group=4.0, clip=2.0)
-THETA = torch.from_numpy(np.random.default_rng(3).normal(size=(1, D)))
-WITH_CLIP = torch.cat([THETA, torch.tensor([[0.7]], dtype=torch.float64)], dim=1)
+THETA = np.random.default_rng(3).normal(size=(1, D))
+WITH_CLIP = np.append(THETA, [[0.7]], axis=1)
 RESIDUAL = ResidualSum(R, 0.25, 0.25)
 SUMS = {
     "scores": (LinearClippedSum(Bernoulli().residual, 0.8), THETA),
-    "pairs": (VanillaClippedSum(Bernoulli().residual, 0.8), torch.stack([THETA, 0.1 * THETA])),
+    "pairs": (VanillaClippedSum(Bernoulli().residual, 0.8), np.stack([THETA, 0.1 * THETA])),
     "second moments": (GramSum(R**2), THETA),
     "weighted": (GramSum(R**2, lambda z, norms: 1 / (1 + z[:, 0] ** 2)), THETA),
     "trace": (GramSum(R**2, trace_only=True), THETA),
@@ -92,7 +91,7 @@ def _diagonal(inner):
 def test_a_sum_over_persons_is_that_of_a_loop_over_them(name):
     inner, theta = SUMS[name]
     X, y, starts = table(np.random.default_rng(1))
-    found = inner.of_persons(UNIT)(theta, batch(X, y, starts)).numpy().ravel()
+    found = inner.of_persons(UNIT)(theta, batch(X, y, starts)).ravel()
     np.testing.assert_allclose(found, one_by_one(inner, theta, X, y, starts), atol=1e-9)
 
 
@@ -103,7 +102,7 @@ def test_terms_one_by_one_add_up_to_the_sum(name):
     rows, of_persons = batch(X, y, starts), inner.of_persons(UNIT)
     terms = of_persons.records(theta, rows)
     assert len(terms) == len(starts) - 1
-    found = of_persons(theta, rows).numpy().ravel()
+    found = of_persons(theta, rows).ravel()
     np.testing.assert_allclose(terms.sum(axis=0), found, atol=1e-9)
 
 
@@ -177,7 +176,7 @@ def test_a_person_may_own_half_of_the_table_and_chunks_keep_persons_whole():
     assert sum(seen) == len(X)
     assert seen == [1, 20_000, 3, 8191, 2, 9000, 1]
     inner = LinearClippedSum(Bernoulli().residual, 0.8)
-    found = inner.of_persons(UNIT)(THETA, rows).numpy().ravel()
+    found = inner.of_persons(UNIT)(THETA, rows).ravel()
     np.testing.assert_allclose(found, one_by_one(inner, THETA, X, y, starts), atol=1e-8)
 
 
@@ -186,10 +185,10 @@ def test_moments_of_persons_are_bounded_too():
     X, _, starts = table(np.random.default_rng(6))
     X[5] = np.nan
     of_persons = inner.of_persons(UNIT)
-    found = of_persons(THETA, PlainBatch(X, starts)).numpy()
+    found = of_persons(THETA, PlainBatch(X, starts))
     total = np.zeros(3 * D)
     for first, last in itertools.pairwise(starts):
-        term = inner(THETA, PlainBatch(X[first:last])).numpy()
+        term = inner(THETA, PlainBatch(X[first:last]))
         total += term * min(1.0, of_persons.record_bound / np.linalg.norm(term))
     np.testing.assert_allclose(found, total, atol=1e-9)
 

@@ -3,9 +3,11 @@
 import functools
 
 import numpy as np
+import pytest
 import torch
 
-from skdp.engine.updates import MomentumSGD, NoiseCorrectedAdam, TorchOptimizer
+from skdp.engine.adam import NoiseCorrectedAdam
+from skdp.engine.updates import MomentumSGD, TorchOptimizer
 
 
 def gradients(steps, size=7):
@@ -36,28 +38,34 @@ def test_without_noise_our_adam_is_that_of_torch():
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
-def test_known_noise_is_taken_out_of_the_second_moment_down_to_a_floor():
-    rule = NoiseCorrectedAdam(floor=0.25, max_direction=3.0)
-    gradient = torch.tensor([2.0, -2.0, 1.1, 0.1, 0.0], dtype=torch.float64)
-    direction, _ = rule.direction(rule.init(gradient), gradient, 1.0)
-    corrected = np.sqrt(np.maximum(gradient.numpy() ** 2 - 1.0, 0.25))
-    np.testing.assert_allclose(direction, gradient.numpy() / corrected, rtol=1e-12)
-    direction, _ = rule.direction(rule.init(gradient), gradient, 3.999)
-    assert direction.abs().max() <= 3.0
+@pytest.mark.parametrize("of", [np.array, torch.tensor])
+class TestAdam:
+    def test_known_noise_is_taken_out_of_the_second_moment_down_to_a_floor(self, of):
+        rule = NoiseCorrectedAdam(floor=0.25, max_direction=3.0)
+        numbers = np.array([2.0, -2.0, 1.1, 0.1, 0.0])
+        gradient = of(numbers)
+        direction, _ = rule.direction(rule.init(gradient), gradient, 1.0)
+        corrected = np.sqrt(np.maximum(numbers**2 - 1.0, 0.25))
+        np.testing.assert_allclose(direction, numbers / corrected, rtol=1e-12)
+        direction, _ = rule.direction(rule.init(gradient), gradient, 3.999)
+        assert abs(direction).max() <= 3.0
+
+    def test_directions_are_bounded_and_zero_gradients_stand_still(self, of):
+        rule = NoiseCorrectedAdam()
+        state = rule.init(of([0.0, 0.0]))
+        for gradient in (of([1e-6, 0.0]), of([1.0, 0.0])):
+            direction, state = rule.direction(state, gradient, 0.0)
+            assert abs(direction).max() <= rule.max_direction
+            assert direction[1] == 0
 
 
-def test_directions_are_bounded_and_zero_gradients_stand_still():
-    rule = NoiseCorrectedAdam()
-    state = rule.init(torch.zeros(2))
-    for gradient in (torch.tensor([1e-6, 0.0]), torch.tensor([1.0, 0.0])):
-        direction, state = rule.direction(state, gradient, 0.0)
-        assert direction.abs().max() <= rule.max_direction
-        assert direction[1] == 0
+RULES = (MomentumSGD(), NoiseCorrectedAdam(), TorchOptimizer(torch.optim.Adam))
 
 
 def test_update_rules_leave_what_they_are_given_alone():
-    for rule in (MomentumSGD(), NoiseCorrectedAdam(), TorchOptimizer(torch.optim.Adam)):
-        theta, gradient = torch.ones(7), torch.full((7,), 2.0)
+    ones = torch.ones(7)
+    for rule, theta in [(NoiseCorrectedAdam(), np.ones(7)), *((rule, ones) for rule in RULES)]:
+        gradient = 2.0 * theta
         state = rule.init(theta)
         for _ in range(2):
             found, state = rule.step(state, theta, gradient, 0.0, 0.1)

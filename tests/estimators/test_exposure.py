@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sklearn
-import torch
 from replay.neighbours import neighbours
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -85,7 +84,7 @@ def test_no_exposure_moves_the_sum_by_more_than_the_clip(logit):
     assert residual.shape == (18, 1)
     assert np.abs(residual).max() <= likelihood.residual_bound
     terms = LinearClippedSum(likelihood.residual, 3.0).records(
-        torch.full((1, 1), logit, dtype=torch.float64), rows.take(slice(None))
+        np.full((1, 1), logit), rows.take(slice(None))
     )
     assert np.isfinite(terms).all()
     assert np.linalg.norm(terms, axis=1).max() <= 3.0 * (1 + 1e-15)
@@ -183,7 +182,7 @@ def test_no_exposure_moves_a_noise_aware_release_by_more_than_it_declares():
     plan = replace(config, exposed=True).release_plan()
     rows = LinearRows.of(config, (X, targets)).take(slice(None))
     for size in (0.0, 1.0, 100.0):
-        theta = torch.full((1, 3), size, dtype=torch.float64)
+        theta = np.full((1, 3), size)
         for step in range(plan.sampling.n_steps):
             clipped_sum = plan.clipped_sum_of(step)
             terms = clipped_sum.records(theta, rows)

@@ -458,7 +458,7 @@ class TestGoingOn:
         state = model._kept.state
         found = []
         with mock.patch(
-            "skdp.engine.updates.NoiseCorrectedAdam.step",
+            "skdp.engine.adam.NoiseCorrectedAdam.step",
             lambda self, state, theta, *_: found.append(state) or (theta, state),
         ):
             model.set_params(noise_multiplier=4.0).partial_fit(*two_blobs)

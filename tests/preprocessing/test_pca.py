@@ -2,7 +2,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -33,8 +32,8 @@ def second_moments(X, norm):
     """The private value of a fit, in units of the bound on one row's share."""
     d = X.shape[1]
     rows = LinearRows(X, X[:, :0], data_norm=norm, fit_intercept=False, kept=False)
-    total = rows.sum(partial(config(norm, d).clipped_sum, torch.zeros(1, d)), slice(None))
-    return total.numpy() / norm**2
+    total = rows.sum(partial(config(norm, d).clipped_sum, np.zeros((1, d))), slice(None))
+    return total / norm**2
 
 
 def sensitivity(relation):
@@ -89,7 +88,7 @@ def test_the_release_has_the_declared_noise_and_no_other(relation):
         pca = DPPCA(n_components=1, epsilon=1.0, neighboring_relation=relation).fit(
             np.zeros((3, 60))
         )
-    noise, call = tape[0].output.numpy(), tape[0].call
+    noise, call = tape[0].output, tape[0].call
     moved, factor = (60 * np.sqrt(2), 2) if relation == "replace_one" else (60.0, 1)
     assert call.sensitivity == pytest.approx(moved * (1 + ROUNDING), rel=1e-12)
     scale = pca.noise_multiplier_ * call.sensitivity / factor
@@ -165,3 +164,28 @@ def test_a_number_of_components_that_cannot_be_is_named(n_components):
 def test_missing_values_are_refused():
     with pytest.raises(ValueError, match="NaN"):
         DPPCA().fit([[1.0, np.nan]])
+
+
+def test_a_share_takes_the_fewest_directions_that_have_it():
+    X = np.random.default_rng(0).normal(size=(500, 4)) * [3.0, 2.0, 1.0, 0.1]
+    whole = DPPCA(4, epsilon=float("inf"), data_norm=20.0).fit(X)
+    shares = np.cumsum(whole.explained_variance_ratio_)
+    for k in (1, 2, 3):
+        share = float(shares[k - 1]) - 1e-3
+        found = DPPCA(share, epsilon=float("inf"), data_norm=20.0).fit(X)
+        assert found.n_components_ == len(found.components_) == k
+        np.testing.assert_allclose(found.components_, whole.components_[:k], atol=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.5, float("nan")])
+def test_a_share_is_between_0_and_1(share):
+    with pytest.raises(ValueError, match="n_components"):
+        DPPCA(share).fit(np.eye(3))
+
+
+def test_projections_go_back_to_the_space_of_the_rows():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    pca = DPPCA(3, epsilon=float("inf"), data_norm=20.0).fit(X)
+    np.testing.assert_allclose(pca.inverse_transform(pca.transform(X)), X, atol=1e-12)
+    with pytest.raises(ValueError, match="Expected X with 3 columns, got 2"):
+        pca.inverse_transform(X[:, :2])

@@ -21,7 +21,7 @@ from scipy import stats
 
 from skdp import _fitting, _random, _release_hook
 from skdp.algorithms.parts.gaussian_runs import release_plan_of
-from skdp.engine import noise
+from skdp.engine import tensor_noise
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "floating_point.py"
 spec = importlib.util.spec_from_file_location("floating_point", SCRIPT)
@@ -174,7 +174,8 @@ def test_a_pair_between_rings_is_not_on_one():
 def of_device(k, more):
     """Radii of the Box-Muller transform on a device, from 1 - k/2^53."""
     pairs = torch.from_numpy(np.concatenate([1 - k / 2.0**53, np.zeros(len(k))]))
-    return noise._box_muller(pairs, lambda m: torch.from_numpy(more / 2.0**64))[len(k) :].numpy()
+    fine = torch.from_numpy(more / 2.0**64)
+    return tensor_noise._box_muller(pairs, lambda m: fine)[len(k) :].numpy()
 
 
 def of_stream(k, more):

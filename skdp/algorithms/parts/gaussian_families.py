@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from skdp._random import SecureStream
-from skdp.engine.updates import Moments, NoiseCorrectedAdam
+from skdp.engine.adam import Moments, NoiseCorrectedAdam
 
 SCALE_LEARNING_RATE = 0.3  # of ρ over that of m: ρ starts close to its optimum, and need not hurry
 
@@ -28,19 +26,19 @@ class Family(Protocol):
         """L = scale·I."""
         ...
 
-    def times(self, spread: Any, eta: Tensor) -> Tensor:
+    def times(self, spread: Any, eta: np.ndarray) -> np.ndarray:
         """Lη."""
         ...
 
-    def update(self, spread: Any, gradient: Tensor, eta: Tensor, decay: float) -> Any:
+    def update(self, spread: Any, gradient: np.ndarray, eta: np.ndarray, decay: float) -> Any:
         """One ascent step in L, where ``gradient`` is that of the likelihood at m + Lη."""
         ...
 
-    def numbers(self, spread: Any) -> Tensor:
+    def numbers(self, spread: Any) -> np.ndarray:
         """What is averaged over the tail of the run."""
         ...
 
-    def posterior_spread(self, numbers: Tensor) -> np.ndarray:
+    def posterior_spread(self, numbers: np.ndarray) -> np.ndarray:
         """Spread of a `GaussianPosterior`, from such an average."""
         ...
 
@@ -48,7 +46,7 @@ class Family(Protocol):
 class DiagonalSpread(NamedTuple):
     """ρ = log s, and the moments of its gradient."""
 
-    log_scale: Tensor
+    log_scale: np.ndarray
     moments: Moments
 
 
@@ -79,33 +77,33 @@ class Diagonal:
 
     def init(self, scale: float, n_parameters: int) -> DiagonalSpread:
         """ρ = log scale."""
-        log_scale = torch.full((n_parameters,), math.log(scale), dtype=torch.float64)
+        log_scale = np.full(n_parameters, math.log(scale))
         return DiagonalSpread(log_scale, self.adam.init(log_scale))
 
-    def times(self, spread: DiagonalSpread, eta: Tensor) -> Tensor:
+    def times(self, spread: DiagonalSpread, eta: np.ndarray) -> np.ndarray:
         """s∘η."""
-        return spread.log_scale.exp() * eta
+        return np.exp(spread.log_scale) * eta
 
     def update(
-        self, spread: DiagonalSpread, gradient: Tensor, eta: Tensor, decay: float
+        self, spread: DiagonalSpread, gradient: np.ndarray, eta: np.ndarray, decay: float
     ) -> DiagonalSpread:
         """One step in ρ."""
-        s = spread.log_scale.exp()
-        variance = self.noise_variance * torch.ones_like(s)
+        s = np.exp(spread.log_scale)
+        variance = np.full_like(s, self.noise_variance)
         if not self.of_scale:
-            gradient, variance = gradient * eta * s, variance * s.square()
-        gradient = gradient - self.prior_precision * s.square() + 1
+            gradient, variance = gradient * eta * s, variance * s**2
+        gradient = gradient - self.prior_precision * s**2 + 1
         step, moments = self.adam.direction(spread.moments, gradient, variance)
         log_scale = spread.log_scale + decay * self.learning_rate * step
-        return DiagonalSpread(log_scale.clamp(max=math.log(self.max_scale)), moments)
+        return DiagonalSpread(np.minimum(log_scale, math.log(self.max_scale)), moments)
 
-    def numbers(self, spread: DiagonalSpread) -> Tensor:
+    def numbers(self, spread: DiagonalSpread) -> np.ndarray:
         """ρ."""
         return spread.log_scale
 
-    def posterior_spread(self, numbers: Tensor) -> np.ndarray:
+    def posterior_spread(self, numbers: np.ndarray) -> np.ndarray:
         """S."""
-        return numbers.exp().numpy()
+        return np.exp(numbers)
 
 
 @dataclass(frozen=True)
@@ -137,37 +135,39 @@ class Cholesky:
     max_scale: float
     sampling_rate: float = 1.0
 
-    def init(self, scale: float, n_parameters: int) -> Tensor:
+    def init(self, scale: float, n_parameters: int) -> np.ndarray:
         """Scale·I."""
-        return scale * torch.eye(n_parameters, dtype=torch.float64)
+        return scale * np.eye(n_parameters)
 
-    def times(self, spread: Tensor, eta: Tensor) -> Tensor:
+    def times(self, spread: np.ndarray, eta: np.ndarray) -> np.ndarray:
         """Lη."""
         return spread @ eta
 
-    def update(self, spread: Tensor, gradient: Tensor, eta: Tensor, decay: float) -> Tensor:
+    def update(
+        self, spread: np.ndarray, gradient: np.ndarray, eta: np.ndarray, decay: float
+    ) -> np.ndarray:
         """L ← L(I + γ Φ(A)), of bounded length."""
         L = spread
-        a = L.mT @ (gradient - self.prior_precision * (L @ eta)) + eta
-        variance = float(L.square().sum()) / len(L)
+        a = L.T @ (gradient - self.prior_precision * (L @ eta)) + eta
+        variance = float(np.sum(L**2)) / len(L)
         noise = 1.0 / self.sampling_rate + self.noise_variance * variance
         gain = decay * _GAIN / ((len(L) + 2) * noise)
-        length = float(torch.linalg.vector_norm(a) * torch.linalg.vector_norm(eta))
+        length = float(np.linalg.norm(a) * np.linalg.norm(eta))
         a = a * min(gain, _LONGEST / (length + 1e-300))
         # Column j of L·tril(aηᵀ, −1) is η_j Σ_{i>j} a_i L_i.
         terms = L * a
-        below = terms.sum(1, keepdim=True) - terms.cumsum(1)
-        L = L * (0.5 * a * eta).exp() + (below * eta).tril()
+        below = terms.sum(axis=1, keepdims=True) - terms.cumsum(axis=1)
+        L = L * np.exp(0.5 * a * eta) + np.tril(below * eta)
         # The optimum is no wider than the prior.
-        return L * (self.max_scale / L.norm(dim=1).clamp(min=self.max_scale))[:, None]
+        return L * (self.max_scale / np.maximum(np.linalg.norm(L, axis=1), self.max_scale))[:, None]
 
-    def numbers(self, spread: Tensor) -> Tensor:
+    def numbers(self, spread: np.ndarray) -> np.ndarray:
         """L."""
         return spread
 
-    def posterior_spread(self, numbers: Tensor) -> np.ndarray:
+    def posterior_spread(self, numbers: np.ndarray) -> np.ndarray:
         """LLᵀ."""
-        return (numbers @ numbers.mT).numpy()
+        return numbers @ numbers.T
 
 
 _GAIN = 0.5  # of L: half way along a probed direction in one noiseless step
@@ -177,7 +177,7 @@ _LONGEST = 0.5  # relative change of L in one step
 # --- the run ------------------------------------------------------------------------------------
 
 
-def orthogonal_normals(size: int, n_draws: int, stream: SecureStream) -> Iterator[Tensor]:
+def orthogonal_normals(size: int, n_draws: int, stream: SecureStream) -> Iterator[np.ndarray]:
     """Yield η_t ~ N(0, I) in antithetic pairs, orthogonal to each other within a block.
 
     Each draw has the right law, so the gradient stays unbiased, while the cross terms η_j η_k that
@@ -191,6 +191,6 @@ def orthogonal_normals(size: int, n_draws: int, stream: SecureStream) -> Iterato
         q, r = np.linalg.qr(gaussians)
         directions = (q * np.sign(np.diagonal(r))).T
         radii = np.sqrt(stream.generator.chisquare(size, size=block))
-        for eta in torch.from_numpy(directions * radii[:, None]):
+        for eta in directions * radii[:, None]:
             yield eta
             yield -eta

@@ -9,9 +9,7 @@ from functools import lru_cache, partial
 from typing import ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
-import torch
 from dp_accounting.dp_event import DpEvent
-from torch import Tensor
 
 from skdp._persons import PersonUnit
 from skdp._random import Streams
@@ -167,7 +165,7 @@ class OneSum(GaussianRun):
         self, rows: Rows, streams: Streams, progress: Progress
     ) -> tuple[np.ndarray, float]:
         """Release the sum over private rows; return it and the scale of its noise."""
-        plan, origin = release_plan_of(self), torch.zeros(1, self.n_features)
+        plan, origin = release_plan_of(self), np.zeros((1, self.n_features))
         clipped_sum, call = plan.step(tuple(origin.shape), 0)
         value, noise = (
             partial(rows.sum, partial(clipped_sum, origin), slice(None)),
@@ -255,11 +253,11 @@ class Inference(Protocol[S]):
         """Start."""
         ...
 
-    def query(self, state: S) -> Tensor:
+    def query(self, state: S) -> np.ndarray:
         """Parameters at which the next sum is asked for."""
         ...
 
-    def update(self, state: S, noisy: Tensor, step: int) -> S:
+    def update(self, state: S, noisy: np.ndarray, step: int) -> S:
         """Take in one release."""
         ...
 
@@ -289,12 +287,12 @@ def run_and_count(
     """
     final, none = plan.sampling.n_steps - 1, np.empty(0)
 
-    def query(both: tuple[S, np.ndarray]) -> Tensor:
+    def query(both: tuple[S, np.ndarray]) -> np.ndarray:
         return inference.query(both[0])
 
-    def update(both: tuple[S, np.ndarray], noisy: Tensor, step: int) -> tuple[S, np.ndarray]:
+    def update(both: tuple[S, np.ndarray], noisy: np.ndarray, step: int) -> tuple[S, np.ndarray]:
         if step == final:
-            return both[0], noisy.numpy()
+            return both[0], noisy
         return inference.update(both[0], noisy, step), none
 
     return last(progress(run(plan, rows, (inference.init(), none), query, update, streams)))

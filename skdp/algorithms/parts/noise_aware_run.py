@@ -6,8 +6,6 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_runs import far_below, release_plan_of
@@ -63,10 +61,10 @@ class NoiseAwareUpdate:
         """Start at the prior's mean."""
         return NoiseAwareState(np.zeros((1, self.size)), self.prior.start)
 
-    def query(self, state: NoiseAwareState) -> Tensor:
+    def query(self, state: NoiseAwareState) -> np.ndarray:
         """θ_t, the posterior mean so far."""
         theta = state.mean.reshape(self.config.shape) / self.R
-        return torch.from_numpy(theta - self.unit(state))
+        return theta - self.unit(state)
 
     def unit(self, state: NoiseAwareState) -> np.ndarray:
         """Mean offset, (D,), which the intercept takes up: exposures may be in any unit."""

@@ -587,11 +587,13 @@ class NetworkRun:
             saved, of_late = streams.saved
             state = algorithm.restored(saved, model.start)
             late.restore(of_late, model.start)
+        of_arrays = isinstance(model, LinearModel)
 
-        def query(state: Any) -> Tensor:
+        def query(state: Any) -> Any:
             if streams.by_step:  # a step that is made again has the same masks
                 _draw_masks(streams.of_step(state.n_steps))
-            return algorithm.query(state)
+            theta = algorithm.query(state)
+            return theta.numpy() if of_arrays else theta
 
         steps = run(plan, rows, state, query, late.told(algorithm), streams)
         with _masks(streams):
@@ -622,7 +624,9 @@ class LateSums:
     def told(self, algorithm: Update) -> Callable[[Any, Tensor, int], Any]:
         """Return the update of an algorithm, which tells of each sum on the way."""
 
-        def update(state: Any, noisy: Tensor, step: int) -> Any:
+        def update(state: Any, noisy: Any, step: int) -> Any:
+            # Sums of integers are arrays; noise is in double precision.
+            noisy = torch.as_tensor(noisy).to(algorithm.query(state).dtype)
             if 2 * step >= self._run.n_steps >= _LOOKS:
                 self._total = noisy.clone() if self._total is None else self._total.add_(noisy)
                 self._variance += self._plan.noise_scale(step) ** 2
