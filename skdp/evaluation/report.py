@@ -274,6 +274,11 @@ class _ClassReport(EvaluationReport):
         raise NotImplementedError
 
     @property
+    def ece(self) -> Estimate:
+        """Expected calibration error."""
+        raise NotImplementedError
+
+    @property
     def caution(self) -> str:
         """Where scores cannot be spread over their bins, how far calibration may be off.
 

@@ -1869,7 +1869,7 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
             "temperature scaling states its own cost alone",
             "calibration.py",
             "DPTemperatureScaler.fit",
-            "fitted.privacy_ + self.temperature_privacy_",
+            "before.privacy_ + self.temperature_privacy_",
             "self.temperature_privacy_",
             "tests/test_calibration.py",
         ),
