@@ -60,7 +60,8 @@ class Sealed:
     """An object on its way to a worker: pickled where it is sent from, opened where it is used."""
 
     def __init__(self, value: Any) -> None:
-        self._value, self._closed = value, None
+        self._value = value
+        self._closed: tuple[tuple[str, ...], bytes] | None = None
 
     @classmethod
     def closed(cls, sent_by: tuple[str, ...], pickled: bytes) -> Sealed:
@@ -125,7 +126,7 @@ class Part:
         graph = self.graph | dict(zip(self.held, held, strict=True))
         names = [key for key in self.keys if key is not None]
         found = dict(zip(names, dask.get(graph, names), strict=True))  # type: ignore[attr-defined]
-        index = [part.index for part in found.values() if hasattr(part, "iloc")]
+        index: list[Any] = [part.index for part in found.values() if hasattr(part, "iloc")]
         if not all(one.equals(index[0]) for one in index):
             raise Misread("Expected X, y and groups with the same index, row by row.")
         return Chunk(*(found.get(key) for key in self.keys))
@@ -221,7 +222,7 @@ class DaskRows(ChunkedRows):
 
     def told(self) -> str:
         """Say what went through this process."""
-        n, sent, came = () if self._counts is None else self._counts
+        n, sent, came = np.zeros(3) if self._counts is None else self._counts
         return (
             f"{n} times tasks on {self.n_chunks} partitions: {sent / 1e3:.3g} kB were sent, and "
             f"{came / 1e3:.3g} kB came back."
@@ -330,10 +331,11 @@ def _aligned(given: dict[str, Any]) -> list[Any]:
     """Collections in the same partitions, as far as can be known without reading any."""
     import dask.array
 
+    arrays: Any = dask.array  # type: ignore[attr-defined]
     frames: Any = sys.modules.get("dask.dataframe")
     found: list[Any] = []
     for name, one in given.items():
-        if isinstance(one, dask.array.Array):  # type: ignore[attr-defined]
+        if isinstance(one, arrays.Array):
             one = one.rechunk(dict.fromkeys(range(1, one.ndim), -1))
             sizes = getattr(found[0], "chunks", one.chunks)[0] if found else one.chunks[0]
             if not np.isnan([*sizes, *one.chunks[0]]).any() and sizes != one.chunks[0]:
