@@ -80,8 +80,8 @@ for dies_after in (7, 13):
         step = json.loads(str(checkpoint["about"]))["step"]
     mode = oct((place / "run.key").stat().st_mode & 0o777)
     print(
-        f"killed (exit code {process.exitcode}); on the disk: step {step} of {STEPS}, key with mode "
-        f"{mode}; ledger: {len(ledger.entries)} entry, ε = {ledger.total(1e-5):.3f}"
+        f"killed (exit code {process.exitcode}); on the disk: step {step} of {STEPS}, key with "
+        f"mode {mode}; ledger: {len(ledger.entries)} entry, ε = {ledger.total(1e-5):.3f}"
     )
 
 classifier = fit()
