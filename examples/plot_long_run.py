@@ -80,13 +80,15 @@ for dies_after in (7, 13):
         step = json.loads(str(checkpoint["about"]))["step"]
     mode = oct((place / "run.key").stat().st_mode & 0o777)
     print(
-        f"killed (exit code {process.exitcode}); on the disk: step {step} of {STEPS}, key with mode "
-        f"{mode}; ledger: {len(ledger.entries)} entry, ε = {ledger.total(1e-5):.3f}"
+        f"killed (exit code {process.exitcode}); on the disk: step {step} of {STEPS}, key with "
+        f"mode {mode}; ledger: {len(ledger.entries)} entry, ε = {ledger.total(1e-5):.3f}"
     )
 
 classifier = fit()
 left = sorted(path.name for path in place.iterdir())
-print(f"ended; on the disk: {left}; ledger: {len(ledger.entries)} entry of {classifier.n_iter_} steps")
+print(
+    f"ended; on the disk: {left}; ledger: {len(ledger.entries)} entry of {classifier.n_iter_} steps"
+)
 print(f"accuracy {classifier.score(X_test, y_test):.3f}\n\n{classifier.privacy_}")
 
 # %%
@@ -99,7 +101,7 @@ ax.plot(steps, scores, marker="o", markersize=3)
 for dies_after in (7, 13):
     died = (dies_after + 1) * STEPS // 20
     ax.axvline(died, color="tab:red", linestyle=":")
-    ax.axvspan(died - died % EVERY, died, color="tab:red", alpha=0.15, linewidth=0)
+    ax.axvspan((died - 1) // EVERY * EVERY, died, color="tab:red", alpha=0.15, linewidth=0)
 ax.set(
     xlabel="noisy step",
     ylabel="accuracy on public rows",
