@@ -7,7 +7,7 @@ Parts: utility (log-loss, accuracy and calibration of logistic regressions on ta
 `additive.py peer` writes, so that they need not run again), intervals (coverage), reports and
 conformal (coverage of private evaluation; MAPIE_PYTHON as in `conformal.py`), images (networks on
 digits, with ``--mnist`` on MNIST too), accounting (what is counted in searches and folds),
-memory, time. Without a name, all: under 35 minutes on 2 cores, and about as long again for DP-EBM.
+memory, time. Without a name, all: about an hour on 2 cores, and half of one again for DP-EBM.
 SKDP_DATA names a folder of data (see `_tasks.py`); DIFFPRIVLIB_PYTHON the interpreter of an
 environment that has diffprivlib, which does not import on the scikit-learn of today. Without it,
 and without Opacus or interpret-core, their columns are left out, and the page says so.

@@ -2341,6 +2341,22 @@ except BudgetExceededError:
     ],
     "workflow": [
         Mutant(
+            "a release that was made twice counts once beside its model",
+            "privacy/workflow.py",
+            "_each_once",
+            "most.elements()",
+            "most",
+            "tests/privacy/test_workflow.py",
+        ),
+        Mutant(
+            "of two reports that share a release the other releases are forgotten",
+            "privacy/workflow.py",
+            "_each_once",
+            "most |= Counter(map(id, report._releases))",
+            "most = Counter(map(id, report._releases))",
+            "tests/test_conformal.py",
+        ),
+        Mutant(
             "a label that one record has decides whether there is a fit",
             "privacy/_scikit_learn.py",
             "_may_skip_labels",

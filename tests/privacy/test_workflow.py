@@ -795,6 +795,15 @@ def test_beside_its_frozen_classifier_a_temperature_scaler_counts_it_once():
     assert privacy_of(model, scaler).epsilon == pytest.approx(scaler.privacy_.epsilon)
 
 
+def test_a_release_that_was_made_twice_counts_twice_beside_the_model():
+    X = numbers(0)
+    inner, outer = private().fit(X, binary(X)), OwnClassifier().fit(X, binary(X))
+    outer.privacy_ = inner.privacy_ + inner.privacy_
+    assert outer.privacy_.epsilon > inner.privacy_.epsilon
+    assert privacy_of(inner, outer).epsilon == outer.privacy_.epsilon
+    assert privacy_of(outer, inner).epsilon == outer.privacy_.epsilon
+
+
 @quiet
 def test_a_seed_is_passed_on():
     X = numbers(0)
