@@ -281,7 +281,7 @@ def _words(error: Exception) -> str:
     if isinstance(error, Misread):
         return str(error)
     known = type(error).__module__ == "builtins"
-    return f"It {_UNREADABLE} ({type(error).__name__ if known else 'an error of its own'})."
+    return f"X {_UNREADABLE} ({type(error).__name__ if known else 'an error of its own'})."
 
 
 class Seen(NamedTuple):

@@ -316,6 +316,6 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
     def __sklearn_tags__(self) -> Tags:
         """Take input as the classifier does."""
         tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags
+        tags.input_tags = replace(get_tags(self.estimator).input_tags, sparse=False)
         tags.classifier_tags = get_tags(self.estimator).classifier_tags
         return tags

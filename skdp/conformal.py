@@ -399,7 +399,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
     def __sklearn_tags__(self) -> Tags:
         """Take input as the model does."""
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.input_tags = inner.input_tags
+        tags.input_tags = replace(inner.input_tags, sparse=False)
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         return tags
 

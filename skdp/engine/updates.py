@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from skdp._validate import expected
+from skdp.engine.adam import Moments as Moments  # where 0.1.0 stored it
+from skdp.engine.adam import NoiseCorrectedAdam as NoiseCorrectedAdam
 
 
 class UpdateRule(Protocol):

@@ -66,6 +66,8 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
            [ 1., -1.]])
     """
 
+    center = True  # of what 0.1.0 stored
+
     def __init__(self, lower: Any = -1.0, upper: Any = 1.0, center: bool = True) -> None:
         self.lower = lower
         self.upper = upper

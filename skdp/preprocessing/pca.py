@@ -210,7 +210,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        return check_rows(X, self.n_components_) @ self.components_
+        with np.errstate(all="ignore"):  # a warning would tell of a value
+            return check_rows(X, self.n_components_) @ self.components_
 
     def _affine(self) -> tuple[np.ndarray, np.ndarray, str]:
         note = "DPPCA: for rows within data_norm."

@@ -223,7 +223,8 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
         ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        return check_rows(X, self.n_features_in_) * self.scale_ + self.mean_
+        with np.errstate(over="ignore"):  # a warning would tell of a value
+            return check_rows(X, self.n_features_in_) * self.scale_ + self.mean_
 
     def _affine(self) -> tuple[np.ndarray, np.ndarray, str]:
         note = "DPStandardScaler: for values within its bounds, of rows within output_norm."

@@ -259,7 +259,7 @@ WRONG = {
     "another type": (lambda part: part.astype({"a": np.float32, "b": np.float32}), "types"),
     "another column": (lambda part: part.rename(columns={"b": "c"}), "cannot be read"),
     "an undeclared label": (lambda part: part.assign(y=7), "Chunk 1 of 4: .* every label"),
-    "unreadable": (raising, r"Chunk 1 of 4: It cannot be read \(OSError\)"),
+    "unreadable": (raising, r"Chunk 1 of 4: X cannot be read \(OSError\)"),
     "no frame": (lambda part: None, "cannot be read"),
 }
 

@@ -105,7 +105,7 @@ def test_the_source_is_read_once_and_the_files_are_gone_afterwards(folder):
     def fail(i):
         raise OSError
 
-    with pytest.raises(ValueError, match="Chunk 0 of 2: It cannot be read"):
+    with pytest.raises(ValueError, match="Chunk 0 of 2: X cannot be read"):
         MODELS["noise-aware"]().fit(ChunkedRows(fail, 2))
     assert not os.listdir(folder)
 

@@ -26,6 +26,7 @@ from contracts.subjects import (
     targets,
 )
 from sklearn.base import clone, is_classifier
+from sklearn.utils import get_tags
 
 from skdp import FitWarning, PrivacyLedger, PrivacyWarning
 from skdp.testing import bad_inputs
@@ -96,7 +97,8 @@ def assert_keeps(name, kinds):
     """Check the kinds; return how many were refused and taken."""
     taken = check_bad_input(VARIANTS[name], inputs(name, kinds))
     assert list(taken) == kinds
-    assert [kind for kind in ALWAYS_REFUSED if taken[kind]] == []
+    of_some = {"sparse rows"} if get_tags(VARIANTS[name]).input_tags.sparse else set()
+    assert [kind for kind in ALWAYS_REFUSED if taken[kind] and kind not in of_some] == []
     # A frame whose names have changed, one matrix: what scikit-learn refuses is no promise.
     excused = {"a matrix"} | ({"more columns than rows"} if name == "DPPCA" else set())
     assert {kind for kind in ODD_BUT_FINE if not taken.get(kind, True)} <= excused
@@ -189,6 +191,8 @@ def test_prediction_refuses_clearly_or_answers_with_finite_numbers(name):
             found = answer(name, method, rows, None)
             if found is None or (name in TRANSFORMERS and kind in MISSING):
                 continue  # a scaler lets what is missing be missing
+            if hasattr(found, "dask"):
+                continue  # a lazy answer to lazy rows, which its caller computes
             values = np.asarray(found)
             if values.dtype.kind == "f" and method not in MAY_BE_INFINITE:
                 assert not np.isnan(values).any(), (method, kind)

@@ -64,6 +64,7 @@ def test_every_public_estimator_is_in_the_registry():
 # A module of its own, in a process of its own: public names of skdp and no test framework.
 THIRD_PARTY = '''
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from skdp import NormClipper, PrivacyReport
@@ -89,6 +90,8 @@ class DPCentre(TransformerMixin, BaseEstimator):
     def fit(self, X, y=None):
         before = dict(vars(self))
         try:
+            if issparse(X):
+                raise ValueError("Expected dense rows, got a sparse X.")
             clipper = NormClipper(1.0).fit(X)
             rows = np.asarray(clipper.transform(X))
             mechanism = GaussianMechanism.from_budget(

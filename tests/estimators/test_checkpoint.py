@@ -148,7 +148,7 @@ def killed(pipe, make, data, beside, ledger, tape, at):
     def hook(call, mechanism):
         point()
         found = mechanism()
-        digest = hashlib.sha256(found.numpy().tobytes()).hexdigest()
+        digest = hashlib.sha256(np.asarray(found).tobytes()).hexdigest()
         os.write(file, f"{call.step} {digest}\n".encode())
         point()
         return found
