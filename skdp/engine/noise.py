@@ -39,7 +39,7 @@ def gaussian(value: Callable[[], V], call: _release_hook.MechanismCall, stream: 
         if call.scale == 0.0:
             return exact
         if isinstance(exact, np.ndarray):
-            return exact + call.scale * stream.scratch_normal(call.shape)
+            return exact + call.scale * stream.scratch_normal(exact.shape)
         from skdp.engine.tensor_noise import noised  # who has a tensor has torch
 
         return noised(exact, call.scale, stream)

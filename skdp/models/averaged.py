@@ -17,7 +17,7 @@ _AT_ONCE = 2**14  # rows: what is at work stays in the cache
 # Variances of a logit up to which the series, and quadrature at so many nodes, err by less than
 # 1e-7; the last errs by 2e-5 at a variance of 9.
 _SERIES, _NODES = 0.1, ((1.0, 12), (np.inf, 32))
-_LITTLE = 0.03  # traces of a covariance up to which the second order errs by less than 2e-5
+_LITTLE = 0.017  # traces of a covariance up to which the second order errs by less than 2e-5
 _N_PAIRS = 256
 
 

@@ -81,7 +81,7 @@ class TestSoftmax:
         [
             (0.001, 1e-7),
             (0.01, 7e-6),
-            (averaged._LITTLE * (1 - 1e-9), 6e-5),
+            (averaged._LITTLE * (1 - 1e-9), 2e-5),
             (averaged._LITTLE * (1 + 1e-9), 2e-6),
             (0.2, 4e-5),
             (1.0, 4e-4),

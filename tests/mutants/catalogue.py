@@ -782,8 +782,8 @@ if not isinstance(own, slice):
             "noise added is not the noise declared",
             "engine/noise.py",
             "gaussian.mechanism",
-            "stream.scratch_normal(call.shape)",
-            "stream.scratch_normal(call.shape) / 1.5",
+            "stream.scratch_normal(exact.shape)",
+            "stream.scratch_normal(exact.shape) / 1.5",
             "tests/laws",
         ),
         Mutant(
