@@ -110,7 +110,7 @@ WRONG = {
     "no labels": (in_second(lambda X, y: X), "Chunk 1 of 3: .* requires y"),
     "fewer labels": (in_second(lambda X, y: (X, y[1:])), "Chunk 1 of 3: .* inconsistent numbers"),
     "an undeclared label": (in_second(lambda X, y: (X, y + 1)), "Chunk 1 of 3: .* every label"),
-    "four parts": (in_second(lambda X, y: (X, y, y, y)), r"Chunk 1 of 3: It cannot .*ValueError"),
+    "four parts": (in_second(lambda X, y: (X, y, y, y)), r"Chunk 1 of 3: X cannot .*ValueError"),
     "text": (in_second(not_numbers), "Chunk 1 of 3: .* numbers, got text"),
     "a file that is not there": (in_second(unreadable), r"cannot be read \(OSError\)"),
     "nothing": (in_second(lambda X, y: None), r"cannot be read \(TypeError\)"),
