@@ -575,7 +575,7 @@ class ProtectedUnit:
     ----------
     unit : {"row", "group"}, default="row"
         Whose presence is protected: a row's, or that of a person with all of its rows together.
-        With ``"group"``, `fit` takes ``groups``: one label a row.
+        With ``"group"``, `fit` takes ``groups``: one label per row.
     n_groups : int or None, default=None
         Public number of persons; needed with ``unit="group"`` where a fit depends on it.
     rows_per_group : float or None, default=None

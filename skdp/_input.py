@@ -48,7 +48,7 @@ _NUMBERS = (
     "convert them first, e.g. a tensor with X.detach().numpy()."
 )
 LABELS = (
-    "Expected y to hold one class label a row, all of them numbers or all of them text as in the "
+    "Expected y to hold one class label per row, all of them numbers or all of them text as in the "
     "fit, and none missing."
 )
 
@@ -380,7 +380,7 @@ class AccuracyMixin(ClassifierMixin):
         if predicted.ndim == 2:  # labels that do not exclude each other: all have to be right
             y = check_targets(predicted, y)
             if y.shape != predicted.shape:
-                raise ValueError(f"Expected y to hold {predicted.shape[1]} labels a row.")
+                raise ValueError(f"Expected y to hold {predicted.shape[1]} labels per row.")
             hits = (y == predicted).all(axis=1)
         else:
             hits = check_labels(predicted, y, self.classes_) == predicted
@@ -440,7 +440,7 @@ def r2_of(predicted: np.ndarray, y: ArrayLike, sample_weight: Given) -> float:
     y = check_targets(predicted, y)
     if y.size != predicted.size:
         n_targets = predicted.size // len(predicted)
-        raise ValueError(f"Expected y to hold {n_targets} targets a row, as in the fit.")
+        raise ValueError(f"Expected y to hold {n_targets} targets per row, as in the fit.")
     weights = _weights(sample_weight, len(y))
     unit = min(_unit(y), _unit(predicted))  # R² does not depend on it
     with without_data():
@@ -577,7 +577,7 @@ def _safe(text: str) -> str:
             "array.reshape(1, -1) if it contains a single sample."
         )
     if first.startswith("Input should have at least 1 dimension"):
-        return "Expected y to hold one value a row, got a single value."
+        return "Expected y to hold one value per row, got a single value."
     if first.startswith("Sparse data was passed"):
         return (
             f"{first.partition('. ')[0]}: use sparse_output=False in the step before, e.g. in "

@@ -25,7 +25,7 @@ _DIGITS = 1000  # of text that is read as a number; Python refuses more than 430
 ROWS_PER_GROUP = 5.0  # where nobody declares how many rows a person has
 
 _NOT_LABELS, _SOME_MISSING = (
-    f"Expected groups to hold one hashable label a row, but {found}. Drop rows whose person is "
+    f"Expected groups to hold one hashable label per row, but {found}. Drop rows whose person is "
     "unknown, or give each of them a label of its own."
     for found in ("these are not", "some are missing")
 )
@@ -99,7 +99,7 @@ def rows_of_persons(
     Parameters
     ----------
     groups : array-like of shape (n_rows,)
-        A label a row: numbers, text, or other hashable objects.
+        A label per row: numbers, text, or other hashable objects.
     n_rows : int
         Rows of X.
     most_rows : int or None, default=None
@@ -119,7 +119,7 @@ def rows_of_persons(
     Raises
     ------
     ValueError
-        If there is not one label a row, or one is missing; no label is quoted.
+        If there is not one label per row, or one is missing; no label is quoted.
     """
     labels, codes = _coded(groups, n_rows)
     sizes = np.bincount(codes, minlength=len(labels))

@@ -281,7 +281,7 @@ class ModelClippedSum(_ModelSum):
         return OPPOSITE if self.kind == GRADIENT else POSITIVE
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """One number a parameter, or one a pair of parameters."""
+        """One number per parameter, or one per pair of parameters."""
         n = theta_shape[0] - 1
         return (n * (n + 1) // 2,) if self.kind == OUTER else (n,)
 

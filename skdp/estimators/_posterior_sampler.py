@@ -109,7 +109,7 @@ class PosteriorSampler(SummaryMixin, ArvizMixin, ProtectedUnit, PrivateEstimator
         Returns
         -------
         arviz.InferenceData
-            Its group ``posterior`` holds ``theta`` (chain, draw, parameter), a draw a pass, for
+            Its group ``posterior`` holds ``theta`` (chain, draw, parameter), a draw per pass, for
             ``arviz.rhat``, ``arviz.ess``, ``arviz.plot_trace``. Its attributes say ``private=0``
             and after which pass ``fit`` would stop.
 

@@ -269,7 +269,7 @@ class QuantileMechanism(Mechanism):
         Parameters
         ----------
         values : array-like of shape (n_records,)
-            One number a record. NaN stands for a null record, which counts nowhere: an error for it
+            One number per record. NaN stands for a null record, which counts nowhere: an error for it
             would tell that it is there. Infinities are clipped to the range. May be empty.
         stream : SecureStream, default=None
             Source of the randomness; None draws a new key from the operating system. A stream that
@@ -304,7 +304,7 @@ class QuantileMechanism(Mechanism):
         """
         values = numbers(values)
         if values.ndim != 1:
-            raise ValueError("Expected values to be one-dimensional, one number a record.")
+            raise ValueError("Expected values to be one-dimensional, one number per record.")
         if starts is not None:
             if check_relation(self.neighboring_relation).unit != GROUP:
                 remedy = "it is for relations of persons, such as 'zero_out_group'"

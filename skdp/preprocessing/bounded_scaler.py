@@ -45,7 +45,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     lower_, upper_ : ndarray of shape (n_features,)
-        The bounds, one a feature.
+        The bounds, one per feature.
     output_norm_ : float
         √n_features: no row of the output exceeds it.
     n_features_in_ : int

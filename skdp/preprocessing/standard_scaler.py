@@ -91,7 +91,7 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
         private count of values is below 4 standard deviations of its noise, they are the middle of
         the bounds and half their distance (and its square).
     lower_, upper_ : ndarray of shape (n_features,)
-        The bounds, one a feature.
+        The bounds, one per feature.
     output_norm_ : float
         No row of the output exceeds this norm.
     noise_multiplier_ : float

@@ -640,7 +640,7 @@ def check_private_estimator(
     ======================== =====================================================================
     check_persons_replay     as check_replay, where all rows of a person change, go or come
     check_persons_bounded    with the same noise, no person moves a noisy sum by more than declared
-    check_persons_refused    without one label a row a fit is refused as in check_refused_fit
+    check_persons_refused    without one label per row a fit is refused as in check_refused_fit
     ======================== =====================================================================
 
     Parameters

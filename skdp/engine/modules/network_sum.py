@@ -36,7 +36,7 @@ from skdp.engine.modules import layers
 from skdp.engine.modules.layers import RULES, PerSample
 from skdp.engine.modules.recurrent import EQUALS, Note, Recurrent
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (B, K), targets (B, ...) -> one a record, (B,)
+Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (B, K), targets (B, ...) -> one per record, (B,)
 
 # One record's clipped gradient, computed in single precision, may exceed C by the rounding of its
 # norm and factor. The order of a sum's additions is not covered: see docs/privacy.md, §8.
