@@ -26,7 +26,7 @@ in its frames.
 
 *Fingerprints* are AES-GMAC under a key that only the fit knows, which is gone with it: rows that
 change by accident, or by somebody who does not know the key, go unnoticed with probability below
-2⁻⁹⁰. They are told to nobody.
+2⁻⁹⁰. They are not shown.
 """
 
 from __future__ import annotations
@@ -218,8 +218,8 @@ def refuse_chunks(X: Any) -> None:
     """Refuse rows in chunks where an array is needed, and what would be gathered into one."""
     if isinstance(X, ChunkedRows) or is_dask(X):
         raise ValueError(
-            "Rows in chunks are no array. What was given them here needs all rows at once, or is "
-            "not of skdp: pass arrays, or wrap a transformer that learns nothing from rows in "
+            "Rows in chunks are not an array. What received them here needs all rows at once, or "
+            "is not of skdp: pass arrays, or wrap a transformer that learns nothing from rows in "
             "skdp.data.RowWise."
         )
 
@@ -277,7 +277,7 @@ class Misread(ValueError):
 
 
 def _words(error: Exception) -> str:
-    """What may be said of an error in reading: nobody knows whose words, or whose name, it has."""
+    """What may be said of an error in reading: whose words, or whose name, it has is unknown."""
     if isinstance(error, Misread):
         return str(error)
     known = type(error).__module__ == "builtins"

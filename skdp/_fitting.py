@@ -254,7 +254,7 @@ def warn_if_inferred(name: str, facts: tuple[str, ...]) -> None:
         warnings.warn(
             f"The privacy statement of {name} is conditional on facts that were read from the data "
             f"being public: {', '.join(facts)}. Declare them ({', '.join(facts)}=...) if they are. "
-            "This is said once; every report lists them.",
+            "This warning comes once; every report lists them.",
             PrivacyWarning,
             stacklevel=5,
         )
@@ -442,7 +442,8 @@ def check_budget(
     epsilon, delta, given = estimator.epsilon, estimator.delta, getattr(estimator, instead, None)
     if not is_real(delta) or not (0 < delta < 1 or (pure and delta == 0)):
         kind = "a number in [0, 1)" if pure else "a number in (0, 1)"
-        raise expected(kind, "well below 1/n, e.g. 1e-5", delta=delta)
+        remedy = "" if pure or delta != 0 else "; OPSPosteriorSampler and OPSRegressor have delta=0"
+        raise expected(kind, f"well below 1/n, e.g. 1e-5{remedy}", delta=delta)
     accountant = one_of(ACCOUNTANTS, accountant=getattr(estimator, "accountant", "auto"))
     if given is None:
         remedy = "use float('inf') for a fit without privacy"
@@ -872,7 +873,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             self._check_groups(groups)
 
     def _check_groups(self, groups: Any) -> None:
-        """Refuse labels of persons that nobody would look at, and their absence."""
+        """Refuse labels of persons that no one would look at, and their absence."""
         if one_of(UNITS, unit=self.unit) == ROW:
             if groups is not None:
                 raise expected("None with unit='row'", _OF_GROUPS, groups="given")

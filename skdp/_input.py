@@ -512,7 +512,7 @@ def _unit(values: np.ndarray) -> float:
 
 # --- messages -----------------------------------------------------------------------------------
 
-# What scikit-learn, numpy and this module say of an input; `_safe` cuts what they quote. Nobody
+# What scikit-learn, numpy and this module say of an input; `_safe` cuts what they quote. No one
 # knows whose words another message holds: an array, a column or a cell may speak for itself.
 _KNOWN = re.compile(
     r"Input (X |y )?contains |Expected 2D |Expected a 2-dimensional container "
@@ -524,7 +524,7 @@ _KNOWN = re.compile(
     r"|Unknown label type: [\w-]+\. Maybe |Support for labels represented as bytes "
     r"|The feature names should match |Feature names are only supported "
     r"|setting an array element with a sequence|could not convert string to "
-    r"|Rows in chunks are no array"
+    r"|Rows in chunks are not an array"
     r"|Cannot cast array data from dtype|\w+\(\) argument must be "
 )
 _KNOWN_WARNINGS = re.compile(
@@ -575,6 +575,11 @@ def _safe(text: str) -> str:
             f"{first.partition(' instead')[0]} instead: X must have rows and columns. Reshape your "
             "data either using array.reshape(-1, 1) if your data has a single feature or "
             "array.reshape(1, -1) if it contains a single sample."
+        )
+    if first.startswith("Found array with dim"):
+        return (
+            f"{first.rstrip('.')}: flatten each record, X.reshape(len(X), -1). Networks with "
+            "module= take images and sequences as they are."
         )
     if first.startswith("Input should have at least 1 dimension"):
         return "Expected y to hold one value per row, got a single value."

@@ -448,8 +448,8 @@ def _check_accuracies(accuracy_samples: ArrayLike | None, n_bins: int) -> np.nda
     array = _predictions.numbers(accuracy_samples, "accuracy_samples")
     if array.ndim != 2 or len(array) == 0 or array.shape[1] != n_bins:
         raise ValueError(
-            f"Expected accuracy_samples of shape (n_posterior_samples, {n_bins}), one column per bin "
-            f"of table, got {array.shape}."
+            f"Expected accuracy_samples of shape (n_posterior_samples, {n_bins}), one column per "
+            f"bin of table, got {array.shape}."
         )
     return array
 

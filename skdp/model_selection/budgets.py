@@ -168,7 +168,7 @@ def solve(excess: Callable[[float], float]) -> float:
         low *= 2
     while excess(high) < aim:
         high *= 2
-        if high > 1:  # a step spends less than its share, whatever that is: so be it
+        if high > 1:  # a step spends less than its share, by rounding: that is allowed
             excess(0.0)
             return 0.0
     try:

@@ -314,7 +314,7 @@ def test_what_does_not_fit_is_refused_by_name_before_the_charge(given, says):
 def test_what_knows_no_collections_gathers_none():
     with dask.config.set(scheduler=never):
         model = classifier().fit(X, Y)
-        with pytest.raises(ValueError, match="Rows in chunks are no array"):
+        with pytest.raises(ValueError, match="Rows in chunks are not an array"):
             model.sample_predictive(arrays()[0])
     with pytest.raises(ValueError, match="Or use declared bounds"):
         DPQuantileScaler().fit(arrays()[0])
