@@ -597,6 +597,7 @@ class ProtectedUnit:
     1
     """
 
+    _no_unit: ClassVar[str] = ""  # remedy where unit is another thing
     _: KW_ONLY
     unit: str = ROW
     n_groups: int | None = None
@@ -606,7 +607,7 @@ class ProtectedUnit:
 
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records."""
-        if one_of(UNITS, unit=self.unit) == ROW:
+        if one_of(UNITS, self._no_unit, unit=self.unit) == ROW:
             for name in ("n_groups", "rows_per_group", "max_rows_per_group"):
                 if getattr(self, name) is not None:
                     raise expected(
@@ -848,7 +849,9 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     @property
     def _relation(self) -> Relation:
         """Who is a neighbour: a row, or a person."""
-        return check_relation(self.neighboring_relation).of_unit(one_of(UNITS, unit=self.unit))
+        return check_relation(self.neighboring_relation).of_unit(
+            one_of(UNITS, self._no_unit, unit=self.unit)
+        )
 
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records; see `ProtectedUnit`."""
@@ -874,12 +877,12 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _check_groups(self, groups: Any) -> None:
         """Refuse labels of persons that no one would look at, and their absence."""
-        if one_of(UNITS, unit=self.unit) == ROW:
+        if one_of(UNITS, self._no_unit, unit=self.unit) == ROW:
             if groups is not None:
                 raise expected("None with unit='row'", _OF_GROUPS, groups="given")
         elif groups is None:
             raise expected(
-                "one label a row with unit='group'",
+                "one label per row with unit='group'",
                 "pipelines and searches pass them on by metadata routing alone: "
                 "sklearn.set_config(enable_metadata_routing=True), and then "
                 "set_fit_request(groups=True) on this estimator",

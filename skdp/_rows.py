@@ -201,7 +201,7 @@ class LinearRows:
         Targets are cut to these.
     starts : ndarray of shape (n_persons + 1,) or None, default=None
         Where the rows of each person begin, which lie together, and where all end: records are
-        persons then. None is a record a row.
+        persons then. With None each row is a record.
     """
 
     def __init__(

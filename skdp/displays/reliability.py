@@ -460,7 +460,7 @@ def _check_interval(estimate: Any, name: str, n_bins: int) -> Interval | None:
     found = interval(estimate, name, 1)
     if len(found.value) != n_bins:
         raise ValueError(
-            f"Expected {name} of shape ({n_bins},), one a bin of table, got {found.value.shape}."
+            f"Expected {name} of shape ({n_bins},), one per bin of table, got {found.value.shape}."
         )
     return found
 

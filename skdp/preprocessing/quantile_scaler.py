@@ -178,6 +178,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
 
     _instead_of_epsilon: ClassVar[str] = "quantile_epsilon"
     _takes_pure_budget: ClassVar[bool] = True
+    _no_unit: ClassVar[str] = "what was unit in skdp 0.1.0 is resolution"
     _max_rows: ClassVar[float] = math.inf  # nothing is summed
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> QuantilesConfig:

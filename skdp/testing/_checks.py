@@ -473,7 +473,7 @@ def check_persons_bounded(estimator: Any) -> None:
 
 
 def check_persons_refused(estimator: Any) -> None:
-    """A fit without one label a row is refused, before any charge and quoting no label."""
+    """A fit without one label per row is refused, before any charge and quoting no label."""
     estimator = declared(with_persons(estimator))
     X, y = good_data(estimator)
     for kind, groups in bad_groups():
