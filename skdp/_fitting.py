@@ -597,7 +597,6 @@ class ProtectedUnit:
     1
     """
 
-    _no_unit: ClassVar[str] = ""  # remedy where unit is another thing
     _: KW_ONLY
     unit: str = ROW
     n_groups: int | None = None
@@ -607,7 +606,7 @@ class ProtectedUnit:
 
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records."""
-        if one_of(UNITS, self._no_unit, unit=self.unit) == ROW:
+        if one_of(UNITS, unit=self.unit) == ROW:
             for name in ("n_groups", "rows_per_group", "max_rows_per_group"):
                 if getattr(self, name) is not None:
                     raise expected(
@@ -662,6 +661,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False
     _takes_sparse: ClassVar[bool] = False
+    _no_unit: ClassVar[str] = ""  # remedy where ``unit`` was something else
     _max_rows: ClassVar[float] = MAX_ROWS  # beyond, the rounding of a sum is not covered
 
     def plan(
