@@ -570,7 +570,7 @@ def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
 
 @dataclass(eq=False, repr=False)
 class ProtectedUnit:
-    """Whose presence is protected: parameters of the private estimators that know persons.
+    """Parameters of the privacy unit, of estimators that can protect persons.
 
     Parameters
     ----------
@@ -642,7 +642,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     privacy_ : PrivacyReport
         The privacy statement of the fit.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
 
     Examples
     --------

@@ -57,8 +57,8 @@ _IN_A_PIPELINE = (
 class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
     """Makes the probabilities of a private classifier calibrated, privately.
 
-    Clipping and noise leave classifiers too sure of themselves, or not sure enough. One number
-    mends most of it: log-probabilities are divided by a temperature, fitted by noisy gradient
+    Clipping and noise leave classifiers overconfident or underconfident. One number corrects most
+    of it: log-probabilities are divided by a temperature, fitted by noisy gradient
     descent. Predicted classes stay as they are.
 
     **Privacy.** The temperature is (epsilon, delta)-differentially private under

@@ -242,7 +242,7 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     privacy_ : PrivacyReport
         The privacy statement.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     public_scores_ : list of (int, float)
         Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
         they are not private.
@@ -470,7 +470,7 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     privacy_ : PrivacyReport
         The privacy statement.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     public_scores_ : list of (int, float)
         Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
         they are not private.

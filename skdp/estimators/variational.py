@@ -30,8 +30,8 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
 
     Approximates the posterior of the coefficients under a Gaussian prior N(0, prior_scale² I) by a
     Gaussian. By default that posterior is *noise-aware*: it is the posterior given what was
-    released, and on data that the model and the prior describe its intervals cover the truth about
-    as often as they say. As ε falls it widens and returns to the prior; as ε grows it becomes the
+    released, and on data that the model and the prior describe its intervals cover the truth at
+    close to the nominal rate. As ε falls it widens and returns to the prior; as ε grows it becomes the
     ordinary posterior. Two classes take one logit, more take softmax.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
@@ -163,7 +163,7 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

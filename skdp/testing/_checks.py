@@ -620,7 +620,7 @@ def check_private_estimator(
     ======================== =====================================================================
     check                    what has to hold
     ======================== =====================================================================
-    check_docstring          every parameter is documented, and privacy is spoken of
+    check_docstring          every parameter is documented, and privacy is documented
     check_clone_and_pickle   clones have equal parameters; what was pickled predicts the same
     check_bad_parameters     bad ε, δ, relations and seeds are refused by name
     check_bad_input          170 kinds of input are refused in a ValueError or TypeError that
