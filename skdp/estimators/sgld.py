@@ -107,8 +107,8 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
 
     The chain takes steps θ ← θ + η_t [(1/B) Σ clip(g_i) − ∇r(θ)/N] + N(0, 2Tη_t/N · I) on Poisson
     batches of expected size B of the N rows, with a Gaussian prior ∝ exp(−r). Its noise is both
-    that of Langevin dynamics at temperature T and that of differential privacy: the budget determines
-    the temperature. Predictions are averaged over the iterates kept after burn-in.
+    that of Langevin dynamics at temperature T and that of differential privacy: the budget sets the
+    temperature. Predictions are averaged over the iterates kept after burn-in.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     all iterates, predictions and samples together, whether or not the chain has converged. The unit
@@ -342,8 +342,8 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
 
     The chain takes steps θ ← θ + η_t [(1/B) Σ clip(g_i) − ∇r(θ)/N] + N(0, 2Tη_t/N · I) on Poisson
     batches of expected size B of the N rows, with a Gaussian prior ∝ exp(−r). Its noise is both
-    that of Langevin dynamics at temperature T and that of differential privacy: the budget determines
-    the temperature. Predictions are averaged over the iterates kept after burn-in.
+    that of Langevin dynamics at temperature T and that of differential privacy: the budget sets the
+    temperature. Predictions are averaged over the iterates kept after burn-in.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     all iterates, predictions and samples together, whether or not the chain has converged. The unit

@@ -31,8 +31,8 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
     Approximates the posterior of the coefficients under a Gaussian prior N(0, prior_scale² I) by a
     Gaussian. By default that posterior is *noise-aware*: it is the posterior given what was
     released, and on data that the model and the prior describe its intervals cover the truth at
-    close to the nominal rate. As ε falls it widens and returns to the prior; as ε grows it becomes the
-    ordinary posterior. Two classes take one logit, more take softmax.
+    close to the nominal rate. As ε falls it widens and returns to the prior; as ε grows it becomes
+    the ordinary posterior. Two classes take one logit, more take softmax.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     the coefficients, the posterior, every prediction and every posterior sample together. The unit
