@@ -96,7 +96,7 @@ def variational():
         max_iter=2,
     )  # fmt: skip
     far = {"X": np.full((N_ROWS - 1, 1), 1e3), "canary": ([1e3], 0)}  # all gradients are cut
-    yield "a model of one's own, 2 steps, releases", mean, far | {"statistic": "trace"}
+    yield "a model of your own, 2 steps, releases", mean, far | {"statistic": "trace"}
     narrow = BUDGET | {"fit_intercept": False, "prior_scale": 1e-3, "data_norm": 1.0}
     # Beyond 40 parameters the posterior is found without random chains.
     result = {"X": zeros(41), "statistic": last_coefficient}

@@ -26,7 +26,8 @@ in z, so that bisection over all doubles z finds one if there is one.
   deviation of the rows, and is released as it is. Most of them must refute the neighbour.
 - Noisy sums: the exact sum. The adversary is given the sums of the trace, more than a user sees.
 - "path": only the iterates of DP-SGLD, which users see; z passes through the update as well.
-- From 2^13 coordinates on noise is made by the Box-Muller transform of pairs (z, z') from uniform
+- From 2^13 coordinates on the noise of arrays and tensors is made by the Box-Muller transform of
+  pairs (z, z') from uniform
   numbers of 63 bits, so r² = z² + z'² is -2 ln(k/2^63) for an integer k: in the tail such rings
   are far apart, and a pair of cells that none of them crosses is out of reach. With 24 bits, those
   of single precision, this refutes the neighbour on the library's own grid; with 53 bits it does at
@@ -43,7 +44,7 @@ import argparse
 import math
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -61,6 +62,7 @@ from skdp import (
     DPVariationalLogisticRegression,
     OPSPosteriorSampler,
     OPSRegressor,
+    _fitting,
     _random,
     _release_hook,
 )
@@ -69,6 +71,7 @@ from skdp._rows import clipped_rows
 from skdp.algorithms import exact_draws
 from skdp.algorithms.dp_sgld import DPSGLDUpdate
 from skdp.algorithms.envelopes import Envelope
+from skdp.algorithms.parts.gaussian_runs import release_plan_of
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdp.preprocessing import DPPCA, DPStandardScaler
 
@@ -93,6 +96,7 @@ class Unknown(NamedTuple):
     exact: Any
     scale: float
     width: float
+    in_pairs: bool = False  # whether z comes in pairs of the generator
     after: Callable[[Any], Any] = lambda released: released
 
     def __call__(self, z):
@@ -194,9 +198,15 @@ class Symbol:
 def as_supposed(call, mechanism):
     """Return what a release is under hypothetical rows: the law of draws, or a function of z."""
     raw = call.kind == RAW
+    drawn = [0]
+
+    def silent(stream, shape):
+        drawn.append(np.zeros(shape).size)
+        return Symbol() if raw else np.zeros(shape)
+
     quiet = {
-        "normal": lambda stream, shape: Symbol() if raw else np.zeros(shape),
-        "scratch_normal": lambda stream, shape: np.zeros(shape),
+        "normal": silent,
+        "scratch_normal": silent,
         "generator": SimpleNamespace(standard_exponential=np.zeros, random=np.zeros),
     }
     with ExitStack() as stack:
@@ -207,7 +217,7 @@ def as_supposed(call, mechanism):
         )
         stack.enter_context(mock.patch.object(exact_draws, "rejection", captured))
         try:
-            return Unknown(mechanism(), call.scale, call.width)
+            return Unknown(mechanism(), call.scale, call.width, max(drawn) >= _random.MANY)
         except Captured as capture:
             return Draws(*capture.args)
         except Proposal as proposal:
@@ -266,14 +276,13 @@ def first_rank(holds, shape):
 
 def has_a_z(unknown, output):
     """Whether a double z, or pairs of them from the generator, give the output."""
-    in_pairs = isinstance(unknown.exact, torch.Tensor) and output.size >= _random.MANY
     guess = (output - np.asarray(unknown.exact)) / unknown.scale
-    if not in_pairs and (unknown(guess) == output).all():
+    if not unknown.in_pairs and (unknown(guess) == output).all():
         return True
     first = first_rank(lambda z: unknown(z) >= output, output.shape)
     if (unknown(doubles(first)) != output).any():
         return False
-    if not in_pairs:
+    if not unknown.in_pairs:
         return True
     last = first_rank(lambda z: unknown(z) > output, output.shape) - 1
     return bool(on_a_ring(doubles(first).ravel(), doubles(last).ravel()).all())
@@ -295,6 +304,20 @@ def on_a_ring(low, high):
     least = np.ceil(np.exp(-farthest / 2) * scale * (1 - 4e-15))
     most = np.floor(np.exp(-nearest / 2) * scale * (1 + 4e-15))
     return (least <= most) | (least < scale / 2**_random.RARE_BITS)
+
+
+@contextmanager
+def grid_of(bits):
+    """Round to 2^-bits of the scale. Plans are kept, and know the grid that they were made with."""
+
+    def forget():
+        _fitting._plans.clear()
+        release_plan_of.cache_clear()
+
+    forget()
+    with mock.patch.object(_release_hook, "GRID_BITS", bits):
+        yield
+    forget()
 
 
 def attack(case, n_fits):
@@ -453,6 +476,9 @@ def cases():
     for make in (GaussianMechanism, LaplaceMechanism):
         mechanism = make(record_norm=40.0, scale=40.0)
         found[make.__name__] = Case(mechanism.release, *((value,) for value in sums))
+    sums = wide[0].repeat(2, axis=1).sum(axis=0), wide[0][1:].repeat(2, axis=1).sum(axis=0)
+    mechanism = GaussianMechanism(record_norm=128.0, scale=128.0)
+    found["GaussianMechanism, 2^14"] = Case(mechanism.release, *((value,) for value in sums))
     return found
 
 
@@ -472,7 +498,7 @@ def main():
     print(f"{args.fits} fits on each; refuted:".ljust(29), *(f"{u:>9}" for u in ["bits", *used]))
     for name in args.names or known:
         for bits in args.bits:
-            with mock.patch.object(_release_hook, "GRID_BITS", bits):
+            with grid_of(bits):
                 (first, second), (third, fourth) = attack(known[name], args.fits)
             shares = (f"{share:9.4g}" for share in (first, second, fourth, third))
             print(f"{name:29} {bits:9}", *shares, flush=True)

@@ -5,7 +5,7 @@
     python benchmarks/persons.py time
     SKDP_DATA=... python benchmarks/persons.py diabetes
 
-``strategies``: logistic regression with 2000 persons and 10 features, ε = 1 a person, δ = 1e-5;
+``strategies``: logistic regression with 2000 persons and 10 features, ε = 1 per person, δ = 1e-5;
 error ‖θ̂ − θ‖, the median over data sets, of the row unit (which protects a row alone, and is not
 comparable), of group privacy (noise for the largest person), of ``unit="group"`` with several
 clips, with at most 3 rows each, and with each person's rows averaged beforehand. Features have
@@ -80,7 +80,7 @@ def error(model, theta):
 
 
 def averaged(X, y, groups):
-    """One row a person: a random one of its rows' labels goes with the mean of its features."""
+    """One row per person: a random one of its rows' labels goes with the mean of its features."""
     first = np.unique(groups, return_index=True)[1]
     return X[first], y[first]
 
@@ -135,7 +135,7 @@ def cluster_sandwich(X, y, groups):
 
 
 def coverage(arguments):
-    """90 % intervals with 10 correlated rows a person."""
+    """90 % intervals with 10 correlated rows per person."""
     for n_persons, d in ((1000, 5), (5000, 10)):
         for epsilon in (0.3, 1.0, 3.0):
             hits, widths = [], []

@@ -10,7 +10,7 @@ noise, on the same batch, at the same parameters: the same value, not another re
 With each checkpoint the key file moves on: who reads it learns the noise of later steps, and of
 none before. Fresh noise would need no key on the disk, but only a run of which nothing was seen
 since its checkpoint, and which is resumed once: a copied file or a second resumption would be
-further releases that nobody paid for.
+further releases that were not paid for.
 
 What must be as it was is compared before the charge: versions, parameters, and rows by a MAC under
 the key file's secret. Files are replaced as a whole, and no file is a pickle.
@@ -273,7 +273,9 @@ class Checkpoint:
             about = json.loads(text)
             newest, versions = int(about["format"]), dict(about["versions"])
         except Exception:  # whatever numpy and zipfile say of a file that is none
-            raise self._refused("is none, or damaged", "Restore it, or give another path") from None
+            raise self._refused(
+                "is not a checkpoint, or is damaged", "Restore it, or give another path"
+            ) from None
         if newest > FORMAT:
             raise self._refused(
                 f"is of a newer version, skdp {versions.get('skdp')}", "Resume with that version"
@@ -345,7 +347,7 @@ class Checkpoint:
         if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid != os.geteuid():
             raise self._refused(
                 f"has a key file {self._key_path.name} that others may read, or own",
-                "If nobody did, make it yours alone (chmod 600)",
+                "If no one did, make it private to you (chmod 600)",
             )
         try:
             with open(self._descriptor, "rb", closefd=False) as file:

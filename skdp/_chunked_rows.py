@@ -26,7 +26,7 @@ in its frames.
 
 *Fingerprints* are AES-GMAC under a key that only the fit knows, which is gone with it: rows that
 change by accident, or by somebody who does not know the key, go unnoticed with probability below
-2⁻⁹⁰. They are told to nobody.
+2⁻⁹⁰. They are not shown.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class Misread(ValueError):
 
 
 def _words(error: Exception) -> str:
-    """What may be said of an error in reading: nobody knows whose words, or whose name, it has."""
+    """What may be said of an error in reading: whose words, or whose name, it has is unknown."""
     if isinstance(error, Misread):
         return str(error)
     known = type(error).__module__ == "builtins"

@@ -254,7 +254,7 @@ def warn_if_inferred(name: str, facts: tuple[str, ...]) -> None:
         warnings.warn(
             f"The privacy statement of {name} is conditional on facts that were read from the data "
             f"being public: {', '.join(facts)}. Declare them ({', '.join(facts)}=...) if they are. "
-            "This is said once; every report lists them.",
+            "This warning comes once; every report lists them.",
             PrivacyWarning,
             stacklevel=5,
         )
@@ -442,7 +442,8 @@ def check_budget(
     epsilon, delta, given = estimator.epsilon, estimator.delta, getattr(estimator, instead, None)
     if not is_real(delta) or not (0 < delta < 1 or (pure and delta == 0)):
         kind = "a number in [0, 1)" if pure else "a number in (0, 1)"
-        raise expected(kind, "well below 1/n, e.g. 1e-5", delta=delta)
+        remedy = "" if pure or delta != 0 else "; OPSPosteriorSampler and OPSRegressor have delta=0"
+        raise expected(kind, f"well below 1/n, e.g. 1e-5{remedy}", delta=delta)
     accountant = one_of(ACCOUNTANTS, accountant=getattr(estimator, "accountant", "auto"))
     if given is None:
         remedy = "use float('inf') for a fit without privacy"
@@ -569,13 +570,13 @@ def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
 
 @dataclass(eq=False, repr=False)
 class ProtectedUnit:
-    """Whose presence is protected: parameters of the private estimators that know persons.
+    """Parameters of the privacy unit, of estimators that can protect persons.
 
     Parameters
     ----------
     unit : {"row", "group"}, default="row"
         Whose presence is protected: a row's, or that of a person with all of its rows together.
-        With ``"group"``, `fit` takes ``groups``: one label a row.
+        With ``"group"``, `fit` takes ``groups``: one label per row.
     n_groups : int or None, default=None
         Public number of persons; needed with ``unit="group"`` where a fit depends on it.
     rows_per_group : float or None, default=None
@@ -641,7 +642,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     privacy_ : PrivacyReport
         The privacy statement of the fit.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
 
     Examples
     --------
@@ -660,6 +661,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False
     _takes_sparse: ClassVar[bool] = False
+    _no_unit: ClassVar[str] = ""  # remedy where ``unit`` was something else
     _max_rows: ClassVar[float] = MAX_ROWS  # beyond, the rounding of a sum is not covered
 
     def plan(
@@ -872,13 +874,13 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             self._check_groups(groups)
 
     def _check_groups(self, groups: Any) -> None:
-        """Refuse labels of persons that nobody would look at, and their absence."""
-        if one_of(UNITS, unit=self.unit) == ROW:
+        """Refuse labels of persons that no one would look at, and their absence."""
+        if one_of(UNITS, self._no_unit, unit=self.unit) == ROW:
             if groups is not None:
                 raise expected("None with unit='row'", _OF_GROUPS, groups="given")
         elif groups is None:
             raise expected(
-                "one label a row with unit='group'",
+                "one label per row with unit='group'",
                 "pipelines and searches pass them on by metadata routing alone: "
                 "sklearn.set_config(enable_metadata_routing=True), and then "
                 "set_fit_request(groups=True) on this estimator",

@@ -47,7 +47,7 @@ _NUMBERS = (
     "convert them first, e.g. a tensor with X.detach().numpy()."
 )
 LABELS = (
-    "Expected y to hold one class label a row, all of them numbers or all of them text as in the "
+    "Expected y to hold one class label per row, all of them numbers or all of them text as in the "
     "fit, and none missing."
 )
 
@@ -379,7 +379,7 @@ class AccuracyMixin(ClassifierMixin):
         if predicted.ndim == 2:  # labels that do not exclude each other: all have to be right
             y = check_targets(predicted, y)
             if y.shape != predicted.shape:
-                raise ValueError(f"Expected y to hold {predicted.shape[1]} labels a row.")
+                raise ValueError(f"Expected y to hold {predicted.shape[1]} labels per row.")
             hits = (y == predicted).all(axis=1)
         else:
             hits = check_labels(predicted, y, self.classes_) == predicted
@@ -439,7 +439,7 @@ def r2_of(predicted: np.ndarray, y: ArrayLike, sample_weight: Given) -> float:
     y = check_targets(predicted, y)
     if y.size != predicted.size:
         n_targets = predicted.size // len(predicted)
-        raise ValueError(f"Expected y to hold {n_targets} targets a row, as in the fit.")
+        raise ValueError(f"Expected y to hold {n_targets} targets per row, as in the fit.")
     weights = _weights(sample_weight, len(y))
     unit = min(_unit(y), _unit(predicted))  # R² does not depend on it
     with without_data():
@@ -511,7 +511,7 @@ def _unit(values: np.ndarray) -> float:
 
 # --- messages -----------------------------------------------------------------------------------
 
-# What scikit-learn, numpy and this module say of an input; `_safe` cuts what they quote. Nobody
+# What scikit-learn, numpy and this module say of an input; `_safe` cuts what they quote. No one
 # knows whose words another message holds: an array, a column or a cell may speak for itself.
 _KNOWN = re.compile(
     r"Input (X |y )?contains |Expected 2D |Expected a 2-dimensional container "
@@ -523,7 +523,7 @@ _KNOWN = re.compile(
     r"|Unknown label type: [\w-]+\. Maybe |Support for labels represented as bytes "
     r"|The feature names should match |Feature names are only supported "
     r"|setting an array element with a sequence|could not convert string to "
-    r"|Rows in chunks are no array"
+    r"|Rows in chunks are not an array"
     r"|Cannot cast array data from dtype|\w+\(\) argument must be "
 )
 _KNOWN_WARNINGS = re.compile(
@@ -575,8 +575,13 @@ def _safe(text: str) -> str:
             "data either using array.reshape(-1, 1) if your data has a single feature or "
             "array.reshape(1, -1) if it contains a single sample."
         )
+    if first.startswith("Found array with dim"):
+        return (
+            f"{first.rstrip('.')}: flatten each record, X.reshape(len(X), -1). Networks with "
+            "module= take images and sequences as they are."
+        )
     if first.startswith("Input should have at least 1 dimension"):
-        return "Expected y to hold one value a row, got a single value."
+        return "Expected y to hold one value per row, got a single value."
     if first.startswith("Sparse data was passed"):
         return (
             f"{first.partition('. ')[0]}: use sparse_output=False in the step before, e.g. in "

@@ -22,10 +22,10 @@ from skdp._validate import in_range, integer, number_or_auto
 
 _SHORT = 4  # times the number of rows
 _DIGITS = 1000  # of text that is read as a number; Python refuses more than 4300
-ROWS_PER_GROUP = 5.0  # where nobody declares how many rows a person has
+ROWS_PER_GROUP = 5.0  # where it is not declared how many rows a person has
 
 _NOT_LABELS, _SOME_MISSING = (
-    f"Expected groups to hold one hashable label a row, but {found}. Drop rows whose person is "
+    f"Expected groups to hold one hashable label per row, but {found}. Drop rows whose person is "
     "unknown, or give each of them a label of its own."
     for found in ("these are not", "some are missing")
 )
@@ -68,7 +68,7 @@ class PersonUnit:
                 rows_per_group = max(1.0, integer(1, n_samples=n_samples) / n_groups)
         mean = in_range(1.0, 1e9, "or None", closed="both", rows_per_group=rows_per_group)
         if most_rows is not None:
-            # Nobody has more rows than take part: a larger bound cuts nothing, and only adds noise.
+            # No person has more rows than take part: a larger bound cuts nothing and adds noise.
             mean = min(mean, float(most_rows))
         return cls(
             n_groups,
@@ -99,12 +99,12 @@ def rows_of_persons(
     Parameters
     ----------
     groups : array-like of shape (n_rows,)
-        A label a row: numbers, text, or other hashable objects.
+        A label per row: numbers, text, or other hashable objects.
     n_rows : int
         Rows of X.
     most_rows : int or None, default=None
         Rows of a person that are kept, at most; a subset that depends on the person's own label and
-        number of rows, and on the key, but on nobody else.
+        number of rows, and on the key, and on no other person.
     key : bytes, default=b""
         Of the hash that chooses it.
 
@@ -119,7 +119,7 @@ def rows_of_persons(
     Raises
     ------
     ValueError
-        If there is not one label a row, or one is missing; no label is quoted.
+        If there is not one label per row, or one is missing; no label is quoted.
     """
     labels, codes = _coded(groups, n_rows)
     sizes = np.bincount(codes, minlength=len(labels))

@@ -1,6 +1,6 @@
 """Random bits for noise: an AES-128 key stream per purpose, keyed by the operating system.
 
-Noise that can be predicted protects nobody. A numpy or torch generator is neither unpredictable
+Noise that can be predicted protects no one. A numpy or torch generator is neither unpredictable
 nor, unseeded, always keyed afresh; so noise and sampling draw from AES-128 in counter mode
 (OpenSSL's for many normals, randomgen's behind numpy's Generator; tests hold both against FIPS 197
 and SP 800-38A), whose key is

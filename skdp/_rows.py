@@ -1,7 +1,7 @@
 """The private rows of a run: in memory, in a memory map, or in parts.
 
 A run asks one question of them: the sum of a pure term over the selected ones. So where rows live,
-and in how many pieces, is a value, and no algorithm knows of it.
+and in how many pieces, is a value, and no algorithm depends on it.
 
 Rows of a linear model are clipped to a public norm, and the intercept's 1 is appended. The norm
 bounds every gradient of a generalised linear model, so it must be *imposed*, never
@@ -201,7 +201,7 @@ class LinearRows:
         Targets are cut to these.
     starts : ndarray of shape (n_persons + 1,) or None, default=None
         Where the rows of each person begin, which lie together, and where all end: records are
-        persons then. None is a record a row.
+        persons then. With None each row is a record.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Names of the types that a fitted object of skdp is made of, for `skops.io.load`.
 
 None of them runs code that a file brings along. A file is still to be read only from where the
-model came from: its numbers are believed.
+model came from: its numbers are not checked.
 """
 
 trusted_types = [

@@ -20,7 +20,7 @@ _LEAST_WIDTH, _MOST_BOUND = 1e-150, 1e150  # their squares are doubles too
 
 
 NO_ARRAY = (
-    "Rows in chunks are no array. What was given them here needs all rows at once, or is not of "
+    "Rows in chunks are not an array. What received them here needs all rows at once, or is not of "
     "skdp: pass arrays, or wrap a transformer that learns nothing from rows in skdp.data.RowWise."
 )
 

@@ -57,8 +57,8 @@ _IN_A_PIPELINE = (
 class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
     """Makes the probabilities of a private classifier calibrated, privately.
 
-    Clipping and noise leave classifiers too sure of themselves, or not sure enough. One number
-    mends most of it: log-probabilities are divided by a temperature, fitted by noisy gradient
+    Clipping and noise leave classifiers overconfident or underconfident. One number corrects most
+    of it: log-probabilities are divided by a temperature, fitted by noisy gradient
     descent. Predicted classes stay as they are.
 
     **Privacy.** The temperature is (epsilon, delta)-differentially private under
@@ -83,8 +83,8 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour; that of the classifier.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; needed with ``unit="group"``.
     rows_per_group : float or None, default=None
@@ -229,7 +229,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             if isinstance(self.estimator, FrozenEstimator):
                 raise
             raise BudgetExceededError(
-                f"{refusal} That is said of the temperature: the classifier was fitted before and "
+                f"{refusal} This concerns the temperature: the classifier was fitted before and "
                 "stays charged. Fit it first and pass FrozenEstimator(classifier)."
             ) from None
 

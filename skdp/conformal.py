@@ -406,7 +406,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
 
 @dataclass(eq=False, repr=False)
 class DPConformalClassifier(AccuracyMixin, _DPConformal):
-    """Sets of classes that hold the right one as often as asked for, privately.
+    """Prediction sets that hold the right class at a chosen rate, privately.
 
     A set holds the classes whose score is at most a threshold, which is one private quantile of the
     scores of calibration rows that the classifier has not seen. Coverage needs no assumption about
@@ -468,7 +468,7 @@ class DPConformalClassifier(AccuracyMixin, _DPConformal):
     threshold_privacy_ : PrivacyReport
         Statement of the threshold, given the classifier.
     diagnostics_ : tuple of str
-        What tells against the sets; each was a `FitWarning`.
+        Doubts about the sets; each was a `FitWarning`.
     classes_ : ndarray of shape (n_classes,)
         Class labels: columns of the sets.
     n_features_in_ : int
@@ -571,7 +571,7 @@ class DPConformalClassifier(AccuracyMixin, _DPConformal):
 
 @dataclass(eq=False, repr=False)
 class DPConformalRegressor(R2Mixin, _DPConformal):
-    """Intervals that hold the target as often as asked for, privately.
+    """Prediction intervals that hold the target at a chosen rate, privately.
 
     An interval is the prediction plus and minus a threshold, or a multiple of the predicted
     standard deviation: one private quantile of the residuals of calibration rows that the regressor
@@ -631,7 +631,7 @@ class DPConformalRegressor(R2Mixin, _DPConformal):
     threshold_privacy_ : PrivacyReport
         Statement of the threshold, given the regressor.
     diagnostics_ : tuple of str
-        What tells against the intervals; each was a `FitWarning`.
+        Doubts about the intervals; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

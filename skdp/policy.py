@@ -7,7 +7,7 @@
     relations = ["zero_out_group"]              # neighbours that statements may be about
     may_not_be_inferred = ["classes"]           # facts that must be declared; ["*"]: all
     min_version = "0.2.0"                       # of the skdp that wrote a report
-    seeded = "refused"                          # the only value: a seeded fit is no guarantee
+    seeded = "refused"                          # the only value: a seeded fit has no guarantee
     within = 0.2                                # share by which a proved ε may exceed the stated
 
 Only the ceiling is required. `skdp-verify --policy policy.toml --data patients report.json ...
@@ -56,7 +56,7 @@ class Policy:
     min_version : str, default="0"
         Least version of skdp.
     seeded : {"refused"}, default="refused"
-        A seeded fit is no guarantee; nothing allows it.
+        A seeded fit has no guarantee; nothing allows it.
     within : float, default=1e-9
         By which share the ε that is proved of a report may exceed the ε that it states.
 
@@ -87,14 +87,14 @@ class Policy:
         for name, low, high in (("epsilon", 0, 1e6), ("delta", 0, 1), ("within", 0, 1)):
             value = getattr(self, name)
             if type(value) not in (int, float) or not low <= value <= high or value == high:
-                raise ValueError(f"policy: {name}={value!r} is no number in [{low}, {high:g})")
+                raise ValueError(f"policy: {name}={value!r} is not a number in [{low}, {high:g})")
         if self.unit not in ("row", "group") or self.seeded != "refused":
             what = f"unit={self.unit!r}" if self.seeded == "refused" else f"seeded={self.seeded!r}"
             raise ValueError(f"policy: {what}; unit is 'row' or 'group', seeded is 'refused'")
         for name in ("relations", "may_not_be_inferred"):
             value = getattr(self, name)
             if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
-                raise ValueError(f"policy: {name}={value!r} is no list of names")
+                raise ValueError(f"policy: {name}={value!r} is not a list of names")
             object.__setattr__(self, name, tuple(value))
         for relation in self.relations:
             if (
@@ -150,7 +150,7 @@ def _version(text: Any) -> tuple[int, ...]:
     """Numbers of a version; "0.2.0.dev0" counts as 0.2.0, which it becomes."""
     numbers = [part for part in str(text).split(".") if part.isdecimal() and len(part) < 6]
     if not isinstance(text, str) or not numbers:
-        raise ValueError(f"{text!r:.40} is no version")
+        raise ValueError(f"{text!r:.40} is not a version")
     return (*map(int, numbers), 0, 0)[:3]
 
 
@@ -170,7 +170,7 @@ def read_policies(path: str | os.PathLike[str]) -> dict[str, Policy]:
     Raises
     ------
     ValueError
-        If the file is no TOML, has a key that is not known, or a value out of range.
+        If the file is not TOML, has a key that is not known, or a value out of range.
     """
     tables = tomllib.loads(Path(path).read_text("utf-8"))
     known, found = {field.name for field in fields(Policy)}, {}
@@ -275,7 +275,7 @@ def _statements(policy: Policy, path: Path, within: float | None) -> Any:
         for number, line in enumerate([*lines, tail] if tail else lines, 1):
             entry = verify.read_text(line)
             if not (isinstance(entry, dict) and _LINE <= set(entry) <= _LINE | _MORE):
-                raise ValueError(f"{path.name}: line {number} is no entry of a ledger")
+                raise ValueError(f"{path.name}: line {number} is not an entry of a ledger")
             relation = str(entry["neighboring_relation"])
             if relation.removesuffix("_group") not in verify.RELATIONS:
                 raise ValueError(f"{path.name}: line {number} has no relation that is known")

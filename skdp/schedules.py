@@ -43,7 +43,7 @@ _SCHEDULES = {"constant": constant, "linear": linear, "cosine": cosine}
 
 
 def schedule(named: Any, learning_rate: float = 1.0, n_steps: int = 1000) -> Schedule:
-    """Return a schedule by name, or a function of one's own after a look at its values.
+    """Return a schedule by name, or a function of your own after a look at its values.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def schedule(named: Any, learning_rate: float = 1.0, n_steps: int = 1000) -> Sch
     Raises
     ------
     ValueError
-        If there is no such schedule, or its factors in a run of so many steps are no numbers ≥ 0,
+        If there is no such schedule, or its factors in a run of so many steps are not numbers ≥ 0,
         or all 0.
     """
     known = ", ".join(map(repr, _SCHEDULES))
@@ -146,7 +146,7 @@ def step_sizes(learning_rate: Callable[[int], float], n_steps: int) -> tuple[flo
     Raises
     ------
     ValueError
-        If the step sizes rise, are no finite numbers > 0, or are not a function of the step.
+        If the step sizes rise, are not finite numbers > 0, or are not a function of the step.
     """
     what = "a function of the step t = 0, 1, ... whose values are numbers > 0 that never rise"
     remedy = "e.g. skdp.schedules.PolynomialDecay(initial=2.0, offset=100, exponent=0.55)"

@@ -59,7 +59,7 @@ def number(event, name):
     """A number of an event, exactly."""
     (low, high), value = RANGES[name], event[name]
     if type(value) not in {int, type(high)} or not low <= value <= high:
-        raise ValueError(f"{name}={value!r:.40} is no number in [{low}, {high:g}]")
+        raise ValueError(f"{name}={value!r:.40} is not a number in [{low}, {high:g}]")
     return Fraction(value)
 
 
@@ -73,7 +73,7 @@ def releases(event, factor, parts=(), depth=0):
     if kind == "PartDpEvent":
         parts = ((event["split"], event["part"]), *parts)
         if {str} != {*map(type, parts[0])}:
-            raise ValueError("a split or a part is no name")
+            raise ValueError("a split or a part is not a name")
     below = event.get("events", [event["event"]] if "event" in event else [])
     below = [one for e in below for one in releases(e, factor, parts, depth + 1)]
     if kind in ("ComposedDpEvent", "PartDpEvent", "SelfComposedDpEvent"):
@@ -267,7 +267,7 @@ def verdict(report, within=1e-9):
     for name, kind in TYPES.items():
         texts = report[name] if kind is list else ""
         if type(report[name]) is not kind or any(not isinstance(text, str) for text in texts):
-            raise ValueError(f"{name} is no {kind.__name__}")
+            raise ValueError(f"{name} is not of type {kind.__name__}")
     if relation.removesuffix("_group") not in RELATIONS or report["unit"] != unit:
         raise ValueError(f"no rule for {relation!r:.40} with the unit {report['unit']!r:.40}")
     proved = epsilon_of(report["event"], relation, number(report, "delta"))

@@ -1,10 +1,12 @@
-"""What 0.1.0 stored is read by this version: fitted estimators and reports.
+"""What 0.1.0 stored is read by this version, and what it named is there or says what to use.
 
 `data/fitted_0.1.0.json` holds one pickle per class, its predictions on three rows, and its report,
-as 0.1.0 wrote them.
+as 0.1.0 wrote them; `data/names_0.1.0.json` its public names, their methods and parameters.
 """
 
 import base64
+import importlib
+import inspect
 import json
 import pickle
 import zlib
@@ -14,9 +16,12 @@ import numpy as np
 import pytest
 from bundles import bundled
 
+from skdp import DPQuantileScaler, OPSPosteriorSampler
 from skdp.privacy import PrivacyReport
 
-STORED = json.loads((Path(__file__).parent / "data" / "fitted_0.1.0.json").read_text())
+DATA = Path(__file__).parent / "data"
+STORED = json.loads((DATA / "fitted_0.1.0.json").read_text())
+NAMES = json.loads((DATA / "names_0.1.0.json").read_text())
 ROWS = np.array(STORED["rows"])
 
 pytestmark = [
@@ -50,3 +55,30 @@ def test_a_report_of_0_1_0_states_the_same(name):
     assert report.epsilon == pytest.approx(stored["epsilon"])
     assert report.to_dict()["event"] == stored["event"]
     assert report.skdp_version == "0.1.0"
+
+
+def of_name(name):
+    module, _, attribute = f"skdp.{name}".rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+@bundled("name", NAMES)
+def test_a_public_name_of_0_1_0_has_its_methods_and_parameters(name):
+    here = of_name(name)
+    for member, parameters in NAMES[name].items():
+        found = getattr(here, member) if member else here
+        if parameters:
+            assert set(parameters) <= set(inspect.signature(found).parameters), member
+
+
+CHANGED = {  # what 0.1.0 took and this version does not, and what the message says to use
+    "unit": (DPQuantileScaler(unit=0.5), "resolution"),
+    "proximal": (OPSPosteriorSampler(delta=0, sampler="proximal", classes=[0, 1]), "rejection"),
+}
+
+
+@bundled("name", CHANGED)
+def test_what_0_1_0_took_and_this_version_refuses_names_what_to_use(name):
+    estimator, remedy = CHANGED[name]
+    with pytest.raises(ValueError, match=remedy):
+        estimator.fit(np.zeros((20, 2)), np.arange(20) % 2)

@@ -69,6 +69,12 @@ def test_rows_with_a_declared_norm_import_no_frames():
     assert run(sys.executable, "-c", code).stdout.strip() == "set()"
 
 
+def test_the_citation_is_of_this_version():
+    lines = (ROOT / "CITATION.cff").read_text().splitlines()
+    assert f"version: {skdp.__version__}" in lines
+    assert {"cff-version: 1.2.0", "authors:", "type: software"} <= set(lines)
+
+
 def test_every_public_name_is_there():
     for name in skdp.__all__:
         assert getattr(skdp, name) is not None

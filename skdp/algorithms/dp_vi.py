@@ -302,7 +302,7 @@ def default_learning_rate(
 ) -> float:
     """Step size from the public ratio of n·R to the norm of the noise in one gradient.
 
-    Where the noise drowns the gradient, the walk must be short.
+    Where the noise dominates the gradient, the walk must be short.
     """
     if noise_scale == 0.0:
         return 0.1 / bound

@@ -38,7 +38,7 @@ so with the prior's curvature P₀ the posterior given the releases is N(mean, �
 
     M = H(H + (ν²/K) I)⁻¹,    Λ = MH + P₀,    mean = θ̄ + Λ⁻¹(Mḡ + ∇ log p(θ̄)).
 
-It goes to the prior where the noise drowns the data, and to Laplace's approximation without noise.
+It goes to the prior where the noise dominates, and to Laplace's approximation without noise.
 
 **Persons.** Where persons are the records, g_i is the sum of a person's gradients, and its clip
 c·C. The curvature alone is a sum over rows, of which a person's share is scaled to a trace of at
@@ -139,7 +139,7 @@ def default_initial_scale(n_rows: int, n_parameters: int) -> float:
 def default_learning_rate(
     n_rows: int, n_parameters: int, noise_multiplier: float, q: float
 ) -> float:
-    """.1, and less where the noise drowns the gradient: the walk must be short there."""
+    """.1, and less where the noise dominates the gradient: the walk must be short there."""
     if noise_multiplier == 0.0:
         return 0.05
     signal_to_noise = n_rows * q / (noise_multiplier * math.sqrt(n_parameters))
@@ -281,7 +281,7 @@ class ModelClippedSum(_ModelSum):
         return OPPOSITE if self.kind == GRADIENT else POSITIVE
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """One number a parameter, or one a pair of parameters."""
+        """One number per parameter, or one per pair of parameters."""
         n = theta_shape[0] - 1
         return (n * (n + 1) // 2,) if self.kind == OUTER else (n,)
 

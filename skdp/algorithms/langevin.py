@@ -88,7 +88,7 @@ class LangevinConfig(PosteriorRun):
     n_epochs : int
         Passes ≥ 1 over the rows.
     n_batches : int, default=1
-        l ≥ 1 steps a pass; 1 under add-or-remove-one, and where persons are the records.
+        l ≥ 1 steps per pass; 1 under add-or-remove-one, and where persons are the records.
     n_persons : int or None, default=None
         Upper bound on the persons of both neighbours, where these are the records: it, and not
         ``n_rows``, restricts the data sets that the guarantee speaks of.

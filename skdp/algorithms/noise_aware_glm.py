@@ -1,4 +1,4 @@
-"""A posterior that knows of the noise it was learned from, for linear models of classes.
+"""A posterior that accounts for the privacy noise, for linear models of classes.
 
 Plain variational inference reports the posterior of data that it has not seen: its private
 gradients are noisy, and the posterior does not say so. Here everything released is *data with a

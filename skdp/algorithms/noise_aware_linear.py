@@ -1,4 +1,4 @@
-"""Private linear regression whose posterior knows of the noise it was learned from.
+"""Private linear regression whose posterior accounts for the privacy noise.
 
 The model is y = θ·x + σ e with e ~ N(0, 1), θ ~ N(0, τ² I) and ln σ ~ N(ln σ₀, ω²). With rows of
 norm ≤ 1 and ψ(r) = max(−1, min(1, r/c)), a run releases (a GDP budget of μ is divided over them)

@@ -335,7 +335,7 @@ class NoiseAwareLogit(NoiseAwareUpdate):
 def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
     """Mean and variance of ln e from noisy counts of e by binary exponent, as if uniform in each.
 
-    Both are 0 where all counts are lost in the noise.
+    Both are 0 where all counts are dominated by noise.
     """
     sure = np.where(counts > LOUD * noise, counts, 0.0)
     if not sure.any():

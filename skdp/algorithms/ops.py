@@ -49,7 +49,7 @@ from skdp.privacy.events import PosteriorSamplesDpEvent
 from skdp.privacy.posterior_samples import posterior_samples_epsilon, posterior_samples_range
 
 SAMPLER = "rejection"
-# Each weight w of a proposal is w(1 + u), |u| ≤ 2^−100: two a shell, and one a coordinate. A law in
+# Each weight w of a proposal is w(1 + u), |u| ≤ 2^−100: two per shell, one per coordinate. A law in
 # which each point's mass is off by a relative ξ at most has log-ratios that are off by 4ξ at most.
 ROUNDED = 2.0**-50
 

@@ -128,7 +128,7 @@ class PrivateEdgesConfig:
         mu = float(np.linalg.norm(units)) * math.sqrt(share / (1.0 - share))
         eta = range_of_level(mu, self.edges.n_releases)
         if eta < self.edges.least:
-            raise expected("larger", "private edges are lost in the noise", edges_share=share)
+            raise expected("larger", "private edges are dominated by noise", edges_share=share)
 
         def of(factor: float) -> PrivateEdgesConfig:
             edges = replace(self.edges, epsilon=eta / factor)

@@ -76,7 +76,7 @@ class SecondMomentsConfig(OneSum):
         Parameters
         ----------
         records : pair of ndarray
-            Rows (n, n_features), clipped here, and targets (n, k), which nobody looks at.
+            Rows (n, n_features), clipped here, and targets (n, k), which no one looks at.
         streams : Streams
             Streams of the fit: "noise" is used.
         progress : callable

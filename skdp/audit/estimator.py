@@ -108,8 +108,8 @@ def audit_estimator(
         each fit. Its noise must not be seeded. Persons are audited if it has ``unit="group"``, if
         there are ``groups``, or if the relation says so; a function then takes (X, y, groups).
     X : array-like of shape (n, n_features), default=None
-        Rows that both data sets have; None is 9 rows of two zeros. Use **made-up or public rows**:
-        the report is a function of what thousands of fits release. See ``public``.
+        Rows that both data sets have; None is 9 rows of two zeros. Use **synthetic or public
+        rows**: the report is a function of what thousands of fits release. See ``public``.
     y : array-like of shape (n,), default=None
         Their targets. None is alternating 0 and 1, or 0 for a regressor.
     groups : array-like of shape (n,), default=None
@@ -154,7 +154,7 @@ def audit_estimator(
         Parallel fits, as in scikit-learn. The global generators of workers are seeded afresh. One
         that a function brings along would repeat itself in each of them: refused.
     public : bool, default=False
-        Whether all rows and records are made up or public, those that a function holds as well.
+        Whether all rows and records are synthetic or public, those that a function holds as well.
         Open ledgers are not charged then. Else they are, for each of the 2 ``n_fits`` + 1 fits,
         unless the rows are made here: an estimator, and no X, y, groups, canary or record as
         neighbour.
@@ -185,7 +185,7 @@ def audit_estimator(
     of 20 at most at the default confidence: repeat a surprising audit, once, at a higher one.
 
     Fits that an estimator starts in threads or processes of its own are charged to open ledgers
-    even where the rows are made up: rather too much than too little.
+    even where the rows are synthetic: rather too much than too little.
 
     Examples
     --------
@@ -411,7 +411,7 @@ def _booked(free: bool) -> Iterator[None]:
     try:
         yield
     except BudgetExceededError as error:
-        error.add_note("If all rows of the audit are made up or public, public=True says so.")
+        error.add_note("If all rows of the audit are synthetic or public, public=True says so.")
         raise
 
 

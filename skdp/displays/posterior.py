@@ -108,7 +108,7 @@ class PosteriorDisplay:
         Raises
         ------
         ValueError
-            If the estimator has no posterior, or a parameter is none of its.
+            If the estimator has no posterior, or a parameter is not one of its.
         """
         last = last_step(estimator, "sample_posterior")
         names = list(last_step(estimator, "parameter_names_").parameter_names_)

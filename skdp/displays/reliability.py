@@ -448,8 +448,8 @@ def _check_accuracies(accuracy_samples: ArrayLike | None, n_bins: int) -> np.nda
     array = _predictions.numbers(accuracy_samples, "accuracy_samples")
     if array.ndim != 2 or len(array) == 0 or array.shape[1] != n_bins:
         raise ValueError(
-            f"Expected accuracy_samples of shape (n_posterior_samples, {n_bins}), one column a bin "
-            f"of table, got {array.shape}."
+            f"Expected accuracy_samples of shape (n_posterior_samples, {n_bins}), one column per "
+            f"bin of table, got {array.shape}."
         )
     return array
 
@@ -460,7 +460,7 @@ def _check_interval(estimate: Any, name: str, n_bins: int) -> Interval | None:
     found = interval(estimate, name, 1)
     if len(found.value) != n_bins:
         raise ValueError(
-            f"Expected {name} of shape ({n_bins},), one a bin of table, got {found.value.shape}."
+            f"Expected {name} of shape ({n_bins},), one per bin of table, got {found.value.shape}."
         )
     return found
 

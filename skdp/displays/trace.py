@@ -114,7 +114,7 @@ class TraceDisplay:
         Raises
         ------
         ValueError
-            If the estimator keeps no chain, a parameter or class is none of its, or both
+            If the estimator keeps no chain, a parameter or class is not one of its, or both
             ``parameters`` and X are given.
         """
         if X is not None and parameters is not None:
@@ -189,7 +189,7 @@ class TraceDisplay:
         Raises
         ------
         ValueError
-            If ``ax`` is no Axes.
+            If ``ax`` is not an Axes.
         """
         self.ax_ = axes(ax, (7.5, 3.6))
         self.figure_ = self.ax_.figure

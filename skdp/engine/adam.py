@@ -25,7 +25,7 @@ class NoiseCorrectedAdam:
     DP noise adds its variance to Adam's second moment, which turns Adam into slow sign-less
     gradient descent at small ε; the variance is public, so it can be subtracted (Tang, Shpilevskiy
     & Lécuyer, *DP-AdamBC*, AAAI 2024). What is left is floored at a share of the noise variance:
-    where the noise drowns the gradient, the steps must stay short.
+    where the noise dominates the gradient, the steps must stay short.
 
     Parameters
     ----------

@@ -199,7 +199,7 @@ class GramSum(RowSum):
         return by_person(terms, chunk)
 
     def _weights(self, logits: np.ndarray, chunk: LinearBatch) -> np.ndarray:
-        """Return the weights (m,), cut; without a function of the logits nobody looks at them."""
+        """Return the weights (m,), cut; without a function of the logits no one looks at them."""
         norms = chunk.norms
         w = np.ones(len(norms))
         if self.weight is not None:

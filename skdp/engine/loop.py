@@ -56,7 +56,7 @@ class ReleasePlan:
     sampling : Sampling
         Which records take part in each step.
     clipped_sum : ClippedSum or sequence of ClippedSum
-        The private value of a step; a sequence holds one a step.
+        The private value of a step; a sequence holds one per step.
     noise_multiplier : float or sequence of float
         σ: standard deviation of the noise over the bound on one record (see `noise_scale`); 0 for
         no noise. A sequence holds one per step.

@@ -41,7 +41,7 @@ class FullBatch:
         integer(1, n_steps=self.n_steps)
 
     def batches(self, n_rows: int, stream: SecureStream) -> Iterator[slice]:
-        """Yield one slice over all rows a step."""
+        """Yield one slice over all rows per step."""
         for _ in range(self.n_steps):
             yield slice(0, n_rows)
 

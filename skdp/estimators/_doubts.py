@@ -27,9 +27,9 @@ PULLED = 0.5  # share of the largest pull of all records
 N_ROWS, N_DRAWS = 256, 30  # public rows, and draws of the parameters, for which outputs are seen
 
 _LOST = (
-    "At this budget the posterior tells no coefficient from 0, so that predictions are hardly "
-    "better than a constant. If the data hold more, then more rows, a larger epsilon, or tighter "
-    "bounds of rows and targets show it."
+    "At this budget no coefficient is distinguishable from 0, so that predictions are hardly "
+    "better than a constant. More rows, a larger epsilon, or tighter bounds of rows and targets "
+    "may show more."
 )
 
 _BEYOND = (
@@ -40,7 +40,7 @@ _BEYOND = (
 
 
 def of_posterior(plan: FitPlan, q: GaussianPosterior, prior_scale: float) -> tuple[str, ...]:
-    """Say if a posterior that knows of the noise found nothing, or another number of rows.
+    """Say if a noise-aware posterior found nothing, or another number of rows.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def of_posterior(plan: FitPlan, q: GaussianPosterior, prior_scale: float) -> tup
                 remedy = "numbers whose product is nearby"
             return (
                 f"About {_rounded(found)} rows took part, by a noisy count, and {declared} "
-                f"declared: steps, noise and posterior are of so many. Declare {remedy}.",
+                f"declared: steps, noise and posterior are planned for it. Declare {remedy}.",
             )
     return () if found_any(q, plan.config.n_features, prior_scale) else (_LOST,)
 
@@ -150,7 +150,7 @@ def of_training(push: float, remedy: str) -> tuple[str, ...]:
         return ()
     return (
         f"In the later half of the run the clipped gradients still point one way ({push:.0%} of "
-        f"what they could come to), so that the fit is far from where it was going. {remedy}",
+        f"what they could come to), so that the fit has not converged. {remedy}",
     )
 
 
@@ -160,7 +160,7 @@ def synthetic_rows(n_features: int) -> np.ndarray:
 
 
 def of_outputs(draws: np.ndarray, *, bounded: bool) -> tuple[str, ...]:
-    """Say if the outputs of a regression lie at their bounds, or are lost in the noise of the fit.
+    """Say if the outputs of a regression lie at their bounds, or are dominated by noise.
 
     Parameters
     ----------

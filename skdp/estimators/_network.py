@@ -645,7 +645,7 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
         """Check labels 0 and 1, (n, L), whose number is as public as that of the features."""
         X, y = self._checked(check_features_and_targets, X, y, goes_on=goes_on)
         if not np.isin(y, (0, 1)).all():
-            raise ValueError("Expected y of several columns to hold 0 and 1: one label a column.")
+            raise ValueError("Expected y of several columns to hold 0 and 1: one label per column.")
         self.classes_ = np.arange(y.shape[1]) if classes is None else np.asarray(classes)
         if self.classes_.shape != (y.shape[1],):
             raise ValueError(f"Expected y to hold {len(self.classes_)} columns, one per class.")

@@ -1,7 +1,7 @@
 """Parameters of parameters, as skorch names them: ``module__hidden`` is ``hidden`` of ``module``.
 
-They are no fields, because nobody knows their names: they lie beside the fields, and ``get_params``
-and ``set_params``, hence ``clone`` and searches, know them.
+They are not fields, because their names are not known: they lie beside the fields, and
+``get_params`` and ``set_params``, hence ``clone`` and searches, know them.
 """
 
 from __future__ import annotations

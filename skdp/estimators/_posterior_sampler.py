@@ -109,7 +109,7 @@ class PosteriorSampler(SummaryMixin, ArvizMixin, ProtectedUnit, PrivateEstimator
         Returns
         -------
         arviz.InferenceData
-            Its group ``posterior`` holds ``theta`` (chain, draw, parameter), a draw a pass, for
+            Its group ``posterior`` holds ``theta`` (chain, draw, parameter), a draw per pass, for
             ``arviz.rhat``, ``arviz.ess``, ``arviz.plot_trace``. Its attributes say ``private=0``
             and after which pass ``fit`` would stop.
 
@@ -186,8 +186,7 @@ class PosteriorSampler(SummaryMixin, ArvizMixin, ProtectedUnit, PrivateEstimator
         if self.sampler == "proximal":
             raise expected(
                 "'rejection'",
-                "which is exact as implemented, takes the place of the proximal sampler, and is "
-                "quicker",
+                "which is exact as implemented, replaces the proximal sampler, and is quicker",
                 sampler=self.sampler,
             )
         one_of(SAMPLERS, sampler=self.sampler)
@@ -321,7 +320,7 @@ class PosteriorSampler(SummaryMixin, ArvizMixin, ProtectedUnit, PrivateEstimator
                 f"{wanted} posterior samples were asked for and {paid} paid for. {wanted} samples "
                 f"of this posterior would have cost {self._config.price(wanted, report.delta)} at "
                 f"delta={report.delta:g} instead of epsilon={report.epsilon:.4g}; fit again with "
-                f"n_posterior_samples={wanted}, a further release, or see those that there are."
+                f"n_posterior_samples={wanted}, a further release, or use the existing ones."
             )
         return self._samples[:wanted]
 

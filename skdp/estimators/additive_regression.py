@@ -52,7 +52,7 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     trends, waves and levels are learned from the same releases, and there are only as many waves as
     the number of rows and the budget let one learn, so that little is lost where curves are
     straight lines or rows are few. The posterior is noise-aware, as in
-    `DPVariationalLinearRegression`, which gets wide target bounds for little.
+    `DPVariationalLinearRegression`, for which wide target bounds cost little.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     curves, bands, every prediction and every posterior sample together. The unit is a row, or with
@@ -91,8 +91,8 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; needed with ``unit="group"``.
     rows_per_group : float or None, default=None
@@ -127,7 +127,7 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
         guarantee void: the report says ``valid=False``.
     verbose : int, default=0
         Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they are told of steps and see no data.
+        version has them, work too: they get the steps and no data.
 
 
     Attributes
@@ -169,7 +169,7 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -258,7 +258,7 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     and levels are learned from the same releases, and there are only as many waves as the number of
     rows and the budget let one learn, so that little is lost where curves are straight lines or
     rows are few. The posterior is noise-aware, as in `DPVariationalPoissonRegression`, and rows may
-    have an exposure, such as a time or an area, which `fit` is told.
+    have an exposure, such as a time or an area, given to `fit`.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     curves, bands, every prediction and every posterior sample together. The unit is a row, or with
@@ -297,8 +297,8 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; needed with ``unit="group"``.
     rows_per_group : float or None, default=None
@@ -333,7 +333,7 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
         guarantee void: the report says ``valid=False``.
     verbose : int, default=0
         Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they are told of steps and see no data.
+        version has them, work too: they get the steps and no data.
 
 
     Attributes
@@ -368,7 +368,7 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)

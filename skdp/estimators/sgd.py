@@ -92,7 +92,7 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     """Neural network classifier trained by differentially private SGD.
 
     A perceptron, or any torch module, trained on the cross-entropy by noisy sums of clipped
-    per-record gradients (DP-SGD), at about the price of ordinary SGD.
+    per-record gradients (DP-SGD), at about the cost of ordinary SGD.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     weights, predictions and samples together. The unit is a row, or with ``unit="group"`` a person
@@ -111,8 +111,8 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; needed with ``unit="group"``.
     rows_per_group : float or None, default=None
@@ -198,7 +198,7 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         report.
     class_weight : dict or None, default=None
         Public weights ≥ 0 of classes, 1 for those that are not named; each clipped gradient is
-        multiplied by its own. The noise is for the largest, so it buys balance at the price of
+        multiplied by its own. The noise is for the largest, so it gives balance at the cost of
         noise. ``"balanced"`` is refused: the shares of classes are private.
     max_sample_weight : float, default=1.0
         Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
@@ -224,7 +224,7 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         guarantee void: the report says ``valid=False``.
     verbose : int, default=0
         Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they are told of steps and see no data.
+        version has them, work too: they get the steps and no data.
 
     Attributes
     ----------
@@ -242,7 +242,7 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     privacy_ : PrivacyReport
         The privacy statement.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     public_scores_ : list of (int, float)
         Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
         they are not private.
@@ -327,7 +327,7 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     """Neural network regressor trained by differentially private SGD.
 
     A perceptron, or any torch module, trained on half the squared error by noisy sums of clipped
-    per-record gradients (DP-SGD), at about the price of ordinary SGD.
+    per-record gradients (DP-SGD), at about the cost of ordinary SGD.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     weights, predictions and samples together. The unit is a row, or with ``unit="group"`` a person
@@ -346,8 +346,8 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; needed with ``unit="group"``.
     rows_per_group : float or None, default=None
@@ -452,7 +452,7 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         guarantee void: the report says ``valid=False``.
     verbose : int, default=0
         Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they are told of steps and see no data.
+        version has them, work too: they get the steps and no data.
 
     Attributes
     ----------
@@ -470,7 +470,7 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     privacy_ : PrivacyReport
         The privacy statement.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     public_scores_ : list of (int, float)
         Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
         they are not private.

@@ -107,7 +107,7 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
 
     The chain takes steps θ ← θ + η_t [(1/B) Σ clip(g_i) − ∇r(θ)/N] + N(0, 2Tη_t/N · I) on Poisson
     batches of expected size B of the N rows, with a Gaussian prior ∝ exp(−r). Its noise is both
-    that of Langevin dynamics at temperature T and that of differential privacy: a budget buys a
+    that of Langevin dynamics at temperature T and that of differential privacy: the budget sets the
     temperature. Predictions are averaged over the iterates kept after burn-in.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
@@ -126,8 +126,8 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; needed with ``unit="group"``.
     rows_per_group : float or None, default=None
@@ -219,7 +219,7 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         report.
     class_weight : dict or None, default=None
         Public weights ≥ 0 of classes, 1 for those that are not named; each clipped gradient is
-        multiplied by its own. The noise is for the largest, so it buys balance at the price of
+        multiplied by its own. The noise is for the largest, so it gives balance at the cost of
         noise. ``"balanced"`` is refused: the shares of classes are private.
     max_sample_weight : float, default=1.0
         Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
@@ -245,7 +245,7 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         guarantee void: the report says ``valid=False``.
     verbose : int, default=0
         Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they are told of steps and see no data.
+        version has them, work too: they get the steps and no data.
 
     Attributes
     ----------
@@ -270,7 +270,7 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     privacy_ : PrivacyReport
         The privacy statement.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     public_scores_ : list of (int, float)
         Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
         they are not private.
@@ -342,7 +342,7 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
 
     The chain takes steps θ ← θ + η_t [(1/B) Σ clip(g_i) − ∇r(θ)/N] + N(0, 2Tη_t/N · I) on Poisson
     batches of expected size B of the N rows, with a Gaussian prior ∝ exp(−r). Its noise is both
-    that of Langevin dynamics at temperature T and that of differential privacy: a budget buys a
+    that of Langevin dynamics at temperature T and that of differential privacy: the budget sets the
     temperature. Predictions are averaged over the iterates kept after burn-in.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
@@ -361,8 +361,8 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; needed with ``unit="group"``.
     rows_per_group : float or None, default=None
@@ -473,7 +473,7 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
         guarantee void: the report says ``valid=False``.
     verbose : int, default=0
         Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they are told of steps and see no data.
+        version has them, work too: they get the steps and no data.
 
     Attributes
     ----------
@@ -498,7 +498,7 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     privacy_ : PrivacyReport
         The privacy statement.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     public_scores_ : list of (int, float)
         Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
         they are not private.

@@ -30,9 +30,9 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
 
     Approximates the posterior of the coefficients under a Gaussian prior N(0, prior_scale² I) by a
     Gaussian. By default that posterior is *noise-aware*: it is the posterior given what was
-    released, and on data that the model and the prior describe its intervals cover the truth about
-    as often as they say. As ε falls it widens and returns to the prior; as ε grows it becomes the
-    ordinary posterior. Two classes take one logit, more take softmax.
+    released, and on data that the model and the prior describe its intervals cover the truth at
+    close to the nominal rate. As ε falls it widens and returns to the prior; as ε grows it becomes
+    the ordinary posterior. Two classes take one logit, more take softmax.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     the coefficients, the posterior, every prediction and every posterior sample together. The unit
@@ -49,15 +49,15 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
         δ in (0, 1); should be well below 1/n.
     inference : {"noise_aware", "dpvi"}, default="noise_aware"
         ``"noise_aware"`` is the posterior given the noisy releases. ``"dpvi"`` is DPVI as
-        published: faster on many parameters, works on Poisson batches, and its posterior does not
-        know of the noise: too narrow where ε is small. Without privacy there is no noise to know
-        of, and both are the ordinary variational posterior.
+        published: faster on many parameters, works on Poisson batches, and its posterior ignores
+        the noise: too narrow where ε is small. Without privacy there is no noise to account for,
+        and both are the ordinary variational posterior.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; needed with ``unit="group"``.
     rows_per_group : float or None, default=None
@@ -134,7 +134,7 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
         guarantee void: the report says ``valid=False``.
     verbose : int, default=0
         Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they are told of steps and see no data.
+        version has them, work too: they get the steps and no data.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

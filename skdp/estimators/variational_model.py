@@ -103,8 +103,8 @@ class DPVariationalModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; needed with ``unit="group"``.
     rows_per_group : float or None, default=None
@@ -156,7 +156,7 @@ class DPVariationalModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
     parameter_names : list of str or None, default=None
         Names of theta; None is theta0, theta1 and so on.
     example_rows : array-like, (X, y) or None, default=None
-        A few public or made-up records on which ``log_likelihood`` is tried before anything is
+        A few public or synthetic records on which ``log_likelihood`` is tried before anything is
         spent, and that ``simulate`` is given. None makes up standard normal rows, with standard
         normal or 0-1 targets.
     simulate : callable or None, default=None

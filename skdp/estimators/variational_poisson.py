@@ -66,7 +66,7 @@ class NormalCounts(R2Mixin, NormalPosterior):
         X : array-like of shape (n_samples, n_features)
             Numbers; dense and finite.
         y : array-like of shape (n_samples,)
-            Counts ≥ 0, cut to ``largest_count``.
+            Counts ≥ 0, cut to ``largest_count``; fractions are taken as they are.
         exposure : array-like of shape (n_samples,) or None, default=None
             Finite numbers > 0 to which the rates are in proportion, such as times or areas; None
             is 1 for each row. As private as y. A noise-aware fit releases noisy counts of their
@@ -216,15 +216,15 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
         δ in (0, 1); should be well below 1/n.
     inference : {"noise_aware", "dpvi"}, default="noise_aware"
         ``"noise_aware"`` is the posterior given the noisy releases. ``"dpvi"`` is DPVI as
-        published: faster on many parameters, works on Poisson batches, and its posterior does not
-        know of the noise: too narrow where ε is small. Without privacy there is no noise to know
-        of, and both are the ordinary variational posterior.
+        published: faster on many parameters, works on Poisson batches, and its posterior ignores
+        the noise: too narrow where ε is small. Without privacy there is no noise to account for,
+        and both are the ordinary variational posterior.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; needed with ``unit="group"``.
     rows_per_group : float or None, default=None
@@ -299,7 +299,7 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
         guarantee void: the report says ``valid=False``.
     verbose : int, default=0
         Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they are told of steps and see no data.
+        version has them, work too: they get the steps and no data.
 
     Attributes
     ----------
@@ -325,7 +325,7 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -1,4 +1,4 @@
-"""`DPVariationalLinearRegression`: private Bayesian linear regression that knows of its noise.
+"""`DPVariationalLinearRegression`: private, noise-aware Bayesian linear regression.
 
 >>> import numpy as np
 >>> from skdp import DPVariationalLinearRegression
@@ -145,7 +145,7 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
         if released.unit_found:
             return messages
         return (
-            "The scale of y is lost in the noise at this budget, so targets were taken as they "
+            "The scale of y is dominated by noise at this budget, so targets were taken as they "
             "are; unless they are of the order of 1, predictions are worthless. Declare "
             "target_bounds.",
             *messages,
@@ -251,7 +251,7 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
 
 @dataclass(eq=False, repr=False)
 class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
-    """Bayesian linear regression from private releases, with intervals that know of the noise.
+    """Bayesian linear regression from private releases, with intervals that account for the noise.
 
     Approximates the posterior of the coefficients and of the residual scale σ by a Gaussian of
     (θ, ln σ). The prior, on the scale on which targets lie in [-1, 1], is θ ~ N(0, prior_scale² I)
@@ -274,8 +274,8 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; needed with ``unit="group"``.
     rows_per_group : float or None, default=None
@@ -340,7 +340,7 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         guarantee void: the report says ``valid=False``.
     verbose : int, default=0
         Above 0, a progress bar over the releases (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they are told of steps and see no data.
+        version has them, work too: they get the steps and no data.
 
     Attributes
     ----------
@@ -375,7 +375,7 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

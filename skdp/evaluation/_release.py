@@ -137,7 +137,7 @@ class TableRelease(BaseEstimator):
         mechanism, relation, n = self.mechanism(), self._relation, len(records[0])
         if (groups is None) != (self.unit == ROW):
             if groups is None:
-                raise expected("one label a row with unit='group'", "", groups=None)
+                raise expected("one label per row with unit='group'", "", groups=None)
             raise expected("None with unit='row'", "unit='group' protects persons", groups="given")
         most = self._most_rows
         if groups is not None:

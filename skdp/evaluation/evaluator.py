@@ -476,7 +476,7 @@ def _finite(values: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     array = numbers(values, name)
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     if array.ndim != 1 or not len(array) or n_rows not in (None, len(array)):
-        raise ValueError(f"Expected {name} to hold one number per row, one for each row.")
+        raise ValueError(f"Expected {name} to hold one number per row.")
     if not np.isfinite(array).all():
         raise ValueError(f"Expected {name} to be finite; drop rows without a number.")
     return array

@@ -1,4 +1,4 @@
-"""One private release a file: noise on a vector or on integers, a quantile, a largest sum."""
+"""One private release per file: noise on a vector or on integers, a quantile, a largest sum."""
 
 from skdp.mechanisms.gaussian import GaussianMechanism
 from skdp.mechanisms.geometric import GeometricMechanism

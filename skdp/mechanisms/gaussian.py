@@ -52,7 +52,8 @@ class GaussianMechanism(AdditiveMechanism):
 
     **Privacy.** The release is μ-GDP with μ = sensitivity/scale, for neighbours under
     ``neighboring_relation``, if one record contributes at most ``record_norm`` to the vector in
-    Euclidean norm. Bounding it (clipping) is the caller's business. Every field is a public fact.
+    Euclidean norm. Bounding it (clipping) is the caller's responsibility. Every field is a public
+    fact.
 
     Parameters
     ----------

@@ -49,8 +49,8 @@ class GeometricMechanism(Mechanism):
 
     **Privacy.** The release is ε-DP for neighbours under ``neighboring_relation``, if one record
     contributes integers to the vector with absolute values that add up to at most ``record_norm``.
-    Bounding it is the caller's business. Every field is a public fact. Given ideal random bits this
-    holds for what is implemented: no floating-point number is involved.
+    Bounding it is the caller's responsibility. Every field is a public fact. Given ideal random
+    bits this holds for what is implemented: no floating-point number is involved.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ class LaplaceMechanism(AdditiveMechanism):
 
     **Privacy.** The release is ε-DP with ε = sensitivity/scale, for neighbours under
     ``neighboring_relation``, if one record contributes at most ``record_norm`` to the vector in
-    the L1 norm. Bounding it is the caller's business. Every field is a public fact.
+    the L1 norm. Bounding it is the caller's responsibility. Every field is a public fact.
 
     Parameters
     ----------

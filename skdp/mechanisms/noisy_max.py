@@ -40,8 +40,8 @@ class NoisyMaxMechanism(Mechanism):
 
     **Privacy.** The release is ε-DP for neighbours under ``neighboring_relation``, if what one
     record contributes to any two of the integers differs by at most ``record_range``, and what a
-    null record contributes is 0. Bounding it is the caller's business. Every field is a public
-    fact. Given ideal random bits this holds for what is implemented.
+    null record contributes is 0. Bounding it is the caller's responsibility. Every field is a
+    public fact. Given ideal random bits this holds for what is implemented.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """`QuantileMechanism`: one quantile of a column, by the exponential mechanism on a declared range.
 
 A sample quantile is one of the records, and it can move over the whole range when one record
-changes, so noise on it would drown it. Smith (2011) instead draws the answer: a point t of the
+changes, so noise would dominate it. Smith (2011) instead draws the answer: a point t of the
 declared range has weight e^(-rate · d(t)), with d(t) the number of records by which t misses the
 rank q m. A record moves d by one or less, so the law of the answer hardly moves; records near the
 quantile never show.
@@ -269,8 +269,8 @@ class QuantileMechanism(Mechanism):
         Parameters
         ----------
         values : array-like of shape (n_records,)
-            One number a record. NaN stands for a null record, which counts nowhere: an error for it
-            would tell that it is there. Infinities are clipped to the range. May be empty.
+            One number per record. NaN stands for a null record, which counts nowhere: an error for
+            it would reveal that it is there. Infinities are clipped to the range. May be empty.
         stream : SecureStream, default=None
             Source of the randomness; None draws a new key from the operating system. A stream that
             starts anew with a known key repeats its draws, and then protects nothing: what is
@@ -304,7 +304,7 @@ class QuantileMechanism(Mechanism):
         """
         values = numbers(values)
         if values.ndim != 1:
-            raise ValueError("Expected values to be one-dimensional, one number a record.")
+            raise ValueError("Expected values to be one-dimensional, one number per record.")
         if starts is not None:
             if check_relation(self.neighboring_relation).unit != GROUP:
                 remedy = "it is for relations of persons, such as 'zero_out_group'"

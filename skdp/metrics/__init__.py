@@ -1,4 +1,4 @@
-"""How far predicted probabilities can be believed.
+"""Calibration of predicted probabilities.
 
 Brier score and log-loss are scikit-learn's: `sklearn.metrics.brier_score_loss`, `log_loss`.
 """

@@ -105,7 +105,7 @@ def _labels_of_rows(y_true: ArrayLike, n_rows: int) -> list:
         y = y[:, 0]
     if y.ndim != 1:
         raise ValueError(
-            f"Expected y_true ({type(y_true).__name__}) to hold one class label a row, shape "
+            f"Expected y_true ({type(y_true).__name__}) to hold one class label per row, shape "
             f"(n_samples,), got {y.shape}; of one-hot rows, take the column of the 1."
         )
     if len(y) != n_rows:
@@ -169,7 +169,7 @@ def _negative_first(classes: list, labels: ArrayLike | None, pos_label: Label | 
         return [classes[1 - positive], classes[positive]]
     if labels is not None and not _increasing(*classes):
         # Second in the list, or the greater, as a scorer takes it? One of them would be wrong.
-        what = "in increasing order where y_prob has one probability a row"
+        what = "in increasing order where y_prob has one probability per row"
         remedy = "sort them, or say whose probability it is as pos_label="
         raise expected(what, remedy, labels=labels)
     return classes
@@ -208,7 +208,7 @@ def _weights(sample_weight: ArrayLike | None, n_rows: int) -> np.ndarray:
     weights = numbers(sample_weight, "sample_weight")
     if weights.shape != (n_rows,):
         raise ValueError(
-            f"Expected sample_weight of shape ({n_rows},), one weight a row, got {weights.shape}."
+            f"Expected sample_weight of shape ({n_rows},), one weight per row, got {weights.shape}."
         )
     with np.errstate(over="ignore"):
         total = weights.sum()

@@ -79,7 +79,7 @@ class ReliabilityTable:
 
 
 class Outcomes(NamedTuple):
-    """One event a row: its predicted probability, whether it happened, and the row's weight."""
+    """One event per row: its predicted probability, whether it happened, and the row's weight."""
 
     confidence: np.ndarray
     happened: np.ndarray
@@ -153,7 +153,7 @@ def reliability_table(
 
 
 def outcomes(predictions: Predictions, class_label: Label | None = None) -> Outcomes:
-    """Read one event a row: the class, or where it is None that the top label is right."""
+    """Read one event per row: the class, or where it is None that the top label is right."""
     if class_label is not None:
         return class_outcomes(predictions, index_of(predictions.classes, class_label=class_label))
     probabilities = predictions.probabilities

@@ -1,8 +1,8 @@
 """Candidates of a private search: drawn without the data, and planned before anything is spent.
 
 The price of a selection is that of its *one* trial (Papernot & Steinke 2022), and a trial is the
-draw of parameters, the fit and the score together. Its Rényi curve is at most that of the dearest
-candidate, so one event, the base, has to cover every candidate that may be drawn:
+draw of parameters, the fit and the score together. Its Rényi curve is at most that of the most
+expensive candidate, so one event, the base, has to cover every candidate that may be drawn:
 
 - of full-batch Gaussian mechanisms, whatever their number and noise, the composed μ tells all, and
   a budget in ε fixes it;
@@ -95,7 +95,7 @@ def _check_values(name: str, values: Any) -> None:
 def draw(groups: list[Params], generator: np.random.Generator) -> Params:
     """Draw one candidate, with replacement."""
     group = groups[int(generator.integers(len(groups)))]
-    # What scikit-learn's own search hands a distribution, here over bits that nobody can predict.
+    # What scikit-learn's own search hands a distribution, here over unpredictable bits.
     legacy = np.random.RandomState(generator.bit_generator)
     return {
         name: values.rvs(random_state=legacy)

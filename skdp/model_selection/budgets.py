@@ -107,7 +107,7 @@ def split_budget(
         Public number of features. Needed only where what a step is charged depends on it, as with
         quantiles. A number is that of the whole; for steps in a `ColumnTransformer`, or behind one
         that changes the columns, a mapping gives it by the step's name. Bounds that a step declares
-        one a feature tell it too.
+        one per feature tell it too.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def solve(excess: Callable[[float], float]) -> float:
         low *= 2
     while excess(high) < aim:
         high *= 2
-        if high > 1:  # a step spends less than its share, whatever that is: so be it
+        if high > 1:  # a step spends less than its share, by rounding: that is allowed
             excess(0.0)
             return 0.0
     try:

@@ -63,7 +63,7 @@ class PrivacyLedgerCallback:
     Attributes
     ----------
     records : tuple of LedgerEntry
-        What has been charged, one entry a fit: ``label`` and ``event``. Further fits add to it.
+        What has been charged, one entry per fit: ``label`` and ``event``. Further fits add to it.
 
     Raises
     ------
@@ -93,7 +93,7 @@ class PrivacyLedgerCallback:
 
     @property
     def records(self) -> tuple[LedgerEntry, ...]:
-        """What has been charged, one entry a fit."""
+        """What has been charged, one entry per fit."""
         return self._ledger.entries
 
     @property

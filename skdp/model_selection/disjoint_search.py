@@ -69,8 +69,8 @@ class DPDisjointSearch(PrivateSearch):
     **Privacy.** All that is kept (the winner, its parameters and its final fit, and also the fits
     of the candidates, which are not) is (epsilon, delta)-differentially private under
     ``neighboring_relation``. The unit is a row, or a person with all of its rows. It is void for a
-    seeded search, conditional on the public facts in ``privacy_``, and on two things that nobody
-    can check for the caller: ``param_distributions`` were made without looking at these rows, and
+    seeded search, conditional on the public facts in ``privacy_``, and on two things that cannot
+    be checked for the caller: ``param_distributions`` were made without looking at these rows, and
     a function given as ``scoring`` scores each row by itself. Unlike that of `DPRandomizedSearch`,
     the number of candidates is public, and time tells nothing.
 
@@ -140,7 +140,7 @@ class DPDisjointSearch(PrivateSearch):
     See Also
     --------
     skdp.model_selection.DPRandomizedSearch : Tunes and fits on all rows, at a part of the budget.
-    skdp.model_selection.DisjointSplit : The parts, for a workflow of one's own.
+    skdp.model_selection.DisjointSplit : The parts, for a workflow of your own.
 
     Notes
     -----
@@ -150,8 +150,9 @@ class DPDisjointSearch(PrivateSearch):
     *What is not done.* There is no score to show: the selection tells who won and nothing else. A
     candidate whose fit fails ends the search with its error, as an error ends a fit.
 
-    *Does it pay?* Not where defaults are good, and not on small tables. At (2, 1e-5), five or
-    twenty draws of the clipping norm, the prior and the steps of `DPVariationalLogisticRegression`
+    *Is it worth its cost?* Not where defaults are good, and not on small tables. At (2, 1e-5),
+    five or twenty draws of the clipping norm, the prior and the steps of
+    `DPVariationalLogisticRegression`
     had a lower log-loss than its defaults on at most one of seven tabular tasks, by less than
     0.001. Draws of the learning rate and the clipping norm of a `DPSGDClassifier`, a tenth of the
     rows to tune, did worse than its defaults on 540 and 2900 rows (0.73 to 0.98 for 0.63, and 0.69

@@ -65,7 +65,7 @@ class DPRandomizedSearch(PrivateSearch):
     private under ``neighboring_relation``; so is everything predicted with it. The law of the
     number of trials, the noise of the fits and that of the scores are all in it. The unit is a row,
     or a person with all of its rows. The guarantee covers one search; it is void for a seeded one,
-    conditional on the public facts in ``privacy_``, and on three things that nobody can check for
+    conditional on the public facts in ``privacy_``, and on three things that cannot be checked for
     the caller: ``param_distributions`` were made without looking at these rows; a function given as
     ``scoring`` scores each row by itself; and *the time that the search took is not told*, because
     it tells how many trials there were. Floating-point arithmetic is treated as exact.
@@ -89,8 +89,9 @@ class DPRandomizedSearch(PrivateSearch):
     shape : float, default=0.0
         Law of the number of trials. 0 is the logarithmic law, the cheapest for many trials; with a
         mean of 10, a quarter of the searches have one trial only. 1 is the geometric law.
-        ``float("inf")`` is the Poisson law: the cheapest for two or three trials and the dearest
-        for many; where it draws no trial at all, the search ends with an error, and is charged.
+        ``float("inf")`` is the Poisson law: the cheapest for two or three trials and the most
+        expensive for many; where it draws no trial at all, the search ends with an error, and is
+        charged.
     scoring : str, callable or None, default=None
         With public rows any scorer of scikit-learn. Without them ``"accuracy"`` (the default of
         classifiers), ``"neg_log_loss"`` (cut at four times that of a blind guess), or
@@ -181,11 +182,11 @@ class DPRandomizedSearch(PrivateSearch):
     so that all of its rows together move the sum by ½ at most, and the divisor is ``n_groups``.
     Persons with many rows weigh no more than others, in this score and not in the fits.
 
-    *Does it pay?* Seldom where the defaults are good, because a search gives nearly half of the
-    budget away. At (2, 1e-5), searches over the clipping norm, the prior and the steps of
+    *Is it worth its cost?* Seldom where the defaults are good, because a search uses nearly half
+    of the budget. At (2, 1e-5), searches over the clipping norm, the prior and the steps of
     `DPVariationalLogisticRegression` did no better in log-loss than its defaults on at least six
     of seven tabular tasks, and searches over the learning rate and the clipping norm of a
-    `DPSGDClassifier` did worse on both of two. It pays where nobody knows a good value and a bad
+    `DPSGDClassifier` did worse on both of two. It pays where no good value is known and a bad
     one costs much: against *one* draw from the same distributions with the whole budget, the search
     of 10 trials took the log-loss of the network from 1.69 to 0.97 and from 0.93 to 0.59
     (benchmarks/private_search.py).
@@ -456,9 +457,9 @@ def _best(trials: list[_Tried], law: TrialLaw) -> _Tried:
     if failure == _FAILED.failure:
         # To go on without it would let rows choose the winner by what they make fail.
         raise RuntimeError(
-            "A fit or a score of the search failed. Why is not said, because it may depend on the "
-            "rows, and the search stays charged. Fit and score the candidates on made-up rows to "
-            "find out, and clean the rows by rules that look at one row at a time."
+            "A fit or a score of the search failed. The cause is withheld, because it may depend "
+            "on the rows, and the search stays charged. Fit and score the candidates on synthetic "
+            "rows to find it, and clean the rows by rules that look at one row at a time."
         )
     best = max(trials, key=lambda trial: trial[1].score)
     if best[1].score == _scores.WORST:

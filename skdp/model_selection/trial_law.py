@@ -9,7 +9,7 @@ shape η    law of K, given its mean    price and habit
 ========== =========================== ======================================================
 0          logarithmic                 cheapest for many trials; often one, rarely hundreds
 in between truncated negative binomial η = 1 is the geometric law
-infinity   Poisson                     cheapest for two or three, dearest for many; may be 0
+infinity   Poisson                     cheapest for two or three, most expensive for many; may be 0
 ========== =========================== ======================================================
 
 >>> from skdp.model_selection.trial_law import TrialLaw
@@ -100,7 +100,7 @@ class TrialLaw:
         return np.where(k < 1, 0.0, nbinom.pmf(k, self.shape, self.gamma) / above_zero)
 
     def draw(self, generator: np.random.Generator) -> int:
-        """Draw K from a generator that nobody can predict. There is no cap."""
+        """Draw K from an unpredictable generator. There is no cap."""
         if self.shape == math.inf:
             return int(generator.poisson(self.mean))
         if self.mean == 1.0:

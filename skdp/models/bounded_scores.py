@@ -166,7 +166,7 @@ class CategoricalScore:
         return min(0.5, self.bound)
 
     def slope_of_records(self, logits: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-        """Not one number a record: several logits have no such release."""
+        """Not one number per record: several logits have no such release."""
         raise NotImplementedError
 
 

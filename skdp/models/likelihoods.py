@@ -1,4 +1,4 @@
-"""Likelihoods of linear models as functions of the logits, one record a row.
+"""Likelihoods of linear models as functions of the logits, one record per row.
 
 Each has ``residual``, the gradient ∂ log p(y|z)/∂z, and ``residual_bound``, the largest norm that
 it can have; the gradient in θ is residual ⊗ row, so a row of norm R bounds it by residual_bound·R.

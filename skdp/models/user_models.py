@@ -1,6 +1,6 @@
 """Models that a user writes: a log-likelihood and a prior as functions of torch tensors.
 
-A function is tried on made-up records before it sees private ones, so that every error names it
+A function is tried on synthetic records before it sees private ones, so that every error names it
 and quotes no data.
 
 >>> import torch
@@ -66,7 +66,7 @@ class UserModel:
         return torch.func.vmap(torch.func.grad(of_one), (None, 0, 0))(theta, x, y)
 
     def check(self, theta: Tensor, x: Tensor, y: Tensor) -> None:
-        """Try the function on made-up records, at and near θ.
+        """Try the function on synthetic records, at and near θ.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class UserModel:
         if not torch.isfinite(values).all():
             raise _wrong(
                 "be finite on ordinary records",
-                "got NaN or infinity on made-up ones",
+                "got NaN or infinity on synthetic ones",
                 "mend it, e.g. torch.logsumexp in place of log(sum(exp)), or give example_rows of "
                 "the kind that it is meant for",
             )
@@ -125,7 +125,7 @@ class UserModel:
             raise _wrong(
                 f"work on {arguments} of shapes {tuple(theta.shape)}, {tuple(x.shape)}"
                 + (f", {tuple(y.shape)}" if self.supervised else ""),
-                f"it raised {type(error).__name__} on made-up records: {error}",
+                f"it raised {type(error).__name__} on synthetic records: {error}",
                 "" if self.supervised else "give y to fit where the function takes one",
             ) from error
 
@@ -136,13 +136,13 @@ class UserModel:
         except Exception as error:
             raise _wrong(
                 "be differentiable record by record",
-                f"torch.func.vmap raised {type(error).__name__} on made-up records: {error}",
+                f"torch.func.vmap raised {type(error).__name__} on synthetic records: {error}",
                 "write it without .item(), .numpy(), changes in place, and branches on values",
             ) from error
         if not torch.isfinite(gradients).all():
             raise _wrong(
                 "have finite gradients on ordinary records",
-                "got NaN or infinity on made-up ones",
+                "got NaN or infinity on synthetic ones",
                 "mend it where a value is at the edge of a function's domain",
             )
         if not gradients.any():

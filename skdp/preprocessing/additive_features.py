@@ -44,7 +44,7 @@ class AdditiveFeatures(DeclaredColumns, TransformerMixin, BaseEstimator):
     those of `DPAdditiveClassifier`, or B-splines, or one column per bin, and a missing value has a
     feature of its own.
 
-    **Privacy.** Costs none: `fit` reads the names and the number of columns, and learns nothing
+    **Privacy.** No cost: `fit` reads the names and the number of columns, and learns nothing
     from the rows. Bounds, edges and levels are public facts, and must not be computed from the
     data.
 

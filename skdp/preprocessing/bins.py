@@ -42,7 +42,7 @@ ENCODINGS, MOST_BINS = ("onehot", "ordinal"), 1024
 class DPBins(PrivateScaler):
     """Cut each feature at private quantiles into bins that hold about as many rows each.
 
-    For features whose distribution nobody knows, before a linear model or a model of trees. The
+    For features of unknown distribution, before a linear model or a model of trees. The
     declared bounds may be absurdly wide: their width costs its logarithm. Missing values (NaN)
     count nowhere in `fit`, and are a bin of their own in `transform`.
 
@@ -70,8 +70,8 @@ class DPBins(PrivateScaler):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; not needed here.
     rows_per_group : float or None, default=None
@@ -103,7 +103,7 @@ class DPBins(PrivateScaler):
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -30,7 +30,7 @@ from skdp._validate import declared_range, expected, flag
 class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Map declared bounds to [-1, 1] and clip what lies beyond.
 
-    **Privacy.** Costs none: `fit` reads the number of features and nothing else of X. The bounds
+    **Privacy.** No cost: `fit` reads the number of features and nothing else of X. The bounds
     are public facts, and must not be computed from the data.
 
     Parameters
@@ -45,7 +45,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     lower_, upper_ : ndarray of shape (n_features,)
-        The bounds, one a feature.
+        The bounds, one per feature.
     output_norm_ : float
         √n_features: no row of the output exceeds it.
     n_features_in_ : int

@@ -32,7 +32,7 @@ from skdp.preprocessing._base import float_tags
 class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Scale rows down to a declared Euclidean norm where they exceed it.
 
-    **Privacy.** Costs none: `fit` reads the number of features and nothing else of X, and each row
+    **Privacy.** No cost: `fit` reads the number of features and nothing else of X, and each row
     is transformed by itself. The norm is a public fact, and must not be computed from the data.
 
     Parameters

@@ -40,7 +40,7 @@ from skdp.privacy.budget import Budget
 class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
     """Map two private quantiles of each feature to -1 and 1, and clip what lies beyond.
 
-    For features whose range nobody knows. The declared bounds may be absurdly wide: their width
+    For features of unknown range. The declared bounds may be absurdly wide: their width
     costs its logarithm. Missing values (NaN) count nowhere in `fit`, and become 0 in `transform`:
     the middle between the quantiles.
 
@@ -66,8 +66,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; not needed here.
     rows_per_group : float or None, default=None
@@ -100,7 +100,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -140,7 +140,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
     *Degenerate answers.* Of two quantiles in the wrong order the lesser is the lower; where they
     fall together, on a feature with one value or almost, they are moved apart by one point of the
     grid each: that value maps to 0 or close to it, all others to -1 or 1. Without a value, as with
-    too few rows, the quantiles are of no use, and nobody is told.
+    too few rows, the quantiles are useless, and no warning says so.
 
     *How much data.* A quantile at rank q n of positive values is safe from the empty stretch below
     them if quantile_epsilon · q n is well above 10: with 10 features and the default ε = 0.5, which
@@ -178,6 +178,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
 
     _instead_of_epsilon: ClassVar[str] = "quantile_epsilon"
     _takes_pure_budget: ClassVar[bool] = True
+    _no_unit: ClassVar[str] = "what was unit in skdp 0.1.0 is resolution"
     _max_rows: ClassVar[float] = math.inf  # nothing is summed
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> QuantilesConfig:

@@ -62,8 +62,8 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour.
     unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; see the guide page on rows and people.
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
     n_groups : int or None, default=None
         Public number ≥ 1 of persons; not needed here.
     rows_per_group : float or None, default=None
@@ -91,7 +91,7 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
         private count of values is below 4 standard deviations of its noise, they are the middle of
         the bounds and half their distance (and its square).
     lower_, upper_ : ndarray of shape (n_features,)
-        The bounds, one a feature.
+        The bounds, one per feature.
     output_norm_ : float
         No row of the output exceeds this norm.
     noise_multiplier_ : float
@@ -100,7 +100,7 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     diagnostics_ : tuple of str
-        What the released values tell against the fit; each was a `FitWarning`.
+        Doubts about the fit that released values raise; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

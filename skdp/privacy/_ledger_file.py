@@ -62,8 +62,9 @@ class LedgerFile:
             tail = b""
         if not all(map(_is_entry, lines)) or tail[:9] != b'{"label":'[: len(tail)]:
             raise ValueError(
-                f"The ledger file {self.path.name!r} has been damaged, or is none: a line of it is "
-                "no entry. What was spent is unknown; restore the file before spending more."
+                f"The ledger file {self.path.name!r} has been damaged, or is not a ledger: one of "
+                "its lines is not an entry. What was spent is unknown; restore the file before "
+                "spending more."
             )
         return [json.loads(line) for line in lines]
 

@@ -43,7 +43,7 @@ def announce(ledger: dict[str, Json]) -> IO[str]:
     json.dump(ledger, file)
     file.flush()
     public = name.removesuffix(".new") + ".open"
-    os.rename(name, public)  # nobody sees it before it is whole and locked
+    os.rename(name, public)  # no one sees it before it is whole and locked
     _announced[file] = pid, public
     return file
 

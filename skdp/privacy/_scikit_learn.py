@@ -615,7 +615,7 @@ def needs_fit(kind: type) -> bool:
 
 
 def as_markdown() -> str:
-    """Write the table of verdicts, one class a line."""
+    """Write the table of verdicts, one class per line."""
     lines = ["| class | verdict | if, or use instead |", "|---|---|---|"]
     for (package, name), rule in RULES.items():
         said = f"leaks: {rule.objections[0].reads}" if rule.always_leaks else rule.verdict

@@ -74,8 +74,8 @@ class BudgetExceededError(RuntimeError):
 class LedgerEntry:
     """One line of a ledger: who released what.
 
-    A ``nominal`` entry is no guarantee: its noise was seeded. ``inferred`` are facts that the code
-    read from the data because nobody declared them. ``run`` is the random name of a run with a
+    A ``nominal`` entry has no guarantee: its noise was seeded. ``inferred`` are facts that the code
+    read from the data because they were not declared. ``run`` is the random name of a run with a
     checkpoint, which is charged once, however often it is resumed.
     """
 
@@ -118,7 +118,7 @@ class PrivacyLedger:
     Raises
     ------
     ValueError
-        If the ceiling is out of range or has no δ, or the file is no ledger.
+        If the ceiling is out of range or has no δ, or the file is not a ledger.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class PrivacyLedger:
                 raise expected("None with a policy", "the ceiling is the policy's", epsilon=epsilon)
             epsilon, delta, unit = policy.epsilon, policy.delta, policy.unit
         if epsilon is not None and delta is None:
-            raise expected("given with epsilon", "an epsilon alone is no ceiling", delta=delta)
+            raise expected("given with epsilon", "a ceiling needs both", delta=delta)
         self.epsilon = math.inf if epsilon is None else positive(epsilon=epsilon)
         self.delta = None if delta is None else in_range(0.0, 1.0, delta=delta)
         relation = check_relation(neighboring_relation)
@@ -270,10 +270,11 @@ class PrivacyLedger:
         self._check_relation(line["neighboring_relation"], line["label"])
         try:
             event = event_from_dict(line["event"])
-            terms_of(event)  # what nobody can price is no entry
+            terms_of(event)  # what has no known cost is not an entry
         except (AttributeError, TypeError, RecursionError, ValueError) as error:
             raise ValueError(
-                "The ledger file has been damaged, or is none: an entry's event cannot be read. "
+                "The ledger file has been damaged, or is not a ledger: an entry's event cannot be "
+                "read. "
                 "What was spent is unknown; restore the file before spending more."
             ) from error
         nominal, inferred = line.get("nominal", False), line.get("inferred", ())
@@ -302,7 +303,7 @@ class PrivacyLedger:
                 "for it and no data was used."
             )
         if self.delta is None:
-            terms_of(entry.event)  # an event that nobody can price must not get in
+            terms_of(entry.event)  # an event without a known cost must not get in
             return
         total = self._total([*self._entries, entry], self.delta)
         if total > self.epsilon:
@@ -462,7 +463,7 @@ class Cover:
         while isinstance(event, PartDpEvent):  # the whole is charged as one that reads the part
             event = event.event
         fitting = [planned for planned in self._left if self._covers(planned, event)]
-        # Without an owner nobody would state the price.
+        # Without an owner the cost would not be stated.
         if not fitting or owner is None or neighboring_relation != self._relation:
             self._refused = True
             raise BudgetExceededError(
@@ -526,7 +527,7 @@ def charge(
     nominal : bool, default=False
         Whether the noise is seeded, so that the event is no guarantee.
     inferred : sequence of str, default=()
-        Facts that are read from the data because nobody declared them.
+        Facts that are read from the data because they were not declared.
     owner : object or None, default=None
         The estimator that will state the price.
     run : str, default=""

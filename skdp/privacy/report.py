@@ -73,7 +73,7 @@ class PrivacyReport:
     sampling : str
         How records took part in each step.
     inferred_public_facts : tuple of str
-        What the code read from the data because nobody declared it; ε is conditional on these being
+        What the code read from the data because it was not declared; ε is conditional on its being
         public.
     seeded : bool
         Whether the noise came from a ``random_state`` that someone could know or guess.
@@ -174,7 +174,7 @@ class PrivacyReport:
         Raises
         ------
         ValueError
-            If the text is no report, or its ε is below what its event costs.
+            If the text is not a report, or its ε is below what its event costs.
         """
         try:
             values = json.loads(text)
@@ -436,7 +436,7 @@ class PrivacyReport:
         Raises
         ------
         ValueError
-            If the level is no integer >= 1.
+            If the level is not an integer >= 1.
 
         Examples
         --------

@@ -22,7 +22,7 @@ from skdp.statistics._query import DATA, Answer, PrivateStatistic, Query, Statis
 
 _PLACE_LEVEL = math.exp(-2.0)  # of the interval for a mean, about which a variance is taken
 _SHARES = 0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1  # of ε for it
-_PRIVATE_SHARE = 0.1  # where nobody knows how many rows there are
+_PRIVATE_SHARE = 0.1  # where the number of rows is private
 _SPREAD_SHARE = 0.2  # of ε for the variance, where a mean gets an interval of the population's
 _DOUBT = 0.1  # of 1 - level: for that interval again
 
@@ -222,7 +222,7 @@ class SumConfig(StatisticConfig):
             unit, first, limits = self.widths / G, self.n * lower, (self.n * lower, self.n * upper)
             moved = self.factor * G // 2 * len(lower)  # of t - G/2, as for the mean
         else:
-            # From 0, which a null record adds; nobody knows how many there are.
+            # From 0, which a null record adds; their number is private.
             null = self.neighboring_relation.null_record
             span = np.maximum(upper, 0) - np.minimum(lower, 0)
             most = np.maximum(np.abs(lower), np.abs(upper)) if null else span / 2

@@ -4,7 +4,7 @@
 >>> scaler = private_estimators()["DPStandardScaler"]
 >>> check_private_estimator(scaler)
 
-The parts that the checks are made of serve for tests of one's own: data sets that differ in one
+The parts that the checks are made of serve for tests of your own: data sets that differ in one
 record (`neighbours`) or in all rows of a person (`neighbouring_persons`), the same random bits for
 two fits (`fixed_streams`), and the releases of one fit handed to another (`record_releases`,
 `replay_releases`).

@@ -473,7 +473,7 @@ def check_persons_bounded(estimator: Any) -> None:
 
 
 def check_persons_refused(estimator: Any) -> None:
-    """A fit without one label a row is refused, before any charge and quoting no label."""
+    """A fit without one label per row is refused, before any charge and quoting no label."""
     estimator = declared(with_persons(estimator))
     X, y = good_data(estimator)
     for kind, groups in bad_groups():
@@ -620,7 +620,7 @@ def check_private_estimator(
     ======================== =====================================================================
     check                    what has to hold
     ======================== =====================================================================
-    check_docstring          every parameter is documented, and privacy is spoken of
+    check_docstring          every parameter is documented, and privacy is documented
     check_clone_and_pickle   clones have equal parameters; what was pickled predicts the same
     check_bad_parameters     bad ε, δ, relations and seeds are refused by name
     check_bad_input          170 kinds of input are refused in a ValueError or TypeError that
@@ -640,7 +640,7 @@ def check_private_estimator(
     ======================== =====================================================================
     check_persons_replay     as check_replay, where all rows of a person change, go or come
     check_persons_bounded    with the same noise, no person moves a noisy sum by more than declared
-    check_persons_refused    without one label a row a fit is refused as in check_refused_fit
+    check_persons_refused    without one label per row a fit is refused as in check_refused_fit
     ======================== =====================================================================
 
     Parameters

@@ -40,7 +40,7 @@ def neighbours(
     values: Iterable[float] = EXTREMES,
     record: int = 3,
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Yield data sets that differ from (X, y) in one record, some of them violently.
+    """Yield data sets that differ from (X, y) in one record, some of them extremely.
 
     With the releases held fixed (`replay_releases`), a fit on each has to look the same.
 

@@ -590,7 +590,7 @@ def test_persons_are_audited_where_the_relation_the_groups_or_the_estimator_say_
     with pytest.raises(ValueError, match=r"groups=None .* to be given"):
         audit_estimator(SaysPersons())
     for wrong in ([1] * 8, [None] * 9, np.zeros((9, 1))):
-        with pytest.raises(ValueError, match="one hashable label a row"):
+        with pytest.raises(ValueError, match="one hashable label per row"):
             audit_estimator(PersonSums(), groups=wrong)
 
 

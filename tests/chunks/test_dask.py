@@ -315,12 +315,12 @@ def test_what_does_not_fit_is_refused_by_name_before_the_charge(given, says):
 def test_what_knows_no_collections_gathers_none():
     with dask.config.set(scheduler=never):
         model = classifier().fit(X, Y)
-        with pytest.raises(ValueError, match="Rows in chunks are no array"):
+        with pytest.raises(ValueError, match="Rows in chunks are not an array"):
             model.sample_predictive(arrays()[0])
         y = arrays()[1]
-        with pytest.raises(ValueError, match="Rows in chunks are no array"):
+        with pytest.raises(ValueError, match="Rows in chunks are not an array"):
             private_report(y, y)
-        with pytest.raises(ValueError, match="Rows in chunks are no array"):
+        with pytest.raises(ValueError, match="Rows in chunks are not an array"):
             private_regression_report(y, y, target_bounds=(0, 1), residual_bound=1)
     with pytest.raises(ValueError, match="Or use declared bounds"):
         DPQuantileScaler().fit(arrays()[0])

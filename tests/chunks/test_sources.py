@@ -146,9 +146,9 @@ def test_what_learns_from_rows_is_refused_as_row_wise(transformer):
 
 def test_classes_that_know_no_chunks_say_so():
     for step in (StandardScaler(), OneHotEncoder(), LogisticRegression()):
-        with pytest.raises(ValueError, match="Rows in chunks are no array"):
+        with pytest.raises(ValueError, match="Rows in chunks are not an array"):
             step.fit(rows(), Y)
-    with pytest.raises(ValueError, match="Rows in chunks are no array"):
+    with pytest.raises(ValueError, match="Rows in chunks are not an array"):
         np.asarray(rows())
 
 

@@ -94,3 +94,9 @@ def test_a_delta_that_allows_a_row_to_be_published_is_said(name):
 
     assert said(1 / N)
     assert not said(0.9 / N)
+
+
+def test_a_delta_of_0_where_it_must_be_positive_names_what_has_pure_guarantees():
+    estimator = DPVariationalLogisticRegression(delta=0, classes=[0, 1], n_samples=N)
+    with pytest.raises(ValueError, match="OPSPosteriorSampler and OPSRegressor have delta=0"):
+        estimator.fit(X, Y)

@@ -1,4 +1,4 @@
-"""The page on estimators of one's own: its code, as a module, passes the check that it shows."""
+"""The page on estimators of your own: its code, as a module, passes the check that it shows."""
 
 import importlib.util
 import re

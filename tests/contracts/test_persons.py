@@ -94,7 +94,7 @@ def test_the_whole_check_runs_with_persons():
     check_private_estimator(DPStandardScaler(lower=-100, upper=100, unit="group"))
 
 
-# --- an estimator of one's own, and that the checks can fail --------------------------------------
+# --- an estimator of your own, and that the checks can fail --------------------------------------
 
 
 @dataclass(frozen=True)

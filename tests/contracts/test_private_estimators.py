@@ -131,7 +131,7 @@ def test_a_third_party_can_run_the_checks():
     assert run.returncode == 0, run.stderr
 
 
-# What a class of one's own may get wrong: (text, what stands in its place, who finds it).
+# What a class of your own may get wrong: (text, what stands in its place, who finds it).
 CHARGED = "mechanism.release(rows.sum(axis=0)"
 MISTAKES = {
     "a parameter is not documented": ("    delta : float\n", "\n", "check_docstring"),

@@ -278,7 +278,7 @@ def assert_nothing_released(case, way, late, tmp_path):
     estimator, rows, y, error, match = case
     before = attributes(estimator)
     if late == ["DPRandomizedSearch"]:
-        error, match = RuntimeError, "Why is not said"
+        error, match = RuntimeError, "The cause is withheld"
     with (
         refusing_ledger(way, estimator, tmp_path) as ledger,
         record_releases() as tape,

@@ -89,7 +89,7 @@ def test_r2_of_several_targets_is_that_of_scikit_learn():
     same(model, Y)
     same(model, Y, sample_weight=np.arange(N))
     for y in (TARGETS, Y[:, :1], np.column_stack([Y, Y])):
-        with pytest.raises(ValueError, match="y to hold 2 targets a row"):
+        with pytest.raises(ValueError, match="y to hold 2 targets per row"):
             model.score(X, y)
 
 
@@ -124,7 +124,7 @@ def test_an_unknown_label_of_the_same_kind_is_wrong_and_of_another_is_refused(na
         (text, LABELS),
         (text, [None] * N),
     ):
-        with pytest.raises(ValueError, match="Expected y to hold one class label a row") as error:
+        with pytest.raises(ValueError, match="Expected y to hold one class label per row") as error:
             scored.score(X, y)
         assert "8675" not in str(error.value)
 

@@ -44,7 +44,7 @@ def quiet(model, rows, y):
     """Fit without a word about what was cut; that little was found is said by chance as well."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", FitWarning)
-        warnings.filterwarnings("ignore", ".*tells no coefficient from 0")
+        warnings.filterwarnings("ignore", ".*no coefficient is distinguishable from 0")
         return model.fit(rows, y)
 
 

@@ -234,7 +234,7 @@ def test_pipelines_and_searches_route_it():
 
 # 90 % intervals of 3 coefficients in 200 simulations hold the truth 540 times of 600; of coverages
 # of one simulation, which go together, the deviation is at most 3·√(200·.09) = 13. The bounds are 3
-# of them. DPVI does not know of the noise, which is small here.
+# of them. DPVI ignores the noise, which is small here.
 @pytest.mark.slow
 def test_intervals_hold_the_truth():
     held = 0

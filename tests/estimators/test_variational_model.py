@@ -491,7 +491,7 @@ class TestErrors:
             (lambda theta, x: (x - theta) ** 2, r"one log-density a record.*got shape \(5, 2\)"),
             (lambda theta, x: normal_mean(theta, x).float(), "double precision.*float32"),
             (lambda theta, x: torch.log(x[:, 0]) * theta[0], "finite on ordinary.*example_rows"),
-            (lambda theta, x: x @ torch.ones(7), "it raised RuntimeError on made-up records"),
+            (lambda theta, x: x @ torch.ones(7), "it raised RuntimeError on synthetic records"),
             (lambda theta, x: normal_mean(theta.detach(), x), "differentiable in theta"),
             (lambda theta, x: normal_mean(theta, x - x.mean(0)), "each record by itself"),
             (lambda theta, x: normal_mean(theta, x) + torch.rand(len(x)), "or by chance"),

@@ -31,7 +31,7 @@ DEAR = 1e4 * (NUMBERS - 80.0)
 LABELS = (X[:, 0] + 0.3 * RNG.normal(size=N) > 0).astype(int)
 COUNTS = RNG.poisson(np.exp(1.0 + X[:, 1]))
 BOUNDS = (60.0, 140.0)
-LOST = "tells no coefficient from 0"
+LOST = "no coefficient is distinguishable from 0"
 ADD = {"neighboring_relation": "add_or_remove_one"}
 
 

@@ -382,7 +382,7 @@ BAD = {
     "huge": ({"y_prob": [1e308, 0.9, 0.7, 0.6]}, r"y_prob to lie in \[0, 1\]"),
     "sums": ({"y_prob": [[0.123456, 0.5]] * 4}, "every row of y_prob to sum to 1"),
     "lengths": ({"y_true": [0, 1]}, "as many rows as each other, got 2 and 4"),
-    "one-hot y": ({"y_true": np.eye(2)[Y]}, "y_true .ndarray. to hold one class label a row"),
+    "one-hot y": ({"y_true": np.eye(2)[Y]}, "y_true .ndarray. to hold one class label per row"),
     "one class": ({"y_true": [0, 0, 0, 0]}, "two classes or more.*labels="),
     "missing y": ({"y_true": [0, 1, nan, 0]}, "y_true to hold labels of one kind, none missing"),
     "missing text": ({"y_true": ["a", "b", None, "a"]}, "y_true to hold labels of one kind"),

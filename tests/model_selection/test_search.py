@@ -338,7 +338,7 @@ def test_public_facts_that_were_not_declared_are_listed():
 @pytest.mark.parametrize("fails", [["always"], ["never", "always"]], ids=["all", "one"])
 def test_a_trial_that_fails_ends_the_search_without_a_word_and_the_charge_stays(fails):
     failing = search(NoisySum(), {"fails": fails}, mean_trials=60, shape=math.inf)
-    with PrivacyLedger() as ledger, pytest.raises(RuntimeError, match="made-up") as caught:
+    with PrivacyLedger() as ledger, pytest.raises(RuntimeError, match="synthetic") as caught:
         public_fit(failing)
     assert not hasattr(failing, "best_estimator_")
     assert len(ledger.entries) == 1
@@ -502,7 +502,7 @@ def test_a_function_scores_rows():
     fitted = search(logistic(), {"prior_scale": [1.0]}, scoring=scoring, epsilon=50.0).fit(X, Y)
     assert 0.5 < fitted.best_score_ < 1.2  # scores of 2 and NaN count as 1 and 0
     wrong = search(logistic(), {"prior_scale": [1.0]}, scoring=lambda *_: 1.0)
-    with pytest.raises(RuntimeError, match="made-up"):
+    with pytest.raises(RuntimeError, match="synthetic"):
         wrong.fit(X, Y)
 
 

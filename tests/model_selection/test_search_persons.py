@@ -333,12 +333,12 @@ def test_a_budget_is_split_around_a_search():
 
 BAD_GROUPS = {
     "none": (None, "set_fit_request"),
-    "too few": (GROUPS[1:], "one hashable label a row"),
+    "too few": (GROUPS[1:], "one hashable label per row"),
     "missing": ([None, *["ann"] * (N - 1)], "some are missing"),
     "NaN": (np.where(GROUPS == 3, np.nan, GROUPS), "some are missing"),
-    "text": ("ann", "one hashable label a row"),
-    "not hashable": ([["ann"]] * N, "one hashable label a row"),
-    "two columns": (np.full((N, 2), "ann"), "one hashable label a row"),
+    "text": ("ann", "one hashable label per row"),
+    "not hashable": ([["ann"]] * N, "one hashable label per row"),
+    "two columns": (np.full((N, 2), "ann"), "one hashable label per row"),
 }
 
 

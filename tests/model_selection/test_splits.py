@@ -436,5 +436,5 @@ def test_bad_calls() -> None:
         DisjointSplit.from_token(split.token, groups=GROUPS)
     with pytest.raises(ValueError, match="the person of each row"):
         DisjointSplit.from_token(DisjointSplit(N, groups=GROUPS).token)
-    with pytest.raises(ValueError, match="one hashable label a row"):
+    with pytest.raises(ValueError, match="one hashable label per row"):
         DisjointSplit(N, groups=GROUPS[:7]).take("train", X)

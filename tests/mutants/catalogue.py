@@ -2814,7 +2814,7 @@ charge(
             "tests/model_selection/test_search_persons.py",
         ),
         Mutant(
-            "groups that nobody looks at are quoted",
+            "groups that no one looks at are quoted",
             "_fitting.py",
             "PrivateEstimator._check_groups",
             '"given"',

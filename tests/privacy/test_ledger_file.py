@@ -50,7 +50,7 @@ def test_an_entry_that_lacks_only_the_end_of_its_line_counts(tmp_path):
 def test_a_file_that_is_no_ledger_is_left_alone(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("call the hospital")
-    with pytest.raises(ValueError, match="damaged, or is none"):
+    with pytest.raises(ValueError, match="damaged, or is not a ledger"):
         PrivacyLedger(path=path)
     assert path.read_text() == "call the hospital"
 

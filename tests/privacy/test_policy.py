@@ -143,7 +143,7 @@ def test_a_doctored_report_fails_the_gate_below_the_ceiling(folder, capsys):
         ("[survey]\nepsilon = 1\ndelta = 1e-5\nseeded = 'allowed'\n", "seeded='allowed'"),
         ("[survey]\nepsilon = 1\ndelta = 1e-5\nrelations = 'zero_out'\n", "relations='zero_out'"),
         ("[survey]\nepsilon = 1\ndelta = 1e-5\nrelations = ['zero']\n", "'zero'"),
-        ("[survey]\nepsilon = 1\ndelta = 1e-5\nmin_version = 'new'\n", "'new' is no version"),
+        ("[survey]\nepsilon = 1\ndelta = 1e-5\nmin_version = 'new'\n", "'new' is not a version"),
         ("[survey]\nepsilon = 1\nepsilon = 2\ndelta = 1e-5\n", "verwrite"),
         ("epsilon = 1\n", "outside of the table"),
         ("", "no data set"),

@@ -189,7 +189,7 @@ def test_training_goes_on_with_persons_and_with_nobody_else():
     classifier.set_params(**PUBLIC, neighboring_relation="replace_one")
     with pytest.raises(ValueError, match="to be 'zero_out' as in the fit"):
         classifier.partial_fit(X, Y, groups=GROUPS)
-    with pytest.raises(ValueError, match="one label a row"):
+    with pytest.raises(ValueError, match="one label per row"):
         DPSGDClassifier(**PUBLIC, **LABELS).fit(X, Y)
     with pytest.raises(ValueError, match="groups"):
         DPSGDClassifier(**LABELS).fit(X, Y, groups=GROUPS)

@@ -141,7 +141,7 @@ def test_convergence_is_shown_of_the_weighted_posterior():
     with pytest.warns(UserWarning, match="not private"):
         data = classifier().diagnose_convergence(X, LABELS, 2, 3, groups=GROUPS)
     assert data["posterior"]["theta"].shape == (2, 3, 4)
-    with pytest.raises(ValueError, match="one label a row"):
+    with pytest.raises(ValueError, match="one label per row"):
         classifier().diagnose_convergence(X, LABELS)
 
 
@@ -268,9 +268,9 @@ def test_a_classifier_of_rows_is_refused_before_anything_is_charged():
     with ledger, pytest.raises(ValueError, match="'zero_out' as in the classifier"):
         calibrated(inner).fit(X, LABELS, groups=GROUPS)
     assert not ledger.entries
-    with ledger, pytest.raises(ValueError, match="one label a row"):
+    with ledger, pytest.raises(ValueError, match="one label per row"):
         calibrated().fit(X, LABELS)
-    with ledger, pytest.raises(ValueError, match="one hashable label a row"):
+    with ledger, pytest.raises(ValueError, match="one hashable label per row"):
         calibrated().fit(X, LABELS, groups=GROUPS[:-1])
     assert not ledger.entries
 

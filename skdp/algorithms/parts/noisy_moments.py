@@ -41,7 +41,7 @@ def believed(
     """Take noise out of second moments, and put what is unknown back in where a stream is given.
 
     Eigenvalues below the noise level are believed to have the mean that the trace leaves them,
-    give or take a share ``doubt``.
+    up to a share ``doubt``.
 
     Parameters
     ----------

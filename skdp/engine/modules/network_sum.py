@@ -36,7 +36,9 @@ from skdp.engine.modules import layers
 from skdp.engine.modules.layers import RULES, PerSample
 from skdp.engine.modules.recurrent import EQUALS, Note, Recurrent
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (B, K), targets (B, ...) -> one a record, (B,)
+Loss = Callable[
+    [Tensor, Tensor], Tensor
+]  # outputs (B, K), targets (B, ...) -> one per record, (B,)
 
 # One record's clipped gradient, computed in single precision, may exceed C by the rounding of its
 # norm and factor. The order of a sum's additions is not covered: see docs/privacy.md, §8.
@@ -243,7 +245,7 @@ class NetworkClippedSum(BoundedSum):
         Largest weight > 0 of a record, by which its clipped gradient is multiplied.
     prenoise_scale : float, default=0.0
         Standard deviation of normal noise on each coordinate of each record's gradient, *before* it
-        is clipped; it adds nothing to the sensitivity and protects nobody. Needs ``"vmap"``.
+        is clipped; it adds nothing to the sensitivity and does not protect. Needs ``"vmap"``.
     """
 
     def __init__(
@@ -350,7 +352,7 @@ class NetworkClippedSum(BoundedSum):
     def _one_at_a_time(self, batch: NetworkBatch, start: int, stop: int) -> Tensor:
         """Sum over records of which one makes the module fail: it contributes nothing.
 
-        The module works on made-up records, so it fails because of a value; raising would tell
+        The module works on synthetic records, so it fails because of a value; raising would tell
         everyone that the record is there.
         """
         total = torch.zeros_like(self.module.flat)

@@ -5,7 +5,7 @@ gradients. `Recurrent` computes the same from the same parameters, a step at a t
 a layer act in two linear maps that all steps share, u_t = W x_t + b and v_t = U h_{t-1} + d, so its
 gradients are Σ_t ∂u_t x_tᵀ and Σ_t ∂v_t h_{t-1}ᵀ: for book-keeping it is two ``nn.Linear`` over
 positions. ∂u_t and ∂v_t come from back-propagation through time, written out in `_Steps`; where
-nobody keeps books (vmap, and the loop that book-keeping is held against) autograd does it.
+no one keeps books (vmap, and the loop that book-keeping is held against) autograd does it.
 
 GRU: r, z = σ(u + v), n = tanh(u_n + r v_n), h' = n + z (h − n).
 LSTM: i, f, o = σ(u + v), g = tanh(u_g + v_g), c' = f c + i g, h' = o tanh(c').
@@ -31,7 +31,7 @@ class Recurrent(nn.RNNBase):
     Attributes
     ----------
     note : callable or None
-        Gets the two linear maps of each direction of each layer; None while nobody keeps books.
+        Gets the two linear maps of each direction of each layer; None while no one keeps books.
     """
 
     note: Callable[[], Note | None] = staticmethod(lambda: None)
