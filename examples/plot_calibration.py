@@ -85,8 +85,8 @@ print(f"temperature {fitted['DP-SGD + temperature'].temperature_:.2f}")
 print(fitted["DP-SGD + temperature"].privacy_)
 
 # %%
-# Reliability curves need rows. These are fresh ones, simulated like the others. On held-out *private*
-# rows the same picture would be a release that nobody has paid for.
+# Reliability curves need rows. These are fresh ones, simulated like the others. On held-out
+# *private* rows the same picture would be a release that is not accounted for.
 
 import matplotlib.pyplot as plt
 
@@ -94,5 +94,7 @@ from skdp.displays import ReliabilityDisplay
 
 for name, model in fitted.items():
     display = ReliabilityDisplay.from_estimator(model, X_test, y_test, n_bins=10, name=name)
-    display.ax_.set(xlim=(0.5, 1), ylim=(0.5, 1), title=f"Fresh rows, ε = {EPSILON:g}, δ = {DELTA:g}")
+    display.ax_.set(
+        xlim=(0.5, 1), ylim=(0.5, 1), title=f"Fresh rows, ε = {EPSILON:g}, δ = {DELTA:g}"
+    )
 plt.show()

@@ -73,11 +73,13 @@ columns = ColumnTransformer(
 model = make_pipeline(
     RowWise(columns),
     NormClipper(1.5),
-    DPVariationalLogisticRegression(epsilon=1.0, classes=[False, True], n_samples=N_ROWS),
+    DPVariationalLogisticRegression(
+        epsilon=1.0, delta=1e-6, classes=[False, True], n_samples=N_ROWS
+    ),
 )
 
 start = time.perf_counter()
-with PrivacyLedger(epsilon=1.0, delta=1e-5) as ledger:
+with PrivacyLedger(epsilon=1.0, delta=1e-6) as ledger:
     model.fit(rows)
 print(f"fitted in {time.perf_counter() - start:.1f} s")
 print(ledger)
