@@ -99,6 +99,7 @@ for i, (epsilon, path) in enumerate(paths.items()):
 ax.set(xlabel="Noisy steps", ylabel="ELBO per record, on public rows", ylim=(-1.2, None))
 ax.set_title(f"δ = {DELTA:g}, all {N_STEPS} steps accounted")
 ax.legend()
+ax.grid(alpha=0.3)
 
 # %%
 # The coefficients on the way, mean over the fits.
@@ -112,6 +113,7 @@ for epsilon, style in ((math.inf, "-"), (1.0, "--"), (0.1, ":")):
 ax.set(xlabel="Noisy steps", ylabel="Coefficient, mean of q")
 ax.set_title("No privacy (—), ε = 1 (– –), ε = 0.1 (···)")
 ax.legend()
+ax.grid(alpha=0.3)
 
 # %%
 # These are the settings of the published picture. The library's default is another inference, which
