@@ -1219,8 +1219,8 @@ def page(parts):
     yield ""
     if found := list(results(parts)):
         yield from prose("""
-            Held-out log-loss at the same ε, skdp against the best of each peer's settings (lower is
-            better; coverage, memory and time are further down):""")
+            Held-out log-loss at the same ε, skdp against the best of each peer's settings (a cell
+            is a task at one ε, lower is better; coverage, memory and time are further down):""")
         yield from bullets(*found)
     yield from prose(""" One command writes this page and its pictures,
         and no figure is typed by hand; each table is followed by what it supports, computed from

@@ -74,6 +74,7 @@ sphinx_gallery_conf = {
     "doc_module": ("skdp",),
     "capture_repr": ("_repr_html_",),
     "remove_config_comments": True,
+    "image_srcset": ["2x"],
     "download_all_examples": False,
     "show_memory": False,
     "min_reported_time": 1,

@@ -66,7 +66,7 @@ for epsilon in EPSILONS:
 import matplotlib.pyplot as plt
 
 X, y, coefficients = study(1)
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+_, left = plt.subplots(figsize=(5.5, 4.2), layout="constrained")
 COLOURS = {"dpvi": "tab:orange", "noise_aware": "tab:blue"}
 for offset, kind in zip((-0.12, 0.12), KINDS, strict=True):
     model = DPVariationalLogisticRegression(0.3, inference=kind, **PUBLIC).fit(X, y)
@@ -81,6 +81,7 @@ left.set_ylabel("Coefficient, 90 % interval")
 left.set_title("One study at ε = 0.3")
 left.legend()
 
+_, right = plt.subplots(figsize=(5.5, 4.2), layout="constrained")
 right.plot([0, 1], [0, 1], color="grey", linewidth=0.8, zorder=0)  # where the truth is told
 for (kind, epsilon), shares in covered.items():
     width = {0.3: 0.9, 1.0: 1.6, 3.0: 2.6}[epsilon]

@@ -6,7 +6,8 @@ Visits of a hospital network in Parquet files, which are never in memory as a wh
 written, fitted and scored a row group at a time, and the fit is the one that would be had of all of
 them in memory.
 
-It takes a few seconds; with ``N_ROWS = 10_000_000`` it takes 1 GB of disk and some minutes.
+It needs the extra ``parquet``, and takes a few seconds; with ``N_ROWS = 10_000_000`` it takes 1 GB
+of disk and some minutes.
 """
 
 N_ROWS = 200_000
