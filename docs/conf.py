@@ -66,10 +66,17 @@ def as_restructured_text(app, what, name, obj, options, lines):
 # --- the gallery ----------------------------------------------------------------------------------
 
 
+# From a first pipeline to special cases; what is not named comes last.
+ORDER = """
+    quickstart private_pipeline credible_intervals additive calibration evaluation persons
+    private_search privacy_utility custom_module frozen_body multilabel sequences dp_sgld_mnist
+    dp_sgld_pneumonia posterior_sampling dp_mixture dpvi_article parquet long_run audit
+    from_diffprivlib from_opacus
+"""
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
-    "within_subsection_order": ExplicitOrder(["plot_quickstart.py", "*"]),
+    "within_subsection_order": ExplicitOrder([*(f"plot_{name}.py" for name in ORDER.split()), "*"]),
     "backreferences_dir": "api/generated/backreferences",
     "doc_module": ("skdp",),
     "capture_repr": ("_repr_html_",),

@@ -10,31 +10,6 @@ with temperature scaling as a rival, under one budget: ε = 0.5 at δ = 1e-5.
 It takes some minutes on two cores.
 """
 
-# From ``mnist/`` in the folder that ``SKDP_DATA`` names, if you have it there, else from OpenML.
-
-import os
-from pathlib import Path
-
-import numpy as np
-from sklearn.datasets import fetch_openml
-
-file = Path(os.environ.get("SKDP_DATA", ""), "mnist", "mnist.npz")
-if file.is_file():
-    X, y, X_test, y_test = map(np.load(file).get, ("x_train", "y_train", "x_test", "y_test"))
-else:
-    try:
-        X, y = fetch_openml("mnist_784", version=1, return_X_y=True, as_frame=False)
-    except OSError as error:
-        raise RuntimeError(
-            "MNIST is missing: OpenML cannot be reached, and SKDP_DATA names no folder with "
-            "mnist/mnist.npz (x_train, y_train, x_test, y_test)."
-        ) from error
-    X, X_test, y, y_test = X[:60_000], X[60_000:], y[:60_000], y[60_000:]
-X, X_test = (np.float32(images.reshape(-1, 784)) / 255 for images in (X, X_test))
-y, y_test = y.astype(int), y_test.astype(int)
-EPSILON, DELTA = 0.5, 1e-5
-PUBLIC = {"classes": range(10), "n_samples": 60_000}  # declared facts
-
 # %%
 # The network has five layers. The first is a fixed bank of Gabor filters, edges of eight directions
 # and two sizes: nobody's data is needed to know that strokes have directions, and what is not
@@ -43,7 +18,8 @@ PUBLIC = {"classes": range(10), "n_samples": 60_000}  # declared facts
 
 from torch import nn
 
-from skdp.preprocessing import GaborTransformer
+EPSILON, DELTA = 0.5, 1e-5
+PUBLIC = {"classes": range(10), "n_samples": 60_000}  # declared facts
 
 
 def network(n_features, n_outputs):
@@ -63,6 +39,31 @@ def network(n_features, n_outputs):
     return module
 
 
+# %%
+# From ``mnist/`` in the folder that ``SKDP_DATA`` names, if you have it there, else from OpenML.
+
+import os
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import fetch_openml
+
+from skdp.preprocessing import GaborTransformer
+
+file = Path(os.environ.get("SKDP_DATA", ""), "mnist", "mnist.npz")
+if file.is_file():
+    X, y, X_test, y_test = map(np.load(file).get, ("x_train", "y_train", "x_test", "y_test"))
+else:
+    try:
+        X, y = fetch_openml("mnist_784", version=1, return_X_y=True, as_frame=False)
+    except OSError as error:
+        raise RuntimeError(
+            "MNIST is missing: OpenML cannot be reached, and SKDP_DATA names no folder with "
+            "mnist/mnist.npz (x_train, y_train, x_test, y_test)."
+        ) from error
+    X, X_test, y, y_test = X[:60_000], X[60_000:], y[:60_000], y[60_000:]
+X, X_test = (np.float32(images.reshape(-1, 784)) / 255 for images in (X, X_test))
+y, y_test = y.astype(int), y_test.astype(int)
 edges = GaborTransformer((28, 28), n_groups=17).fit(X)
 X, X_test = edges.transform(X), edges.transform(X_test)
 

@@ -20,6 +20,33 @@ the latter. Such a shift makes every method overconfident, the one without priva
 calibration on training rows can know of it.
 """
 
+# %%
+# The networks that learn: two convolutions and two dense layers, or two dense layers.
+
+from torch import nn
+
+
+def convolutions(n_features, n_outputs):
+    """Two convolutions and two dense layers."""
+    layers = [nn.Unflatten(1, (17, 7, 7)), nn.Conv2d(17, 16, 3), nn.Tanh()]
+    layers += [nn.Conv2d(16, 32, 3), nn.Tanh(), nn.Flatten()]
+    return undecided(nn.Sequential(*layers, nn.Linear(288, 32), nn.Tanh(), nn.Linear(32, 2)))
+
+
+def dense(n_features, n_outputs):
+    """Two dense layers."""
+    return undecided(nn.Sequential(nn.Linear(n_features, 32), nn.Tanh(), nn.Linear(32, 2)))
+
+
+def undecided(module):
+    """Let both classes be equally likely, until data say otherwise."""
+    nn.init.zeros_(module[-1].weight)
+    return module
+
+
+# %%
+# The X-rays.
+
 import os
 from pathlib import Path
 
@@ -45,28 +72,9 @@ y, y_test = y.astype(int), y_test.astype(int)  # 1 is pneumonia
 # The two representations. Each row is worked out by itself, by weights that no patient has seen.
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from skdp.preprocessing import GaborTransformer
-
-
-def convolutions(n_features, n_outputs):
-    """Two convolutions and two dense layers."""
-    layers = [nn.Unflatten(1, (17, 7, 7)), nn.Conv2d(17, 16, 3), nn.Tanh()]
-    layers += [nn.Conv2d(16, 32, 3), nn.Tanh(), nn.Flatten()]
-    return undecided(nn.Sequential(*layers, nn.Linear(288, 32), nn.Tanh(), nn.Linear(32, 2)))
-
-
-def dense(n_features, n_outputs):
-    """Two dense layers."""
-    return undecided(nn.Sequential(nn.Linear(n_features, 32), nn.Tanh(), nn.Linear(32, 2)))
-
-
-def undecided(module):
-    """Let both classes be equally likely, until data say otherwise."""
-    nn.init.zeros_(module[-1].weight)
-    return module
 
 
 def frozen_efficient_net(size=112):

