@@ -106,10 +106,10 @@ from skdp.displays import (
 at = report.at(0.3)
 print(f"above {at.threshold:.2f}: precision {at.precision}, recall {at.recall}")
 
-_, axes = plt.subplots(2, 2, figsize=(10, 10), layout="constrained")
-ReliabilityDisplay.from_report(report, ax=axes[0, 0])
+ReliabilityDisplay.from_report(report)
+ax = None
 for group, of_group in report.subgroups_.items():
-    RocCurveDisplay.from_report(of_group, name=group, ax=axes[0, 1])
-PrecisionRecallDisplay.from_report(report, ax=axes[1, 0])
-ConfusionMatrixDisplay.from_report(report, normalize="true", ax=axes[1, 1])
+    ax = RocCurveDisplay.from_report(of_group, name=group, ax=ax).ax_
+PrecisionRecallDisplay.from_report(report)
+ConfusionMatrixDisplay.from_report(report, normalize="true")
 plt.show()
