@@ -186,16 +186,23 @@ def events_of(dask_scheduler):
 
 
 def test_an_interrupt_in_a_pass_ends_it_and_the_cluster_lives_on(client, tmp_path):
+    interrupted = tmp_path / "interrupted"
+
     def wait(block):
-        time.sleep(1.0)
+        for _ in range(1200):
+            if os.path.exists(interrupted):
+                break
+            time.sleep(0.05)
         return block
 
-    def interrupt():
+    def interrupt(main):
         while not os.path.exists(tmp_path / "3"):
             time.sleep(0.05)
-        signal.raise_signal(signal.SIGINT)
+        signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(0.5)  # it is in the pass when it is told
+        interrupted.touch()
 
-    threading.Thread(target=interrupt).start()
+    threading.Thread(target=interrupt, args=[threading.get_ident()]).start()
     with PrivacyLedger() as ledger, pytest.raises(KeyboardInterrupt, match="stays spent"):
         classifier().fit(failing(tmp_path, wait, 3), arrays()[1])
     assert len(ledger.entries) == 1
