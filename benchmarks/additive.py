@@ -43,7 +43,6 @@ bounds, with bins of equal width and with private edges; truths are means over t
 import argparse
 import json
 import math
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -281,9 +280,8 @@ def pairs(arguments):
 
 def adult(arguments):
     """Accuracy and log-loss on the official split."""
-    sys.path.append(str(Path(__file__).parents[1] / "examples"))
-    from _tables import BOUNDS, CATEGORIES
-    from _tables import adult as table
+    from _adult import BOUNDS, CATEGORIES
+    from _adult import adult as table
 
     train, test = table()
     y, y_test = train["income"].to_numpy(), (test["income"] == ">50K").to_numpy()

@@ -1183,16 +1183,48 @@ SECTIONS = {
 }
 
 
+DUELS = (  # ours, its part, peers
+    ("skdp", "utility", ZEROED[2:], "logistic regression against Opacus"),
+    (
+        "skdp, replaced",
+        "utility",
+        REPLACED[2:],
+        "logistic regression for replaced records against diffprivlib (pure ε)",
+    ),
+    ("additive", "curves", ("DP-EBM, best",), "additive models against DP-EBM"),
+    ("DPSGDClassifier", "images", ("Opacus",), "networks against Opacus"),
+)
+
+
+def results(parts):
+    """Say what the log-loss of skdp is against each peer that was measured."""
+    for ours, part, peers, words in DUELS:
+        if part not in parts:
+            continue
+        cells = {
+            (task, epsilon): methods
+            for task, found in parts[part]["sets" if part == "images" else "tasks"].items()
+            for epsilon, methods in found.get("cells", found).items()
+            if epsilon != "inf"
+        }
+        if found := outcome(cells, "log-loss", ours, peers):
+            yield f"{words}: {found}"
+
+
 def page(parts):
     """The lines of docs/benchmarks.md."""
     there = [name for name in SECTIONS if name in parts]
     minutes = sum(parts[name]["minutes"] for name in there)
     yield "# Benchmarks"
     yield ""
-    yield from prose("""
-        skdp beside diffprivlib, Opacus, DP-EBM and scikit-learn. One command writes this page and
-        its pictures, and no figure is typed by hand; each table is followed by what it supports,
-        computed from it.""")
+    if found := list(results(parts)):
+        yield from prose("""
+            Held-out log-loss at the same ε, skdp against the best of each peer's settings (a cell
+            is a task at one ε, lower is better; coverage, memory and time are further down):""")
+        yield from bullets(*found)
+    yield from prose(""" One command writes this page and its pictures,
+        and no figure is typed by hand; each table is followed by what it supports, computed from
+        it.""")
     yield "```text"
     yield 'pip install -c constraints.txt -e ".[bench]" opacus interpret-core'
     yield "SKDP_DATA=... DIFFPRIVLIB_PYTHON=... python benchmarks/side_by_side.py"

@@ -4,17 +4,13 @@ Nothing is fetched at build. ``-D plot_gallery=0`` builds without running the ex
 """
 
 import re
-import sys
 import warnings
 from importlib import import_module
 from pathlib import Path
 
-from sphinx_gallery.sorting import FunctionSortKey
+from sphinx_gallery.sorting import ExplicitOrder
 
 import skdp
-
-DOCS = Path(__file__).parent
-EXAMPLES = DOCS.parent / "examples"
 
 # --- the project ----------------------------------------------------------------------------------
 
@@ -41,7 +37,6 @@ templates_path = ["_templates"]
 default_role = "py:obj"
 smartquotes = False  # {"auto", "full"} is meant to the letter
 toc_object_entries_show_parents = "hide"
-suppress_warnings = ["config.cache"]  # functions in this file cannot be pickled, and need not be
 
 # --- pages ----------------------------------------------------------------------------------------
 
@@ -63,7 +58,7 @@ def as_restructured_text(app, what, name, obj, options, lines):
         line = re.sub(r":ref:`([^<`]*[^<` ]) *<[^>]*>`", r"\1", line)  # to pages of scikit-learn
         if not line.lstrip().startswith((">>>", "...")):
             words = re.split("(`+[^`]*`+)", line)
-            words[::2] = [re.sub(r"\||(?<=\w)_(?=[,)])", r"\\\g<0>", word) for word in words[::2]]
+            words[::2] = [re.sub(r"\||(?<=\w)_(?=[,) ])", r"\\\g<0>", word) for word in words[::2]]
             line = "".join(words)
         lines[i] = line
 
@@ -71,22 +66,22 @@ def as_restructured_text(app, what, name, obj, options, lines):
 # --- the gallery ----------------------------------------------------------------------------------
 
 
-def arguments(gallery_conf, script_vars):
-    """Arguments of an example: one repetition, where it takes a number, and a folder."""
-    script = Path(script_vars["src_file"])
-    usage = re.search(rf"{script.name}((?: \[\w+\])*)", script.read_text(encoding="utf-8"))
-    given = {"repetitions": "1", "folder": str(DOCS / "_build" / "examples" / script.stem)}
-    words = re.findall(r"\w+", usage[1]) if usage else []
-    return [given[word] for word in words]
-
-
+# From a first pipeline to special cases; what is not named comes last.
+ORDER = """
+    quickstart private_pipeline credible_intervals additive calibration evaluation persons
+    private_search privacy_utility custom_module frozen_body multilabel sequences dp_sgld_mnist
+    dp_sgld_pneumonia posterior_sampling dp_mixture dpvi_article parquet long_run audit
+    from_diffprivlib from_opacus
+"""
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
-    "filename_pattern": r"/plot_|quickstart",
-    "ignore_pattern": r"(^|/)_",
-    "within_subsection_order": FunctionSortKey(lambda name: ("quickstart" not in name, name)),
-    "reset_argv": arguments,
+    "within_subsection_order": ExplicitOrder([*(f"plot_{name}.py" for name in ORDER.split()), "*"]),
+    "backreferences_dir": "api/generated/backreferences",
+    "doc_module": ("skdp",),
+    "capture_repr": ("_repr_html_",),
+    "remove_config_comments": True,
+    "image_srcset": ["2x"],
     "download_all_examples": False,
     "show_memory": False,
     "min_reported_time": 1,
@@ -98,6 +93,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"skdp {release}"
 html_static_path = ["_static"]
 html_css_files = ["skdp.css"]
+html_js_files = ["filter.js"]
 html_logo = "_static/logo.svg"
 html_favicon = "_static/favicon.svg"
 html_sidebars = {"index": [], "api": [], "getting_started": []}
@@ -169,7 +165,6 @@ def by_another_name(app, env, node, contnode):
 def setup(app):
     """Connect the two."""
     warnings.filterwarnings("ignore", category=DeprecationWarning)
-    sys.path.insert(0, str(EXAMPLES))  # some examples share a module
     app.connect("autodoc-process-docstring", as_restructured_text, priority=400)  # then numpydoc
     app.connect("source-read", to_the_site)
     app.connect(

@@ -7,33 +7,20 @@ two data sets that differ in one record, and proves from the outside that ε can
 some number. Here one classifier is right, and one has a bug that has been in more than one library:
 its noise is that of a single step, while it takes ten.
 
-    python examples/plot_audit.py [folder]
-
-prints both reports and writes the picture to the folder (default ``audit_output``). It takes some
-ten seconds.
+It takes some ten seconds.
 """
-
-import math
-import sys
-from pathlib import Path
-
-import matplotlib as mpl
-import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
-
-from skdp.audit import audit_estimator
-from skdp.privacy import PrivacyReport, calibrate_noise_multiplier
-from skdp.privacy.events import dp_sgd_event
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "audit_output")
-folder.mkdir(parents=True, exist_ok=True)
 
 # %%
 # Logistic regression by noisy gradient ascent. Each record's gradient is clipped to norm 1, and the
 # noise is that of ``n_steps`` releases. The wrong one forgets that there are ten of them.
+
+import math
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from skdp.privacy import PrivacyReport, calibrate_noise_multiplier
+from skdp.privacy.events import dp_sgd_event
 
 
 class HomeMade(ClassifierMixin, BaseEstimator):
@@ -77,6 +64,8 @@ class HomeMade(ClassifierMixin, BaseEstimator):
 # that the record's absence does not show by the number of rows. The claim is read from
 # ``privacy_``; it is Gaussian on all rows, and so is the frame.
 
+from skdp.audit import audit_estimator
+
 FITS = 3000
 right = audit_estimator(HomeMade(n_samples=10), n_fits=FITS, confidence=0.99)
 wrong = audit_estimator(HomeMade(n_samples=10, forgetful=True), n_fits=FITS, confidence=0.99)
@@ -87,10 +76,10 @@ for report in (right, wrong):
 # No test of the canary's presence may have errors below the curve of the claim. That of the right
 # classifier is on it, which says that the claim is tight; that of the wrong one far below.
 
-figure, panels = plt.subplots(1, 2, figsize=(9.5, 4.6), layout="constrained")
-titles = "noise of ten steps", "noise of one step, for ten"
-for ax, report, title in zip(panels, (right, wrong), titles, strict=True):
+import matplotlib.pyplot as plt
+
+for report, title in (wrong, "noise of one step, for ten"), (right, "noise of ten steps"):
+    _, ax = plt.subplots(layout="constrained")
     report.plot(ax)
     ax.set_title(title)
-figure.savefig(folder / "audit.png", dpi=150)
-print("picture:", folder / "audit.png")
+plt.show()

@@ -7,31 +7,9 @@ not manage that: the noise in its steps makes it too sure of itself. One more pr
 temperature, mends most of it for a small share of the budget. A posterior that averages over what
 it does not know needs no mending.
 
-    python examples/plot_calibration.py [folder]
-
-prints the table and writes the picture to the folder (default ``calibration_output``). It takes
-about half a minute.
+It takes about half a minute.
 """
 
-import sys
-from pathlib import Path
-
-import matplotlib as mpl
-import numpy as np
-from sklearn.metrics import log_loss
-from tqdm import tqdm
-
-from skdp import DPSGDClassifier, DPVariationalLogisticRegression
-from skdp.calibration import DPTemperatureScaler
-from skdp.displays import ReliabilityDisplay
-from skdp.metrics import expected_calibration_error
-from skdp.model_selection import split_budget
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "calibration_output")
-folder.mkdir(parents=True, exist_ok=True)
 EPSILON, DELTA, N_TRAIN, REPETITIONS = 1.0, 1e-5, 4000, 6
 PUBLIC = {"classes": [0, 1], "n_samples": N_TRAIN}
 
@@ -39,6 +17,8 @@ PUBLIC = {"classes": [0, 1], "n_samples": N_TRAIN}
 # Made-up rows of ten features, two of which matter by their product. Their true probabilities are
 # known, and so is how calibrated the best possible classifier looks: its error is not 0, because a
 # bin of finitely many rows is never exactly right.
+
+import numpy as np
 
 
 def table(n_rows, rng):
@@ -54,6 +34,13 @@ X_test, y_test, p_test = table(20_000, rng)
 # %%
 # All three have the same budget. `split_budget` gives the temperature its share: the two noises
 # compose in quadrature, so that the classifier keeps nearly all of ε.
+
+from sklearn.metrics import log_loss
+
+from skdp import DPSGDClassifier, DPVariationalLogisticRegression
+from skdp.calibration import DPTemperatureScaler
+from skdp.metrics import expected_calibration_error
+from skdp.model_selection import split_budget
 
 network = DPSGDClassifier(EPSILON, DELTA, **PUBLIC)
 scaled = split_budget(DPTemperatureScaler(network, n_samples=N_TRAIN), EPSILON, DELTA)
@@ -75,7 +62,7 @@ def figures(p):
 
 
 results, fitted = {name: [] for name in METHODS}, {}
-for _ in tqdm(range(REPETITIONS), desc="studies"):
+for _ in range(REPETITIONS):
     X, y, _ = table(N_TRAIN, rng)
     for name, model in METHODS.items():
         fitted[name] = model.fit(X, y)
@@ -98,13 +85,16 @@ print(f"temperature {fitted['DP-SGD + temperature'].temperature_:.2f}")
 print(fitted["DP-SGD + temperature"].privacy_)
 
 # %%
-# Reliability curves need rows. These are fresh ones, made up like the others. On held-out *private*
-# rows the same picture would be a release that nobody has paid for.
+# Reliability curves need rows. These are fresh ones, simulated like the others. On held-out
+# *private* rows the same picture would be a release that is not accounted for.
 
-figure, axes = plt.subplots(1, 3, figsize=(13, 4.8), layout="constrained")
-for ax, (name, model) in zip(axes, fitted.items(), strict=True):
-    display = ReliabilityDisplay.from_estimator(model, X_test, y_test, n_bins=10, name=name, ax=ax)
-    display.ax_.set(xlim=(0.5, 1), ylim=(0.5, 1))
-figure.suptitle(f"Fresh rows, the last study: ε = {EPSILON:g}, δ = {DELTA:g}")
-figure.savefig(folder / "calibration.png", dpi=120)
-print("picture:", folder / "calibration.png")
+import matplotlib.pyplot as plt
+
+from skdp.displays import ReliabilityDisplay
+
+for name, model in fitted.items():
+    display = ReliabilityDisplay.from_estimator(model, X_test, y_test, n_bins=10, name=name)
+    display.ax_.set(
+        xlim=(0.5, 1), ylim=(0.5, 1), title=f"Fresh rows, ε = {EPSILON:g}, δ = {DELTA:g}"
+    )
+plt.show()

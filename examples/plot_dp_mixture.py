@@ -6,36 +6,20 @@ Jälkö, Dikmen & Honkela (2017) showed private variational inference on a mixtu
 Gaussians in the plane. Here the same model is a dozen lines of torch, handed to
 `DPVariationalModel`.
 
-    python examples/plot_dp_mixture.py [folder]
-
-prints the figures and writes the picture to the folder (default ``dp_mixture_output``). It takes
-about half a minute.
+It takes about half a minute.
 
     J. Jälkö, O. Dikmen, A. Honkela, *Differentially Private Variational Inference for
     Non-conjugate Models*, UAI 2017.
 """
 
-import sys
-from itertools import permutations
-from pathlib import Path
-
-import matplotlib as mpl
-import numpy as np
-import torch
-from torch.distributions import Normal
-
-from skdp import DPVariationalModel
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "dp_mixture_output")
-folder.mkdir(parents=True, exist_ok=True)
-
 # %%
 # The model: means, log-scales and unnormalised log-weights of five components in one vector. The
 # log-density of a record sums over the component that it may come from, so that each record has a
 # gradient of its own. A record enters with one row and leaves with one number.
+
+import numpy as np
+import torch
+from torch.distributions import Normal
 
 K = 5
 
@@ -80,6 +64,10 @@ X, held_out = records(rng, n), records(rng, n)
 # ε falls. It is a posterior around one arrangement of the components: at ε = 0.3 some runs end in a
 # wrong one.
 
+from itertools import permutations
+
+from skdp import DPVariationalModel
+
 EPSILONS = [0.3, 1.0, 3.0, float("inf")]
 models = {
     epsilon: DPVariationalModel(
@@ -123,11 +111,13 @@ print(f"truth                                     {best:.4f}")
 # The picture: circles of two standard deviations for several draws from each posterior, so that
 # what is uncertain looks uncertain.
 
-figure, axes = plt.subplots(1, len(EPSILONS), figsize=(14, 4.3), layout="constrained", sharey=True)
+import matplotlib.pyplot as plt
+
+figure, axes = plt.subplots(2, 2, figsize=(8, 8.4), layout="constrained", sharex=True, sharey=True)
 circle = 2 * np.stack(
     [np.cos(np.linspace(0, 2 * np.pi, 100)), np.sin(np.linspace(0, 2 * np.pi, 100))]
 )
-for axis, (epsilon, model) in zip(axes, models.items(), strict=True):
+for axis, (epsilon, model) in zip(axes.flat, models.items(), strict=True):
     axis.scatter(*held_out[:1500].T, s=2, c="0.75", rasterized=True)
     for theta in model.sample_posterior(20, random_state=0):
         means, log_scales, _ = unpacked(theta)
@@ -137,7 +127,6 @@ for axis, (epsilon, model) in zip(axes, models.items(), strict=True):
     axis.plot(*truth.T, "kx", label="truth")
     name = "without privacy" if np.isinf(epsilon) else f"ε = {epsilon:g}"
     axis.set(title=name, xlim=(-4.2, 4.2), ylim=(-4.2, 4.2), aspect="equal")
-axes[0].legend(loc="upper center", fontsize="small")
+axes[0, 0].legend(loc="upper center", fontsize="small")
 figure.suptitle(f"Mixture of {K} Gaussians, n = {n}, δ = 1e-5: 20 draws from each posterior")
-figure.savefig(folder / "dp_mixture.png", dpi=120)
-print(f"\n{folder / 'dp_mixture.png'}")
+plt.show()

@@ -7,40 +7,17 @@ both, and whether they agree. Where Opacus is installed its loop is run beside o
 noise and the same batches; where it is not, the example says so and runs ours alone. What is said
 of Opacus is of version 1.5.4. ``docs/migrating_from_opacus.md`` has the table of names.
 
-    python examples/plot_from_opacus.py [folder]
-
-prints the figures and writes the picture to the folder (default ``from_opacus_output``). It takes
-about half a minute.
+It takes about half a minute.
 """
 
-import sys
-import warnings
-from pathlib import Path
+import importlib.util
 
-import matplotlib as mpl
 import numpy as np
-import torch
-from scipy.special import softmax
 from sklearn.datasets import load_digits
-from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from torch import nn
-from tqdm import tqdm
 
-from skdp import DPSGDClassifier
-from skdp.privacy import epsilon
-
-try:
-    import opacus
-except ImportError:
-    opacus = None
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "from_opacus_output")
-folder.mkdir(parents=True, exist_ok=True)
-
+HAS_OPACUS = importlib.util.find_spec("opacus") is not None
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(
     np.float32(X / 16), y, test_size=360, random_state=0, stratify=y
@@ -55,6 +32,9 @@ def network(n_features, n_outputs):
 
 # %%
 # The old lines. They run as they stand, if Opacus is there.
+
+import torch
+from scipy.special import softmax
 
 
 def with_opacus():
@@ -89,6 +69,12 @@ def with_opacus():
 # with q = 1 / len(loader), here a tenth; ``sampling_rate`` and ``max_iter`` say the same.
 # ``averaging=0`` keeps the last iterate, as a loop does; the default averages the second half.
 
+import warnings
+
+from sklearn.metrics import log_loss
+
+from skdp import DPSGDClassifier
+
 RATE = 1 / -(-N // BATCH)
 model = DPSGDClassifier(
     epsilon=None,
@@ -105,13 +91,11 @@ model = DPSGDClassifier(
 )
 
 ours, theirs = [], []
-if opacus is None:
+if not HAS_OPACUS:
     print("Opacus is not installed: its loop is not run (pip install opacus).")
-else:
-    print(f"Opacus {opacus.__version__}")
-for _ in tqdm(range(5), desc="runs"):
+for _ in range(5):
     ours.append((model.fit(X_train, y_train).predict_proba(X_test), model.privacy_.epsilon))
-    if opacus is not None:
+    if HAS_OPACUS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that its noise comes from torch's generator
             theirs.append(with_opacus())
@@ -154,6 +138,10 @@ print(model.privacy_)
 # default accountant adds the error that it allows itself, .01, to be on the safe side; ours adds
 # less. Under ``replace_one`` the same noise is worth less.
 
+import matplotlib.pyplot as plt
+
+from skdp.privacy import epsilon
+
 steps = np.unique(np.geomspace(10, 1000, 12).astype(int))
 COST = {"noise_multiplier": SIGMA, "sampling_rate": RATE, "delta": DELTA}
 curves = {
@@ -162,7 +150,7 @@ curves = {
     ]
     for relation in ("zero_out", "replace_one")
 }
-if opacus is not None:
+if HAS_OPACUS:
     from opacus.accountants import PRVAccountant
 
     curves["Opacus, prv"] = []
@@ -173,13 +161,14 @@ if opacus is not None:
     excess = np.subtract(curves["Opacus, prv"], curves["skdp, zero_out"])
     print(f"Opacus's ε exceeds skdp's by {excess.min():.3f} to {excess.max():.3f}")
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+_, left = plt.subplots(layout="constrained")
 styles = {"skdp, zero_out": "o-", "skdp, replace_one": "^-", "Opacus, prv": "kx"}
 for name, values in curves.items():
     left.plot(steps, values, styles[name], markersize=5, label=name)
 left.set(xscale="log", xlabel="Steps", ylabel=f"ε at δ = {DELTA:g}")
 left.set_title(f"The price of q = {RATE:g}, σ = {SIGMA:g}")
 left.legend(frameon=False)
+_, right = plt.subplots(layout="constrained")
 for position, values in enumerate(found.values()):
     right.plot(np.full(len(values), position), values, "o", alpha=0.6)
     right.hlines(np.mean(values), position - 0.25, position + 0.25, color="k")
@@ -187,5 +176,4 @@ right.set_xticks(range(len(found)), list(found))
 right.set(
     ylabel="Accuracy on held-out rows", title=f"Digits at ε = {ours[0][1]:.2f}: five runs each"
 )
-figure.savefig(folder / "from_opacus.png", dpi=120)
-print("picture:", folder / "from_opacus.png")
+plt.show()

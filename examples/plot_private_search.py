@@ -6,40 +6,19 @@ Trying ten settings on private rows and keeping the best is eleven releases, or 
 the choice. This example counts what a plain grid search spends, shows what a private selection
 costs instead, and whether it is worth it.
 
-    python examples/plot_private_search.py [folder]
-
-prints the figures and writes the picture to the folder (default ``private_search_output``). It
-takes about a minute.
+It takes about a minute.
 """
 
-import sys
-import warnings
-from pathlib import Path
-
-import matplotlib as mpl
-import numpy as np
-from dp_accounting import ComposedDpEvent
-from dp_accounting.dp_event import RepeatAndSelectDpEvent
-from scipy.stats import loguniform
-from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV, ParameterSampler
-from tqdm import tqdm
-
-from skdp import DPSGDClassifier
-from skdp.model_selection import DPRandomizedSearch
-from skdp.privacy import PrivacyLedger, epsilon_of_event, epsilon_to_gdp, privacy_of
-from skdp.privacy.events import gdp_event
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "private_search_output")
-folder.mkdir(parents=True, exist_ok=True)
 EPSILON, DELTA, N_TRAIN = 2.0, 1e-5, 3000
 
 # %%
 # Rows of ten features in [-1, 1] whose product matters, so that a network is needed, and a learning
 # rate that nobody knows.
+
+import numpy as np
+from scipy.stats import loguniform
+
+from skdp import DPSGDClassifier
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (2 * N_TRAIN, 10))
@@ -61,6 +40,12 @@ settings = {"learning_rate": loguniform(1e-3, 3.0)}
 # process or in workers. And `privacy_of` says what no ledger can count: the scores of the folds are
 # exact.
 
+import warnings
+
+from sklearn.model_selection import GridSearchCV
+
+from skdp.privacy import PrivacyLedger, privacy_of
+
 with PrivacyLedger() as ledger:
     usual = GridSearchCV(network, {"learning_rate": [0.01, 0.1, 1.0]}, cv=3, n_jobs=2)
     with warnings.catch_warnings():
@@ -73,6 +58,8 @@ print(privacy_of(usual).unaccounted[0])
 # The private way: the number of trials is random and never shown, which makes the best of many
 # cost about as much as two or three fits (Papernot & Steinke 2022).
 
+from skdp.model_selection import DPRandomizedSearch
+
 search = DPRandomizedSearch(network, settings, epsilon=EPSILON, delta=DELTA, mean_trials=10)
 search.fit(X_train, y_train)
 print(f"private search: learning rate {search.best_params_['learning_rate']:.3f}, each trial with")
@@ -81,6 +68,12 @@ print(search.privacy_)
 
 # %%
 # What a selection costs, where each trial alone is (1, 1e-5).
+
+from dp_accounting import ComposedDpEvent
+from dp_accounting.dp_event import RepeatAndSelectDpEvent
+
+from skdp.privacy import epsilon_of_event, epsilon_to_gdp
+from skdp.privacy.events import gdp_event
 
 means = np.array([1, 2, 3, 5, 10, 20, 50, 100])
 trial = gdp_event(epsilon_to_gdp(1.0, DELTA))
@@ -102,6 +95,9 @@ prices = {
 # And whether it pays: against the defaults, and against one draw of the same settings with the
 # whole budget.
 
+from sklearn.metrics import log_loss
+from sklearn.model_selection import ParameterSampler
+
 
 def loss(model):
     """Test log-loss."""
@@ -109,7 +105,7 @@ def loss(model):
 
 
 losses = {"defaults": [], "one draw": [], "private search": []}
-for _ in tqdm(range(12), desc="repetitions"):
+for _ in range(12):
     losses["defaults"].append(loss(network))
     (drawn,) = ParameterSampler(settings, n_iter=1)
     losses["one draw"].append(loss(DPSGDClassifier(**{**network.get_params(), **drawn})))
@@ -118,7 +114,9 @@ for name, values in losses.items():
     print(f"{name}: log-loss {np.mean(values):.3f}, worst {np.max(values):.3f}")
 
 # %%
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+import matplotlib.pyplot as plt
+
+(_, left), (_, right) = [plt.subplots(layout="constrained") for _ in range(2)]
 for (name, values), style in zip(prices.items(), ("k--", "o-", "o-", "o-"), strict=True):
     left.plot(means, values, style, markersize=4, label=name)
 left.set(xscale="log", ylim=(0, 8), xlabel="mean number of trials", ylabel="ε at δ = 1e-5")
@@ -129,4 +127,4 @@ for position, values in enumerate(losses.values()):
     right.hlines(np.mean(values), position - 0.3, position + 0.3, color="k")
 right.set_xticks(range(3), list(losses))
 right.set(ylabel="test log-loss", title=f"ε = {EPSILON:g} in all: one point a run")
-figure.savefig(folder / "private_search.png", dpi=120)
+plt.show()

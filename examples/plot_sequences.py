@@ -7,37 +7,17 @@ the faster the tremor. Where in a wave a sequence starts is random, so no single
 anything: a linear model learns nothing, and an `nn.LSTM` has to count waves. It learns privately,
 and a private temperature mends its probabilities.
 
-    python examples/plot_sequences.py [folder]
-
-prints the figures and writes the picture to the folder (default ``sequences_output``). It takes
-about half a minute on one core.
+It takes about half a minute on one core.
 """
 
-import sys
-from pathlib import Path
-
-import matplotlib as mpl
-import numpy as np
-from sklearn.metrics import log_loss
-from torch import nn
-
-from skdp import DPSGDClassifier
-from skdp.calibration import DPTemperatureScaler
-from skdp.displays import ReliabilityDisplay
-from skdp.metrics import expected_calibration_error
-from skdp.model_selection import split_budget
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "sequences_output")
-folder.mkdir(parents=True, exist_ok=True)
 EPSILON, DELTA, N_TRAIN, LONGEST = 3.0, 1e-5, 4000, 40
 
 # %%
 # Synthetic patients, whose true probabilities are known. A sequence has 20 to 40 measurements. How
 # many is as private as the measurements, but all records of a fit have one shape: so sequences are
 # padded to a public largest length, and a second column is 1 while the patient was measured.
+
+import numpy as np
 
 
 def patients(n, rng):
@@ -56,6 +36,10 @@ X_test, y_test, p_test = patients(10_000, rng)
 
 # %%
 # The network: the mean state of an LSTM over the time that was measured, and a linear layer.
+
+from torch import nn
+
+from skdp import DPSGDClassifier
 
 
 class Tremor(nn.Module):
@@ -83,6 +67,12 @@ print(network.try_module((LONGEST, 2)))
 # answer. `DPTemperatureScaler` learns one number that mends that. `split_budget` divides ε between
 # the two, whose noises compose in quadrature: the network keeps nearly all of it.
 
+from sklearn.metrics import log_loss
+
+from skdp.calibration import DPTemperatureScaler
+from skdp.metrics import expected_calibration_error
+from skdp.model_selection import split_budget
+
 scaled = split_budget(DPTemperatureScaler(network, n_samples=N_TRAIN), EPSILON, DELTA).fit(X, y)
 linear = DPSGDClassifier(EPSILON, DELTA, hidden_layer_sizes=(), **PUBLIC).fit(
     X.reshape(N_TRAIN, -1), y
@@ -101,20 +91,24 @@ print(f"\ntemperature {scaled.temperature_:.2f}")
 print(scaled.privacy_)
 
 # %%
-# Left, what the network sees of a slow and of a fast tremor; right, what its probabilities are
-# worth on fresh patients.
+# What the network sees of a slow and of a fast tremor, and how far its probabilities can be trusted
+# on fresh patients.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+import matplotlib.pyplot as plt
+
+from skdp.displays import ReliabilityDisplay
+
+_, left = plt.subplots(layout="constrained")
 for i, name in ((np.argmin(p_test), "slow"), (np.argmax(p_test), "fast")):
     values, measured = X_test[i].T
     left.plot(values[measured > 0], ".-", label=f"{name}: true probability {p_test[i]:.2f}")
 left.set(xlabel="measurement", ylabel="value", title="Two patients", ylim=(-2, 3.2))
 left.legend(loc="upper right")
+right = None
 for name in ("LSTM", "LSTM + temperature"):
     p = predicted[name]
     shown = ReliabilityDisplay.from_predictions(y_test, p, n_bins=10, name=name, ax=right)
     right = shown.ax_
-right.set(xlim=(0.5, 1), ylim=(0.4, 1))
-figure.suptitle(f"Private LSTM, ε = {EPSILON:g}, δ = {DELTA:g}, {N_TRAIN} patients")
-figure.savefig(folder / "sequences.png", dpi=120)
-print("picture:", folder / "sequences.png")
+title = f"Private LSTM, ε = {EPSILON:g}, δ = {DELTA:g}, {N_TRAIN} patients"
+right.set(xlim=(0.5, 1), ylim=(0.4, 1), title=title)
+plt.show()

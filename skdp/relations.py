@@ -88,7 +88,8 @@ class Relation(StrEnum):
         """How many times the bound on one record a sum over records can move."""
         return 1.0 if self.null_record else 2.0
 
-    __repr__ = str.__repr__
+    def __repr__(self) -> str:
+        return str.__repr__(self)
 
 
 RELATIONS = ZERO_OUT, ADD_OR_REMOVE_ONE, REPLACE_ONE = tuple(Relation)[:3]

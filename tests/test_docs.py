@@ -122,6 +122,9 @@ def links(page):
     for target in re.findall(r"\]\(([^()\s]+)\)", text_of(page)):
         if not re.match(r"[a-z]+:", target):
             yield target
+    for target in re.findall(r"^:link: (.*#.*)$", text_of(page), re.MULTILINE):
+        assert target.strip('"') == target[1:-1], f"quote {target}: # begins a comment"
+        yield target[1:-1]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(links(page))], ids=name_of)

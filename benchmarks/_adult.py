@@ -1,4 +1,4 @@
-"""Tables that the examples read: from a folder, else from OpenML, else a clear message."""
+"""The Adult census table: from the folder named by SKDP_DATA, else from OpenML."""
 
 import os
 from pathlib import Path
@@ -61,48 +61,3 @@ def adult():
     text = table.select_dtypes(["category", "object"]).columns
     table[text] = table[text].astype(object)
     return table.iloc[:N_TRAIN], table.iloc[N_TRAIN:]
-
-
-# Of the hospitals' records too; a value beyond a bound counts as the bound.
-HOSPITAL_BOUNDS = {
-    "time_in_hospital": (0, 14), "num_lab_procedures": (0, 100), "num_procedures": (0, 6),
-    "num_medications": (0, 40), "number_outpatient": (0, 5), "number_emergency": (0, 5),
-    "number_inpatient": (0, 8), "number_diagnoses": (0, 16),
-}  # fmt: skip
-HOSPITAL_CATEGORIES = {
-    "race": "Caucasian AfricanAmerican Hispanic Asian Other",
-    "gender": "Female Male",
-    "age": " ".join(f"[{age}-{age + 10})" for age in range(0, 100, 10)),
-    "admission_type_id": "1 2 3",
-    "discharge_disposition_id": "1 3 6 2 22 5",
-    "admission_source_id": "7 1 17 4",
-    "max_glu_serum": ">200 >300 Norm",
-    "A1Cresult": ">7 >8 Norm",
-    "insulin": "No Steady Up Down",
-    "change": "Ch",
-    "diabetesMed": "Yes",
-}
-HOSPITAL_CATEGORIES = {column: names.split() for column, names in HOSPITAL_CATEGORIES.items()}
-
-
-def admissions():
-    """Return the admissions of diabetic patients; ``patient_nbr`` says whose each one is.
-
-    From ``diabetes130/diabetes130.csv.gz`` in the folder that the environment variable
-    ``SKDP_DATA`` names, else from OpenML.
-    """
-    file = Path(os.environ.get("SKDP_DATA", "")) / "diabetes130" / "diabetes130.csv.gz"
-    if "SKDP_DATA" in os.environ and file.is_file():
-        table = pd.read_csv(file, keep_default_na=False, dtype=str)
-    else:
-        from sklearn.datasets import fetch_openml
-
-        try:
-            table = fetch_openml(data_id=4541, as_frame=True).frame.astype(str)
-        except OSError as error:
-            raise SystemExit(
-                "The admissions are neither in a folder nor to be had from OpenML: put "
-                "diabetes130/diabetes130.csv.gz into a folder and name it in the environment "
-                "variable SKDP_DATA."
-            ) from error
-    return table.astype(dict.fromkeys(HOSPITAL_BOUNDS, float))
