@@ -78,6 +78,7 @@ from skdp.engine.linear_sums import (
     MagnitudeSum,
     OutsideSum,
     ScoreGramSum,
+    weighted,
 )
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
@@ -244,20 +245,20 @@ class NoiseAwareConfig(GaussianRun):
 
     def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
-        R, C = self.row_bound, self.clip_norm
+        R, C, W = self.row_bound, self.clip_norm, self.weight_bound
         score = self.likelihood.score(C / R)
-        gradient = LinearClippedSum(score.residual, C, score.largest_residual)
+        gradient = weighted(LinearClippedSum(score.residual, C, score.largest_residual), W)
         sums: list[ClippedSum] = [gradient] * self.sampling.n_steps
-        sums[0], sums[-1] = MagnitudeSum(of_offset=True), self.counts
+        sums[0], sums[-1] = weighted(MagnitudeSum(of_offset=True), W), weighted(self.counts, W)
         if self.scatter_step is not None:
             sums[self.scatter_step] = ScoreGramSum(gradient)
-        sums[self.exposed] = GramSum(R**2, trace_only=self.curvature == TRACE)
+        sums[self.exposed] = weighted(GramSum(R**2, trace_only=self.curvature == TRACE), W)
         if self.slope_step is not None:
 
             def weight(logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
                 return score.slope_of_records(logits, C / np.maximum(norms, 1e-300))
 
-            sums[self.slope_step] = GramSum(self.slope_bound, weight)
+            sums[self.slope_step] = weighted(GramSum(self.slope_bound, weight), W)
         return ReleasePlan(
             self.sampling,
             sums,

@@ -47,7 +47,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -87,8 +87,9 @@ from skdp.engine.linear_sums import (
     ResidualSum,
     ScoreGramSum,
     unpacked,
+    weighted,
 )
-from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
+from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
 
 # Constants, the same for every data set, ε, n and d, chosen by coverage and error in simulations
@@ -239,11 +240,12 @@ class NoiseAwareRegressionConfig(GaussianRun):
     def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
         residual = ResidualSum(self.row_bound, *self.weights, bounded=self.private)
-        sums: list[ClippedSum] = [] if self.bounded_targets else [MagnitudeSum()]
-        sums += [GramSum(self.row_bound**2), *[residual] * self.n_steps]
+        sums: list[Any] = [] if self.bounded_targets else [MagnitudeSum()]
+        sums += [GramSum(self.row_bound**2), *[residual] * self.n_steps, self.counts]
+        sums = [weighted(one, self.weight_bound) for one in sums]
         if self.robust:
-            sums.append(ScoreGramSum(ResidualScores(self.row_bound, bounded=self.private)))
-        sums.append(self.counts)
+            scores = ResidualScores(self.row_bound, bounded=self.private)
+            sums.insert(-1, ScoreGramSum(weighted(scores, self.weight_bound)))
         return ReleasePlan(
             self.sampling,
             sums,
@@ -583,7 +585,7 @@ class NoiseAwareRegression:
     ) -> RegressionPosterior:
         """The posterior from exact moments: conjugate given σ and τ, and a grid over σ.
 
-        Of θ over ``columns``, the prior is N(0, τ² I).
+        There are as many rows as their weights come to. Of θ over ``columns``, the prior is N(0, τ² I).
         """
         assert state.gram is not None
         outer = np.outer(columns, columns)
@@ -592,8 +594,8 @@ class NoiseAwareRegression:
         # Where columns depend on each other, a and b are rounding, and a wide prior would trust it.
         known = a > ROUNDED * a[-1]
         a, b = np.where(known, a, 0.0), np.where(known, b, 0.0)
-        squares = float(state.sums[0, self.D]) / state.unit**2
-        log_widths, found, chances = self._over_widths(a, b, squares)
+        squares, n = float(state.sums[0, -2]) / state.unit**2, float(state.sums[0, -1])
+        log_widths, found, chances = self._over_widths(a, b, squares, n)
         weights = np.concatenate([c * one.weights for c, one in zip(chances, found, strict=True)])
         mean = np.concatenate([one.mean for one in found])
         log_scales = np.concatenate([one.log_scales for one in found])
@@ -608,12 +610,12 @@ class NoiseAwareRegression:
         return self._told(q, log_widths, chances)
 
     def _over_widths(
-        self, a: np.ndarray, b: np.ndarray, squares: float
+        self, a: np.ndarray, b: np.ndarray, squares: float, n: float
     ) -> tuple[np.ndarray, list[Conjugate], np.ndarray]:
         """Grid over ln τ that closes in, what `_conjugate` finds there, and the weights (J,)."""
         log_widths, log_prior = self._widths(*WIDEST[2:])
         while True:
-            found = [self._conjugate(a, b, squares, math.exp(2 * t)) for t in log_widths]
+            found = [self._conjugate(a, b, squares, n, math.exp(2 * t)) for t in log_widths]
             evidence = np.array([one.log_evidence for one in found]) + log_prior
             chances = np.exp(evidence - evidence.max())
             chances /= chances.sum()
@@ -623,7 +625,7 @@ class NoiseAwareRegression:
             log_widths, log_prior = self._widths(*closer)
 
     def _conjugate(
-        self, a: np.ndarray, b: np.ndarray, squares: float, prior_variance: float
+        self, a: np.ndarray, b: np.ndarray, squares: float, n: float, prior_variance: float
     ) -> Conjugate:
         """Means and precisions along eigenvectors at a grid of ln σ, its weights, the evidence."""
         centre, spread = math.log(NOISE_SCALE), 12.0 * NOISE_SPREAD
@@ -633,7 +635,7 @@ class NoiseAwareRegression:
             precision = a / s2 + 1 / prior_variance
             mean = b / s2 / precision
             log_weights = -0.5 * (
-                2 * self.n * log_scales
+                2 * n * log_scales
                 + (squares - np.sum(b * mean, axis=1)) / s2[:, 0]
                 + np.log(prior_variance * precision).sum(axis=1)
                 + ((log_scales - math.log(NOISE_SCALE)) / NOISE_SPREAD) ** 2

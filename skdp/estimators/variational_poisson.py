@@ -58,7 +58,7 @@ class NormalCounts(R2Mixin, NormalPosterior):
     def _likelihood_of(self, facts: PublicFacts) -> Poisson:
         return Poisson(in_range(1e-6, 1e6, closed="both", largest_count=self.largest_count))
 
-    def fit(self, X, y=None, exposure=None, groups=None) -> Self:
+    def fit(self, X, y=None, exposure=None, groups=None, *, sample_weight=None) -> Self:
         """Fit, privately.
 
         Parameters
@@ -73,6 +73,9 @@ class NormalCounts(R2Mixin, NormalPosterior):
             magnitudes first, which take 2 % of the squared GDP budget.
         groups : array-like of shape (n_samples,) or None, default=None
             With ``unit="group"``: the person whose row it is, as any label.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of rows in [0, ``max_sample_weight``], by which their clipped terms are
+            multiplied in every sum. They are as private as the rows. Their mean should be about 1.
 
         Returns
         -------
@@ -86,7 +89,8 @@ class NormalCounts(R2Mixin, NormalPosterior):
         BudgetExceededError
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
-        return super().fit(X, y if exposure is None else Exposed(y, exposure), groups)
+        y = y if exposure is None else Exposed(y, exposure)
+        return self._fit(X, y, groups=groups, sample_weight=sample_weight)
 
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         exposure = None

@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skdp._fitting import PrivateEstimator, ProtectedUnit, Records
+from skdp._fitting import ProtectedUnit, Records
 from skdp._input import R2Mixin, check_features_and_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, flag, integer, integer_or_auto, number_or_auto, one_of
@@ -44,11 +44,12 @@ from skdp.estimators._linear import (
     told_scales,
     unit_of_targets,
 )
+from skdp.estimators._weights import WeightedRows
 from skdp.inspection import SummaryMixin
 from skdp.privacy.budget import Budget
 
 
-class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
+class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
     """A linear model of numbers whose posterior of the coefficients and of ln σ is normal.
 
     A subclass has these as parameters, or has no choice of them.
@@ -114,6 +115,7 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
             neighboring_relation=self._relation,
             secure=bool(self.secure),
             persons=facts.persons,
+            weight_bound=self._weight_bound(facts),
         ).calibrated(budget)
 
     def _keep(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> None:

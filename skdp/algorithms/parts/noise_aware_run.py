@@ -47,7 +47,7 @@ class NoiseAwareUpdate:
         self.config = config
         self.R = config.row_bound
         self.size = math.prod(config.shape)
-        bound = config.of_person * config.clip_norm
+        bound = config.weight_bound * config.of_person * config.clip_norm
         self.noise_variance = (config.noise_multiplier * bound / self.R) ** 2  # ν²
         self.plan = release_plan_of(config)
         self.moments_scale = self.noise_scale(config.exposed)  # in Ã, or in its trace
