@@ -63,8 +63,6 @@ class PublicFacts:
         Whether an earlier step declared one that was lost on the way.
     exposed : bool
         Whether the fit was given exposures.
-    weighted : bool
-        Whether rows have weights.
     sparse : bool
         Whether the rows are a sparse matrix: what holds them, not what is in them.
     inferred : tuple of str
@@ -86,7 +84,6 @@ class PublicFacts:
     declared_norm: float | None = None
     norm_lost: bool = False
     exposed: bool = False
-    weighted: bool = False
     sparse: bool = False
     inferred: tuple[str, ...] = ()
     persons: PersonUnit | None = None

@@ -181,11 +181,6 @@ class LinearConfig(Protocol):
         """Who is a neighbour."""
         ...
 
-    @property
-    def weight_bound(self) -> float:
-        """Largest weight of a row."""
-        ...
-
 
 class LinearRows:
     """The rows of a linear model, each of norm ≤ `row_bound`.
@@ -263,7 +258,7 @@ class LinearRows:
             kept=kept,
             target_bounds=target_bounds,
             starts=getattr(records, "starts", None),
-            weights=None if weights is None else weights / config.weight_bound,
+            weights=None if weights is None else weights / getattr(config, "weight_bound", 1.0),
         )
 
     def __len__(self) -> int:

@@ -63,7 +63,7 @@ from skdp.algorithms.parts.gaussian_families import (
 )
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of, run_and_count
 from skdp.engine.adam import Moments, NoiseCorrectedAdam
-from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, Residual, weighted
+from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, Residual, of_weights
 from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.persons import RowSum
 from skdp.engine.sampling import Sampling, sampling
@@ -201,10 +201,10 @@ class DPVIConfig(GaussianRun):
     def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
         kind = VanillaClippedSum if self.gradient == "vanilla" else LinearClippedSum
-        gradient = weighted(kind(self.likelihood.residual, self.clip_norm), self.weight_bound)
+        gradient = of_weights(kind(self.likelihood.residual, self.clip_norm), self.weight_bound)
         return ReleasePlan(
             sampling=self.sampling,
-            clipped_sum=[gradient] * self.n_steps + [weighted(self.counts, self.weight_bound)],
+            clipped_sum=[gradient] * self.n_steps + [of_weights(self.counts, self.weight_bound)],
             noise_multiplier=self.noise_multiplier,
             neighboring_relation=self.neighboring_relation,
             secure=self.secure,

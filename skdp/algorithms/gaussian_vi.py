@@ -36,7 +36,7 @@ from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.algorithms.parts.prior_scales import PriorScales
-from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, unpacked, weighted
+from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, of_weights, unpacked
 from skdp.engine.loop import Progress
 from skdp.engine.sampling import FullBatch
 from skdp.models.averaged import normal_points
@@ -193,7 +193,7 @@ class GaussianVIConfig(GaussianRun):
     def _robust(self, rows: Rows, mean: np.ndarray, H: np.ndarray) -> np.ndarray:
         """H V⁻¹ H, the inverse of the sandwich, with V the scatter of the scores at the mean."""
         sums = LinearClippedSum(self.likelihood.residual, math.inf)
-        scores = ScoreGramSum(weighted(sums, self.weight_bound))
+        scores = ScoreGramSum(of_weights(sums, self.weight_bound))
         if self.persons is not None:
             scores = scores.of_persons(self.persons)
         V = unpacked(rows.sum(partial(scores, mean[None]), slice(None)), len(mean))

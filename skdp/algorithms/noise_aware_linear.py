@@ -65,6 +65,7 @@ from skdp.algorithms.parts.gaussian_runs import (
     GaussianRun,
     far_below,
     release_plan_of,
+    rows_told,
     run_and_count,
 )
 from skdp.algorithms.parts.prior_scales import PriorScales
@@ -86,8 +87,8 @@ from skdp.engine.linear_sums import (
     ResidualScores,
     ResidualSum,
     ScoreGramSum,
+    of_weights,
     unpacked,
-    weighted,
 )
 from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
@@ -242,10 +243,10 @@ class NoiseAwareRegressionConfig(GaussianRun):
         residual = ResidualSum(self.row_bound, *self.weights, bounded=self.private)
         sums: list[Any] = [] if self.bounded_targets else [MagnitudeSum()]
         sums += [GramSum(self.row_bound**2), *[residual] * self.n_steps, self.counts]
-        sums = [weighted(one, self.weight_bound) for one in sums]
+        sums = [of_weights(one, self.weight_bound) for one in sums]
         if self.robust:
             scores = ResidualScores(self.row_bound, bounded=self.private)
-            sums.insert(-1, ScoreGramSum(weighted(scores, self.weight_bound)))
+            sums.insert(-1, ScoreGramSum(of_weights(scores, self.weight_bound)))
         return ReleasePlan(
             self.sampling,
             sums,
@@ -283,7 +284,8 @@ class NoiseAwareRegressionConfig(GaussianRun):
             A function of what was released, in the unit of the targets.
         """
         by_block = self.prior_blocks is not None and self.prior_scale is None
-        update = (RegressionByBlocks if by_block else NoiseAwareRegression)(self)
+        weighted = getattr(records, "weights", None) is not None
+        update = (RegressionByBlocks if by_block else NoiseAwareRegression)(self, weighted)
         bound = 1.0 if self.bounded_targets else math.inf
         build = partial(LinearRows.of, self, alone=self.secure, target_bounds=(-bound, bound))
         rows = rows_of(records, build, kept=False)
@@ -292,9 +294,11 @@ class NoiseAwareRegressionConfig(GaussianRun):
             return replace(update.ordinary_posterior(state), outside=outside)
         assert state.gram is not None
         found, noise = update.n_found(state), update.gram_noise * math.sqrt(self.n_columns)
-        short = far_below(float(np.trace(state.gram)), noise, self, found)
+        told = replace(self, n_rows=update.n)
+        short = far_below(float(np.trace(state.gram)), noise, told, found)
         q = update.posterior(state, streams("inference"))
-        q = replace(q, outside=outside, short_rows=short, n_found=found)
+        outside *= self.n_rows / update.n
+        q = replace(q, outside=outside, short_rows=short, n_found=None if weighted else found)
         return q if self.noise_aware else update.plain_posterior(state, q)
 
 
@@ -349,10 +353,12 @@ class Grid(NamedTuple):
 class NoiseAwareRegression:
     """From releases to posteriors: pure functions of what has been released.
 
-    Everything is in units in which rows have norm ≤ 1: θ times R.
+    Everything is in units in which rows have norm ≤ 1: θ times R. There are ``config.n_rows`` rows,
+    or with weights as many as these come to, by a noisy sum where the intercept tells one.
     """
 
-    def __init__(self, config: NoiseAwareRegressionConfig) -> None:
+    def __init__(self, config: NoiseAwareRegressionConfig, weighted: bool = False) -> None:
+        self.weighted = weighted
         self.config, self.n, self.D = config, config.n_rows, config.n_columns
         self.R = config.row_bound
         self.hyper_scale = HYPER_SCALE  # times 1/R, in units of which θ is
@@ -385,7 +391,11 @@ class NoiseAwareRegression:
             clip = self._given_clip(unit) or 1.0
             return state._replace(unit=unit, clip=clip, unit_found=found is not None)
         if state.gram is None:
-            return state._replace(gram=unpacked(noisy / self.R**2, self.D))
+            state = state._replace(gram=unpacked(noisy / self.R**2, self.D))
+            if self.weighted and (found := self.n_found(state)) is not None:
+                self.n = rows_told(*found)
+                self.model = ResidualModel(self.n, self.noise, self.config.weights[0])
+            return state
         if len(state.sums) == self.config.n_steps:
             return state._replace(products=unpacked(noisy, self.D))
         excess = state.excess[-1] if len(state.excess) else self._prior_excess(state)
@@ -546,6 +556,7 @@ class NoiseAwareRegression:
         # k̄ rows of a person scatter up to k̄ times as much as the model says of so many.
         persons = self.config.persons
         doubt = TRACE_DOUBT if persons is None else persons.rows_per_group
+        doubt *= max(1.0, self.config.weight_bound)  # Σ w² is up to so many times Σ w
         found = RowMoments(
             state.products / self.n,
             self.plan.noise_scale(self.plan.sampling.n_steps - 2) / self.n,
@@ -585,7 +596,8 @@ class NoiseAwareRegression:
     ) -> RegressionPosterior:
         """The posterior from exact moments: conjugate given σ and τ, and a grid over σ.
 
-        There are as many rows as their weights come to. Of θ over ``columns``, the prior is N(0, τ² I).
+        There are as many rows as their weights come to. Of θ over ``columns``, the prior is
+        N(0, τ² I).
         """
         assert state.gram is not None
         outer = np.outer(columns, columns)
@@ -680,8 +692,8 @@ class RegressionByBlocks(NoiseAwareRegression):
     On the way τ is where it is likeliest; at the end one is drawn with each belief about A.
     """
 
-    def __init__(self, config: NoiseAwareRegressionConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: NoiseAwareRegressionConfig, weighted: bool = False) -> None:
+        super().__init__(config, weighted)
         shape = 1, self.D
         self.prior = PriorScales.of(
             None, shape, config.n_features, config.prior_blocks, self.hyper_scale

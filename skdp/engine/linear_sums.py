@@ -555,6 +555,6 @@ class WeightedSum(BoundedSum):
         return self.bound * self.inner.records(theta, chunk)
 
 
-def weighted(inner: Any, bound: float) -> Any:
+def of_weights(inner: Any, bound: float) -> Any:
     """Return a sum for weights of rows up to a bound; itself where that is 1."""
     return inner if bound == 1.0 else WeightedSum(inner, bound)

@@ -33,7 +33,6 @@ from skdp._validate import (
     as_array,
     expected,
     flag,
-    in_range,
     integer,
     integer_or_auto,
     number_or_auto,

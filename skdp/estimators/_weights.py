@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -35,7 +35,7 @@ class WeightedRows(PrivateEstimator):
             With ``unit="group"``: the person whose row it is, as any label.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of rows in [0, ``max_sample_weight``], by which their clipped terms are
-            multiplied in every sum. They are as private as the rows. Their mean should be about 1.
+            multiplied in every sum: one of weight 2 counts as two rows. As private as the rows.
 
         Returns
         -------
@@ -62,8 +62,7 @@ class WeightedRows(PrivateEstimator):
         self, X: Any, y: Any, *, sample_weight: Any = None, **how: Any
     ) -> tuple[Records, PublicFacts]:
         records, facts = self._read(X, y, **how)
-        weights = self._weights(records, sample_weight)
-        return records._replace(weights=weights), replace(facts, weighted=weights is not None)
+        return records._replace(weights=self._weights(records, sample_weight)), facts
 
     def _weight_bound(self, facts: PublicFacts) -> float:
         """Largest weight that a row may have."""

@@ -75,7 +75,7 @@ class NormalCounts(R2Mixin, NormalPosterior):
             With ``unit="group"``: the person whose row it is, as any label.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of rows in [0, ``max_sample_weight``], by which their clipped terms are
-            multiplied in every sum. They are as private as the rows. Their mean should be about 1.
+            multiplied in every sum: one of weight 2 counts as two rows. As private as the rows.
 
         Returns
         -------
@@ -290,6 +290,8 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     largest_count : float, default=100.0
         Public bound > 0 of the counts, to which they, and predicted rates, are cut. Counts need not
         be integers; negative ones are refused.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     secure : bool, default=False
         Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
         noise: the guarantee then no longer treats floating-point sums and noise as exact. Full

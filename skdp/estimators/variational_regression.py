@@ -322,6 +322,8 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was spent.
     accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
         See `skdp.privacy.epsilon`.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     secure : bool, default=False
         Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
         noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,

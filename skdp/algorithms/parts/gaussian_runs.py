@@ -250,6 +250,11 @@ def far_below(
     return math.sqrt(max(square, deviation))
 
 
+def rows_told(found: float, noise: float) -> int:
+    """Return the number of rows that a noisy sum of weights tells, at least that of its noise."""
+    return max(1, round(found), round(noise))
+
+
 class Inference(Protocol[S]):
     """Pure functions of what has been released."""
 
