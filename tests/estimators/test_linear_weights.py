@@ -1,5 +1,6 @@
 """Weights of rows and classes in linear models: repetitions, within the declared sensitivity."""
 
+import itertools
 import math
 import pickle
 
@@ -89,7 +90,7 @@ class TestSums:
             return  # scaled by their traces; see tests/engine/test_persons.py
         assert total.record_bound == pytest.approx(W * inner.of_persons(UNIT).record_bound)
         rows = ROW_WEIGHTS[:, None] * inner.records(theta, batch(*TABLE))
-        for person, (first, last) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        for person, (first, last) in enumerate(itertools.pairwise(starts)):
             term = rows[first:last].sum(axis=0)
             term *= min(1.0, total.record_bound / max(np.linalg.norm(term), 1e-300))
             np.testing.assert_allclose(found[person], term, rtol=1e-9, atol=1e-12)
