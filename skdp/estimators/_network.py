@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -484,15 +484,16 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
         return self._posterior.sample(n_samples, check_random_state(random_state))
 
     def _outputs(self, X: Any, parameters: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        """Yield the outputs (n, n_outputs) of each member of the posterior, or of other vectors."""
+        """Yield, for blocks of rows, the outputs of all members of the posterior, or of others.
+
+        Each is (k, m, n_outputs) for k of them.
+        """
         check_is_fitted(self)
-        X = self._rows(X)
-        for vector in self._posterior.members if parameters is None else parameters:
-            # Our own network runs in double precision, where a prediction does not depend on the
-            # other rows; that of a caller may know only its own precision.
-            module = networks.with_parameters(self.module_, vector)
-            double = self.module is None
-            yield networks.predict(module, X, double=double, integers=self._looks_up)
+        vectors = self._posterior.members if parameters is None else parameters
+        # Our own network runs in double precision, where a prediction does not depend on the
+        # other rows; that of a caller may know only its own precision.
+        how = {"double": self.module is None, "integers": self._looks_up}
+        return networks.outputs(self.module_, vectors, self._rows(X), **how)
 
     def _rows(self, X: Any) -> Any:
         """Check rows of the kind that the fit saw."""
@@ -506,7 +507,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
 
     def _sampled_outputs(self, X: Any, n_samples: int, random_state: Any) -> np.ndarray:
         draws = self.sample_posterior(n_samples, random_state)
-        return np.stack(list(self._outputs(X, draws)))
+        return np.concatenate(list(self._outputs(X, draws)), axis=1)
 
 
 def _layer_sizes(sizes: Any) -> tuple[int, ...]:
@@ -585,9 +586,8 @@ class NetworkClassifier(AccuracyMixin, WeightedClasses, NetworkEstimator):
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of `predict_proba`, shape (n, n_classes)."""
-        # Σ_k p_k, one member at a time: there may be many rows.
-        of_members = (self._kind(z.shape[1]).log_probabilities(z) for z in self._outputs(X))
-        total = reduce(np.logaddexp, of_members)
+        of_blocks = (self._kind(z.shape[-1]).log_probabilities(z) for z in self._outputs(X))
+        total = np.concatenate([np.logaddexp.reduce(log, axis=0) for log in of_blocks])
         return total - np.log(len(self._posterior.members))
 
     def predict(self, X) -> np.ndarray:
@@ -655,7 +655,7 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
             return said
         rows = _doubts.synthetic_rows(plan.facts.features)
         parameters = released.posterior.sample(_doubts.N_DRAWS, np.random.RandomState(0))
-        draws = np.stack(list(self._outputs(rows, parameters)))
+        draws = np.concatenate(list(self._outputs(rows, parameters)), axis=1)
         return _doubts.of_outputs(draws, bounded=self.target_bounds is not None)
 
     def __sklearn_tags__(self) -> Any:
@@ -668,8 +668,7 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
     def predict(self, X) -> np.ndarray:
         """Predicted targets, shape (n,) or (n, n_targets)."""
         # Shares, because the sum of the members may be beyond a double.
-        mean = reduce(np.add, (z / len(self._posterior.members) for z in self._outputs(X)))
-        return self._targets(mean)
+        return self._targets(np.concatenate([(z / len(z)).sum(axis=0) for z in self._outputs(X)]))
 
     def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Predictions under each of several draws of `sample_posterior`.
