@@ -63,8 +63,8 @@ class NormalCounts(R2Mixin, NormalPosterior):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Numbers; dense and finite.
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Finite numbers; sparse in `DPVariationalPoissonRegression`.
         y : array-like of shape (n_samples,)
             Counts ≥ 0, cut to ``largest_count``.
         exposure : array-like of shape (n_samples,) or None, default=None
@@ -121,7 +121,7 @@ class NormalCounts(R2Mixin, NormalPosterior):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
+        X : array-like or sparse matrix of shape (n, n_features)
             Rows, clipped to ``data_norm_`` as in `fit`.
         return_std : bool, default=False
             Also return the standard deviation of a new count: of the rate and around it.
@@ -176,7 +176,7 @@ class NormalCounts(R2Mixin, NormalPosterior):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
+        X : array-like or sparse matrix of shape (n, n_features)
             Rows, clipped to ``data_norm_`` as in `fit`.
         n_samples : int, default=1
             Number of draws ≥ 1.

@@ -75,6 +75,11 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
 
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """Rows and targets of a fit."""
+        if len(shape := np.shape(y)) == 2 and shape[1] > 1:
+            raise ValueError(
+                f"Expected y of one column, got {shape[1]}: fit each with a share of the budget, as "
+                "sklearn.multioutput.MultiOutputRegressor does; privacy_of adds up what it cost."
+            )
         return check_features_and_targets(self, X, y, multi_output=False, sparse=self._takes_sparse)
 
     def _configure(
@@ -180,7 +185,7 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
+        X : array-like or sparse matrix of shape (n, n_features)
             Rows, clipped to ``data_norm_`` as in `fit`.
         return_std : bool, default=False
             Return also the standard deviation of a new target: of the line and of its residual.
@@ -228,7 +233,7 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
+        X : array-like or sparse matrix of shape (n, n_features)
             Rows, clipped to ``data_norm_`` as in `fit`.
         n_samples : int, default=1
             Number of draws ≥ 1.
