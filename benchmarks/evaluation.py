@@ -137,7 +137,7 @@ def several(simulations, _):
             mechanism = GeometricMechanism(2, epsilon)
             n_bins = max(n_bins_for(n, float(mechanism.scale)) // 2, 3)
             bins = ScoreBins.of(n_bins, 1 / K)
-            cells = cells_of_scores(np.arange(K), P, y, bins)
+            cells = cells_of_scores(np.arange(K), bins, P, y)
             laws = [np.bincount(cell, minlength=size) / len(y) for cell, size in cells]
             shapes = (K, K), (-1, n_bins)
 

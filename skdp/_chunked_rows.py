@@ -35,7 +35,6 @@ import copy
 import os
 import pickle
 import shutil
-import sys
 import tempfile
 import time
 import warnings
@@ -53,7 +52,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from skdp._bounded_rows import row_norm
 from skdp._persons import label_digests
 from skdp._rows import Drawn, Rows, Selection, own_of
-from skdp._validate import expected, integer
+from skdp._validate import NO_ARRAY, expected, integer, is_dask
 
 _PIECE = 2**30  # bytes that are hashed at once
 
@@ -217,17 +216,7 @@ class ChunkedRows:
 def refuse_chunks(X: Any) -> None:
     """Refuse rows in chunks where an array is needed, and what would be gathered into one."""
     if isinstance(X, ChunkedRows) or is_dask(X):
-        raise ValueError(
-            "Rows in chunks are no array. What was given them here needs all rows at once, or is "
-            "not of skdp: pass arrays, or wrap a transformer that learns nothing from rows in "
-            "skdp.data.RowWise."
-        )
-
-
-def is_dask(X: Any) -> bool:
-    """Whether this is a lazy collection of Dask, which is not imported to find out."""
-    dask: Any = sys.modules.get("dask")
-    return dask is not None and dask.is_dask_collection(X)
+        raise ValueError(NO_ARRAY)
 
 
 @contextmanager

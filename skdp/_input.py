@@ -29,7 +29,6 @@ from skdp._bounded_rows import carried, declared
 from skdp._chunked_rows import (
     Chunk,
     in_chunks,
-    is_dask,
     n_rows_of,
     on_rows,
     refuse_chunks,
@@ -37,7 +36,7 @@ from skdp._chunked_rows import (
 )
 from skdp._sparse_rows import SparseRows
 from skdp._types import ArrayLike, Estimator, Given
-from skdp._validate import expected
+from skdp._validate import expected, is_dask
 
 _FLOATS = (np.float64, np.float32)
 _DType = str | tuple[type, ...]

@@ -282,7 +282,9 @@ class LinearRows:
 
     def _copy(self, selection: Selection, starts: np.ndarray | None) -> LinearBatch:
         X, targets = copied(self._X, selection), copied(self._targets, selection)
-        rows, longer = _clipped(X, self._data_norm, self._fit_intercept, self._alone)
+        # A copy of columns as rows takes longer than all else; rows that may shift are rows alike.
+        by_column = not (self._kept or self._alone or self._shifting) and _by_column(X)
+        rows, longer = _clipped(X, self._data_norm, self._fit_intercept, self._alone, by_column)
         low, high = self._target_bounds
         beyond = (targets < low - ON_BOUND * abs(low)) | (targets > high + ON_BOUND * abs(high))
         outside = np.stack([longer, np.logical_or.reduce(beyond, axis=1)], axis=1)
@@ -319,8 +321,15 @@ def copied(array: Any, selection: Selection) -> Any:
     """Return selected rows; ``take`` copies scattered ones far faster than indexing does."""
     if isinstance(selection, slice):
         return array[selection]
+    if _by_column(array):
+        return array.T.take(selection, axis=1).T  # `take` of columns would copy all of them first
     taken = array.take(selection, axis=0)
     return taken if isinstance(taken, ImplicitRows) else np.asarray(taken)
+
+
+def _by_column(array: Any) -> bool:
+    """Whether the values of a column lie together."""
+    return type(array) is np.ndarray and array.ndim == 2 and array.strides[0] < array.strides[1]
 
 
 def row_bound(data_norm: float, fit_intercept: bool) -> float:
@@ -345,11 +354,14 @@ def clipped_rows(
     return _clipped(X, norm, fit_intercept, alone)[0]
 
 
-def _clipped(X: Any, norm: float, fit_intercept: bool, alone: bool) -> tuple[Any, np.ndarray]:
+def _clipped(
+    X: Any, norm: float, fit_intercept: bool, alone: bool, by_column: bool = False
+) -> tuple[Any, np.ndarray]:
     """Return the clipped rows, and which of them were longer than the norm."""
     if isinstance(X, ImplicitRows):
         return X.clipped(norm, fit_intercept)
-    rows = np.ones((len(X), X.shape[1] + fit_intercept))
+    rows = np.empty((len(X), X.shape[1] + fit_intercept), order="F" if by_column else "C")
+    rows[:, X.shape[1] :] = 1.0
     features = rows[:, : X.shape[1]]
     features[...] = X
     with np.errstate(over="ignore", invalid="ignore"):

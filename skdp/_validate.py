@@ -7,6 +7,7 @@ message can name it, and returns the checked value.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any, TypeGuard
@@ -18,8 +19,22 @@ from skdp._types import ArrayLike
 _LEAST_WIDTH, _MOST_BOUND = 1e-150, 1e150  # their squares are doubles too
 
 
+NO_ARRAY = (
+    "Rows in chunks are no array. What was given them here needs all rows at once, or is not of "
+    "skdp: pass arrays, or wrap a transformer that learns nothing from rows in skdp.data.RowWise."
+)
+
+
+def is_dask(X: Any) -> bool:
+    """Whether this is a lazy collection of Dask, which is not imported to find out."""
+    dask: Any = sys.modules.get("dask")
+    return dask is not None and dask.is_dask_collection(X)
+
+
 def as_array(values: ArrayLike, dtype: type | None = None) -> np.ndarray:
     """Return an array, or an empty one of text where none can be made, as of a ragged list."""
+    if is_dask(values):  # numpy would gather its rows here
+        raise ValueError(NO_ARRAY)
     try:
         return np.asarray(values, dtype=dtype)
     except (TypeError, ValueError):

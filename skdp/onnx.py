@@ -2,7 +2,8 @@
 
 `to_onnx` teaches skl2onnx these classes, and has it convert the rest of a pipeline. What is
 computed is what ``transform``, ``predict_proba`` and ``predict`` compute, in double precision:
-class probabilities are averaged over the posterior. Install ``skdp[onnx]``.
+class probabilities are averaged over the posterior, by other nodes than in Python, and agree
+within 1e-7. Install ``skdp[onnx]``.
 
 An ONNX file holds no privacy statement. `to_onnx` writes it into the metadata of the model, under
 ``privacy``, as JSON.

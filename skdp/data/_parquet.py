@@ -14,7 +14,6 @@ from skdp._chunked_rows import ChunkedRows
 from skdp._validate import expected, integer
 
 ROWS_PER_CHUNK = 2**17
-_TURNED = 2**10  # rows that are turned from columns at once: in the cache
 
 
 class _Groups(NamedTuple):
@@ -118,16 +117,15 @@ class ParquetRows(ChunkedRows):
 
 
 def _frame(table: Any) -> Any:
-    """Make a frame, of numbers in one array by rows, as fits read them."""
+    """Make a frame, of numbers in one array, as fits read them."""
     import pandas as pd
 
     columns = [column.to_numpy() for column in table.columns]
     if not columns or any(column.dtype.kind not in "biuf" for column in columns):
         return table.to_pandas()
-    rows = np.empty((table.num_rows, len(columns)), np.result_type(*columns))
-    for start in range(0, len(rows), _TURNED):
-        some = slice(start, start + _TURNED)
-        rows[some] = np.stack([column[some] for column in columns], axis=1)
+    rows = np.empty((table.num_rows, len(columns)), np.result_type(*columns), order="F")
+    for number, column in enumerate(columns):
+        rows[:, number] = column
     return pd.DataFrame(rows, columns=table.column_names, copy=False)
 
 

@@ -31,11 +31,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._checkpoint import EVERY
-from skdp._chunked_rows import is_dask
 from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, sampling_rate
 from skdp._input import check_features, check_features_and_targets, mean_of_blocks
 from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import expected, integer, integer_or_auto, number_or_auto, one_of
+from skdp._validate import (
+    expected,
+    integer,
+    integer_or_auto,
+    is_dask,
+    number_or_auto,
+    one_of,
+)
 from skdp.algorithms import dp_vi_model
 from skdp.algorithms.simulated_clip import N_ROWS, simulated_clip
 from skdp.estimators._arviz import GaussianDraws

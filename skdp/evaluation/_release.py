@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skdp._chunked_rows import rows_of
 from skdp._fitting import (
     PREDICTED_BY_ROW,
     charged,
@@ -27,6 +29,7 @@ from skdp.privacy.report import PrivacyReport
 from skdp.relations import GROUP, ROW, UNITS, Relation, check_relation
 
 _MOST_BINS = 1000
+CellsOf = Callable[..., list[tuple[np.ndarray, int]]]
 
 
 class Tables(NamedTuple):
@@ -105,38 +108,43 @@ class TableRelease(BaseEstimator):
 
     def run(
         self,
-        cells: Sequence[tuple[np.ndarray, int]],
+        records: tuple[Any, ...],
+        cells_of: CellsOf,
+        n_subgroups: int,
         given: tuple[Any, Any],
         groups: Given,
-        subgroups: tuple[np.ndarray, int],
         inferred: tuple[str, ...],
     ) -> Tables:
         """Charge, count, and release.
 
         Parameters
         ----------
-        cells : sequence of (ndarray of shape (n,), int)
-            For each table the cell of each row, and the number of cells.
+        records : tuple of ndarray of shape (n, ...), or of arrays in chunks
+            What the cells of a row are made of.
+        cells_of : callable
+            Takes these arrays; returns for each table the cell of each row, and the number of
+            cells.
+        n_subgroups : int
+            How many subgroups there are, whose cells lie one after the other; at least 1.
         given : tuple
             The rows as they were given, predictions or X, and targets: their marks say of which
             part of a split they are.
         groups : array-like of shape (n,) or None
             The person of each row.
-        subgroups : tuple of (ndarray of shape (n,), int)
-            Number of the subgroup of each row, and how many there are.
         inferred : tuple of str
             Public facts that were read from the data.
         """
-        mechanism, relation, n = self.mechanism(), self._relation, len(cells[0][0])
+        mechanism, relation, n = self.mechanism(), self._relation, len(records[0])
         if (groups is None) != (self.unit == ROW):
             if groups is None:
                 raise expected("one label a row with unit='group'", "", groups=None)
             raise expected("None with unit='row'", "unit='group' protects persons", groups="given")
-        rows, most = slice(None), self._most_rows
+        most = self._most_rows
         if groups is not None:
             # Which rows of a person are kept is decided by a key that need not be secret.
             key = initial_seed(self).to_bytes(4, "little")
             rows, _ = rows_of_persons(groups, n, most, key)
+            records = tuple(array[rows] for array in records)
         if self.n_samples is None:
             inferred += ("n_samples",)
         of_person = f", at most {most} row{'s' * (most > 1)} of a person" * (self.unit == GROUP)
@@ -152,12 +160,12 @@ class TableRelease(BaseEstimator):
         )
         plan = FitPlan(PublicFacts(self.label, inferred=inferred), mechanism, report, n_steps=1)
         report = charged(self, plan, given)
-        of, n_subgroups = subgroups
-        joint = [of[rows] * size + cell[rows] for cell, size in cells]
-        sizes = [n_subgroups * size for _, size in cells]
-        counts = [np.bincount(c, minlength=size) for c, size in zip(joint, sizes, strict=True)]
-        noise = streams(self, *joint)("noise")
-        released = mechanism.release(np.concatenate(counts), noise, charged=True)
+        counts = rows_of(records, _Records).sum(partial(_counts, cells_of), slice(None))
+        of_seed = records if isinstance(records[0], np.ndarray) else (records[0].fingerprints,)
+        noise = streams(self, *of_seed)("noise")
+        released = mechanism.release(counts, noise, charged=True)
+        none = (np.empty((0, *array.shape[1:]), array.dtype) for array in records)
+        sizes = [size for _, size in cells_of(*none)]
         parts = np.split(released, np.cumsum(sizes)[:-1])
         return Tables(
             [part.reshape(n_subgroups, -1) for part in parts],
@@ -166,3 +174,22 @@ class TableRelease(BaseEstimator):
             most,
             report,
         )
+
+
+class _Records:
+    """Rows that are counted at once."""
+
+    def __init__(self, arrays: tuple[np.ndarray, ...]) -> None:
+        self._arrays = arrays
+
+    def __len__(self) -> int:
+        return len(self._arrays[0])
+
+    def sum(self, term: Callable[[Any], Any], selection: Any) -> Any:
+        """Count them."""
+        return term(self._arrays)
+
+
+def _counts(cells_of: CellsOf, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Count the rows in each cell, one table after the other."""
+    return np.concatenate([np.bincount(cells, minlength=m) for cells, m in cells_of(*arrays)])

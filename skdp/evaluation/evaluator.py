@@ -24,8 +24,10 @@ True
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,12 +35,13 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from skdp._chunked_rows import Chunk, ChunkedRows, Misread, first_look, in_chunks
 from skdp._fitting import encode_labels, part_read, target_bounds
 from skdp._input import without_data
 from skdp._types import ArrayLike, Estimator, Given, Seed
 from skdp._validate import as_array, expected, positive
 from skdp._warnings import FitWarning, PrivacyWarning
-from skdp.evaluation._release import TableRelease
+from skdp.evaluation._release import CellsOf, TableRelease
 from skdp.evaluation.binning import ResidualBins
 from skdp.evaluation.estimates import LEVEL
 from skdp.evaluation.report import (
@@ -52,6 +55,7 @@ from skdp.evaluation.report import (
 from skdp.metrics._predictions import both_columns, check_probabilities, numbers
 from skdp.privacy.parts import common_part
 from skdp.privacy.workflow import privacy_of
+from skdp.relations import ROW
 
 _SUBGROUPS = "declare the values of the labels as subgroups=[...]: which there are is private too"
 
@@ -147,15 +151,16 @@ def private_report(
     probabilities = check_probabilities(y_proba, "y_proba")
     if probabilities.shape[1] == 1:
         probabilities = both_columns(probabilities)
-    probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)
+    found, records = _scored("private_report", probabilities, y_true, classes)
+    of, names = _subgroups(subgroup, subgroups, len(records[0]))
     return _class_report(
         "private_report",
-        y_true,
-        probabilities,
-        classes,
+        found,
+        records + of,
+        names,
+        () if classes is not None else ("classes",),
         given=(y_proba, y_true),
         groups=groups,
-        subgroup=(subgroup, subgroups),
         epsilon=epsilon,
         delta=delta,
         neighboring_relation=neighboring_relation,
@@ -168,17 +173,10 @@ def private_report(
     )
 
 
-def _class_report(
-    label: str,
-    y_true: Any,
-    probabilities: np.ndarray,
-    classes: Any,
-    *,
-    given: tuple[Any, Any],
-    groups: Given,
-    subgroup: tuple[Given, Given],
-    **settings: Any,
-) -> BinaryReport | MulticlassReport:
+def _scored(
+    label: str, probabilities: np.ndarray, y_true: Any, classes: Any
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Check labels; return all classes, and each row's probabilities and the number of its own."""
     found, codes = encode_labels(_labels(y_true, len(probabilities)), classes, label)
     if classes is not None and not np.array_equal(as_array(classes), found):
         raise expected(
@@ -192,12 +190,24 @@ def _class_report(
             "declare all classes, sorted as the columns are",
             classes=classes,
         )
+    return found, (probabilities / probabilities.sum(axis=1, keepdims=True), codes)
+
+
+def _class_report(
+    label: str,
+    found: np.ndarray,
+    records: tuple[Any, ...],
+    names: list,
+    inferred: tuple[str, ...],
+    *,
+    given: tuple[Any, Any],
+    groups: Given,
+    **settings: Any,
+) -> BinaryReport | MulticlassReport:
     release = TableRelease(label, 1 if len(found) == 2 else 2, **settings)
-    kind, bins = report_of(found, release.bins(len(codes)))
-    of, names = _subgroups(*subgroup, len(codes))
-    cells = cells_of_scores(found, probabilities, codes, bins)
-    inferred = () if classes is not None else ("classes",)
-    tables = release.run(cells, given, groups, (of, len(names) or 1), inferred)
+    kind, bins = report_of(found, release.bins(len(records[0])))
+    cells_of = _by(names, partial(cells_of_scores, found, bins))
+    tables = release.run(records, cells_of, len(names) or 1, given, groups, inferred)
     shared: dict[str, Any] = {
         "privacy_": tables.privacy,
         "level": release.level,
@@ -302,15 +312,17 @@ def private_regression_report(
     >>> abs(report.rmse.value - 1) < 0.1
     True
     """
+    bounds = _bounds(target_bounds, residual_bound)
+    records = _missed(y_true, y_pred)
+    records += _held(records[0], (y_lower, y_upper))
+    of, names = _subgroups(subgroup, subgroups, len(records[0]))
     return _regression_report(
         "private_regression_report",
-        y_true,
-        y_pred,
-        (target_bounds, residual_bound),
-        intervals=(y_lower, y_upper),
+        records + of,
+        names,
+        bounds,
         given=(y_pred, y_true),
         groups=groups,
-        subgroup=(subgroup, subgroups),
         epsilon=epsilon,
         delta=delta,
         neighboring_relation=neighboring_relation,
@@ -323,40 +335,58 @@ def private_regression_report(
     )
 
 
-def _regression_report(
-    label: str,
-    y_true: Any,
-    y_pred: Any,
-    bounds: tuple[Any, Any],
-    *,
-    intervals: tuple[Given, Given],
-    given: tuple[Any, Any],
-    groups: Given,
-    subgroup: tuple[Given, Given],
-    **settings: Any,
-) -> RegressionReport:
-    if bounds[0] is None:
-        raise expected("two finite numbers (low, high), low < high", target_bounds=bounds[0])
-    low, high = target_bounds(bounds[0])
-    bound = positive("a public bound on |y - prediction|", residual_bound=bounds[1])
+def _bounds(of_targets: Any, residual_bound: Any) -> tuple[tuple[float, float], float]:
+    """Check the declared bounds of targets and residuals."""
+    if of_targets is None:
+        raise expected("two finite numbers (low, high), low < high", target_bounds=of_targets)
+    bound = positive("a public bound on |y - prediction|", residual_bound=residual_bound)
+    return target_bounds(of_targets), bound
+
+
+def _missed(y_true: Any, y_pred: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return targets and residuals, checked."""
     y = _finite(y_true, "y_true")
-    residuals = y - _finite(y_pred, "y_pred", len(y))
+    return y, y - _finite(y_pred, "y_pred", len(y))
+
+
+def _held(y: np.ndarray, intervals: tuple[Given, Given]) -> tuple[np.ndarray, ...]:
+    """Return whether intervals hold the targets, if there are any."""
     if (intervals[0] is None) != (intervals[1] is None):
         raise ValueError("Expected y_lower and y_upper together, or neither.")
+    if intervals[0] is None:
+        return ()
+    lower, upper = (
+        _finite(v, name, len(y)) for v, name in zip(intervals, ("y_lower", "y_upper"), strict=True)
+    )
+    return ((lower <= y) & (y <= upper),)
+
+
+def _target_cells(
+    bins: ResidualBins, edges: np.ndarray, y: np.ndarray, residuals: np.ndarray, *held: np.ndarray
+) -> list[tuple[np.ndarray, int]]:
+    """Cell of each row in the tables of residuals and of targets, and their numbers of cells."""
+    n_bins = len(edges) - 1
+    cells = bins.numbers(residuals) + (n_bins * held[0] if held else 0)
+    of_targets = np.searchsorted(edges[1:-1], y, side="left")
+    return [(cells, n_bins * (1 + len(held))), (of_targets, n_bins)]
+
+
+def _regression_report(
+    label: str,
+    records: tuple[Any, ...],
+    names: list,
+    bounds: tuple[Any, Any],
+    *,
+    given: tuple[Any, Any],
+    groups: Given,
+    **settings: Any,
+) -> RegressionReport:
+    (low, high), bound = bounds
     release = TableRelease(label, 2, **settings)
-    n_bins = release.bins(len(y))
-    bins = ResidualBins.of(n_bins, bound)
-    edges = np.linspace(low, high, n_bins + 1)
-    cells, size = bins.numbers(residuals), n_bins
-    if intervals[0] is not None:
-        lower, upper = (
-            _finite(v, name, len(y))
-            for v, name in zip(intervals, ("y_lower", "y_upper"), strict=True)
-        )
-        cells, size = cells + n_bins * ((lower <= y) & (y <= upper)), 2 * n_bins
-    of, names = _subgroups(*subgroup, len(y))
-    both = [(cells, size), (np.searchsorted(edges[1:-1], y, side="left"), n_bins)]
-    tables = release.run(both, given, groups, (of, len(names) or 1), ())
+    n_bins = release.bins(len(records[0]))
+    bins, edges = ResidualBins.of(n_bins, bound), np.linspace(low, high, n_bins + 1)
+    cells_of = _by(names, partial(_target_cells, bins, edges))
+    tables = release.run(records, cells_of, len(names) or 1, given, groups, ())
     shared: dict[str, Any] = {
         "privacy_": tables.privacy,
         "level": release.level,
@@ -366,10 +396,43 @@ def _regression_report(
     }
 
     def arrays(counts: list[np.ndarray]) -> dict[str, np.ndarray]:
-        residual = counts[0] if size == n_bins else counts[0].reshape(2, -1)
+        residual = counts[0] if len(counts[0]) == n_bins else counts[0].reshape(2, -1)
         return {"counts_": residual, "of_targets_": counts[1]}
 
     return _whole(label, RegressionReport, tables, names, arrays, shared)
+
+
+_NO_LABELS = (
+    "Expected unit='row' and no groups, subgroup or y beside rows in chunks: a report on persons "
+    "or subgroups needs arrays."
+)
+
+
+def _read(estimator: Any, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], Any]:
+    """Predict rows; return what the cells of each are made of, and the classes, if there are."""
+    if chunk.y is None or chunk.groups is not None:
+        raise Misread("Expected (X, y), of no persons, to report on rows in chunks.")
+    if not hasattr(estimator, "predict_proba"):
+        with without_data():
+            predicted = estimator.predict(chunk.X)
+        return _missed(chunk.y, predicted), None
+    with without_data():
+        scores = estimator.predict_proba(chunk.X)
+    scores = check_probabilities(scores, "predict_proba(X)")
+    found, records = _scored("DPEvaluator", scores, chunk.y, estimator.classes_)
+    return records, found
+
+
+def _by(names: list, cells_of: CellsOf) -> CellsOf:
+    return partial(_by_subgroup, cells_of, len(names)) if names else cells_of
+
+
+def _by_subgroup(
+    cells_of: CellsOf, n_subgroups: int, *arrays: np.ndarray
+) -> list[tuple[np.ndarray, int]]:
+    """Cells of each subgroup after those of the one before; its number is the last array."""
+    *scores, of = arrays
+    return [(of * size + cells, n_subgroups * size) for cells, size in cells_of(*scores)]
 
 
 def _whole(
@@ -419,14 +482,14 @@ def _finite(values: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     return array
 
 
-def _subgroups(labels: Given, declared: Any, n_rows: int) -> tuple[np.ndarray, list]:
-    """Number of each row's subgroup, and the names of all."""
+def _subgroups(labels: Given, declared: Any, n_rows: int) -> tuple[tuple[np.ndarray, ...], list]:
+    """Number of each row's subgroup, if there are any, and the names of all."""
     if labels is None:
         if declared is not None:
             raise expected(
                 "None without subgroup", "give the label of each row", subgroups=declared
             )
-        return np.zeros(n_rows, dtype=np.intp), []
+        return (), []
     if declared is None:
         raise expected("the distinct labels of subgroups", _SUBGROUPS, subgroups=None)
     values = as_array(labels)
@@ -441,7 +504,7 @@ def _subgroups(labels: Given, declared: Any, n_rows: int) -> tuple[np.ndarray, l
             "Expected every label in subgroup to be one of the declared subgroups, but there are "
             "others; declare them, or a label for the rest."
         ) from None
-    return codes, [label_of(name) for name in names]
+    return (codes,), [label_of(name) for name in names]
 
 
 @dataclass(eq=False, repr=False)
@@ -516,8 +579,8 @@ class DPEvaluator(BaseEstimator):
 
     def report(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: Any,
+        y: Any = None,
         groups: Given = None,
         *,
         subgroup: Given = None,
@@ -527,9 +590,10 @@ class DPEvaluator(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
+        X : array-like of shape (n_samples, n_features), Dask collection or ChunkedRows
+            Rows. Those of Dask or in chunks are predicted and counted where they are, twice, and
+            only counts come here; their unit is the row.
+        y : array-like of shape (n_samples,), or None with ChunkedRows, default=None
             Class labels or targets.
         groups : array-like of shape (n_samples,) or None, default=None
             With ``unit="group"``: the person whose row it is, as any label.
@@ -565,20 +629,23 @@ class DPEvaluator(BaseEstimator):
                 "n_samples", "n_bins", "level", "random_state",
             )
         }  # fmt: skip
-        settings |= {"given": (X, y), "groups": groups, "subgroup": (subgroup, subgroups)}
-        if hasattr(estimator, "predict_proba"):
-            with without_data():
-                scores = estimator.predict_proba(X)
-            scores = check_probabilities(scores, "predict_proba(X)")
-            scores = scores / scores.sum(axis=1, keepdims=True)
-            return _class_report("DPEvaluator", y, scores, estimator.classes_, **settings)
-        with without_data():
-            predicted = estimator.predict(X)
-        bounds = self.target_bounds, self.residual_bound
-        no_intervals = None, None
-        return _regression_report(
-            "DPEvaluator", y, predicted, bounds, intervals=no_intervals, **settings
-        )
+        settings |= {"given": (X, y), "groups": groups}
+        bounds: Any = None
+        if not hasattr(estimator, "predict_proba"):
+            bounds = _bounds(self.target_bounds, self.residual_bound)
+        with in_chunks(X, y, groups) as (rows, *beside):
+            if not isinstance(rows, ChunkedRows):
+                records, found = _read(estimator, Chunk(X, y))
+            else:
+                key = os.urandom(16) if self.random_state is None else bytes(16)
+                if self.unit != ROW or any(one is not None for one in (subgroup, *beside)):
+                    raise ValueError(_NO_LABELS)
+                records, found = first_look(rows, partial(_read, estimator), key)
+            of, names = _subgroups(subgroup, subgroups, len(records[0]))
+            records = (*records, *of)
+            if bounds is not None:
+                return _regression_report("DPEvaluator", records, names, bounds, **settings)
+            return _class_report("DPEvaluator", found, records, names, (), **settings)
 
     def _warn_of_statement(self, mark: Any) -> None:
         """Say where the model has no statement, or has read these rows."""

@@ -737,7 +737,7 @@ class MulticlassReport(_ClassReport):
 
 
 def cells_of_scores(
-    classes: np.ndarray, probabilities: np.ndarray, codes: np.ndarray, bins: ScoreBins
+    classes: np.ndarray, bins: ScoreBins, probabilities: np.ndarray, codes: np.ndarray
 ) -> list[tuple[np.ndarray, int]]:
     """Cell of each row in each table, and the number of cells of the table.
 
@@ -745,12 +745,12 @@ def cells_of_scores(
     ----------
     classes : ndarray of shape (n_classes,)
         Labels.
+    bins : ScoreBins
+        Of the positive class of two, else of the most probable one.
     probabilities : ndarray of shape (n, n_classes)
         Rows that sum to 1.
     codes : ndarray of shape (n,)
         Numbers of the true classes.
-    bins : ScoreBins
-        Of the positive class of two, else of the most probable one.
 
     Returns
     -------

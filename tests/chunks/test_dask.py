@@ -36,6 +36,7 @@ from skdp import (
 from skdp._dask_rows import DaskRows, Sealed
 from skdp._random import Streams
 from skdp.data import RowWise
+from skdp.evaluation import private_regression_report, private_report
 from skdp.testing import record_releases
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -316,6 +317,11 @@ def test_what_knows_no_collections_gathers_none():
         model = classifier().fit(X, Y)
         with pytest.raises(ValueError, match="Rows in chunks are no array"):
             model.sample_predictive(arrays()[0])
+        y = arrays()[1]
+        with pytest.raises(ValueError, match="Rows in chunks are no array"):
+            private_report(y, y)
+        with pytest.raises(ValueError, match="Rows in chunks are no array"):
+            private_regression_report(y, y, target_bounds=(0, 1), residual_bound=1)
     with pytest.raises(ValueError, match="Or use declared bounds"):
         DPQuantileScaler().fit(arrays()[0])
 

@@ -52,7 +52,9 @@ def in_chunks(cuts, build, *arrays):
     return ChunkSums(rows, found[0].reading, lambda records: build(*records))
 
 
-@pytest.fixture(scope="module", params=["memory map", "not kept", "chunks", "many chunks"])
+@pytest.fixture(
+    scope="module", params=["memory map", "not kept", "columns", "chunks", "many chunks"]
+)
 def elsewhere(request, data, tmp_path_factory):
     X, y = data
     if request.param == "memory map":
@@ -61,6 +63,8 @@ def elsewhere(request, data, tmp_path_factory):
         return linear_rows(np.load(file, mmap_mode="r"), y)
     if request.param == "not kept":
         return linear_rows(X, y, kept=False)
+    if request.param == "columns":
+        return linear_rows(np.asfortranarray(X), y, kept=False)
     cuts = [0, 0, 1, 4000, N - 1, N]  # one chunk is empty
     if request.param == "many chunks":
         cuts = np.linspace(0, N, 65).astype(int)
@@ -84,6 +88,29 @@ class TestSums:
         expected = linear_rows(*data).sum(term, selection)
         room = clipped_sum.record_bound * clipped_sum.rounding
         assert np.linalg.norm(elsewhere.sum(term, selection) - expected) <= room
+
+
+@pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one"])
+@pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
+@pytest.mark.parametrize("clipped_sum", SUMS.values(), ids=SUMS)
+def test_columns_are_copied_as_columns_only_where_no_row_may_shift(
+    clipped_sum, selection, relation, data
+):
+    layouts = set()
+
+    def term(batch):
+        if len(batch.rows):
+            layouts.add(batch.rows.flags.c_contiguous)
+        return clipped_sum(THETA, batch)
+
+    X, y = data
+    settings = {"data_norm": 1.0, "fit_intercept": True, "neighboring_relation": relation}
+    rows = LinearRows(np.asfortranarray(X), y, kept=False, **settings)
+    room = clipped_sum.record_bound * clipped_sum.rounding
+    found, expected = rows.sum(term, selection), linear_rows(X, y).sum(term, selection)
+    assert np.linalg.norm(found - expected) <= room
+    if selection is not SELECTIONS["none"]:  # `linear_rows` lie by row
+        assert layouts == ({False, True} if relation == "zero_out" else {True})
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.1])

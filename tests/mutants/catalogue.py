@@ -3010,6 +3010,22 @@ charge(
             "tests/evaluation/test_release.py",
         ),
         Mutant(
+            "a report on chunks takes persons for rows",
+            "evaluation/evaluator.py",
+            "_read",
+            "chunk.y is None or chunk.groups is not None",
+            "chunk.y is None",
+            "tests/chunks/test_reports.py",
+        ),
+        Mutant(
+            "a report on chunks counts the first look",
+            "evaluation/_release.py",
+            "TableRelease.run",
+            "records[0].fingerprints,",
+            "b'',",
+            "tests/chunks/test_reports.py",
+        ),
+        Mutant(
             "the total of persons' rows counts as public",
             "evaluation/_release.py",
             "TableRelease.run",

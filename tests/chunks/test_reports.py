@@ -1,0 +1,136 @@
+"""Reports on rows in chunks: predicted and counted where they are."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+
+from skdp import (
+    BoundedScaler,
+    DPVariationalLinearRegression,
+    DPVariationalLogisticRegression,
+    PrivacyLedger,
+    _fitting,
+)
+from skdp._random import Streams
+from skdp.data import ChunkedRows
+from skdp.evaluation import DPEvaluator, _release
+from skdp.testing import record_releases
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
+N, PLANTED = 600, 424242.4242
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (N, 2))
+NUMBERS = X @ [1.0, -0.5]
+TARGETS = {
+    "two classes": (NUMBERS > 0).astype(int),
+    "three classes": np.array(["a", "b", "c"])[np.digitize(NUMBERS, [-0.4, 0.4])],
+    "numbers": NUMBERS,
+}
+
+
+def evaluator(y, **settings):
+    settings = {"epsilon": 1.0, "n_samples": N, "target_bounds": (-2, 2), "residual_bound": 1.0} | (
+        settings
+    )
+    if y is NUMBERS:
+        model = DPVariationalLinearRegression(n_samples=N, target_bounds=(-2, 2), max_iter=2)
+    else:
+        model = DPVariationalLogisticRegression(classes=np.unique(y), n_samples=N, max_iter=2)
+    return DPEvaluator(model.fit(X, y), **settings)
+
+
+def in_chunks(y, n_chunks=5, change=lambda n_reads, X, y: (X, y)):
+    cuts, reads = np.linspace(0, N, n_chunks + 1).astype(int), [0] * n_chunks
+
+    def load(i):
+        reads[i] += 1
+        own = slice(cuts[i], cuts[i + 1])
+        return change(reads[i], X[own], y[own]) if i == 1 else (X[own], y[own])
+
+    return ChunkedRows(load, n_chunks)
+
+
+def tables(report):
+    return [value for name, value in vars(report).items() if isinstance(value, np.ndarray)]
+
+
+@pytest.mark.parametrize("y", TARGETS.values(), ids=TARGETS)
+def test_a_report_is_that_of_the_rows_in_memory(y, monkeypatch):
+    private = evaluator(y)
+    for module in (_fitting, _release):
+        monkeypatch.setattr(module, "streams", lambda *given: Streams(b"fixed"))
+    whole = private.report(X, y)
+    elsewhere = (
+        (in_chunks(y),),
+        (da.from_array(X, chunks=(250, 2)), da.from_array(y, chunks=250)),
+    )
+    for rows in elsewhere:
+        with PrivacyLedger() as ledger, record_releases() as tape:
+            found = private.report(*rows)
+        assert len(ledger.entries) == len(tape) == 1
+        assert len(tables(found)) == len(tables(whole)) >= 2
+        assert all(map(np.array_equal, tables(found), tables(whole)))
+        assert (found.n_, str(found.privacy_.event)) == (N, str(whole.privacy_.event))
+
+
+def test_a_seeded_report_repeats():
+    y = TARGETS["two classes"]
+    private = evaluator(y, random_state=0)
+    first, second = (private.report(in_chunks(y)).counts_ for _ in range(2))
+    assert np.array_equal(first, second)
+    assert not np.array_equal(private.report(in_chunks(1 - y)).counts_, first)
+
+
+def test_rows_that_change_after_the_charge_end_it():
+    def change(n_reads, X, y):
+        return (X, y) if n_reads == 1 else (X, 1 - y)
+
+    y = TARGETS["two classes"]
+    private = evaluator(y)
+    with (
+        PrivacyLedger() as ledger,
+        record_releases() as tape,
+        pytest.raises(RuntimeError, match="Rows are lost"),
+    ):
+        private.report(in_chunks(y, change=change))
+    assert len(ledger.entries) == 1
+    assert not tape
+
+
+def planted(n_reads, X, y):
+    return X, np.where(np.arange(len(y)) == 3, PLANTED, y)
+
+
+BAD = {
+    "another label": (planted, {}, "Chunk 1 of 5: .*every label in y to be one of"),
+    "no targets": (lambda n, X, y: X, {}, "Chunk 1 of 5: Expected .X, y., of no persons"),
+    "persons": (lambda n, X, y: (X, y, y), {}, "Chunk 1 of 5: Expected .X, y., of no persons"),
+    "missing": (lambda n, X, y: (np.full_like(X, np.nan), y), {}, "Chunk 1 of 5: .*NaN"),
+    "a person as unit": (lambda n, X, y: (X, y), {"unit": "group"}, "needs arrays"),
+}
+
+
+@pytest.mark.parametrize(("change", "settings", "says"), BAD.values(), ids=BAD)
+def test_bad_chunks_are_refused_before_the_charge(change, settings, says):
+    y = TARGETS["two classes"]
+    private = evaluator(y, **settings)
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=says) as caught:
+        private.report(in_chunks(y, change=change))
+    assert not ledger.entries
+    assert "424242" not in str(caught.value)
+
+
+def test_subgroups_need_arrays():
+    y = TARGETS["two classes"]
+    with pytest.raises(ValueError, match="needs arrays"):
+        evaluator(y).report(in_chunks(y), subgroup=y, subgroups=[0, 1])
+
+
+def test_a_pipeline_predicts_the_chunks():
+    y = TARGETS["two classes"]
+    model = make_pipeline(
+        BoundedScaler(-1, 1), DPVariationalLogisticRegression(classes=[0, 1], n_samples=N)
+    ).fit(X, y)
+    report = DPEvaluator(model, epsilon=50, n_samples=N).report(in_chunks(y))
+    assert float(report.accuracy) == pytest.approx(model.score(X, y), abs=0.01)
