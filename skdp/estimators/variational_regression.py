@@ -78,7 +78,7 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
         shape = getattr(y, "shape", ())
         if len(shape) == 2 and shape[1] > 1:
             raise ValueError(
-                f"Expected y of one column, got {shape[1]}: fit each one with a share of the budget, "
+                f"Expected y of one column, got {shape[1]}: fit each with a share of the budget, "
                 "as sklearn.multioutput.MultiOutputRegressor does; privacy_of adds up the cost."
             )
         return check_features_and_targets(self, X, y, multi_output=False, sparse=self._takes_sparse)
