@@ -66,6 +66,12 @@ class TestSums:
             whole = whole.reshape(-1)
         np.testing.assert_allclose(whole.ravel(), terms.sum(axis=0), rtol=1e-9, atol=1e-9)
 
+    def test_rows_keep_their_weights_in_chunks(self, name):
+        inner, theta = SUMS[name]
+        rows, total = batch(*TABLE, ROW_WEIGHTS), weighted(inner)
+        parts = np.concatenate([total.records(theta, chunk) for chunk in rows.chunks(7)])
+        np.testing.assert_allclose(parts, total.records(theta, rows), rtol=1e-12, atol=1e-12)
+
     def test_a_record_moves_the_sum_by_its_bound_and_no_more(self, name):
         inner, theta = SUMS[name]
         total = weighted(inner)
