@@ -703,7 +703,6 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             )
         )
 
-    @with_callbacks
     def fit(self, X, y=None, groups=None) -> Self:
         """Fit, privately.
 
@@ -728,10 +727,15 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         BudgetExceededError
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
+        return self._fit(X, y, groups=groups)
+
+    @with_callbacks
+    def _fit(self, X: Any, y: Any, *, groups: Any = None, **how: Any) -> Self:
+        """Fit to rows, and to what else a subclass takes beside them."""
         verbose = getattr(self, "verbose", 0)
         with attempt(self), in_chunks(X, y, groups, verbose=verbose) as (X, y, groups):
             self._check_beside(X, groups)
-            records, facts = self._taken_in(X, y)
+            records, facts = self._taken_in(X, y, **how)
             check_n_rows(records.X, self._max_rows)
             records = self._by_person(records, groups)
             plan = self._plan(facts)
@@ -745,7 +749,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             self.diagnostics_ = self._norm_diagnosed(facts) + self._diagnosed(plan, released)
         # Outside: as errors, by a filter, they must not throw away a fit that has been paid for.
         for message in self.diagnostics_:
-            warnings.warn(message, FitWarning, stacklevel=3)
+            warnings.warn(message, FitWarning, stacklevel=4)
         return self
 
     # --- what a subclass says -------------------------------------------------------------------

@@ -117,7 +117,7 @@ class LinearBatch(NamedTuple):
     ``outside`` (m, 2) says of which rows the features, and of which the targets, were beyond their
     bounds and were cut. With ``shifting`` a neighbour's batch may hold the same rows at other
     places. ``starts`` (n_persons + 1,) says where each person's rows begin, and where all end; None
-    where a row is a record.
+    where a row is a record. ``weights`` (m,) in [0, 1] are those of the rows; None where all are 1.
     """
 
     rows: Any
@@ -126,6 +126,7 @@ class LinearBatch(NamedTuple):
     outside: np.ndarray
     shifting: bool = False
     starts: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
     def chunks(self, size: int) -> Iterator[LinearBatch]:
         """Yield views of at most so many rows, but persons as a whole."""
@@ -137,7 +138,12 @@ class LinearBatch(NamedTuple):
                 self.outside[chunk],
                 self.shifting,
                 starts,
+                None if self.weights is None else self.weights[chunk],
             )
+
+    def weighted(self, terms: np.ndarray) -> np.ndarray:
+        """Multiply terms (m, ...) of rows by their weights, if they have any."""
+        return terms if self.weights is None else (terms.T * self.weights).T
 
     def of_rows(self, values: np.ndarray) -> np.ndarray:
         """Repeat a value for each person, (n_persons,), for each of its rows."""
@@ -202,6 +208,9 @@ class LinearRows:
     starts : ndarray of shape (n_persons + 1,) or None, default=None
         Where the rows of each person begin, which lie together, and where all end: records are
         persons then. With None each row is a record.
+    weights : ndarray of shape (n,) or None, default=None
+        By which the terms of rows are multiplied. Cut to [0, 1]: no term grows, whatever the caller
+        checked.
     """
 
     def __init__(
@@ -216,8 +225,10 @@ class LinearRows:
         kept: bool = True,
         target_bounds: Bounds = (-np.inf, np.inf),
         starts: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
     ) -> None:
         self._starts = starts
+        self._weights = None if weights is None else np.clip(np.nan_to_num(weights), 0.0, 1.0)
         self._X, self._targets, self._alone, self._kept = X, targets, alone, kept
         self._target_bounds = target_bounds
         self._shifting = not check_relation(neighboring_relation).n_is_public
@@ -236,6 +247,7 @@ class LinearRows:
     ) -> LinearRows:
         """Wrap the private rows and targets of a run."""
         X, targets, *_ = records
+        weights: Any = getattr(records, "weights", None)
         return cls(
             X,
             targets,
@@ -246,6 +258,7 @@ class LinearRows:
             kept=kept,
             target_bounds=target_bounds,
             starts=getattr(records, "starts", None),
+            weights=None if weights is None else weights / getattr(config, "weight_bound", 1.0),
         )
 
     def __len__(self) -> int:
@@ -277,7 +290,8 @@ class LinearRows:
         outside = np.stack([longer, np.logical_or.reduce(beyond, axis=1)], axis=1)
         norms = _norms(rows, self._alone)
         cut = np.clip(targets, low, high)
-        return LinearBatch(rows, norms, cut, outside, self._shifting, starts)
+        weights = None if self._weights is None else self._weights[selection]
+        return LinearBatch(rows, norms, cut, outside, self._shifting, starts, weights)
 
 
 def chunks_of(

@@ -63,8 +63,8 @@ from skdp.algorithms.parts.gaussian_families import (
 )
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of, run_and_count
 from skdp.engine.adam import Moments, NoiseCorrectedAdam
-from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, Residual
-from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
+from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, Residual, of_weights
+from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.persons import RowSum
 from skdp.engine.sampling import Sampling, sampling
 from skdp.models.likelihoods import BoundedScores
@@ -189,7 +189,8 @@ class DPVIConfig(GaussianRun):
     @property
     def noise_scale(self) -> float:
         """Standard deviation of the noise in the gradient estimate g̃/q."""
-        return self.noise_multiplier * self.of_person * self.clip_norm / self.sampling_rate
+        of_record = self.weight_bound * self.of_person * self.clip_norm
+        return self.noise_multiplier * of_record / self.sampling_rate
 
     @property
     def dimensions(self) -> list[int]:
@@ -200,10 +201,10 @@ class DPVIConfig(GaussianRun):
     def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
         kind = VanillaClippedSum if self.gradient == "vanilla" else LinearClippedSum
-        gradient: ClippedSum = kind(self.likelihood.residual, self.clip_norm)
+        gradient = of_weights(kind(self.likelihood.residual, self.clip_norm), self.weight_bound)
         return ReleasePlan(
             sampling=self.sampling,
-            clipped_sum=[gradient] * self.n_steps + [self.counts],
+            clipped_sum=[gradient] * self.n_steps + [of_weights(self.counts, self.weight_bound)],
             noise_multiplier=self.noise_multiplier,
             neighboring_relation=self.neighboring_relation,
             secure=self.secure,
@@ -373,7 +374,8 @@ class VanillaClippedSum(RowSum):
             r = np.where(bad[:, None], 0.0, r)
             rows = rows if isinstance(rows, ImplicitRows) else np.where(bad[:, None], 0.0, rows)
             norms = np.where(bad, 0.0, norms)
-        return r * (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None], rows
+        r = r * (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
+        return chunk.weighted(r), rows
 
 
 # --- families of q ------------------------------------------------------------------------------

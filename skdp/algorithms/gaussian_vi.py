@@ -36,7 +36,7 @@ from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.algorithms.parts.prior_scales import PriorScales
-from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, unpacked
+from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, of_weights, unpacked
 from skdp.engine.loop import Progress
 from skdp.engine.sampling import FullBatch
 from skdp.models.averaged import normal_points
@@ -162,6 +162,7 @@ class GaussianVIConfig(GaussianRun):
         for _ in progress(range(MOST_PASSES)):
             q = GaussianPosterior(mean.reshape(K, D), covariance)
             sums = rows.sum(partial(expected_score, self.likelihood, q), slice(None))
+            sums *= self.weight_bound
             of_prior = prior.precision(scales)
             gradient, H = sums[:P] - mean * of_prior, sums[P:-2].reshape(P, P)
             found = (H + H.T) / 2 + np.diag(of_prior)
@@ -191,7 +192,8 @@ class GaussianVIConfig(GaussianRun):
 
     def _robust(self, rows: Rows, mean: np.ndarray, H: np.ndarray) -> np.ndarray:
         """H V⁻¹ H, the inverse of the sandwich, with V the scatter of the scores at the mean."""
-        scores = ScoreGramSum(LinearClippedSum(self.likelihood.residual, math.inf))
+        sums = LinearClippedSum(self.likelihood.residual, math.inf)
+        scores = ScoreGramSum(of_weights(sums, self.weight_bound))
         if self.persons is not None:
             scores = scores.of_persons(self.persons)
         V = unpacked(rows.sum(partial(scores, mean[None]), slice(None)), len(mean))
@@ -219,6 +221,7 @@ def expected_score(
         L = np.linalg.cholesky(V + LEAST_VARIANCE * np.eye(K))
         logits = mu + np.einsum("sl,nkl->snk", z, L)
         r = likelihood.residual(logits, chunk.targets)
+        r = chunk.weighted(r.transpose(1, 0, 2)).transpose(1, 0, 2)
         residual = np.einsum("s,snk->nk", weights, r)
         with_xi = np.einsum("s,snk,sl->nkl", weights, r, z, optimize=True)
         slope = -np.linalg.solve(L.transpose(0, 2, 1), with_xi.transpose(0, 2, 1))
@@ -229,7 +232,7 @@ def expected_score(
                 w = (slope[:, k, other] + slope[:, other, k]) / 2
                 H[k, :, other] = H[other, :, k] = chunk.rows.T @ (w[:, None] * chunk.rows)
         total[K * D :] += H.ravel()
-    return np.concatenate([total, batch.outside.sum(axis=0)])
+    return np.concatenate([total, batch.weighted(batch.outside).sum(axis=0)])
 
 
 @lru_cache(maxsize=8)

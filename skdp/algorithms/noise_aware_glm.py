@@ -78,6 +78,7 @@ from skdp.engine.linear_sums import (
     MagnitudeSum,
     OutsideSum,
     ScoreGramSum,
+    of_weights,
 )
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
@@ -244,20 +245,20 @@ class NoiseAwareConfig(GaussianRun):
 
     def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
-        R, C = self.row_bound, self.clip_norm
+        R, C, W = self.row_bound, self.clip_norm, self.weight_bound
         score = self.likelihood.score(C / R)
-        gradient = LinearClippedSum(score.residual, C, score.largest_residual)
+        gradient = of_weights(LinearClippedSum(score.residual, C, score.largest_residual), W)
         sums: list[ClippedSum] = [gradient] * self.sampling.n_steps
-        sums[0], sums[-1] = MagnitudeSum(of_offset=True), self.counts
+        sums[0], sums[-1] = of_weights(MagnitudeSum(of_offset=True), W), of_weights(self.counts, W)
         if self.scatter_step is not None:
             sums[self.scatter_step] = ScoreGramSum(gradient)
-        sums[self.exposed] = GramSum(R**2, trace_only=self.curvature == TRACE)
+        sums[self.exposed] = of_weights(GramSum(R**2, trace_only=self.curvature == TRACE), W)
         if self.slope_step is not None:
 
             def weight(logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
                 return score.slope_of_records(logits, C / np.maximum(norms, 1e-300))
 
-            sums[self.slope_step] = GramSum(self.slope_bound, weight)
+            sums[self.slope_step] = of_weights(GramSum(self.slope_bound, weight), W)
         return ReleasePlan(
             self.sampling,
             sums,
@@ -293,7 +294,8 @@ class NoiseAwareConfig(GaussianRun):
         bounds = target_bounds(self.likelihood, records[1])
         build = partial(LinearRows.of, self, alone=self.secure, kept=kept, target_bounds=bounds)
         rows = rows_of(records, build, kept=False)
-        update = (NoiseAwareLogit if self.shape[0] == 1 else NoiseAwareSoftmax)(self)
+        weighted = getattr(records, "weights", None) is not None
+        update = (NoiseAwareLogit if self.shape[0] == 1 else NoiseAwareSoftmax)(self, weighted)
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         q = update.posterior(state, streams("inference"))
         q = replace(q, mean=q.mean - update.unit(state))
@@ -301,9 +303,9 @@ class NoiseAwareConfig(GaussianRun):
         return replace(
             q,
             spread=spread,
-            outside=outside,
+            outside=outside * (self.n_rows / update.config.n_rows),
             short_rows=update.short_rows(state),
-            n_found=update.n_found(state),
+            n_found=None if weighted else update.n_found(state),
         )
 
     @property

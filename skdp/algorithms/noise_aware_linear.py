@@ -47,7 +47,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -65,6 +65,7 @@ from skdp.algorithms.parts.gaussian_runs import (
     GaussianRun,
     far_below,
     release_plan_of,
+    rows_told,
     run_and_count,
 )
 from skdp.algorithms.parts.prior_scales import PriorScales
@@ -86,9 +87,10 @@ from skdp.engine.linear_sums import (
     ResidualScores,
     ResidualSum,
     ScoreGramSum,
+    of_weights,
     unpacked,
 )
-from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
+from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
 
 # Constants, the same for every data set, ε, n and d, chosen by coverage and error in simulations
@@ -239,11 +241,12 @@ class NoiseAwareRegressionConfig(GaussianRun):
     def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
         residual = ResidualSum(self.row_bound, *self.weights, bounded=self.private)
-        sums: list[ClippedSum] = [] if self.bounded_targets else [MagnitudeSum()]
-        sums += [GramSum(self.row_bound**2), *[residual] * self.n_steps]
+        sums: list[Any] = [] if self.bounded_targets else [MagnitudeSum()]
+        sums += [GramSum(self.row_bound**2), *[residual] * self.n_steps, self.counts]
+        sums = [of_weights(one, self.weight_bound) for one in sums]
         if self.robust:
-            sums.append(ScoreGramSum(ResidualScores(self.row_bound, bounded=self.private)))
-        sums.append(self.counts)
+            scores = ResidualScores(self.row_bound, bounded=self.private)
+            sums.insert(-1, ScoreGramSum(of_weights(scores, self.weight_bound)))
         return ReleasePlan(
             self.sampling,
             sums,
@@ -281,7 +284,8 @@ class NoiseAwareRegressionConfig(GaussianRun):
             A function of what was released, in the unit of the targets.
         """
         by_block = self.prior_blocks is not None and self.prior_scale is None
-        update = (RegressionByBlocks if by_block else NoiseAwareRegression)(self)
+        weighted = getattr(records, "weights", None) is not None
+        update = (RegressionByBlocks if by_block else NoiseAwareRegression)(self, weighted)
         bound = 1.0 if self.bounded_targets else math.inf
         build = partial(LinearRows.of, self, alone=self.secure, target_bounds=(-bound, bound))
         rows = rows_of(records, build, kept=False)
@@ -290,9 +294,11 @@ class NoiseAwareRegressionConfig(GaussianRun):
             return replace(update.ordinary_posterior(state), outside=outside)
         assert state.gram is not None
         found, noise = update.n_found(state), update.gram_noise * math.sqrt(self.n_columns)
-        short = far_below(float(np.trace(state.gram)), noise, self, found)
+        told = replace(self, n_rows=update.n)
+        short = far_below(float(np.trace(state.gram)), noise, told, found)
         q = update.posterior(state, streams("inference"))
-        q = replace(q, outside=outside, short_rows=short, n_found=found)
+        outside = outside * (self.n_rows / update.n)
+        q = replace(q, outside=outside, short_rows=short, n_found=None if weighted else found)
         return q if self.noise_aware else update.plain_posterior(state, q)
 
 
@@ -347,10 +353,12 @@ class Grid(NamedTuple):
 class NoiseAwareRegression:
     """From releases to posteriors: pure functions of what has been released.
 
-    Everything is in units in which rows have norm ≤ 1: θ times R.
+    Everything is in units in which rows have norm ≤ 1: θ times R. There are ``config.n_rows`` rows,
+    or with weights as many as these come to, by a noisy sum where the intercept tells one.
     """
 
-    def __init__(self, config: NoiseAwareRegressionConfig) -> None:
+    def __init__(self, config: NoiseAwareRegressionConfig, weighted: bool = False) -> None:
+        self.weighted = weighted
         self.config, self.n, self.D = config, config.n_rows, config.n_columns
         self.R = config.row_bound
         self.hyper_scale = HYPER_SCALE  # times 1/R, in units of which θ is
@@ -383,7 +391,11 @@ class NoiseAwareRegression:
             clip = self._given_clip(unit) or 1.0
             return state._replace(unit=unit, clip=clip, unit_found=found is not None)
         if state.gram is None:
-            return state._replace(gram=unpacked(noisy / self.R**2, self.D))
+            state = state._replace(gram=unpacked(noisy / self.R**2, self.D))
+            if self.weighted and (found := self.n_found(state)) is not None:
+                self.n = rows_told(*found)
+                self.model = ResidualModel(self.n, self.noise, self.config.weights[0])
+            return state
         if len(state.sums) == self.config.n_steps:
             return state._replace(products=unpacked(noisy, self.D))
         excess = state.excess[-1] if len(state.excess) else self._prior_excess(state)
@@ -544,6 +556,7 @@ class NoiseAwareRegression:
         # k̄ rows of a person scatter up to k̄ times as much as the model says of so many.
         persons = self.config.persons
         doubt = TRACE_DOUBT if persons is None else persons.rows_per_group
+        doubt *= max(1.0, self.config.weight_bound)  # Σ w² is up to so many times Σ w
         found = RowMoments(
             state.products / self.n,
             self.plan.noise_scale(self.plan.sampling.n_steps - 2) / self.n,
@@ -583,7 +596,8 @@ class NoiseAwareRegression:
     ) -> RegressionPosterior:
         """The posterior from exact moments: conjugate given σ and τ, and a grid over σ.
 
-        Of θ over ``columns``, the prior is N(0, τ² I).
+        There are as many rows as their weights come to. Of θ over ``columns``, the prior is
+        N(0, τ² I).
         """
         assert state.gram is not None
         outer = np.outer(columns, columns)
@@ -592,8 +606,8 @@ class NoiseAwareRegression:
         # Where columns depend on each other, a and b are rounding, and a wide prior would trust it.
         known = a > ROUNDED * a[-1]
         a, b = np.where(known, a, 0.0), np.where(known, b, 0.0)
-        squares = float(state.sums[0, self.D]) / state.unit**2
-        log_widths, found, chances = self._over_widths(a, b, squares)
+        squares, n = float(state.sums[0, -2]) / state.unit**2, float(state.sums[0, -1])
+        log_widths, found, chances = self._over_widths(a, b, squares, n)
         weights = np.concatenate([c * one.weights for c, one in zip(chances, found, strict=True)])
         mean = np.concatenate([one.mean for one in found])
         log_scales = np.concatenate([one.log_scales for one in found])
@@ -608,12 +622,12 @@ class NoiseAwareRegression:
         return self._told(q, log_widths, chances)
 
     def _over_widths(
-        self, a: np.ndarray, b: np.ndarray, squares: float
+        self, a: np.ndarray, b: np.ndarray, squares: float, n: float
     ) -> tuple[np.ndarray, list[Conjugate], np.ndarray]:
         """Grid over ln τ that closes in, what `_conjugate` finds there, and the weights (J,)."""
         log_widths, log_prior = self._widths(*WIDEST[2:])
         while True:
-            found = [self._conjugate(a, b, squares, math.exp(2 * t)) for t in log_widths]
+            found = [self._conjugate(a, b, squares, n, math.exp(2 * t)) for t in log_widths]
             evidence = np.array([one.log_evidence for one in found]) + log_prior
             chances = np.exp(evidence - evidence.max())
             chances /= chances.sum()
@@ -623,7 +637,7 @@ class NoiseAwareRegression:
             log_widths, log_prior = self._widths(*closer)
 
     def _conjugate(
-        self, a: np.ndarray, b: np.ndarray, squares: float, prior_variance: float
+        self, a: np.ndarray, b: np.ndarray, squares: float, n: float, prior_variance: float
     ) -> Conjugate:
         """Means and precisions along eigenvectors at a grid of ln σ, its weights, the evidence."""
         centre, spread = math.log(NOISE_SCALE), 12.0 * NOISE_SPREAD
@@ -633,7 +647,7 @@ class NoiseAwareRegression:
             precision = a / s2 + 1 / prior_variance
             mean = b / s2 / precision
             log_weights = -0.5 * (
-                2 * self.n * log_scales
+                2 * n * log_scales
                 + (squares - np.sum(b * mean, axis=1)) / s2[:, 0]
                 + np.log(prior_variance * precision).sum(axis=1)
                 + ((log_scales - math.log(NOISE_SCALE)) / NOISE_SPREAD) ** 2
@@ -678,8 +692,8 @@ class RegressionByBlocks(NoiseAwareRegression):
     On the way τ is where it is likeliest; at the end one is drawn with each belief about A.
     """
 
-    def __init__(self, config: NoiseAwareRegressionConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: NoiseAwareRegressionConfig, weighted: bool = False) -> None:
+        super().__init__(config, weighted)
         shape = 1, self.D
         self.prior = PriorScales.of(
             None, shape, config.n_features, config.prior_blocks, self.hyper_scale

@@ -65,12 +65,11 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         if config.exposed and step == 0:
             return state._replace(offset=mean_logarithm(released, self.plan.noise_scale(0)))
         if step == config.exposed:
-            moments = released / self.R**2
-            if config.curvature == GRAM:
-                moments = unpacked(moments, config.shape[1])
+            state = self.with_moments(state, released)
+            assert state.moments is not None
             mean, variance = state.offset
             offset = (0.0 if config.fit_intercept else mean, variance)
-            return state._replace(moments=moments, rows=self.beliefs(moments, offset))
+            return state._replace(rows=self.beliefs(state.moments, offset))
         assert state.rows is not None
         if step == config.slope_step:
             slope = unpacked(released / self.R**2, self.size)
@@ -326,6 +325,7 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         scale = self.noise_scale(config.scatter_step)
         # k̄ rows of a person scatter up to k̄ times as much as the model says of so many.
         error = SCATTER_ERROR if config.persons is None else config.persons.rows_per_group
+        error *= max(1.0, config.weight_bound)  # Σ w² is up to so many times Σ w
         found = without_noise(model, state.scatter, scale, error)
         values, vectors = np.linalg.eigh(found)
         found = (vectors * np.maximum(values, 0.0)[:, None]) @ transposed(vectors)

@@ -14,7 +14,6 @@ import numpy as np
 from skdp._random import SecureStream
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.noise_aware_run import (
-    GRAM,
     MAX_LOGIT,
     NoiseAwareState,
     NoiseAwareUpdate,
@@ -27,7 +26,6 @@ from skdp.algorithms.parts.noisy_softmax import (
     SyntheticRows,
     steps_at_zero,
 )
-from skdp.engine.linear_sums import unpacked
 from skdp.models.bounded_scores import CategoricalScore
 
 if TYPE_CHECKING:
@@ -40,22 +38,18 @@ STEPS_BETWEEN, STEPS_AT_LAST = 2, 4  # of Newton's method
 class NoiseAwareSoftmax(NoiseAwareUpdate):
     """Inference for several outputs: gradients tell the moments of the rows too."""
 
-    def __init__(self, config: NoiseAwareConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: NoiseAwareConfig, weighted: bool = False) -> None:
+        super().__init__(config, weighted)
         self.score = CategoricalScore(config.shape[0], config.clip_norm / self.R)
         noise, n = math.sqrt(self.noise_variance), config.n_rows
         self.n_at_zero = steps_at_zero(config.n_steps, noise, config.shape, n, self.score.bound)
 
     def update(self, state: NoiseAwareState, noisy: np.ndarray, step: int) -> NoiseAwareState:
         """Take in one release."""
-        released = noisy
         if step == 0:
-            moments = released / self.R**2
-            if self.config.curvature == GRAM:
-                moments = unpacked(moments, self.config.shape[1])
-            return state._replace(moments=moments)
+            return self.with_moments(state, noisy)
         state = state._replace(
-            gradients=(*state.gradients, released.ravel() / self.R),
+            gradients=(*state.gradients, noisy.ravel() / self.R),
             queries=(*state.queries, state.mean[0]),
         )
         if len(state.gradients) < self.n_at_zero:

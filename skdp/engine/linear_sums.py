@@ -18,6 +18,10 @@ the model says that they do.
 *Counts.* How many records were cut to their bounds.
 
 *Persons.* ``of_persons`` makes of a sum over rows one over persons (`skdp.engine.persons`).
+
+*Weights.* A row's term, once it is clipped, is multiplied by the row's weight in [0, 1]: it stays
+in the convex hull of 0 and the terms that there can be, so that no bound on terms or on how far
+apart they are changes. `WeightedSum` is W times such a sum, for weights up to W.
 """
 
 from __future__ import annotations
@@ -110,7 +114,7 @@ class LinearClippedSum(RowSum):
             rows = _drop_non_finite(r, norms, rows)
         if self.clip_norm < np.inf:
             r *= (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
-        return r, rows
+        return chunk.weighted(r), rows
 
 
 def _drop_non_finite(r: np.ndarray, norms: np.ndarray, rows: Any) -> Any:
@@ -205,7 +209,7 @@ class GramSum(RowSum):
         if self.weight is not None:
             # Negative ones would make terms opposite.
             w = np.maximum(np.nan_to_num(self.weight(logits, norms), nan=0.0, posinf=0.0), 0.0)
-        w = np.minimum(w, self.bound / np.maximum(norms**2, 1e-300))
+        w = chunk.weighted(np.minimum(w, self.bound / np.maximum(norms**2, 1e-300)))
         if self.of_person is None:
             return w
         together = by_person((w * norms**2)[:, None], chunk)[:, 0]
@@ -322,7 +326,7 @@ class ResidualScores(RowSum):
     def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms (m, D) for (θ, c), each a function of its own record alone."""
         psi, shrink = _residual_scores(theta, chunk, self.row_bound, self.bounded)
-        return (np.nan_to_num(psi, nan=0.0) * shrink)[:, None] * chunk.rows
+        return chunk.weighted(np.nan_to_num(psi, nan=0.0) * shrink)[:, None] * chunk.rows
 
 
 def _residual_scores(
@@ -350,7 +354,7 @@ class ResidualSum(RowSum):
     scale_weight, trace_weight : float
         a and b > 0.
     bounded : bool, default=True
-        False is Σ (r u, r², 0), for a run without privacy.
+        False is Σ (r u, r², 1), for a run without privacy.
     """
 
     row_bound: float
@@ -402,15 +406,17 @@ class ResidualSum(RowSum):
                 rows, norms = chunk.rows, chunk.norms
                 r = chunk.targets[:, 0] - chunk.logits(weights[:, None])[:, 0]
                 if not self.bounded:
-                    total += r @ rows / self.row_bound
-                    scalars[0] += r @ r
+                    weighted = chunk.weighted(r)
+                    total += weighted @ rows / self.row_bound
+                    scalars += weighted @ r, chunk.weighted(np.ones(len(r))).sum()
                     continue
                 psi = np.clip(r / clip, -1.0, 1.0)
                 shrink = 1.0 / np.maximum(norms, self.row_bound)
                 # A record without a residual contributes nothing to the sums of residuals.
-                scalars[0] += self.scale_weight * np.nansum(psi**2 - 0.5)
-                scalars[1] += self.trace_weight * np.sum((shrink * norms) ** 2 - 0.5)
-                total += (np.nan_to_num(psi, nan=0.0) * shrink) @ rows
+                scalars[0] += self.scale_weight * np.nansum(chunk.weighted(psi**2 - 0.5))
+                squares = chunk.weighted((shrink * norms) ** 2 - 0.5)
+                scalars[1] += self.trace_weight * np.sum(squares)
+                total += chunk.weighted(np.nan_to_num(psi, nan=0.0) * shrink) @ rows
         return np.append(total, scalars)
 
     def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
@@ -420,7 +426,7 @@ class ResidualSum(RowSum):
         of_scale = self.scale_weight * np.nan_to_num(psi**2 - 0.5, nan=0.0)
         of_trace = self.trace_weight * ((shrink * norms) ** 2 - 0.5)
         terms = (np.nan_to_num(psi, nan=0.0) * shrink)[:, None] * rows
-        return np.column_stack([terms, of_scale, of_trace])
+        return chunk.weighted(np.column_stack([terms, of_scale, of_trace]))
 
 
 @dataclass(frozen=True)
@@ -459,7 +465,7 @@ class MagnitudeSum(RowSum):
             targets = np.exp(np.clip(targets, -700.0, 700.0))
         _, exponents = np.frexp(np.nan_to_num(targets))  # 2^(e-1) <= |y| < 2^e
         place = np.clip(exponents - MAGNITUDES[0], 0, len(MAGNITUDES) - 1)
-        return np.eye(len(MAGNITUDES))[place] * (targets != 0.0)[:, None]
+        return np.eye(len(MAGNITUDES))[place] * chunk.weighted(targets != 0.0)[:, None]
 
 
 @dataclass(frozen=True)
@@ -496,4 +502,59 @@ class OutsideSum(RowSum):
 
     def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms, (m, n_counts)."""
-        return chunk.outside[:, : self.n_counts].astype(np.float64)
+        return chunk.weighted(chunk.outside[:, : self.n_counts].astype(np.float64))
+
+
+@dataclass(frozen=True)
+class WeightedSum(BoundedSum):
+    """W times a sum whose terms have weights in [0, 1]: a sum with weights up to W.
+
+    Its two roundings, of a term's weight and of the result, are within `BoundedSum.rounding`, which
+    counts as many additions as there are terms.
+
+    Parameters
+    ----------
+    inner : Terms
+        The sum.
+    bound : float
+        W > 0.
+    """
+
+    inner: Any
+    bound: float
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on the norm of one record's term."""
+        return self.bound * self.inner.record_bound
+
+    @property
+    def apart(self) -> float:
+        """As without weights."""
+        return self.inner.apart
+
+    @property
+    def together(self) -> float:
+        """As without weights."""
+        return self.inner.together
+
+    def of_persons(self, unit: PersonUnit) -> WeightedSum:
+        """The same over persons, who are clipped after the weights of their rows."""
+        return WeightedSum(self.inner.of_persons(unit), self.bound)
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the inner sum."""
+        return self.inner.shape(theta_shape)
+
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
+        """Return the sum."""
+        return self.bound * self.inner(theta, batch)
+
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms of the sum, each a function of its own record alone."""
+        return self.bound * self.inner.records(theta, chunk)
+
+
+def of_weights(inner: Any, bound: float) -> Any:
+    """Return a sum for weights of rows up to a bound; itself where that is 1."""
+    return inner if bound == 1.0 else WeightedSum(inner, bound)

@@ -26,6 +26,7 @@ from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import GaussianDraws
 from skdp.estimators._doubts import of_posterior
+from skdp.estimators._weights import WeightedClasses, WeightedRows
 from skdp.inspection import SummaryMixin
 from skdp.models.likelihoods import BoundedScores, Likelihood, classification_likelihood
 from skdp.privacy.budget import Budget
@@ -88,7 +89,7 @@ class LinearClassifier(AccuracyMixin, PrivateEstimator):
         return self.classes_[most_probable]
 
 
-class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
+class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
     """A linear model whose posterior of the coefficients is normal.
 
     A subclass has these as parameters, or has no choice of them.
@@ -157,6 +158,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
         R = row_bound(data_norm, self.fit_intercept)
         n_steps = integer_or_auto(self._STEPS, max_iter=self.max_iter)
         mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given
+        mu /= self._weight_bound(facts)  # the noise is for a row of that weight
         share = noise_aware.default_clip_share(n, D, mu)
         return noise_aware.NoiseAwareConfig(
             likelihood=likelihood,
@@ -177,6 +179,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
             neighboring_relation=self._relation,
             secure=bool(self.secure),
             persons=facts.persons,
+            weight_bound=self._weight_bound(facts),
         ).calibrated(budget)
 
     def _given_prior_scale(self, bound: float, n_outputs: int) -> float | None:
@@ -239,6 +242,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
             neighboring_relation=self._relation,
             secure=bool(self.secure),
             persons=facts.persons,
+            weight_bound=self._weight_bound(facts),
         ).calibrated(budget)
 
     def _optimum(self, facts: PublicFacts) -> gaussian_vi.GaussianVIConfig | None:
@@ -266,6 +270,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
             robust=self._check_robust(facts),
             neighboring_relation=self._relation,
             persons=facts.persons,
+            weight_bound=self._weight_bound(facts),
         )
 
     def _n_columns(self, facts: PublicFacts) -> int:
@@ -329,8 +334,12 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, PrivateEstimator):
         return logits.reshape(-1, n_samples, K).transpose(1, 0, 2)
 
 
-class NormalClassifier(LinearClassifier, NormalPosterior):
+class NormalClassifier(WeightedClasses, LinearClassifier, NormalPosterior):
     """Classes by a linear model whose posterior is normal."""
+
+    def _codes_of(self, records: Records) -> np.ndarray:
+        targets = records.targets
+        return targets.argmax(axis=1) if targets.shape[1] > 1 else targets[:, 0].astype(int)
 
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities, averaged over the posterior.

@@ -9,35 +9,32 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from skdp import _checkpoint, _fitting
-from skdp._chunked_rows import ChunkedRows, in_chunks
-from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, with_callbacks
+from skdp._chunked_rows import in_chunks
+from skdp._fitting import ProtectedUnit, Records, with_callbacks
 from skdp._input import (
     AccuracyMixin,
     R2Mixin,
     check_features,
     check_features_and_labels,
     check_features_and_targets,
-    without_data,
 )
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import (
     as_array,
     expected,
     flag,
-    in_range,
     integer,
     integer_or_auto,
-    is_real,
     number_or_auto,
     one_of,
     positive,
@@ -58,6 +55,7 @@ from skdp.algorithms.parts.training import (
 from skdp.estimators import _doubts
 from skdp.estimators._datasets import DatasetRows, from_dataset
 from skdp.estimators._parts import WithParts
+from skdp.estimators._weights import WeightedClasses, WeightedRows
 from skdp.models import perceptron as networks
 from skdp.models.tasks import Classification, GivenLoss, Labelling, Regression, Task
 from skdp.relations import ROW, Relation, check_relation
@@ -81,7 +79,7 @@ class OneEpoch(PublicFacts):
 
 
 @dataclass(eq=False, repr=False)
-class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
+class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
     """Training of a network, whatever the algorithm and the task."""
 
     epsilon: float | None = 1.0
@@ -101,7 +99,6 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     physical_batch_size: int | None = None
     mixed_precision: bool = False
     device: Any = None
-    max_sample_weight: float = 1.0
     secure: bool = False
     checkpoint: Any = None
     every: int = _checkpoint.EVERY
@@ -181,8 +178,6 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
             given = (X, y)
             X, y = from_dataset(X, y)
             self._by_index = isinstance(X, DatasetRows)
-            if sample_weight is not None and isinstance(X, ChunkedRows):
-                raise expected("None for rows in chunks", sample_weight="given")
             how = {"goes_on": goes_on, "classes": classes, "sample_weight": sample_weight}
             records, facts = self._taken_in(X, y, **how)
             records = self._by_person(records, groups)
@@ -234,12 +229,6 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
     ) -> tuple[Records, PublicFacts]:
         """Check the input, which a fit that goes on has seen the like of."""
         raise NotImplementedError
-
-    def _read_all(
-        self, X: Any, y: Any, *, sample_weight: Any = None, **how: Any
-    ) -> tuple[Records, PublicFacts]:
-        records, facts = self._read(X, y, **how)
-        return records._replace(weights=self._weights(records, sample_weight)), facts
 
     def _network_run(self, facts: PublicFacts, private: bool) -> NetworkRun:
         """Check the parameters that all algorithms have, and fill in the defaults."""
@@ -297,33 +286,6 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
                 secure=True,
             )
         return True
-
-    def _weight_bound(self, facts: PublicFacts) -> float:
-        """Largest weight that a row may have."""
-        return in_range(1e-10, 1e10, max_sample_weight=self.max_sample_weight)
-
-    def _weights(self, records: Records, sample_weight: Any) -> np.ndarray | None:
-        """Check weights of rows; None where all are 1."""
-        bound = in_range(1e-10, 1e10, max_sample_weight=self.max_sample_weight)
-        if sample_weight is None:
-            if bound != 1.0:
-                raise expected(
-                    "1 without sample_weight",
-                    "pipelines and searches pass weights on by metadata routing alone: "
-                    "set_fit_request(sample_weight=True)",
-                    max_sample_weight=self.max_sample_weight,
-                )
-            return None
-        n = len(records.X)
-        wrong = (
-            f"Expected sample_weight to hold {n} numbers in [0, {bound:g}], one per row; divide "
-            "them by a public bound, or declare a larger max_sample_weight."
-        )
-        with without_data(wrong):
-            weights = np.asarray(column_or_1d(sample_weight), dtype=np.float64)
-        if len(weights) != n or not ((weights >= 0.0) & (weights <= bound)).all():
-            raise ValueError(wrong)
-        return weights
 
     def _assumptions(self) -> tuple[str, ...]:
         said = {
@@ -522,15 +484,16 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
         return self._posterior.sample(n_samples, check_random_state(random_state))
 
     def _outputs(self, X: Any, parameters: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        """Yield the outputs (n, n_outputs) of each member of the posterior, or of other vectors."""
+        """Yield, for blocks of rows, the outputs of all members of the posterior, or of others.
+
+        Each is (k, m, n_outputs) for k of them.
+        """
         check_is_fitted(self)
-        X = self._rows(X)
-        for vector in self._posterior.members if parameters is None else parameters:
-            # Our own network runs in double precision, where a prediction does not depend on the
-            # other rows; that of a caller may know only its own precision.
-            module = networks.with_parameters(self.module_, vector)
-            double = self.module is None
-            yield networks.predict(module, X, double=double, integers=self._looks_up)
+        vectors = self._posterior.members if parameters is None else parameters
+        # Our own network runs in double precision, where a prediction does not depend on the
+        # other rows; that of a caller may know only its own precision.
+        how = {"double": self.module is None, "integers": self._looks_up}
+        return networks.outputs(self.module_, vectors, self._rows(X), **how)
 
     def _rows(self, X: Any) -> Any:
         """Check rows of the kind that the fit saw."""
@@ -544,7 +507,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, PrivateEstimator):
 
     def _sampled_outputs(self, X: Any, n_samples: int, random_state: Any) -> np.ndarray:
         draws = self.sample_posterior(n_samples, random_state)
-        return np.stack(list(self._outputs(X, draws)))
+        return np.concatenate(list(self._outputs(X, draws)), axis=1)
 
 
 def _layer_sizes(sizes: Any) -> tuple[int, ...]:
@@ -557,13 +520,12 @@ def _layer_sizes(sizes: Any) -> tuple[int, ...]:
 
 
 @dataclass(eq=False, repr=False)
-class NetworkClassifier(AccuracyMixin, NetworkEstimator):
+class NetworkClassifier(AccuracyMixin, WeightedClasses, NetworkEstimator):
     """Declared or found classes, or labels that do not exclude each other."""
 
     _: KW_ONLY
     classes: Any = None
     loss: Any = "cross_entropy"
-    class_weight: Any = None
 
     _several = False  # labels of a record, of y as the fit saw it
 
@@ -596,49 +558,6 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
         facts = self._facts_of(X, len(self.classes_), declared=declared)
         return Records(X, codes.astype(np.int64, copy=False)), facts
 
-    def _class_weights(self) -> dict[Any, float]:
-        """Check the weights of classes; those that are not named have 1."""
-        if self.class_weight is None:
-            return {}
-        if isinstance(self.class_weight, str):
-            raise expected(
-                "None or numbers by class",
-                "the shares of classes are private: of shares that you know from elsewhere, "
-                "{label: 1 / (n_classes * share), ...} is balanced",
-                class_weight=self.class_weight,
-            )
-        values = [*self.class_weight.values()] if isinstance(self.class_weight, dict) else [-1]
-        if not all(is_real(v) and 0 <= v <= 1e10 for v in values):
-            raise expected("a dict of finite numbers >= 0", class_weight=self.class_weight)
-        return dict(self.class_weight)
-
-    def _weight_bound(self, facts: PublicFacts) -> float:
-        weights = self._class_weights()
-        bounds = [float(weight) for weight in weights.values()]
-        if facts.n_outputs is None or len(weights) < facts.n_outputs:
-            bounds.append(1.0)
-        bound = max(bounds) * super()._weight_bound(facts)
-        if weights and not 1e-10 < bound < 1e10:
-            raise expected(
-                "a dict of numbers >= 0 whose largest, times max_sample_weight, is in "
-                "(1e-10, 1e+10)",
-                "only ratios of weights matter; the step size is learning_rate's business",
-                class_weight=self.class_weight,
-            )
-        return bound
-
-    def _weights(self, records: Records, sample_weight: Any) -> np.ndarray | None:
-        weights, by_class = super()._weights(records, sample_weight), self._class_weights()
-        if not by_class:
-            return weights
-        if self._several:
-            raise ValueError("Expected class_weight=None where labels do not exclude each other.")
-        classes = self.classes_.tolist()
-        if not by_class.keys() <= set(classes):
-            raise expected("a dict whose keys are classes", class_weight=self.class_weight)
-        of_class = np.array([float(by_class.get(label, 1.0)) for label in classes])
-        return of_class[records.targets] * (1.0 if weights is None else weights)
-
     def _read_labels(
         self, X: Any, y: Any, classes: Any, *, goes_on: bool
     ) -> tuple[Records, PublicFacts]:
@@ -667,9 +586,8 @@ class NetworkClassifier(AccuracyMixin, NetworkEstimator):
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of `predict_proba`, shape (n, n_classes)."""
-        # Σ_k p_k, one member at a time: there may be many rows.
-        of_members = (self._kind(z.shape[1]).log_probabilities(z) for z in self._outputs(X))
-        total = reduce(np.logaddexp, of_members)
+        of_blocks = (self._kind(z.shape[-1]).log_probabilities(z) for z in self._outputs(X))
+        total = np.concatenate([np.logaddexp.reduce(log, axis=0) for log in of_blocks])
         return total - np.log(len(self._posterior.members))
 
     def predict(self, X) -> np.ndarray:
@@ -737,7 +655,7 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
             return said
         rows = _doubts.synthetic_rows(plan.facts.features)
         parameters = released.posterior.sample(_doubts.N_DRAWS, np.random.RandomState(0))
-        draws = np.stack(list(self._outputs(rows, parameters)))
+        draws = np.concatenate(list(self._outputs(rows, parameters)), axis=1)
         return _doubts.of_outputs(draws, bounded=self.target_bounds is not None)
 
     def __sklearn_tags__(self) -> Any:
@@ -750,8 +668,7 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
     def predict(self, X) -> np.ndarray:
         """Predicted targets, shape (n,) or (n, n_targets)."""
         # Shares, because the sum of the members may be beyond a double.
-        mean = reduce(np.add, (z / len(self._posterior.members) for z in self._outputs(X)))
-        return self._targets(mean)
+        return self._targets(np.concatenate([(z / len(z)).sum(axis=0) for z in self._outputs(X)]))
 
     def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Predictions under each of several draws of `sample_posterior`.

@@ -531,6 +531,12 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     classes : array-like of shape (n_classes,) or None, default=None
         The class labels, as a declared public fact. None reads them from y and says so in the
         report.
+    class_weight : dict or None, default=None
+        Public weights ≥ 0 of classes, 1 for those that are not named; each row's clipped terms are
+        multiplied by that of its class. The noise is for the largest, so it buys balance at the
+        price of noise. ``"balanced"`` is refused: the shares of classes are private.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     secure : bool, default=False
         Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
         noise: the guarantee then no longer treats floating-point sums and noise as exact. Full

@@ -114,6 +114,8 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     noise_multiplier : float or None, default=None
         Standard deviation > 0 of the noise in a sum of residuals over the bound on one record,
         instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was spent.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     secure : bool, default=False
         Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
         noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,
@@ -320,6 +322,8 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     noise_multiplier : float or None, default=None
         Standard deviation > 0 of a gradient's noise over ``clip_norm``, instead of ``epsilon``
         (pass ``epsilon=None``); the report then accounts for what was spent.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     secure : bool, default=False
         Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
         noise: the guarantee then no longer treats floating-point sums and noise as exact. Full

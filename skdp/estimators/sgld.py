@@ -328,7 +328,7 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         ndarray of shape (n_kept, n, n_classes)
             Their mean is `predict_proba`.
         """
-        return self._probabilities(np.stack(list(self._outputs(X))))
+        return self._probabilities(np.concatenate(list(self._outputs(X)), axis=1))
 
 
 @takes_parts
@@ -558,6 +558,6 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
         """
         if not return_std:
             return super().predict(X)
-        outputs = np.stack(list(self._outputs(X)))
+        outputs = np.concatenate(list(self._outputs(X)), axis=1)
         spread = self._targets(outputs).std(axis=0)
         return self._targets(outputs.mean(axis=0)), spread

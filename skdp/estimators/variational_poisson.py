@@ -58,13 +58,13 @@ class NormalCounts(R2Mixin, NormalPosterior):
     def _likelihood_of(self, facts: PublicFacts) -> Poisson:
         return Poisson(in_range(1e-6, 1e6, closed="both", largest_count=self.largest_count))
 
-    def fit(self, X, y=None, exposure=None, groups=None) -> Self:
+    def fit(self, X, y=None, exposure=None, groups=None, *, sample_weight=None) -> Self:
         """Fit, privately.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Numbers; dense and finite.
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Finite numbers; sparse in `DPVariationalPoissonRegression`.
         y : array-like of shape (n_samples,)
             Counts ≥ 0, cut to ``largest_count``; fractions are taken as they are.
         exposure : array-like of shape (n_samples,) or None, default=None
@@ -73,6 +73,9 @@ class NormalCounts(R2Mixin, NormalPosterior):
             magnitudes first, which take 2 % of the squared GDP budget.
         groups : array-like of shape (n_samples,) or None, default=None
             With ``unit="group"``: the person whose row it is, as any label.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of rows in [0, ``max_sample_weight``], by which their clipped terms are
+            multiplied in every sum: one of weight 2 counts as two rows. As private as the rows.
 
         Returns
         -------
@@ -86,7 +89,8 @@ class NormalCounts(R2Mixin, NormalPosterior):
         BudgetExceededError
             If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
-        return super().fit(X, y if exposure is None else Exposed(y, exposure), groups)
+        y = y if exposure is None else Exposed(y, exposure)
+        return self._fit(X, y, groups=groups, sample_weight=sample_weight)
 
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         exposure = None
@@ -117,7 +121,7 @@ class NormalCounts(R2Mixin, NormalPosterior):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
+        X : array-like or sparse matrix of shape (n, n_features)
             Rows, clipped to ``data_norm_`` as in `fit`.
         return_std : bool, default=False
             Also return the standard deviation of a new count: of the rate and around it.
@@ -172,7 +176,7 @@ class NormalCounts(R2Mixin, NormalPosterior):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
+        X : array-like or sparse matrix of shape (n, n_features)
             Rows, clipped to ``data_norm_`` as in `fit`.
         n_samples : int, default=1
             Number of draws ≥ 1.
@@ -286,6 +290,8 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     largest_count : float, default=100.0
         Public bound > 0 of the counts, to which they, and predicted rates, are cut. Counts need not
         be integers; negative ones are refused.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     secure : bool, default=False
         Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
         noise: the guarantee then no longer treats floating-point sums and noise as exact. Full

@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skdp._fitting import PrivateEstimator, ProtectedUnit, Records
+from skdp._fitting import ProtectedUnit, Records
 from skdp._input import R2Mixin, check_features_and_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, flag, integer, integer_or_auto, number_or_auto, one_of
@@ -44,11 +44,12 @@ from skdp.estimators._linear import (
     told_scales,
     unit_of_targets,
 )
+from skdp.estimators._weights import WeightedRows
 from skdp.inspection import SummaryMixin
 from skdp.privacy.budget import Budget
 
 
-class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
+class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
     """A linear model of numbers whose posterior of the coefficients and of ln σ is normal.
 
     A subclass has these as parameters, or has no choice of them.
@@ -74,6 +75,12 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
 
     def _checked(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """Rows and targets of a fit."""
+        shape = getattr(y, "shape", ())
+        if len(shape) == 2 and shape[1] > 1:
+            raise ValueError(
+                f"Expected y of one column, got {shape[1]}: fit each with a share of the budget, "
+                "as sklearn.multioutput.MultiOutputRegressor does; privacy_of adds up the cost."
+            )
         return check_features_and_targets(self, X, y, multi_output=False, sparse=self._takes_sparse)
 
     def _configure(
@@ -114,6 +121,7 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
             neighboring_relation=self._relation,
             secure=bool(self.secure),
             persons=facts.persons,
+            weight_bound=self._weight_bound(facts),
         ).calibrated(budget)
 
     def _keep(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> None:
@@ -178,7 +186,7 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
+        X : array-like or sparse matrix of shape (n, n_features)
             Rows, clipped to ``data_norm_`` as in `fit`.
         return_std : bool, default=False
             Return also the standard deviation of a new target: of the line and of its residual.
@@ -226,7 +234,7 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, PrivateEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
+        X : array-like or sparse matrix of shape (n, n_features)
             Rows, clipped to ``data_norm_`` as in `fit`.
         n_samples : int, default=1
             Number of draws ≥ 1.
@@ -320,6 +328,8 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was spent.
     accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
         See `skdp.privacy.epsilon`.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     secure : bool, default=False
         Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
         noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -147,12 +147,10 @@ def _shape_arguments(
 def with_parameters(module: nn.Module, flat: np.ndarray) -> nn.Module:
     """Return a copy of a module whose trained parameters are a flat vector."""
     module = copy.deepcopy(module)
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    sizes = [p.numel() for p in parameters]
-    vectors = torch.from_numpy(np.ascontiguousarray(flat)).split(sizes)
+    trained = [p for p in module.parameters() if p.requires_grad]
+    parts = torch.from_numpy(np.ascontiguousarray(flat)).split([p.numel() for p in trained])
     with torch.no_grad():
-        for parameter, vector in zip(parameters, vectors, strict=True):
-            parameter.copy_(vector.view(parameter.shape))
+        _loaded(module, [part.view(p.shape) for part, p in zip(parts, trained, strict=True)])
     return module.eval()
 
 
@@ -180,25 +178,66 @@ def parameter_names(module: nn.Module) -> list[str]:
     ]
 
 
-def predict(
-    module: nn.Module,
-    X: np.ndarray,
-    *,
-    double: bool,
-    integers: bool = False,
-    batch_size: int = 4096,
-) -> np.ndarray:
-    """Outputs of a module on rows, shape (n, n_outputs), worked out in double precision or not.
+def outputs(
+    module: nn.Module, vectors: np.ndarray, X: Any, *, double: bool, integers: bool = False
+) -> Iterator[np.ndarray]:
+    """Yield the outputs (k, m, n_outputs) of a module under k vectors, on blocks of m rows.
 
-    Rows are given to it as 64-bit integers, or as numbers of its parameters' type.
+    Parameters
+    ----------
+    module : nn.Module
+        Perceptrons run under all vectors at once, others under one after the other.
+    vectors : ndarray of shape (k, n_parameters)
+        What its trained parameters are.
+    X : array-like of shape (n, ...)
+        Rows, given to it as 64-bit integers, or as numbers of its parameters' type.
+    double : bool
+        Work in double precision.
+    integers : bool, default=False
+        Whether rows are integers to it.
     """
+    module = copy.deepcopy(module).eval()
+    trained = [p for p in module.parameters() if p.requires_grad]
+    shapes, like = [p.shape for p in trained], trained[0]
+    widest = max(map(len, trained)) if is_perceptron(module) else 0
+    size = max(1, _ENTRIES // (widest * len(vectors))) if widest else _ROWS
+    flat = torch.from_numpy(np.ascontiguousarray(vectors)).to(like.device, like.dtype)
     if double:
-        module = copy.deepcopy(module).double()
-    like = next(p for p in module.parameters() if p.requires_grad)
-    dtype = torch.int64 if integers else like.dtype
-    pieces = []
+        module, flat = module.double(), flat.double()
+    stacked = flat.split([shape.numel() for shape in shapes], dim=1)
+    members = [part.unflatten(1, shape) for part, shape in zip(stacked, shapes, strict=True)]
+    dtype = torch.int64 if integers else trained[0].dtype
     with torch.no_grad():
-        for start in range(0, len(X), batch_size):
-            piece = torch.from_numpy(np.array(X[start : start + batch_size]))
-            pieces.append(module.eval()(piece.to(like.device, dtype)).double().cpu().numpy())
-    return np.concatenate(pieces)
+        for start in range(0, len(X), size):
+            piece = torch.from_numpy(np.array(X[start : start + size])).to(like.device, dtype)
+            if widest:
+                found = _all_at_once(module, members, piece)
+            else:
+                found = [_loaded(module, one)(piece) for one in zip(*members, strict=True)]
+                found = torch.stack(found)
+            yield found.double().cpu().numpy()
+
+
+_ROWS, _ENTRIES = 4096, 2**19  # rows at once; numbers of a layer, which stay in the cache
+
+
+def _all_at_once(module: nn.Module, members: Sequence[torch.Tensor], x: torch.Tensor) -> Any:
+    """Outputs (k, m, n_outputs) of a perceptron under stacked weights and biases."""
+    stacked = iter(members)
+    x = x.expand(len(members[0]), *x.shape)
+    for part in module.children():
+        if isinstance(part, nn.Linear):
+            weight, bias = next(stacked), next(stacked)
+            x = torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
+        else:
+            x = part(x)
+    return x
+
+
+def _loaded(module: nn.Module, values: Sequence[torch.Tensor]) -> nn.Module:
+    """Put values in the place of a module's trained parameters."""
+    for parameter, value in zip(
+        (p for p in module.parameters() if p.requires_grad), values, strict=True
+    ):
+        parameter.copy_(value)
+    return module

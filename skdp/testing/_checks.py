@@ -528,6 +528,7 @@ _OF_WEIGHTS = {
     "check_sample_weights_not_overwritten": "weights beyond the declared bound are refused",
     "check_sample_weight_equivalence_on_dense_data": "weights beyond the bound are refused",
     "check_class_weight_classifiers": "the noise is for the weight of 1000, and rows are 50",
+    "check_sample_weight_equivalence_on_sparse_data": "weights beyond the bound are refused",
     "check_all_zero_sample_weights_error": "whether all weights are 0 is private",
 }
 

@@ -24,6 +24,7 @@ from skdp import (
     _release_hook,
 )
 from skdp.algorithms.dp_sgld import DPSGLDConfig
+from skdp.models.perceptron import with_parameters
 from skdp.privacy import epsilon_of_event
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import terms_of
@@ -342,3 +343,23 @@ class TestUse:
         peer = LinearDiscriminantAnalysis().fit(X, y).score(X, y)
         model = DPSGLDClassifier(3.0, classes=range(4), n_samples=3000).fit(X, y)
         assert model.score(X, y) > peer - 0.05
+
+
+@pytest.mark.parametrize("kind", ["perceptron", "linear", "module"])
+def test_members_of_the_posterior_predict_at_once_as_one_by_one(kind):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (5000, 3))
+    given = {"hidden_layer_sizes": (5,) if kind == "perceptron" else ()}
+    if kind == "module":
+        given = {"module": nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2))}
+    model = DPSGLDClassifier(INF, classes=[0, 1], n_samples=5000, max_iter=12, **given)
+    model.fit(X, (X[:, 0] > 0).astype(int))
+    found = []
+    for vector in model.posterior_samples_:
+        module = with_parameters(model.module_, vector).double()
+        with torch.no_grad():
+            found.append(torch.softmax(module(torch.from_numpy(X)), dim=1).numpy())
+    assert len(found) == 6
+    rounding = {"rtol": 1e-6 if kind != "module" else 1e-4, "atol": 1e-6}
+    np.testing.assert_allclose(model.predict_proba(X), np.mean(found, axis=0), **rounding)
+    np.testing.assert_allclose(model.path_predictive(X), found, **rounding)

@@ -11,10 +11,13 @@ from bundles import bundled
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdp import BudgetExceededError, FitWarning, PrivacyLedger, PrivacyWarning
 from skdp.estimators.variational_regression import DPVariationalLinearRegression
+from skdp.privacy import privacy_of
+from skdp.testing._checks import _OF_WEIGHTS
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,8 @@ DECLARED = {"target_bounds": (0.0, 20.0), "n_samples": 2000}
     [
         DPVariationalLinearRegression(target_bounds=(-200, 200), inference="dpvi"),
         DPVariationalLinearRegression(math.inf),
-    ]
+    ],
+    expected_failed_checks=lambda _: _OF_WEIGHTS,
 )
 def test_sklearn_compatible(estimator, check):
     check(estimator)
@@ -251,3 +255,16 @@ def test_robust_widths_are_refused_where_the_fit_would_pay_for_them_and_ignore_t
     with PrivacyLedger() as ledger, pytest.raises(ValueError, match=r"robust=True.*noise_aware"):
         DPVariationalLinearRegression(inference="dpvi", robust=True).fit(X, y)
     assert ledger.entries == ()
+
+
+def test_several_targets_are_refused_and_the_remedy_works(line):
+    X, y = line
+    Y = np.column_stack([y, -y])
+    regressor = DPVariationalLinearRegression(0.5, 5e-6, target_bounds=(-20, 20), n_samples=2000)
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match="MultiOutputRegressor"):
+        regressor.fit(X, Y)
+    assert ledger.entries == ()
+    both = MultiOutputRegressor(regressor).fit(X, Y)
+    assert both.predict(X).shape == Y.shape
+    assert both.score(X, Y) > 0.8
+    assert 0.5 < privacy_of(both).epsilon <= 1.0

@@ -42,17 +42,21 @@ class GaussianRun:
         Integer sums and discrete Gaussian noise.
     persons : PersonUnit or None
         Public facts about persons, where these are the records; None where rows are.
+    weight_bound : float
+        W > 0: largest weight of a row.
     """
 
     noise_multiplier: float = 0.0
     neighboring_relation: str = ZERO_OUT
     secure: bool = False
     persons: PersonUnit | None = None
+    weight_bound: float = 1.0
     asks_sums: ClassVar[bool] = False  # of `rows_of`, and nothing else: takes rows in chunks
 
     def __post_init__(self) -> None:
         in_range(0.0, math.inf, noise_multiplier=self.noise_multiplier, closed="left")
         check_relation(self.neighboring_relation)
+        in_range(1e-10, 1e10, weight_bound=self.weight_bound)
 
     @property
     def sampling(self) -> Sampling:
@@ -244,6 +248,11 @@ def far_below(
     if deviation > UNSURE * bound or square > SHORT**2 * bound + deviation:
         return None
     return math.sqrt(max(square, deviation))
+
+
+def rows_told(found: float, noise: float) -> int:
+    """Return the number of rows that a noisy sum of weights tells, at least that of its noise."""
+    return max(1, round(found), round(noise))
 
 
 class Inference(Protocol[S]):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.parts.gaussian_runs import far_below, release_plan_of
+from skdp.algorithms.parts.gaussian_runs import far_below, release_plan_of, rows_told
 from skdp.algorithms.parts.logit_rows import LogitRows
 from skdp.algorithms.parts.noisy_softmax import Posterior
+from skdp.engine.linear_sums import unpacked
 
 if TYPE_CHECKING:
     from skdp.algorithms.noise_aware_glm import NoiseAwareConfig
@@ -41,13 +43,16 @@ class NoiseAwareUpdate:
     ----------
     config : NoiseAwareConfig
         Public facts of the run.
+    weighted : bool, default=False
+        Whether rows have weights: there are as many rows as these come to, by a noisy sum where
+        the intercept tells one.
     """
 
-    def __init__(self, config: NoiseAwareConfig) -> None:
-        self.config = config
+    def __init__(self, config: NoiseAwareConfig, weighted: bool = False) -> None:
+        self.config, self.weighted = config, weighted
         self.R = config.row_bound
         self.size = math.prod(config.shape)
-        bound = config.of_person * config.clip_norm
+        bound = config.weight_bound * config.of_person * config.clip_norm
         self.noise_variance = (config.noise_multiplier * bound / self.R) ** 2  # ν²
         self.plan = release_plan_of(config)
         self.moments_scale = self.noise_scale(config.exposed)  # in Ã, or in its trace
@@ -80,6 +85,16 @@ class NoiseAwareUpdate:
         trace = float(np.trace(np.atleast_2d(state.moments)))
         noise = self.moments_scale * math.sqrt(size)
         return far_below(trace, noise, self.config, self.n_found(state))
+
+    def with_moments(self, state: NoiseAwareState, released: np.ndarray) -> NoiseAwareState:
+        """Take in the second moments, and with weights the number of rows that they tell."""
+        moments = released / self.R**2
+        if self.config.curvature == GRAM:
+            moments = unpacked(moments, self.config.shape[1])
+        state = state._replace(moments=moments)
+        if self.weighted and (found := self.n_found(state)) is not None:
+            self.config = replace(self.config, n_rows=rows_told(*found))
+        return state
 
     def n_found(self, state: NoiseAwareState) -> tuple[float, float] | None:
         """Noisy number of records, by the intercept's second moment."""

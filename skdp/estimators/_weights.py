@@ -1,0 +1,149 @@
+"""Weights of rows and of classes: declared, bounded, and part of the sensitivity."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils.validation import column_or_1d
+
+from skdp._chunked_rows import ChunkedRows
+from skdp._fitting import PrivateEstimator, Records
+from skdp._input import without_data
+from skdp._plan import PublicFacts
+from skdp._validate import expected, in_range, is_real
+
+
+@dataclass(eq=False, repr=False)
+class WeightedRows(PrivateEstimator):
+    """A fit that takes weights of rows, up to a bound."""
+
+    _: KW_ONLY
+    max_sample_weight: float = 1.0
+
+    def fit(self, X, y=None, groups=None, *, sample_weight=None) -> Self:
+        """Fit, privately.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Numbers, finite unless the class takes NaN; sparse where the class takes that.
+        y : array-like of shape (n_samples,)
+            Class labels or targets.
+        groups : array-like of shape (n_samples,) or None, default=None
+            With ``unit="group"``: the person whose row it is, as any label.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of rows in [0, ``max_sample_weight``], by which their clipped terms are
+            multiplied in every sum: one of weight 2 counts as two rows. As private as the rows.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the input is invalid; nothing has been spent then.
+        BudgetExceededError
+            If an open `PrivacyLedger` refuses the fit; no row has been used then.
+        """
+        return self._fit(X, y, groups=groups, sample_weight=sample_weight)
+
+    def _taken_in(
+        self, X: Any, y: Any, *, sample_weight: Any = None, **how: Any
+    ) -> tuple[Records, PublicFacts]:
+        if sample_weight is not None and isinstance(X, ChunkedRows):
+            raise expected("None for rows in chunks", sample_weight="given")
+        return super()._taken_in(X, y, sample_weight=sample_weight, **how)
+
+    def _read_all(
+        self, X: Any, y: Any, *, sample_weight: Any = None, **how: Any
+    ) -> tuple[Records, PublicFacts]:
+        records, facts = self._read(X, y, **how)
+        return records._replace(weights=self._weights(records, sample_weight)), facts
+
+    def _weight_bound(self, facts: PublicFacts) -> float:
+        """Largest weight that a row may have."""
+        return in_range(1e-10, 1e10, max_sample_weight=self.max_sample_weight)
+
+    def _weights(self, records: Records, sample_weight: Any) -> np.ndarray | None:
+        """Check weights of rows; None where all are 1."""
+        bound = in_range(1e-10, 1e10, max_sample_weight=self.max_sample_weight)
+        if sample_weight is None:
+            if bound != 1.0:
+                raise expected(
+                    "1 without sample_weight",
+                    "pipelines and searches pass weights on by metadata routing alone: "
+                    "set_fit_request(sample_weight=True)",
+                    max_sample_weight=self.max_sample_weight,
+                )
+            return None
+        n = len(records.X)
+        wrong = (
+            f"Expected sample_weight to hold {n} numbers in [0, {bound:g}], one per row; divide "
+            "them by a public bound, or declare a larger max_sample_weight."
+        )
+        with without_data(wrong):
+            weights = np.asarray(column_or_1d(sample_weight), dtype=np.float64)
+        if len(weights) != n or not ((weights >= 0.0) & (weights <= bound)).all():
+            raise ValueError(wrong)
+        return weights
+
+
+@dataclass(eq=False, repr=False)
+class WeightedClasses(WeightedRows):
+    """A fit of classes that takes weights of these too."""
+
+    _: KW_ONLY
+    class_weight: Any = None
+    _several = False  # whether labels do not exclude each other
+    classes_: ClassVar[np.ndarray]
+
+    def _class_weights(self) -> dict[Any, float]:
+        """Check the weights of classes; those that are not named have 1."""
+        if self.class_weight is None:
+            return {}
+        if isinstance(self.class_weight, str):
+            raise expected(
+                "None or numbers by class",
+                "the shares of classes are private: of shares that you know from elsewhere, "
+                "{label: 1 / (n_classes * share), ...} is balanced",
+                class_weight=self.class_weight,
+            )
+        values = [*self.class_weight.values()] if isinstance(self.class_weight, dict) else [-1]
+        if not all(is_real(v) and 0 <= v <= 1e10 for v in values):
+            raise expected("a dict of finite numbers >= 0", class_weight=self.class_weight)
+        return dict(self.class_weight)
+
+    def _weight_bound(self, facts: PublicFacts) -> float:
+        weights = self._class_weights()
+        bounds = [float(weight) for weight in weights.values()]
+        if facts.n_outputs is None or len(weights) < facts.n_outputs:
+            bounds.append(1.0)
+        bound = max(bounds) * super()._weight_bound(facts)
+        if weights and not 1e-10 < bound < 1e10:
+            raise expected(
+                "a dict of numbers >= 0 whose largest, times max_sample_weight, is in "
+                "(1e-10, 1e+10)",
+                "only ratios of weights matter; the step size is learning_rate's business",
+                class_weight=self.class_weight,
+            )
+        return bound
+
+    def _weights(self, records: Records, sample_weight: Any) -> np.ndarray | None:
+        weights, by_class = super()._weights(records, sample_weight), self._class_weights()
+        if not by_class:
+            return weights
+        if self._several:
+            raise ValueError("Expected class_weight=None where labels do not exclude each other.")
+        classes = self.classes_.tolist()
+        if not by_class.keys() <= set(classes):
+            raise expected("a dict whose keys are classes", class_weight=self.class_weight)
+        of_class = np.array([float(by_class.get(label, 1.0)) for label in classes])
+        return of_class[self._codes_of(records)] * (1.0 if weights is None else weights)
+
+    def _codes_of(self, records: Records) -> np.ndarray:
+        """Number of each row's class."""
+        return records.targets
