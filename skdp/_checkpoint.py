@@ -25,12 +25,15 @@ True
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import hmac
 import io
 import json
 import os
 import stat
+import sys
+import sysconfig
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -160,6 +163,13 @@ class Checkpoint:
         if self.charged and not self._key_path.exists():
             raise self._refused(f"has no key file {self._key_path.name}", "Restore that file")
         self._descriptor = self._locked()
+        if not self.charged and not self._ours():
+            os.close(self._descriptor)
+            raise ValueError(
+                f"Expected checkpoint={self._path.name!r} to be a path beside which there is no "
+                f"file {self._key_path.name} yet; give another one, or, if that is the key of a "
+                "run, put its checkpoint back. Nothing has been charged now."
+            )
         try:
             new: dict[str, Any] = {"secret": os.urandom(32).hex()}
             self._key = self._read_key() if self.charged else new
@@ -212,8 +222,11 @@ class Checkpoint:
             run, chain, first, saved = streams.secret("run"), streams.secret("chain"), 0, None
             self._made = True
             self._key = {**key, "words": _WORDS, "format": FORMAT, "run": run.hex()}
+            self._key["begun"] = False
             self._write_key(0, chain)
             self._write(0, None)
+            self._key["begun"] = True
+            self._write_key(0, chain)
         else:
             if not hmac.compare_digest(rows, found["rows"]):
                 raise self._refused(
@@ -342,6 +355,15 @@ class Checkpoint:
             )
         return descriptor
 
+    def _ours(self) -> bool:
+        """Whether a key file without a checkpoint is new, or of a run that was not charged."""
+        with open(self._descriptor, "rb", closefd=False) as file:
+            text = file.read()
+        with suppress(ValueError):
+            key = json.loads(text)
+            return isinstance(key, dict) and key.get("words") == _WORDS and not key.get("begun", 1)
+        return not text
+
     def _read_key(self) -> dict[str, Any]:
         found = os.fstat(self._descriptor)
         if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid != os.geteuid():
@@ -371,7 +393,7 @@ class Checkpoint:
 
 
 def _new(path: Path) -> Path:
-    return Path(f"{path}.new")
+    return Path(f"{path}.skdp-new")
 
 
 def _replace(path: Path, content: Any) -> int:
@@ -486,34 +508,60 @@ class _Mac:
 
 
 def described(secret: bytes, value: Any) -> str:
-    """Hash a parameter: numbers by value, functions and classes by name and code.
+    """Hash a parameter: numbers by value, functions and classes by code and by what they refer to.
 
-    Two that may compute different things have different hashes, as far as can be seen: what a
-    function calls is not followed.
+    Two that may compute different things must have different hashes: steps that are made again with
+    the same noise but another term would show the terms' difference. So an object is all that its
+    pickle would hold, and one that has no pickle is refused. What a function calls is followed
+    within its own module; modules and libraries are names.
+
+    Raises
+    ------
+    ValueError
+        If the value, or something that it refers to, cannot be told from another.
     """
-    mac, seen = _Mac(secret, "parameter"), {}
+    return _Description(secret).of(value)
 
-    def add(value: Any) -> None:
-        mac.add_text(f"{type(value).__module__}.{type(value).__qualname__}")
+
+class _Description:
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._mac = _Mac(secret, "parameter")
+        self._seen: dict[int, Any] = {}
+
+    def of(self, value: Any) -> str:
+        """Return the hash."""
+        self._add(value)
+        return self._mac.hexdigest()
+
+    def _add(self, value: Any) -> None:
+        self._mac.add_text(f"{type(value).__module__}.{type(value).__qualname__}")
         if value is None or isinstance(value, _PLAIN):
-            mac.add_text(repr(value))
+            self._mac.add_text(repr(value))
             return
-        mac.add_text(str(id(value) in seen))
-        if id(value) in seen:
+        self._mac.add_text(str(id(value) in self._seen))
+        if id(value) in self._seen:
             return
-        seen[id(value)] = value  # kept, or another object could get its place in memory
-        array = _array(value)
+        self._seen[id(value)] = value  # kept, or another object could get its place in memory
+        array = None if isinstance(value, np.ma.MaskedArray) else _array(value)
         if array is not None:
-            mac.add(array)
-            return
-        for part in _parts(value):
-            add(part)
-
-    add(value)
-    return mac.hexdigest()
+            self._mac.add(array)
+        elif isinstance(value, set | frozenset):
+            for hashed_part in sorted(described(self._secret, one) for one in value):
+                self._mac.add_text(hashed_part)
+        else:
+            for part in _parts(value):
+                self._add(part)
 
 
 _PLAIN = bool | int | float | complex | str | bytes
+_INSTALLED = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+_OF_CLASSES = {  # which tell nothing of what a class does, or appear later
+    "__abstractmethods__", "__annotate__", "__annotate_func__", "__annotations__",
+    "__annotations_cache__", "__dataclass_fields__", "__dataclass_params__", "__dict__", "__doc__",
+    "__firstlineno__", "__module__", "__slotnames__", "__static_attributes__", "__weakref__",
+    "_abc_impl",
+}  # fmt: skip
 
 
 def _parts(value: Any) -> Iterable[Any]:
@@ -521,29 +569,91 @@ def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, types.CodeType):
         return value.co_code, value.co_names, value.co_consts
     if isinstance(value, types.FunctionType):
+        if _library(value.__module__) and _named(value):
+            return value.__module__, value.__qualname__
         cells = [_content(cell) for cell in value.__closure__ or ()]
-        given = value.__defaults__, value.__kwdefaults__, cells
+        given = value.__defaults__, value.__kwdefaults__, cells, _globals(value)
         return value.__module__, value.__qualname__, value.__code__, *given
     if isinstance(value, types.MethodType):
         return value.__func__, value.__self__
     if isinstance(value, functools.partial):
         return value.func, value.args, value.keywords
+    if isinstance(value, types.ModuleType):
+        return (value.__name__,)
+    if isinstance(value, staticmethod | classmethod):
+        return (value.__func__,)
+    if isinstance(value, property):
+        return value.fget, value.fset, value.fdel
+    if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
+        return (value.__name__,)
     if isinstance(value, type):
-        methods = {k: getattr(v, "__func__", v) for k, v in vars(value).items()}
-        codes = {k: getattr(v, "__code__", None) for k, v in methods.items()}
-        return value.__module__, value.__qualname__, codes
-    if isinstance(value, dict):
-        return [part for item in value.items() for part in item]
-    if isinstance(value, set | frozenset):
-        return sorted(map(repr, value))
+        name = value.__module__, value.__qualname__
+        if _library(value.__module__):
+            return name
+        of_class = {k: v for k, v in vars(value).items() if k not in _OF_CLASSES}
+        return *name, value.__bases__, of_class
+    if isinstance(value, dict | types.MappingProxyType):
+        return type(value), *(part for item in value.items() for part in item)
     if isinstance(value, tuple | list | range):
-        return len(value), *value
-    if isinstance(value, np.ndarray):  # of objects
-        return value.tolist()
-    if isinstance(value, np.random.RandomState):
-        return value.get_state()
-    shown = repr(value)
-    return type(value), getattr(value, "__dict__", None), "" if " at 0x" in shown else shown
+        return type(value), len(value), *value
+    if isinstance(value, np.ndarray) and type(value) is np.ndarray:  # of objects
+        return value.shape, value.tolist()
+    tensor: Any = value if hasattr(value, "to_dense") else None
+    if tensor is not None:  # of numbers that numpy lacks, or sparse
+        return str(tensor.dtype), str(tensor.layout), tensor.to_dense().double()
+    return type(value), *_reduced(value)
+
+
+def _reduced(value: Any) -> Iterable[Any]:
+    """What a pickle of an object holds, and what it wraps."""
+    try:
+        by_type = copyreg.dispatch_table.get(type(value))
+        reduced: Any = value.__reduce_ex__(4) if by_type is None else by_type(value)
+    except Exception:  # whatever it says of why it cannot
+        reduced = None
+    if isinstance(reduced, str):
+        return reduced, getattr(value, "__module__", None), getattr(value, "__wrapped__", None)
+    if not isinstance(reduced, tuple):
+        kind = type(value).__name__
+        raise expected(
+            f"None, because a parameter holds an object ({kind}) that cannot be told from another "
+            "one of its kind: give functions of numbers, arrays and tensors",
+            checkpoint="given",
+        )
+    return [list(part) if isinstance(part, Iterator) else part for part in reduced]
+
+
+def _library(module: str | None) -> bool:
+    """Whether a module is Python's, skdp's or of an installed package: known by its name."""
+    top = (module or "").partition(".")[0]
+    if top == "skdp" or top in sys.stdlib_module_names:
+        return top != "__main__"
+    return str(getattr(sys.modules.get(top), "__file__", None)).startswith(_INSTALLED)
+
+
+def _named(function: types.FunctionType) -> bool:
+    """Whether a function is what its name says, and not one of many that were made there."""
+    found: Any = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is function
+
+
+def _globals(function: types.FunctionType) -> dict[str, Any]:
+    """What a function of the user's refers to in its module; of other modules' functions, names."""
+    if _library(function.__module__):
+        return {}
+    codes, names = [function.__code__], set()
+    for code in codes:
+        names |= {*code.co_names}
+        codes += [one for one in code.co_consts if isinstance(one, types.CodeType)]
+    found = {k: function.__globals__[k] for k in sorted(names & function.__globals__.keys())}
+    return {
+        k: f"{v.__module__}.{v.__qualname__}"
+        if isinstance(v, types.FunctionType | type) and v.__module__ != function.__module__
+        else v
+        for k, v in found.items()
+    }
 
 
 def _array(value: Any) -> np.ndarray | None:

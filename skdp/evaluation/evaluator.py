@@ -466,9 +466,7 @@ def _labels(y_true: Any, n_rows: int) -> np.ndarray:
     if labels.shape == (n_rows, 1):
         labels = labels[:, 0]
     if labels.shape != (n_rows,):
-        raise ValueError(
-            f"Expected y_true to hold one class label per row of the {n_rows} predictions."
-        )
+        raise ValueError("Expected y_true to hold one class label per row of the predictions.")
     return labels
 
 
@@ -591,8 +589,10 @@ class DPEvaluator(BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), Dask collection or ChunkedRows
-            Rows. Those of Dask or in chunks are predicted and counted where they are, twice, and
-            only counts come here; their unit is the row.
+            Rows. Those of Dask or in chunks are predicted where they are, when they are first
+            looked at and again when they are counted, and only counts come here; their unit is the
+            row. A prediction has to be the same both times, or the rows count as changed: chance
+            in a model, or workers of unlike hardware, end the report after its charge.
         y : array-like of shape (n_samples,), or None with ChunkedRows, default=None
             Class labels or targets.
         groups : array-like of shape (n_samples,) or None, default=None
@@ -629,6 +629,7 @@ class DPEvaluator(BaseEstimator):
                 "n_samples", "n_bins", "level", "random_state",
             )
         }  # fmt: skip
+        TableRelease("DPEvaluator", 1, **settings).mechanism()  # before any row is read
         settings |= {"given": (X, y), "groups": groups}
         bounds: Any = None
         if not hasattr(estimator, "predict_proba"):

@@ -186,7 +186,7 @@ def events_of(dask_scheduler):
     return dask_scheduler.events if hasattr(dask_scheduler, "events") else ""
 
 
-def test_an_interrupt_in_a_pass_ends_it_and_the_cluster_lives_on(client, tmp_path):
+def test_an_interrupt_in_a_pass_ends_it_and_the_cluster_lives_on(client, tmp_path, request):
     interrupted = tmp_path / "interrupted"
 
     def wait(block):
@@ -203,6 +203,9 @@ def test_an_interrupt_in_a_pass_ends_it_and_the_cluster_lives_on(client, tmp_pat
         time.sleep(0.5)  # it is in the pass when it is told
         interrupted.touch()
 
+    # A process that was started in the background may ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     threading.Thread(target=interrupt, args=[threading.get_ident()]).start()
     with PrivacyLedger() as ledger, pytest.raises(KeyboardInterrupt, match="stays spent"):
         classifier().fit(failing(tmp_path, wait, 3), arrays()[1])

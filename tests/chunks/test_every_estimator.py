@@ -28,10 +28,10 @@ REFUSED = {
     "OPSPosteriorSampler, exact": "sampler='langevin'",
     "OPSRegressor, exact": "sampler='langevin'",
     "DPTemperatureScaler": "needs all rows at once",
-    "DPConformalClassifier": "no array",
-    "DPConformalRegressor": "no array",
-    "DPRandomizedSearch": "no array",
-    "DPDisjointSearch": "no array",
+    "DPConformalClassifier": "not an array",
+    "DPConformalRegressor": "not an array",
+    "DPRandomizedSearch": "not an array",
+    "DPDisjointSearch": "not an array",
 }
 
 

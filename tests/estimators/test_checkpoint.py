@@ -1,23 +1,30 @@
 """A run that was killed goes on as the same releases, at one charge, or is refused by name."""
 
 import contextlib
+import copy
+import dataclasses
 import hashlib
 import io
 import json
 import os
 import signal
 import stat
+import sys
+import threading
 from functools import partial
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 from bundles import bundled
 from processes import in_child
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
+from torch.nn import functional
 
 from skdp import (
     BudgetExceededError,
@@ -221,7 +228,8 @@ def test_stopped_before_or_after_any_file_is_replaced(tmp_path):
 
         return called
 
-    for number in range(1, 13):  # key and state, at the start and after each of 5 times 4 steps
+    # Key, state and key at the start; state and key after each of 5 times 4 steps.
+    for number in range(1, 14):
         for after in (False, True):
             stopping_there = mock.patch.object(os, "replace", stopping(number, after))
             with stopping_there, pytest.raises(StoppedError):
@@ -229,7 +237,7 @@ def test_stopped_before_or_after_any_file_is_replaced(tmp_path):
             with PrivacyLedger() as ledger:
                 assert left(make().fit(X, Y)) == whole
             assert len(ledger.entries) == 1
-    with mock.patch.object(os, "replace", stopping(13, after=False)):
+    with mock.patch.object(os, "replace", stopping(14, after=False)):
         make().fit(X, Y)
 
 
@@ -328,6 +336,33 @@ def test_files_are_gone_when_the_fit_has_ended_or_never_began(tmp_path):
     with pytest.raises(ValueError, match="declared classes"):
         NETWORK(checkpoint=run).fit(X, Y + 1)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_key_file_that_is_not_of_this_run_is_left_as_it_is(tmp_path):
+    run, key = tmp_path / "run", tmp_path / "run.key"
+    key.write_text("-----BEGIN PRIVATE KEY-----")
+    (tmp_path / "run.new").write_text("another file of somebody")
+    for y in (Y, Y + 1):
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match=r"no file run\.key yet"):
+            NETWORK(checkpoint=run).fit(X, y)
+        assert not ledger.entries
+    assert key.read_text() == "-----BEGIN PRIVATE KEY-----"
+    key.unlink()
+    NETWORK(checkpoint=run).fit(X, Y)
+    assert [p.name for p in tmp_path.iterdir()] == ["run.new"]
+
+
+def test_a_run_whose_checkpoint_is_elsewhere_keeps_its_key(tmp_path):
+    run, backup = tmp_path / "run", tmp_path / "backup"
+    make = partial(NETWORK, random_state=0, checkpoint=run)
+    whole = left(make().fit(X, Y))
+    stopped(make(), X, Y)
+    run.rename(backup)
+    for y in (Y, Y + 1):
+        with pytest.raises(ValueError, match="put its checkpoint back"):
+            make().fit(X, y)
+    backup.rename(run)
+    assert left(make().fit(X, Y)) == whole
 
 
 # --- what is on the disk ------------------------------------------------------------------------
@@ -573,18 +608,79 @@ def test_parameters_are_told_apart_by_what_they_compute():
     long = np.zeros(10_000)
     late = long.copy()
     late[5000] = 1.0
+    masked = np.ma.array(long, mask=late == 1.0)
     values = [
         None, 1, 1.0, True, "1", (1,), [1], {"a": 1}, {"a": 2}, made(1), made(2), Other,
         torch.nn.Linear, layer, moved, long, late, torch.device("cpu"), torch.device("meta"),
         np.random.RandomState(0), np.random.RandomState(1), partial(made, 1), partial(made, 2),
         torch.distributions.Normal(0.0, 1.0), torch.distributions.Normal(0.0, 2.0),
+        masked, np.ma.array(late), pd.Series(long), pd.Series(late), pd.DataFrame({"a": late}),
+        pl.Series(late), pl.Series(long), np.random.default_rng(0), np.random.default_rng(1),
+        torch.ones(3, dtype=torch.bfloat16), torch.full((3,), 1.5, dtype=torch.bfloat16),
+        torch.eye(2).to_sparse(), 2 * torch.eye(2).to_sparse(), Slot(1.0), Slot(2.0), {1.0, 2.0},
+        {1.0, 3.0}, np.sin, np.cos, torch.sin, Record(1.0), Record(2.0), Slot(1.0).times,
+        Slot(2.0).times,
     ]  # fmt: skip
     found = [described(b"key", value) for value in values]
     assert len(set(found)) == len(values)
+    copy.deepcopy(values)  # leaves marks in classes
     assert found == [described(b"key", value) for value in values]
     assert described(b"key", made(1)) == found[9]
     assert described(b"key", np.random.RandomState(0)) == found[19]
     assert described(b"other", 1) != found[1]
+
+
+class Slot:
+    __slots__ = ("scale",)
+    factor = 1.0
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    def times(self, x):
+        return x * self.scale * self.factor
+
+
+@dataclasses.dataclass
+class Record:
+    scale: float
+
+
+SCALE = 1.0
+
+
+def with_scale(x):
+    return times(x)
+
+
+def times(x):
+    return [x * SCALE for _ in range(2)]
+
+
+def test_parameters_are_told_apart_by_what_they_refer_to(monkeypatch):
+    def seen():
+        return described(b"key", with_scale), described(b"key", Slot(1.0))
+
+    before = seen()
+    assert seen() == before
+    monkeypatch.setattr(sys.modules[__name__], "SCALE", 2.0)
+    monkeypatch.setattr(Slot, "factor", 2.0)
+    after = seen()
+    assert not {*before} & {*after}
+    monkeypatch.setattr(sys.modules[__name__], "times", lambda x: x)
+    assert seen()[0] not in (before[0], after[0])
+
+
+@pytest.mark.parametrize("what", [threading.Lock(), sys.stdout, (i for i in "a")])
+def test_what_cannot_be_told_apart_is_refused_before_the_charge(what, tmp_path):
+    def loss(scores, y):
+        return functional.cross_entropy(scores, y, reduction="none") + bool(what) * 0.0
+
+    network = NETWORK(loss=loss, checkpoint=tmp_path / "run")
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match="cannot be told from another"):
+        network.fit(X, Y)
+    assert not ledger.entries
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_link_is_not_followed_to_where_a_key_would_be(tmp_path):

@@ -169,7 +169,12 @@ MANY = {
     "one vs rest": (lambda c: OneVsRestClassifier(c, n_jobs=2).fit(X, np.arange(60) % 3), 3),
     "one vs one": (lambda c: OneVsOneClassifier(c, n_jobs=2).fit(X, np.arange(60) % 3), 3),
     "multi-output": (lambda c: MultiOutputClassifier(c).fit(X, np.column_stack([Y, Y])), 2),
-    "bagging": (lambda c: BaggingClassifier(c, n_estimators=4).fit(X, Y), 4),
+    "bagging": (
+        lambda c: BaggingClassifier(clone(c).set_params(max_sample_weight=20), n_estimators=4).fit(
+            X, Y
+        ),
+        4,
+    ),
     "voting": (lambda c: VotingClassifier([("a", c), ("b", c)], n_jobs=2).fit(X, Y), 2),
     "stacking": (
         lambda c: StackingClassifier([("a", c)], final_estimator=classifier(), cv=3).fit(X, Y),

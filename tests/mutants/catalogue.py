@@ -3136,6 +3136,30 @@ charge(
     ],
     "checkpoints": [
         Mutant(
+            "objects of a function are told apart by their kind",
+            "_checkpoint.py",
+            "_parts",
+            "return type(value), *_reduced(value)",
+            "return (type(value),)",
+            "tests/estimators/test_checkpoint.py",
+        ),
+        Mutant(
+            "globals of a function may change",
+            "_checkpoint.py",
+            "_parts",
+            "cells, _globals(value)",
+            "cells",
+            "tests/estimators/test_checkpoint.py",
+        ),
+        Mutant(
+            "the key of another run is taken for this run's",
+            "_checkpoint.py",
+            "Checkpoint.__init__",
+            "not self.charged and not self._ours()",
+            "False",
+            "tests/estimators/test_checkpoint.py",
+        ),
+        Mutant(
             "a step that is made again has other noise",
             "_checkpoint.py",
             "RunStreams.of_step",

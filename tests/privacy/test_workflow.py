@@ -583,7 +583,7 @@ WORKFLOWS = {
         [],
     ),
     "bagging": (
-        ensemble.BaggingClassifier(private(), 3),
+        ensemble.BaggingClassifier(private().set_params(max_sample_weight=20), 3),
         labels,
         3,
         ["BaggingClassifier: repeats or weights rows"],
