@@ -3147,8 +3147,8 @@ charge(
             "globals of a function may change",
             "_checkpoint.py",
             "_parts",
-            "cells, _globals(value)",
-            "cells",
+            "_globals(value)",
+            "None",
             "tests/estimators/test_checkpoint.py",
         ),
         Mutant(
