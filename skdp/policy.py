@@ -35,8 +35,8 @@ try:
 except ImportError:  # copied
     import verify  # type: ignore
 
-_LINE = {"label", "neighboring_relation", "event"}
-_MORE = {"nominal", "inferred"}  # in a line of a ledger
+_LINE = {"label": str, "neighboring_relation": str, "event": dict}  # of a ledger
+_KNOWN = _LINE | {"nominal": bool, "inferred": list, "run": str}
 
 
 @dataclass(frozen=True)
@@ -274,13 +274,16 @@ def _statements(policy: Policy, path: Path, within: float | None) -> Any:
         *lines, tail = text.split("\n")
         for number, line in enumerate([*lines, tail] if tail else lines, 1):
             entry = verify.read_text(line)
-            if not (isinstance(entry, dict) and _LINE <= set(entry) <= _LINE | _MORE):
+            types = {k: type(v) for k, v in entry.items()} if isinstance(entry, dict) else {}
+            if not _LINE.items() <= types.items() <= _KNOWN.items() or not all(
+                isinstance(fact, str) for fact in entry.get("inferred", [])
+            ):
                 raise ValueError(f"{path.name}: line {number} is not an entry of a ledger")
-            relation = str(entry["neighboring_relation"])
+            relation = entry["neighboring_relation"]
             if relation.removesuffix("_group") not in verify.RELATIONS:
                 raise ValueError(f"{path.name}: line {number} has no relation that is known")
-            nominal = entry.get("nominal", False) is not False
-            why = policy.objections(relation, entry.get("inferred", []), seeded=nominal)
+            seeded = entry.get("nominal", False)
+            why = policy.objections(relation, entry.get("inferred", []), seeded=seeded)
             yield f"line {number}, ", relation, entry["event"], why
         return
     report = verify.read_text(text)

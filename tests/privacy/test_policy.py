@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dp_accounting import GaussianDpEvent
 
-from skdp import DPVariationalLogisticRegression
+from skdp import DPSGDClassifier, DPVariationalLogisticRegression
 from skdp.policy import Policy, main, policy_for, read_policies
 from skdp.privacy import BudgetExceededError, PrivacyLedger, PrivacyReport, gdp_to_epsilon
 from skdp.privacy.ledger import charge
@@ -166,6 +166,13 @@ def test_a_policy_that_is_not_understood_allows_nothing(folder, capsys, text, sa
         '{"label": "x", "neighboring_relation": "zero_out", "event": {"type": "Free"}}',
         '{"label": "x", "neighboring_relation": "zero_out", "event": {}, "approved": true}',
         '{"label": "x", "label": "y", "neighboring_relation": "zero_out", "event": {}}',
+        '{"label": "x", "neighboring_relation": "zero_out", "event": {"type": "NoOpDpEvent"}, '
+        '"inferred": "classes"}',
+        '{"label": "x", "neighboring_relation": "zero_out", "event": {"type": "NoOpDpEvent"}, '
+        '"inferred": [["classes"]]}',
+        '{"label": "x", "neighboring_relation": "zero_out", "event": {"type": "NoOpDpEvent"}, '
+        '"run": 1}',
+        '["label"]',
         '{"label": ',
     ],
 )
@@ -175,6 +182,22 @@ def test_a_damaged_ledger_cannot_be_checked(folder, line):
     with open(book, "a") as file:
         file.write(line + "\n")
     assert gate(book) == 2
+
+
+def test_runs_with_a_checkpoint_count_in_each_ledger(folder, capsys):
+    """One run in two ledgers counts twice: that both mean one release, no file proves."""
+    facts = {"classes": [0, 1], "n_samples": 4, "sampling_rate": 0.5, "max_iter": 2}
+    noise = {"epsilon": None, "noise_multiplier": 9.0, "accountant": "rdp"}
+    model = DPSGDClassifier(hidden_layer_sizes=(), checkpoint=folder / "run", **facts, **noise)
+    with PrivacyLedger(path="1.ledger"), PrivacyLedger(path="2.ledger"):
+        model.fit(X, Y)
+    assert json.loads(Path("1.ledger").read_text())["run"]
+    assert gate("1.ledger") == 0
+    one = capsys.readouterr().out
+    assert gate("1.ledger", "2.ledger") == 0
+    both = capsys.readouterr().out
+    assert "of 2 releases together" in both
+    assert float(both.split()[3]) > float(one.split()[3])
 
 
 def test_seeded_and_inferring_entries_of_a_ledger_are_refused(folder, capsys):
