@@ -102,7 +102,8 @@ def epsilon_of(event, relation, delta):
     found = [(term, n, dict(parts)) for term, n, parts in releases(event, factor) if n]
     read = dict.fromkeys(of for _, _, parts in found for of in parts.items())
     splits = {split: [part for other, part in read if other == split] for split, _ in read}
-    many, bills = math.prod(map(len, splits.values())) > 64, []
+    many = relation == "replace_one_group" or math.prod(map(len, splits.values())) > 64
+    bills = []
     for choice in [()] if many else product(*splits.values()):
         record, paid = dict(zip(splits, choice, strict=not many)).items(), Counter()
         for term, n, parts in found:

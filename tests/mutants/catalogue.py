@@ -521,6 +521,22 @@ if not isinstance(own, slice):
     ],
     "parts": [
         Mutant(
+            "a person who takes another's place is of the same part",
+            "privacy/parts.py",
+            "paid_together",
+            "neighboring_relation == Relation.REPLACE_ONE_GROUP",
+            "False",
+            "tests/privacy/test_parts.py",
+        ),
+        Mutant(
+            "a person who takes another's place is of the same part, to the verifier",
+            "verify.py",
+            "epsilon_of",
+            'relation == "replace_one_group"',
+            "False",
+            "tests/privacy/test_verify.py",
+        ),
+        Mutant(
             "parts of different splits are taken to be disjoint",
             "privacy/parts.py",
             "paid_together",

@@ -44,6 +44,8 @@ def _raw(old, new):
     return doctored
 
 
+_GAUSS = {"type": "GaussianDpEvent", "noise_multiplier": 5.0}
+
 # The report is of GaussianDpEvent(4.0) 16 times, then GaussianDpEvent(5.0): see test_verify.
 WAYS = {
     "epsilon halved": _set(epsilon=2.3),
@@ -94,6 +96,18 @@ WAYS = {
     "relation unknown": _set(neighboring_relation="zero_out_half"),
     "unit swapped": _set(unit="group"),
     "relation of a group, unit of a row": _set(neighboring_relation="zero_out_group"),
+    "both parts of a split, of which a person replaced is in one": _set(
+        neighboring_relation="replace_one_group",
+        unit="group",
+        epsilon=1.5549818,
+        event={
+            "type": "ComposedDpEvent",
+            "events": [
+                {"type": "PartDpEvent", "split": "s", "part": part, "event": _GAUSS}
+                for part in "ab"
+            ],
+        },
+    ),
     "seeded, and still valid": _set(seeded=True),
     "valid is a number": _set(valid=1),
     "unaccounted, and still valid": _set(unaccounted=["a scaler"]),

@@ -287,6 +287,18 @@ def test_disjoint_parts_cost_the_most_expensive_with_what_all_pay():
     assert proved(again) == pytest.approx(proved(Times(dp_event.GaussianDpEvent(0.8), 3)))
 
 
+@pytest.mark.parametrize("relation", verify.RELATIONS)
+def test_parts_of_persons_pay_both_where_one_is_replaced(relation):
+    """A row keeps its place, and so its part; a person who comes may be of another."""
+    one = dp_event.GaussianDpEvent(5.0)
+    both = Composed([PartDpEvent(one, "7f3a", part) for part in ("fit", "test")])
+    assert proved(both, relation=relation) == proved(one, relation=relation)
+    persons = f"{relation}_group"
+    expected = Times(one, 2) if relation == "replace_one" else one
+    assert proved(both, relation=persons) == pytest.approx(proved(expected, relation=persons))
+    assert proved(both, relation=persons) <= 2.289
+
+
 def test_coarse_noise_costs_what_it_is_coarser_by():
     fine = proved(DiscreteGaussianDpEvent(1.0, 2**29, 100))
     coarse = proved(DiscreteGaussianDpEvent(1.0, 1, 1))
