@@ -79,7 +79,7 @@ SECTIONS = {
             "a report is believed",
             "verify.py",
             "verdict",
-            "proved <= claimed * Decimal(1 + within)",
+            "proved <= claimed * I(1 + within).lo",
             "True",
             "tests/privacy/test_verify.py",
         ),

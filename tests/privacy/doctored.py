@@ -62,6 +62,7 @@ WAYS = {
     "delta smaller": _set(delta=1e-9),
     "delta of 0": _set(delta=0),
     "delta above 1": _set(delta=2.0),
+    "delta of 1, and epsilon of 0": _set(delta=1.0, epsilon=0.0),
     "delta Infinity": _raw('"delta": 1e-05', '"delta": Infinity'),
     "a term dropped, and epsilon too": _tree(lambda r: (_drop(r), r.update(epsilon=0.15))),
     "all terms dropped, epsilon negative": _tree(
