@@ -99,13 +99,10 @@ class Policy:
                 raise ValueError(f"policy: {name}={value!r} is not a list of names")
             object.__setattr__(self, name, tuple(value))
         for relation in self.relations:
-            if (
-                relation.removesuffix("_group") not in verify.RELATIONS
-                or _unit(relation) != self.unit
-            ):
-                raise ValueError(
-                    f"policy: relations: {relation!r} is not a relation of unit {self.unit!r}"
-                )
+            known = relation.removesuffix("_group") in verify.RELATIONS
+            if not known or _unit(relation) != self.unit:
+                what = f"{relation!r} is not a relation of unit {self.unit!r}"
+                raise ValueError(f"policy: relations: {what}")
         _version(self.min_version)
 
     def objections(

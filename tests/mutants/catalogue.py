@@ -204,6 +204,22 @@ SECTIONS = {
             "tests/privacy/test_policy.py",
         ),
         Mutant(
+            "the command line loosens a policy",
+            "policy.py",
+            "gate",
+            "min(policy",
+            "max(policy",
+            "tests/privacy/test_policy.py",
+        ),
+        Mutant(
+            "entries of an unknown version are of any",
+            "policy.py",
+            "Policy.objections",
+            '"0" if version is None else version',
+            '"9" if version is None else version',
+            "tests/privacy/test_policy.py",
+        ),
+        Mutant(
             "a ledger does not ask what a fit infers",
             "privacy/ledger.py",
             "charge",
