@@ -150,7 +150,7 @@ def lower_bound(event, relation, delta):
         accountant = RdpAccountant(orders=list(map(float, verify.ORDERS)))
         accountant.compose(terms[0].rdp(relation, True))
         return (1 - 1e-6) * float(accountant.get_epsilon(delta)), "Rényi at the same orders"
-    together = paid_together(event)
+    together = paid_together(event, relation)
     if len(together) > 1:
         return max(lower_bound(part, relation, delta) for part in together)
     if all(isinstance(t, GaussianTerm | DiscreteGaussianTerm) and not t.sampled for t in terms):

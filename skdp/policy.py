@@ -6,9 +6,9 @@
     unit = "group"                              # what every statement must protect
     relations = ["zero_out_group"]              # neighbours that statements may be about
     may_not_be_inferred = ["classes"]           # facts that must be declared; ["*"]: all
-    min_version = "0.2.0"                       # of the skdp that wrote a report
+    min_version = "0.2.0"                       # of the skdp that wrote a report or an entry
     seeded = "refused"                          # the only value: a seeded fit has no guarantee
-    within = 0.2                                # share by which a proved ε may exceed the stated
+    within = 0.05                               # share by which a proved ε may exceed the stated
 
 Only the ceiling is required. `skdp-verify --policy policy.toml --data patients report.json ...
 study.ledger` proves ε of all of these reports and ledgers together (`skdp.verify`), and says why
@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -35,8 +36,8 @@ try:
 except ImportError:  # copied
     import verify  # type: ignore
 
-_LINE = {"label", "neighboring_relation", "event"}
-_MORE = {"nominal", "inferred"}  # in a line of a ledger
+_LINE = {"label": str, "neighboring_relation": str, "event": dict}  # of a ledger
+_KNOWN = _LINE | {"nominal": bool, "inferred": list, "run": str, "skdp_version": str}
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Policy:
     seeded : {"refused"}, default="refused"
         A seeded fit has no guarantee; nothing allows it.
     within : float, default=1e-9
-        By which share the ε that is proved of a report may exceed the ε that it states.
+        By which share, at most 0.2, the ε that is proved of a report may exceed the ε it states.
 
     Raises
     ------
@@ -84,10 +85,11 @@ class Policy:
     within: float = 1e-9
 
     def __post_init__(self) -> None:
-        for name, low, high in (("epsilon", 0, 1e6), ("delta", 0, 1), ("within", 0, 1)):
-            value = getattr(self, name)
-            if type(value) not in (int, float) or not low <= value <= high or value == high:
-                raise ValueError(f"policy: {name}={value!r} is not a number in [{low}, {high:g})")
+        for name in ("epsilon", "delta", "within"):
+            try:
+                verify.number(vars(self), name)
+            except ValueError as error:
+                raise ValueError(f"policy: {error}") from None
         if self.unit not in ("row", "group") or self.seeded != "refused":
             what = f"unit={self.unit!r}" if self.seeded == "refused" else f"seeded={self.seeded!r}"
             raise ValueError(f"policy: {what}; unit is 'row' or 'group', seeded is 'refused'")
@@ -97,13 +99,10 @@ class Policy:
                 raise ValueError(f"policy: {name}={value!r} is not a list of names")
             object.__setattr__(self, name, tuple(value))
         for relation in self.relations:
-            if (
-                relation.removesuffix("_group") not in verify.RELATIONS
-                or _unit(relation) != self.unit
-            ):
-                raise ValueError(
-                    f"policy: relations: {relation!r} is not a relation of unit {self.unit!r}"
-                )
+            known = relation.removesuffix("_group") in verify.RELATIONS
+            if not known or _unit(relation) != self.unit:
+                what = f"{relation!r} is not a relation of unit {self.unit!r}"
+                raise ValueError(f"policy: relations: {what}")
         _version(self.min_version)
 
     def objections(
@@ -118,7 +117,7 @@ class Policy:
         inferred : sequence of str
             Facts that were read from the data.
         version : str or None
-            Version of skdp, if it is known.
+            Version of skdp; None, which is not known, is before any other.
         seeded : bool
             Whether the noise was seeded.
 
@@ -135,8 +134,9 @@ class Policy:
         facts = [fact for fact in inferred if "*" in never or fact in never]
         if facts:
             found.append(f"read from the data, which the policy forbids: {', '.join(facts)}")
-        if version is not None and _version(version) < _version(self.min_version):
-            found.append(f"written by skdp {version}, before {self.min_version}")
+        if _version("0" if version is None else version) < _version(self.min_version):
+            written = "an unknown version of skdp" if version is None else f"skdp {version}"
+            found.append(f"written by {written}, before {self.min_version}")
         if seeded:
             found.append("seeded: its noise can be computed again")
         return found
@@ -148,10 +148,10 @@ def _unit(relation: str) -> str:
 
 def _version(text: Any) -> tuple[int, ...]:
     """Numbers of a version; "0.2.0.dev0" counts as 0.2.0, which it becomes."""
-    numbers = [part for part in str(text).split(".") if part.isdecimal() and len(part) < 6]
+    numbers = re.match(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?", str(text))
     if not isinstance(text, str) or not numbers:
         raise ValueError(f"{text!r:.40} is not a version")
-    return (*map(int, numbers), 0, 0)[:3]
+    return tuple(int(number or 0) for number in numbers.groups())
 
 
 def read_policies(path: str | os.PathLike[str]) -> dict[str, Policy]:
@@ -228,7 +228,7 @@ def gate(policy: Policy, files: list[Path], within: float | None = None) -> tupl
     files : list of Path
         Reports (``.json``) and ledgers, which are told apart by what is in them.
     within : float or None
-        In place of the policy's.
+        As in a policy; the smaller of both counts.
 
     Returns
     -------
@@ -242,10 +242,12 @@ def gate(policy: Policy, files: list[Path], within: float | None = None) -> tupl
     ValueError
         If a file is neither, or cannot be checked.
     """
+    if within is not None:
+        policy = min(policy, replace(policy, within=within), key=lambda policy: policy.within)
     reasons: list[str] = []
     events, relations = [], {}
     for path in files:
-        for label, relation, event, objections in _statements(policy, path, within):
+        for label, relation, event, objections in _statements(policy, path):
             reasons += [f"{path.name}: {label}{why}" for why in objections]
             relations.setdefault(relation, path.name)
             events.append(event)
@@ -265,26 +267,29 @@ def gate(policy: Policy, files: list[Path], within: float | None = None) -> tupl
     return reasons, said
 
 
-def _statements(policy: Policy, path: Path, within: float | None) -> Any:
+def _statements(policy: Policy, path: Path) -> Any:
     """(label, relation, event, objections) of the report, or of each line of the ledger."""
-    if path.stat().st_size > verify.LARGEST:
-        raise ValueError(f"{path.name} is larger than {verify.LARGEST >> 20} MiB")
-    text = path.read_text("utf-8")
-    if text.startswith('{"label":') or not text.strip():
+    text = verify.read_file(path)
+    if not text.strip():
+        raise ValueError(f"{path.name} is empty")
+    if text.startswith('{"label":'):
         *lines, tail = text.split("\n")
         for number, line in enumerate([*lines, tail] if tail else lines, 1):
             entry = verify.read_text(line)
-            if not (isinstance(entry, dict) and _LINE <= set(entry) <= _LINE | _MORE):
+            types = {k: type(v) for k, v in entry.items()} if isinstance(entry, dict) else {}
+            if not _LINE.items() <= types.items() <= _KNOWN.items() or not all(
+                isinstance(fact, str) for fact in entry.get("inferred", [])
+            ):
                 raise ValueError(f"{path.name}: line {number} is not an entry of a ledger")
-            relation = str(entry["neighboring_relation"])
+            relation = entry["neighboring_relation"]
             if relation.removesuffix("_group") not in verify.RELATIONS:
                 raise ValueError(f"{path.name}: line {number} has no relation that is known")
-            nominal = entry.get("nominal", False) is not False
-            why = policy.objections(relation, entry.get("inferred", []), seeded=nominal)
+            inferred, version = entry.get("inferred", []), entry.get("skdp_version")
+            why = policy.objections(relation, inferred, version, entry.get("nominal", False))
             yield f"line {number}, ", relation, entry["event"], why
         return
     report = verify.read_text(text)
-    holds, _, why = verify.verdict(report, policy.within if within is None else within)
+    holds, _, why = verify.verdict(report, policy.within)
     relation, version = report["neighboring_relation"], report["skdp_version"]
     found = policy.objections(relation, report["inferred_public_facts"], version, report["seeded"])
     yield "", relation, report["event"], found if holds else [f"not proved: {why}", *found]
@@ -302,7 +307,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--within",
         type=float,
         metavar="PERCENT",
-        help="accept a report whose ε is less than the proved one by no more than this",
+        help="accept a report if the proved ε is above its ε by no more than this (at most 20)",
     )
     parser.add_argument("--policy", type=Path, help="a TOML file, one table for each data set")
     parser.add_argument("--data", help="the data set that the files are about")

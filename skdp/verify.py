@@ -12,12 +12,12 @@ That it ran, no file proves. Theorems: [1] Dong et al. 2022; [2] Dong et al. 202
 
 import json
 import math
+import re
 import sys
 from collections import Counter
 from fractions import Fraction
 from functools import cache, partial
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 try:
@@ -31,10 +31,11 @@ ORDERS = [Fraction(k, 8) for k in (*range(9, 40), *range(40, 513, 8), *range(102
 RELATIONS = {"zero_out": 1, "add_or_remove_one": 1, "replace_one": 2}  # a sum moves by so many C
 TEXTS = ("accountant", "neighboring_relation", "sampling", "tuning", "skdp_version", "unit", "date")
 TYPES = {"seeded": bool, "valid": bool, "event": dict, "schema": int}
+OLD = re.compile(r"v?0\.1(\.0)?(?!\.?\d)")  # skdp 0.1.0, 0.1.0.dev0, 0.1.0+local
 LISTS = ("inferred_public_facts", "unaccounted", "assumptions", "settings", "versions")
 TYPES |= dict.fromkeys(TEXTS, str) | dict.fromkeys(LISTS, list)
 RANGES = {"mean": (1, 1e6), "shape": (0, 1e6), "lattice_scale": (1e-6, 1e18)}
-RANGES |= dict.fromkeys(("delta", "sampling_probability"), (0, 1.0))
+RANGES |= {"delta": (0, 1 - 2**-53), "sampling_probability": (0, 1.0), "within": (0, 0.2)}
 RANGES |= dict.fromkeys(("noise_multiplier", "epsilon", "eta"), (0, 1e12))
 RANGES |= dict.fromkeys(("count", "n_samples", "dimension"), (0, 10**12))  # whole numbers
 _KINDS = """Gaussian noise_multiplier; DiscreteGaussian noise_multiplier lattice_scale dimension;
@@ -59,7 +60,7 @@ def number(event, name):
     """A number of an event, exactly."""
     (low, high), value = RANGES[name], event[name]
     if type(value) not in {int, type(high)} or not low <= value <= high:
-        raise ValueError(f"{name}={value!r:.40} is not a number in [{low}, {high:g}]")
+        raise ValueError(f"{name}={value!r:.40} is not a number in [{low}, {high}]")
     return Fraction(value)
 
 
@@ -84,13 +85,11 @@ def releases(event, factor, parts=(), depth=0):
             raise ValueError("Poisson sampling of another mechanism than a Gaussian one")
         yield from ((term._replace(rate=size), n, of) for term, n, of in below if size)
     elif kind == "RepeatAndSelectDpEvent":
-        runs = (tuple(more), *(one[:2] for one in below))
-        yield Term("select", size, runs=runs), 1 if below else 0, parts
+        yield Term("select", size, runs=(tuple(more), *(e[:2] for e in below))), bool(below), parts
     elif kind == "PosteriorSamplesDpEvent":
         yield Term("range", size, draws=int(more[0])), 1 if size else 0, parts
     elif kind == "PureDpEvent" or (kind == "LaplaceDpEvent" and size):
-        bound = factor / size if kind == "LaplaceDpEvent" else size
-        yield Term(kind[:4].lower(), bound), 1 if size else 0, parts
+        yield Term(kind[:4].lower(), size if kind[0] == "P" else factor / size), bool(size), parts
     elif kind != "NoOpDpEvent":
         apart = more[1] / (8 * more[0] ** 2) if more else Fraction(0)
         yield Term("gauss", size, apart=apart), 1, parts
@@ -102,7 +101,7 @@ def epsilon_of(event, relation, delta):
     found = [(term, n, dict(parts)) for term, n, parts in releases(event, factor) if n]
     read = dict.fromkeys(of for _, _, parts in found for of in parts.items())
     splits = {split: [part for other, part in read if other == split] for split, _ in read}
-    many, bills = math.prod(map(len, splits.values())) > 64, []
+    many, bills = relation == "replace_one_group" or math.prod(map(len, splits.values())) > 64, []
     for choice in [()] if many else product(*splits.values()):
         record, paid = dict(zip(splits, choice, strict=not many)).items(), Counter()
         for term, n, parts in found:
@@ -114,11 +113,9 @@ def epsilon_of(event, relation, delta):
 def epsilon(terms, factor, delta):
     """Least of the upper bounds that apply to a composition of (term, count)."""
     kinds, found = {"sampled" if t.rate < 1 else t.kind for t, _ in terms}, [INF]
-    if any(t.size < Fraction(1, 10**6) for t, _ in terms if t.kind == "gauss"):
-        return INF
     if kinds <= {"pure", "range", "lapl"}:
         found.append(sum((I(t.size) * t.draws * n for t, n in terms), I(0)).hi)
-    if delta == 0 or not terms:
+    if delta == 0 or not terms or any(t.kind == "gauss" and t.size < 1e-6 for t, _ in terms):
         return min(found)
     if kinds == {"range"} and sum(n for _, n in terms) == 1 and terms[0][0].draws <= 2000:
         return min(*found, sure.one_posterior(I(terms[0][0].size), terms[0][0].draws, delta))
@@ -136,9 +133,8 @@ def epsilon(terms, factor, delta):
 @cache
 def mu_squared(term, factor):
     """μ² for which one draw is μ-GDP [1, 2]."""
-    if term.kind == "gauss":
-        return I((factor / term.size) ** 2)
-    return sure.logistic(term.size * (2 if term.kind == "pure" else 1))
+    size = term.size * (2 if term.kind == "pure" else 1)
+    return I((factor / size) ** 2) if term.kind == "gauss" else sure.logistic(size)
 
 
 def curves(term, factor):
@@ -203,9 +199,8 @@ def scaled(term, factor, order):
     if term.kind == "gauss" and (factor == 2 or term.apart):
         raise ValueError("no Rényi bound for a sampled mechanism that replaces or is discrete")
     if term.kind == "gauss" and order.denominator > 1:  # it is convex in λ
-        low = Fraction(math.floor(order))
-        below, above = scaled(term, factor, low), scaled(term, factor, low + 1)
-        return below + (above - below) * (order - low)
+        below, above = (scaled(term, factor, order // 1 + Fraction(k)) for k in (0, 1))
+        return below + (above - below) * (order % 1)
     if term.kind == "gauss":  # ln Σ (λ choose k) (1−q)^(λ−k) q^k e^((k²−k)/2σ²)
         odds, step, power = term.rate / (1 - term.rate), mu_squared(term, 1).exp(), I(1)
         mass = total = (I(1 - term.rate).ln() * x).exp()
@@ -236,11 +231,16 @@ def scaled(term, factor, order):
 
 def renyi(terms, factor, delta):
     """ε at the order that serves best [4]."""
-    found = INF
-    for order in ORDERS:
-        total = sum((scaled(t, factor, order) * n for t, n in terms), -I(delta * order).ln())
-        found = min(found, (total / (order - 1) + (1 - 1 / I(order)).ln()).hi)
-    return max(found, Decimal(0))
+    of = {o: sum((scaled(t, factor, o) * n for t, n in terms), -I(delta * o).ln()) for o in ORDERS}
+    return max(min((s / (o - 1) + (1 - 1 / I(o)).ln()).hi for o, s in of.items()), Decimal(0))
+
+
+def read_file(name):
+    """Text of a file, or of a pipe, of which the size is not known before."""
+    with open(name, "rb") as file:
+        if len(text := file.read(LARGEST + 1)) > LARGEST:
+            raise ValueError(f"the file is larger than {LARGEST >> 20} MiB")
+    return text.decode()
 
 
 def read_text(text):
@@ -270,13 +270,14 @@ def verdict(report, within=1e-9):
             raise ValueError(f"{name} is not of type {kind.__name__}")
     if relation.removesuffix("_group") not in RELATIONS or report["unit"] != unit:
         raise ValueError(f"no rule for {relation!r:.40} with the unit {report['unit']!r:.40}")
+    within = number({"within": within}, "within")
     proved = epsilon_of(report["event"], relation, number(report, "delta"))
     claimed = INF if report["epsilon"] == "inf" else Decimal(float(number(report, "epsilon")))
     if report["seeded"] or report["unaccounted"] or not report["valid"] or claimed == INF:
         return False, proved, "the report itself says that it is no guarantee"
-    if report["skdp_version"] == "0.1.0" and "by the rejection sampler" in report["sampling"]:
+    if OLD.match(report["skdp_version"]) and "by the rejection sampler" in report["sampling"]:
         return False, proved, "samples of skdp 0.1.0 reveal rows (advisory 1)"
-    return proved <= claimed * Decimal(1 + within), proved, f"the report claims {claimed:.7g}"
+    return proved <= claimed * I(1 + within).lo, proved, f"the report claims {claimed:.7g}"
 
 
 def main(arguments=None, within=1e-9):
@@ -284,10 +285,9 @@ def main(arguments=None, within=1e-9):
     seen = set()
     for name in sys.argv[1:] if arguments is None else arguments:
         try:
-            if Path(name).stat().st_size > LARGEST:
-                raise ValueError(f"the file is larger than {LARGEST >> 20} MiB")
-            holds, proved, why = verdict(read_text(Path(name).read_text("utf-8")), within)
-            said = f"{'yes' if holds else 'no'}: ε ≤ {proved:.7g} is proved; {why}"
+            holds, proved, why = verdict(report := read_text(read_file(name)), within)
+            answer = "yes" if holds else "no"
+            said = f"{answer}: ε ≤ {proved:.7g} at δ = {report['delta']} is proved; {why}"
         except Exception as error:  # whatever it stumbles on, the answer is not yes
             holds, said = None, f"cannot check: {error or type(error).__name__}"
         seen.add(holds)

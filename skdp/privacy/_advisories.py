@@ -20,6 +20,7 @@ from dp_accounting.dp_event import DpEvent
 from skdp._warnings import PrivacyWarning
 from skdp.privacy.events import SelectionTerm, terms_of
 from skdp.relations import check_relation
+from skdp.verify import OLD
 
 if TYPE_CHECKING:
     from skdp.privacy.report import PrivacyReport
@@ -56,7 +57,7 @@ def not_disproved(report: PrivacyReport) -> PrivacyReport:
 
 
 def _is_old(report: PrivacyReport) -> bool:
-    return report.skdp_version == "0.1.0" and math.isfinite(report.epsilon)
+    return bool(OLD.match(report.skdp_version)) and math.isfinite(report.epsilon)
 
 
 def _doubts(report: PrivacyReport) -> Iterator[str]:

@@ -157,7 +157,7 @@ def least_bound(
     else:
         at = in_range(0.0, math.inf, epsilon=at, closed="both")
     relation = check_relation(neighboring_relation)
-    together = paid_together(event)
+    together = paid_together(event, relation)
     if len(together) > 1:  # no record pays for all of it: the one that pays most
         return max(least_bound(part, at, relation, accountant, wanted) for part in together)
     terms, distance = terms_of(together[0]), 0.0

@@ -251,6 +251,7 @@ class PrivacyLedger:
                         "label": entry.label,
                         "neighboring_relation": self.neighboring_relation,
                         "event": event_to_dict(entry.event),
+                        "skdp_version": __version__,
                     }
                     if entry.nominal:
                         line["nominal"] = True

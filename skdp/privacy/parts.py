@@ -36,6 +36,7 @@ from attrs.validators import instance_of
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent, SelfComposedDpEvent
 
 from skdp._validate import integer
+from skdp.relations import Relation
 
 MOST_CHOICES = 256  # of parts, one of each split; beyond, all releases are paid for by all
 
@@ -49,19 +50,24 @@ class PartDpEvent(DpEvent):
     part: str = attrs.field(validator=instance_of(str))
 
 
-def paid_together(event: DpEvent) -> list[DpEvent]:
+def paid_together(event: DpEvent, neighboring_relation: str = "zero_out") -> list[DpEvent]:
     """What records pay for, one event for each kind of record; the event itself if all pay for all.
 
     Parameters
     ----------
     event : DpEvent
         Any event; parts that are inside of others than compositions count as all rows.
+    neighboring_relation : str
+        Under ``"replace_one_group"`` all pay for all: the person who comes may be of another part
+        than the one who goes.
 
     Returns
     -------
     list of DpEvent
         At least one. The composition with the largest cost bounds the whole.
     """
+    if neighboring_relation == Relation.REPLACE_ONE_GROUP:
+        return [event]
     found = list(releases(event))
     parts: dict[str, list[str]] = {}
     for _, of in found:

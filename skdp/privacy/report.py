@@ -396,7 +396,8 @@ class PrivacyReport:
         """
         if not self.valid:
             return tpr_at_fpr(fpr, epsilon=math.inf)
-        if self.accountant == GDP and self.epsilon > 0.0 and len(paid_together(self.event)) == 1:
+        together = paid_together(self.event, self.neighboring_relation)
+        if self.accountant == GDP and self.epsilon > 0.0 and len(together) == 1:
             mu = epsilon_to_gdp(self.epsilon, self.delta) * (1 + 1e-9)
             # Discrete Gaussians are near such a mechanism, at a distance that δ pays for.
             near = 0.0 if gaussian_mu(self.event) is not None else self.delta

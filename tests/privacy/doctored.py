@@ -44,6 +44,8 @@ def _raw(old, new):
     return doctored
 
 
+_GAUSS = {"type": "GaussianDpEvent", "noise_multiplier": 5.0}
+
 # The report is of GaussianDpEvent(4.0) 16 times, then GaussianDpEvent(5.0): see test_verify.
 WAYS = {
     "epsilon halved": _set(epsilon=2.3),
@@ -60,6 +62,7 @@ WAYS = {
     "delta smaller": _set(delta=1e-9),
     "delta of 0": _set(delta=0),
     "delta above 1": _set(delta=2.0),
+    "delta of 1, and epsilon of 0": _set(delta=1.0, epsilon=0.0),
     "delta Infinity": _raw('"delta": 1e-05', '"delta": Infinity'),
     "a term dropped, and epsilon too": _tree(lambda r: (_drop(r), r.update(epsilon=0.15))),
     "all terms dropped, epsilon negative": _tree(
@@ -94,6 +97,18 @@ WAYS = {
     "relation unknown": _set(neighboring_relation="zero_out_half"),
     "unit swapped": _set(unit="group"),
     "relation of a group, unit of a row": _set(neighboring_relation="zero_out_group"),
+    "both parts of a split, of which a person replaced is in one": _set(
+        neighboring_relation="replace_one_group",
+        unit="group",
+        epsilon=1.5549818,
+        event={
+            "type": "ComposedDpEvent",
+            "events": [
+                {"type": "PartDpEvent", "split": "s", "part": part, "event": _GAUSS}
+                for part in "ab"
+            ],
+        },
+    ),
     "seeded, and still valid": _set(seeded=True),
     "valid is a number": _set(valid=1),
     "unaccounted, and still valid": _set(unaccounted=["a scaler"]),

@@ -77,6 +77,21 @@ def test_epsilon_and_delta_are_the_larger_of_two_parts(relation: str) -> None:
     assert delta_of_event(both, 1.0, relation) == delta_of_event(gaussian(1.0), 1.0, relation)
 
 
+def test_both_parts_pay_where_another_person_takes_the_place_of_one() -> None:
+    """Theirs may be another part: docs/privacy.md §9."""
+    relation, both = "replace_one_group", ComposedDpEvent([of("a", 5.0), of("b", 5.0)])
+    twice = SelfComposedDpEvent(gaussian(5.0), 2)
+    assert epsilon_of_event(both, DELTA, relation) == epsilon_of_event(twice, DELTA, relation)
+    assert delta_of_event(both, 1.0, relation) == delta_of_event(twice, 1.0, relation)
+    assert epsilon_of_event(both, DELTA, relation) == pytest.approx(2.288, abs=1e-3)
+    stated, composed = (
+        PrivacyReport.of(event, delta=DELTA, sampling="", neighboring_relation=relation)
+        for event in (both, twice)
+    )
+    assert stated.epsilon == stated.epsilon_at(DELTA) == composed.epsilon
+    assert stated.tpr_at_fpr() == composed.tpr_at_fpr()
+
+
 def test_what_is_no_other_part_of_the_same_split_adds_up() -> None:
     two = epsilon_of_event(ComposedDpEvent([gaussian(1.0)] * 2), DELTA)
     for other in (gaussian(1.0), of("a", 1.0), of("b", 1.0, "t"), of("a", 1.0, "t")):

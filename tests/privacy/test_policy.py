@@ -1,6 +1,7 @@
 """The policy gate: in a CI-like job, and in a ledger before the fit."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from dp_accounting import GaussianDpEvent
 
-from skdp import DPVariationalLogisticRegression
+from skdp import DPSGDClassifier, DPVariationalLogisticRegression, verify
 from skdp.policy import Policy, main, policy_for, read_policies
 from skdp.privacy import BudgetExceededError, PrivacyLedger, PrivacyReport, gdp_to_epsilon
 from skdp.privacy.ledger import charge
@@ -125,8 +126,61 @@ def test_a_doctored_report_fails_the_gate_below_the_ceiling(folder, capsys):
     Path("0.json").write_text(json.dumps(report | {"epsilon": report["epsilon"] / 2}))
     assert gate("0.json") == 1
     assert "not proved" in capsys.readouterr().out
-    share = ["--within", "120"]
-    assert main([*share, "--policy", "policy.toml", "--data", "survey", "0.json"]) == 0
+
+
+def test_the_command_line_tightens_a_policy_and_does_not_loosen_it(folder):
+    report = json.loads(Path(written("0.json", 4.0)).read_text())
+    Path("0.json").write_text(json.dumps(report | {"epsilon": report["epsilon"] / 1.05}))
+    Path("near.toml").write_text("[survey]\nepsilon = 3\ndelta = 1e-5\nwithin = 0.1\n")
+
+    def status(percent, policy, file="0.json"):
+        return main([f"--within={percent}", "--policy", policy, "--data", "survey", file])
+
+    assert [status(percent, "near.toml") for percent in (6, 20, 4)] == [0, 0, 1]
+    assert [status(percent, "policy.toml") for percent in (6, 20)] == [1, 1]
+    assert [main([f"--within={percent}", "0.json"]) for percent in (6, 4)] == [0, 1]
+    book = ledger("study.ledger", 4.0)
+    for wild in ("inf", "nan", "-1", "21"):
+        assert main([f"--within={wild}", "0.json"]) == 2
+        assert status(wild, "near.toml") == status(wild, "near.toml", book) == 2
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+@pytest.mark.parametrize("name", ["0.json", "study.ledger"])
+def test_nothing_cannot_be_checked(folder, capsys, name, text):
+    Path(name).write_text(text)
+    assert gate(name) == gate(written("good.json", 4.0), name) == 2
+    assert f"{name} is empty" in capsys.readouterr().out
+
+
+def test_a_pipe_has_the_limit_of_a_file(folder, capsys, monkeypatch):
+    text = Path(written("0.json", 4.0)).read_bytes()
+    monkeypatch.setattr(verify, "LARGEST", len(text))
+    for more, status in ((b"", 0), (b" ", 2)):
+        reading, writing = os.pipe()
+        os.write(writing, text + more)
+        os.close(writing)
+        assert gate(f"/dev/fd/{reading}") == status
+        os.close(reading)
+    assert "larger than" in capsys.readouterr().out
+
+
+def test_entries_of_a_ledger_have_the_version_that_wrote_them(folder, capsys, monkeypatch):
+    line = json.loads(Path(ledger("new.ledger", 4.0)).read_text())
+    assert gate("new.ledger") == 0
+    monkeypatch.setattr("skdp.privacy.ledger.__version__", "0.1.9+local.7")
+    assert gate(ledger("old.ledger", 4.0)) == 1
+    assert "line 1, written by skdp 0.1.9+local.7, before 0.2.0" in capsys.readouterr().out
+    for version in ("0.1.0+0.9", "0.1.9.5", "0.1rc.9"):  # no number of another part counts
+        Path("other.ledger").write_text(json.dumps(line | {"skdp_version": version}))
+        assert gate("other.ledger") == 1
+    del line["skdp_version"]
+    Path("none.ledger").write_text(json.dumps(line) + "\n")
+    assert gate("none.ledger") == 1
+    assert "an unknown version of skdp, before 0.2.0" in capsys.readouterr().out
+    assert len(PrivacyLedger(path="none.ledger").entries) == 1
+    Path("any.toml").write_text("[survey]\nepsilon = 3\ndelta = 1e-5\n")
+    assert main(["--policy", "any.toml", "none.ledger"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -166,6 +220,13 @@ def test_a_policy_that_is_not_understood_allows_nothing(folder, capsys, text, sa
         '{"label": "x", "neighboring_relation": "zero_out", "event": {"type": "Free"}}',
         '{"label": "x", "neighboring_relation": "zero_out", "event": {}, "approved": true}',
         '{"label": "x", "label": "y", "neighboring_relation": "zero_out", "event": {}}',
+        '{"label": "x", "neighboring_relation": "zero_out", "event": {"type": "NoOpDpEvent"}, '
+        '"inferred": "classes"}',
+        '{"label": "x", "neighboring_relation": "zero_out", "event": {"type": "NoOpDpEvent"}, '
+        '"inferred": [["classes"]]}',
+        '{"label": "x", "neighboring_relation": "zero_out", "event": {"type": "NoOpDpEvent"}, '
+        '"run": 1}',
+        '["label"]',
         '{"label": ',
     ],
 )
@@ -175,6 +236,22 @@ def test_a_damaged_ledger_cannot_be_checked(folder, line):
     with open(book, "a") as file:
         file.write(line + "\n")
     assert gate(book) == 2
+
+
+def test_runs_with_a_checkpoint_count_in_each_ledger(folder, capsys):
+    """One run in two ledgers counts twice: that both mean one release, no file proves."""
+    facts = {"classes": [0, 1], "n_samples": 4, "sampling_rate": 0.5, "max_iter": 2}
+    noise = {"epsilon": None, "noise_multiplier": 9.0, "accountant": "rdp"}
+    model = DPSGDClassifier(hidden_layer_sizes=(), checkpoint=folder / "run", **facts, **noise)
+    with PrivacyLedger(path="1.ledger"), PrivacyLedger(path="2.ledger"):
+        model.fit(X, Y)
+    assert json.loads(Path("1.ledger").read_text())["run"]
+    assert gate("1.ledger") == 0
+    one = capsys.readouterr().out
+    assert gate("1.ledger", "2.ledger") == 0
+    both = capsys.readouterr().out
+    assert "of 2 releases together" in both
+    assert float(both.split()[3]) > float(one.split()[3])
 
 
 def test_seeded_and_inferring_entries_of_a_ledger_are_refused(folder, capsys):

@@ -194,6 +194,10 @@ def test_rejection_samples_of_0_1_0_are_no_guarantee(event, sampling, delta):
     with pytest.warns(PrivacyWarning, match="advisory 1"):
         report = PrivacyReport.from_json(text)
     assert not report.valid
+    for same in ("0.1.0.dev0", "0.1.0+local", "0.1.0rc1", "0.1"):
+        with pytest.warns(PrivacyWarning, match="advisory 1"):
+            assert not PrivacyReport.from_json(written(event, sampling, same, delta)).valid
+    assert PrivacyReport.from_json(written(event, sampling, "0.10.0", delta)).valid
     assert "NOT a guarantee" in repr(report)
     assert "advisory 1 (docs/advisories.md)" in repr(report)
     assert not (report + PrivacyReport.of(EVENT, delta=1e-5, sampling="any")).valid

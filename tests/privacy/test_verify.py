@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import os
 import random
 import shutil
 import subprocess
@@ -287,6 +288,18 @@ def test_disjoint_parts_cost_the_most_expensive_with_what_all_pay():
     assert proved(again) == pytest.approx(proved(Times(dp_event.GaussianDpEvent(0.8), 3)))
 
 
+@pytest.mark.parametrize("relation", verify.RELATIONS)
+def test_parts_of_persons_pay_both_where_one_is_replaced(relation):
+    """A row keeps its place, and so its part; a person who comes may be of another."""
+    one = dp_event.GaussianDpEvent(5.0)
+    both = Composed([PartDpEvent(one, "7f3a", part) for part in ("fit", "test")])
+    assert proved(both, relation=relation) == proved(one, relation=relation)
+    persons = f"{relation}_group"
+    expected = Times(one, 2) if relation == "replace_one" else one
+    assert proved(both, relation=persons) == pytest.approx(proved(expected, relation=persons))
+    assert proved(both, relation=persons) <= 2.289
+
+
 def test_coarse_noise_costs_what_it_is_coarser_by():
     fine = proved(DiscreteGaussianDpEvent(1.0, 2**29, 100))
     coarse = proved(DiscreteGaussianDpEvent(1.0, 1, 1))
@@ -378,9 +391,44 @@ def test_reports_of_older_versions_are_read():
     assert verdict(json.dumps(old))[0]
     assert PrivacyReport.from_json(json.dumps(old)).event == EVENT
     old["sampling"] = "3 samples by the rejection sampler"
-    holds, _, why = verdict(json.dumps(old))
-    assert not holds
-    assert "advisory 1" in why
+    for version in ("0.1.0", "0.1.0.dev0", "0.1.0+local", "0.1.0rc1", "0.1"):
+        holds, _, why = verdict(json.dumps(old | {"skdp_version": version}))
+        assert not holds
+        assert "advisory 1" in why
+    for version in ("0.10.0", "0.1.1", "0.2.0.dev0"):
+        assert verdict(json.dumps(old | {"skdp_version": version}))[0]
+
+
+def test_the_delta_is_said(tmp_path, capsys):
+    path = tmp_path / "report.json"
+    path.write_text(TRUE)
+    assert verify.main([str(path)]) == 0
+    assert " at δ = 1e-05 is proved" in capsys.readouterr().out
+    path.write_text(json.dumps(json.loads(TRUE) | {"epsilon": 0.1}))
+    assert verify.main([str(path)]) == 1
+    assert " at δ = 1e-05 is proved" in capsys.readouterr().out
+
+
+def test_a_pipe_has_the_limit_of_a_file(capsys, monkeypatch):
+    """A pipe is of size 0 to who asks for it."""
+    monkeypatch.setattr(verify, "LARGEST", len(TRUE.encode()))
+    for more, status in ((b"", 0), (b" ", 2)):
+        reading, writing = os.pipe()
+        os.write(writing, TRUE.encode() + more)
+        os.close(writing)
+        assert verify.main([f"/dev/fd/{reading}"]) == status
+        os.close(reading)
+    assert "larger than" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("within", [math.inf, math.nan, -0.01, 0.3, 6.5, True])
+def test_a_claim_may_be_near_and_no_more(within):
+    claimed = verify.read_text(TRUE)
+    with pytest.raises(ValueError, match="within="):
+        verify.verdict(claimed, within)
+    low = claimed | {"epsilon": claimed["epsilon"] / 1.05}
+    assert not verify.verdict(low, 0.04)[0]
+    assert verify.verdict(low, 0.06)[0]
 
 
 def test_a_newer_schema_is_refused_by_skdp_too():
