@@ -19,7 +19,7 @@ SUITE = {"status": 0, "minutes": 1.0, "layers": {}}
 
 # Stand-ins for two parts; a step says when it starts, and one of them may never end.
 STAND_IN = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 import evidence
 
@@ -41,6 +41,8 @@ def suite(jobs, file):
 def slow(jobs, file):
     return {"files": evidence.step_by_step(file, ["one", "two", "three"], measure)}
 
+# A process that was started in the background may ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 evidence.PARTS = {"suite": suite, "slow": slow}
 sys.argv = ["evidence.py"]
 evidence.main()
