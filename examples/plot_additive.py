@@ -3,11 +3,11 @@ Curves that a regulator can read
 ================================
 
 Who earns more than 50 000 dollars? A linear model says that each year of age adds the same, which
-is wrong. An additive one has a curve per column, and says how sure it is of each: its bands know of
-sampling and of the privacy noise.
+is wrong. An additive one has a curve per column, and says how sure it is of each: its bands account
+for sampling and for the privacy noise.
 
-It takes about a quarter of a minute. What is declared comes first: round edges, which nobody needs
-to look at the rows for, and the levels of the code book.
+It takes about a quarter of a minute. What is declared comes first: round edges, which need no look
+at the rows, and the levels of the code book.
 """
 
 EDGES = {

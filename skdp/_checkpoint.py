@@ -596,7 +596,7 @@ def _parts(value: Any) -> Iterable[Any]:
         return type(value), *(part for item in value.items() for part in item)
     if isinstance(value, tuple | list | range):
         return type(value), len(value), *value
-    if isinstance(value, np.ndarray) and type(value) is np.ndarray:  # of objects
+    if type(value) is np.ndarray:  # of objects
         return value.shape, value.tolist()
     tensor: Any = value if hasattr(value, "to_dense") else None
     if tensor is not None:  # of numbers that numpy lacks, or sparse
@@ -627,7 +627,7 @@ def _library(module: str | None) -> bool:
     """Whether a module is Python's, skdp's or of an installed package: known by its name."""
     top = (module or "").partition(".")[0]
     if top == "skdp" or top in sys.stdlib_module_names:
-        return top != "__main__"
+        return True
     return str(getattr(sys.modules.get(top), "__file__", None)).startswith(_INSTALLED)
 
 

@@ -363,6 +363,11 @@ def system_bytes(purpose: str, size: int) -> bytes:
     return os.urandom(size) if checkpoint is None else checkpoint.derived(purpose)[:size]
 
 
+def fingerprint_key(estimator: Any) -> bytes:
+    """Return a key of fingerprints, which repeat in a seeded fit: its streams are keyed by them."""
+    return system_bytes("chunks", 16) if estimator.random_state is None else bytes(16)
+
+
 def initial_seed(estimator: Any) -> int:
     """Return a seed for initial weights, which need not be secret: no function of the data."""
     if estimator.random_state is None:
@@ -826,8 +831,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> tuple[Records, PublicFacts]:
         """Look at each chunk, and take on what is learned from their columns."""
         _refuse_beside(y)
-        # A seeded fit repeats, and so do the fingerprints that its streams are keyed by.
-        key = system_bytes("chunks", 16) if self.random_state is None else bytes(16)
+        key = fingerprint_key(self)
         if self.unit == GROUP:
             rows = rows.by_person(key)
         subset = initial_seed(self).to_bytes(4, "little")

@@ -80,14 +80,13 @@ class WeightedRows(PrivateEstimator):
                     max_sample_weight=self.max_sample_weight,
                 )
             return None
-        n = len(records.X)
         wrong = (
-            f"Expected sample_weight to hold {n} numbers in [0, {bound:g}], one per row; divide "
-            "them by a public bound, or declare a larger max_sample_weight."
+            f"Expected sample_weight to hold one number in [0, {bound:g}] per row; divide them by "
+            "a public bound, or declare a larger max_sample_weight."
         )
         with without_data(wrong):
             weights = np.asarray(column_or_1d(sample_weight), dtype=np.float64)
-        if len(weights) != n or not ((weights >= 0.0) & (weights <= bound)).all():
+        if len(weights) != len(records.X) or not ((weights >= 0.0) & (weights <= bound)).all():
             raise ValueError(wrong)
         return weights
 

@@ -123,8 +123,8 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
         report.
     class_weight : dict or None, default=None
         Public weights ≥ 0 of classes, 1 for those that are not named; each row's clipped terms are
-        multiplied by that of its class. The noise is for the largest, so it buys balance at the
-        price of noise. ``"balanced"`` is refused: the shares of classes are private.
+        multiplied by that of its class. The noise is for the largest, so it gives balance at
+        the cost of noise. ``"balanced"`` is refused: the shares of classes are private.
     max_sample_weight : float, default=1.0
         Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     secure : bool, default=False

@@ -24,7 +24,6 @@ True
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -36,7 +35,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._chunked_rows import Chunk, ChunkedRows, Misread, first_look, in_chunks
-from skdp._fitting import encode_labels, part_read, target_bounds
+from skdp._fitting import encode_labels, fingerprint_key, part_read, target_bounds
 from skdp._input import without_data
 from skdp._types import ArrayLike, Estimator, Given, Seed
 from skdp._validate import as_array, expected, positive
@@ -638,10 +637,9 @@ class DPEvaluator(BaseEstimator):
             if not isinstance(rows, ChunkedRows):
                 records, found = _read(estimator, Chunk(X, y))
             else:
-                key = os.urandom(16) if self.random_state is None else bytes(16)
                 if self.unit != ROW or any(one is not None for one in (subgroup, *beside)):
                     raise ValueError(_NO_LABELS)
-                records, found = first_look(rows, partial(_read, estimator), key)
+                records, found = first_look(rows, partial(_read, estimator), fingerprint_key(self))
             of, names = _subgroups(subgroup, subgroups, len(records[0]))
             records = (*records, *of)
             if bounds is not None:

@@ -116,7 +116,7 @@ def test_errors_of_curves_of_skewed_columns_are_as_large_as_said(skewed, monkeyp
     now = missed(*skewed)
     monkeypatch.setattr(OfCodes, "tables", NoiseAwareConfig.tables)  # then rows are normal
     before = missed(*skewed)
-    assert now < 1.4 < 1.8 < before
+    assert now < 1.4 < 1.8 < before  # of six seeds .2 to .9, and 2.1 to 5.8
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-2, 1.0])

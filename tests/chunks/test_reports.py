@@ -121,6 +121,16 @@ def test_bad_chunks_are_refused_before_the_charge(change, settings, says):
     assert "424242" not in str(caught.value)
 
 
+@pytest.mark.parametrize("settings", [{"epsilon": -1.0}, {"delta": 1.0}, {"level": 2.0}])
+def test_parameters_are_checked_before_a_row_is_read(settings):
+    def load(number):
+        raise AssertionError
+
+    private = evaluator(TARGETS["two classes"], **settings)
+    with pytest.raises(ValueError, match=f"Expected {next(iter(settings))}="):
+        private.report(ChunkedRows(load, 3))
+
+
 def test_subgroups_need_arrays():
     y = TARGETS["two classes"]
     with pytest.raises(ValueError, match="needs arrays"):
@@ -133,4 +143,4 @@ def test_a_pipeline_predicts_the_chunks():
         BoundedScaler(-1, 1), DPVariationalLogisticRegression(classes=[0, 1], n_samples=N)
     ).fit(X, y)
     report = DPEvaluator(model, epsilon=50, n_samples=N).report(in_chunks(y))
-    assert float(report.accuracy) == pytest.approx(model.score(X, y), abs=0.01)
+    assert float(report.accuracy) == pytest.approx(model.score(X, y), abs=1e-9)

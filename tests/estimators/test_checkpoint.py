@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import stat
+import subprocess
 import sys
 import threading
 from functools import partial
@@ -628,6 +629,40 @@ def test_parameters_are_told_apart_by_what_they_compute():
     assert described(b"key", made(1)) == found[9]
     assert described(b"key", np.random.RandomState(0)) == found[19]
     assert described(b"other", 1) != found[1]
+
+
+DESCRIBED = """
+import numpy as np, pandas as pd, polars as pl, torch
+from skdp._checkpoint import described
+def made(weights):
+    def loss(s, y):
+        return s * weights if y in {"a", "b", "c"} else {"d": 1, "e": 2}
+    return loss
+class Scaled:
+    __slots__ = ("by",)
+    def __init__(self, by):
+        self.by = by
+values = [
+    made(pd.Series([1.0, 2.0])), made(pl.Series([1.0])), made(torch.ones(2, dtype=torch.bfloat16)),
+    made(torch.eye(2).to_sparse()), made(np.ma.array([1.0, 2.0], mask=[0, 1])), Scaled(2.0),
+    {"x", "y", "z"}, torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Flatten()), torch.optim.Adam,
+    np.random.default_rng(0), torch.distributions.Normal(0.0, 1.0), np.sin, torch.tanh,
+]
+print([described(bytes(32), value) for value in values])
+"""
+
+
+def test_another_process_describes_parameters_alike():
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", DESCRIBED],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(said) == 1
 
 
 class Slot:

@@ -312,6 +312,14 @@ SECTIONS = {
     ],
     "rows in chunks": [
         Mutant(
+            "rows that may shift are copied by column",
+            "_rows.py",
+            "LinearRows._copy",
+            "self._kept or self._alone or self._shifting",
+            "self._kept or self._alone",
+            "tests/engine/test_rows.py",
+        ),
+        Mutant(
             "the sum of the first chunk is left out",
             "_chunked_rows.py",
             "ChunkSums.sum",
@@ -3050,11 +3058,11 @@ charge(
             "tests/chunks/test_reports.py",
         ),
         Mutant(
-            "a report on chunks counts the first look",
+            "seeded reports on chunks share their noise",
             "evaluation/_release.py",
             "TableRelease.run",
-            "records[0].fingerprints,",
-            "b'',",
+            "(records[0].fingerprints,)",
+            "()",
             "tests/chunks/test_reports.py",
         ),
         Mutant(
