@@ -28,7 +28,8 @@ threadpool_limits(1)
 os.environ.setdefault("SOURCE_DATE_EPOCH", str(int(time.time())))
 
 settings.register_profile("thorough", deadline=None, derandomize=True, print_blob=True)
-settings.register_profile("quick", settings.get_profile("thorough"), max_examples=40)
+for name, n in (("normal", 40), ("quick", 15)):
+    settings.register_profile(name, settings.get_profile("thorough"), max_examples=n)
 
 FAST = {"engine", "mechanisms", "metrics", "models", "privacy"}
 TAKE_LONGER = {
@@ -54,9 +55,11 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_configure(config):
-    """Where slow tests run, look at more examples of each property too."""
-    quick = config.option.markexpr in ("fast", "not slow")
-    settings.load_profile("quick" if quick else "thorough")
+    """Look at more examples of each property where more tests run."""
+    chosen = config.option.markexpr
+    quick = chosen == "fast" or "not thorough" in chosen
+    normal = quick or chosen == "thorough" or "not slow" in chosen
+    settings.load_profile("quick" if quick else "normal" if normal else "thorough")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -66,13 +69,31 @@ def pytest_collect_file():
     return [found for found in collectors if type(found) is pytest.Module]
 
 
+QUICK = 12  # items of a test with parameters, where it does not say how many
+
+
+def thorough(items):
+    """What the quick suite leaves out: all but a few items of each test, spread over its list."""
+    tests = {}
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            name = getattr(item, "originalname", item.name)
+            tests.setdefault((item.path, item.parent.name, name), []).append(item)
+    for cases in tests.values():
+        mark = cases[0].get_closest_marker("quick")
+        n, kept = len(cases), mark.args[0] if mark else QUICK
+        yield from (case for i, case in enumerate(cases) if (i + 1) * kept // n == i * kept // n)
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by `-m`
 def pytest_collection_modifyitems(items):
-    """Mark as fast what is in a fast file and not slow."""
+    """Mark what the quick suite leaves out, and as fast what is in a fast file and is quick."""
     here = Path(__file__).parent
+    for item in thorough(items):
+        item.add_marker("thorough")
     for item in items:
         inside = item.path.is_relative_to(here) and is_fast(item.path)
-        if inside and item.get_closest_marker("slow") is None:
+        if inside and not any(map(item.get_closest_marker, ("slow", "thorough"))):
             item.add_marker("fast")
 
 

@@ -2,7 +2,7 @@
 
     python tests/evidence.py [PART ...] [--jobs 2] [--again]
 
-Parts, in this order: suite (the tests that always run), mutants, audits (skdp's estimators), slow
+Parts, in this order: suite (all tests but the slow ones), mutants, audits (skdp's estimators), slow
 (the tests marked slow), fuzz (needs atheris), opacus (needs Opacus), diffprivlib (needs
 DIFFPRIVLIB_PYTHON, the interpreter of an environment that has it). Without a name, each part whose
 figures are not of the present code: about two and a half hours on 2 cores. The code is known by
@@ -274,7 +274,7 @@ def layer_of(class_name):
 
 
 def suite(jobs, file):
-    """The tests that always run."""
+    """All tests but the slow ones: the quick suite and what CI runs after it."""
     return tests(jobs, "not slow")
 
 
@@ -506,8 +506,9 @@ def section(title, text):
 def suite_section(parts, code):
     """The tests, by layer."""
     run, more = parts["suite"], parts.get("slow")
-    yield from section("The test suite", "The tests that always run:")
-    yield f"`python -m pytest -n 2`, {run['minutes']:.1f} minutes, {ended(run)}. {when(run, code)}"
+    yield from section("The test suite", "All tests but the slow ones:")
+    minutes = f"{run['minutes']:.1f} minutes"
+    yield f"`python -m pytest -n 2 -m 'not slow'`, {minutes}, {ended(run)}. {when(run, code)}"
     files = more["files"] if more else {}
     if more:
         minutes = sum(found["minutes"] for found in files.values())

@@ -67,6 +67,7 @@ def seeing(**parameters):
 
 
 class TestTemperature:
+    @pytest.mark.thorough
     @pytest.mark.parametrize("target", ["accuracy", "log_loss"])
     @pytest.mark.parametrize("by", [0.5, 2.0, 4.0])
     def test_without_privacy_it_is_found(self, logits, target, by):
@@ -74,6 +75,7 @@ class TestTemperature:
         scaler = DPTemperatureScaler(Overconfident(by), epsilon=INF, target=target).fit(*logits)
         assert scaler.temperature_ == pytest.approx(by, rel=0.06)
 
+    @pytest.mark.thorough
     def test_with_privacy_it_is_found(self, logits):
         # Noise on mean confidence, all steps together, has standard deviation 1/(nμ) = .0015.
         for _ in range(5):
@@ -87,6 +89,7 @@ class TestTemperature:
         assert log_loss(y, scaled) < log_loss(y, raw) - 0.05
         assert expected_calibration_error(y, scaled) < 0.5 * expected_calibration_error(y, raw)
 
+    @pytest.mark.thorough
     def test_where_noise_is_all_there_is_it_stays_near_one(self, two_blobs):
         plan = {"epsilon": 1e-3, "n_samples": 120}
         classifier = DPVariationalLogisticRegression(INF).fit(*two_blobs)
@@ -132,6 +135,7 @@ class TestTemperature:
 
 
 class TestStatement:
+    @pytest.mark.thorough
     def test_privacy_is_that_of_both(self, logits):
         scaler = seeing(epsilon=0.3).fit(*logits)
         first, second = scaler.estimator_.privacy_, scaler.temperature_privacy_
@@ -150,6 +154,7 @@ class TestStatement:
         spent = epsilon_of_event(dp_sgd_event(sigma, 1.0, 30), 1e-5)
         assert spent == pytest.approx(0.3, rel=1e-6)
 
+    @pytest.mark.quick(1)
     @pytest.mark.parametrize("target", ["accuracy", "log_loss"])
     def test_with_the_releases_frozen_nothing_depends_on_the_data(self, logits, target):
         X, y = logits

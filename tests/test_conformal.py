@@ -133,6 +133,7 @@ def test_the_rank_pays_for_the_rate_of_its_own_mechanism(relation: str, epsilon:
     assert (np.diff(config.points) > 0).all()
 
 
+@pytest.mark.thorough
 def test_fewer_points_are_a_law_of_their_own() -> None:
     """The mechanism on a coarse grid has the stated law."""
     mechanism = QuantileMechanism(0.5, 0.0, 3.0, epsilon=1.0, n_points=4)

@@ -74,6 +74,7 @@ def workflow_in_hand():
 IN_HAND = {"docs/workflows.md": workflow_in_hand}
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(page))], ids=name_of)
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     plt.switch_backend("Agg")
@@ -198,6 +199,7 @@ def findings(path, ignored):
     return [f"{path}: {code} {said}" for code, said in found if code not in ignored]
 
 
+@pytest.mark.thorough
 def test_docstrings_of_public_names_are_whole():
     """Every public class and function has all sections, and an example."""
     found = []

@@ -156,6 +156,7 @@ def test_classes_have_a_block_each():
     assert found.ratio is None
 
 
+@pytest.mark.thorough
 def test_samples_have_quantiles_and_one_has_none():
     settings = {"epsilon": 10.0, "delta": 1e-5, "n_samples": N}
     several = OPSPosteriorSampler(**settings, classes=[0, 1], n_posterior_samples=5)

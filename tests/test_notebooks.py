@@ -49,6 +49,7 @@ def test_an_example_needs_no_file_and_no_argument(example):
     assert source_of(example).endswith("\nplt.show()\n")  # of a script too
 
 
+@pytest.mark.quick(5)
 @every_example
 def test_an_example_imports_what_is_installed_and_public(example):
     distributions = packages_distributions()
@@ -107,6 +108,7 @@ def check(example, folder):
     assert not list(folder.iterdir())
 
 
+@pytest.mark.thorough
 def test_the_quickest_notebook_runs_in_an_empty_folder(tmp_path):
     check(ROOT / "examples" / "plot_parquet.py", tmp_path)
 

@@ -120,6 +120,7 @@ class TestNoRowWithinReach:
                 parameters = inspect.signature(getattr(kind, name)).parameters
                 assert not {"X", "y", "rows", "records"} & parameters.keys()
 
+    @pytest.mark.thorough
     def test_it_works_in_a_process_that_has_no_data(self):
         code = (
             "from skdp import DPVariationalLogisticRegression as L\n"

@@ -68,6 +68,7 @@ def test_many_normals_are_uncorrelated_and_so_are_their_squares():
     assert (smooth[:, 1:] * smooth[:, :-1]).mean() > bound
 
 
+@pytest.mark.thorough
 def test_pairs_have_uniform_angles_to_the_last_bits_of_the_table_and_beyond():
     """Angle and radius in 64 by 64 cells; where in a cell of the table an angle is."""
     z = normals(b"pairs", 100_000, 2 * 10**6).view(np.complex128)

@@ -111,6 +111,7 @@ def missed(X, y):
     return np.sqrt(np.average(off**2, weights=np.histogram(X[:, 1], curve.grid)[0]))
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 def test_errors_of_curves_of_skewed_columns_are_as_large_as_said(skewed, monkeypatch):
     now = missed(*skewed)

@@ -43,6 +43,7 @@ def law(grid, power=0.9, prior_scale=1.5, rows=slice(None)):
 GRID = np.linspace(-8, 8, 16_001)
 
 
+@pytest.mark.thorough
 def test_bias_against_quadrature_vanishes_with_the_step():
     """6000 chains each: mean and deviation of the last state, to the chains' own error."""
     density = law(GRID)

@@ -96,6 +96,7 @@ def shells(request, monkeypatch):
     monkeypatch.setattr(envelopes, "_RADII", ((math.inf, SHELLS[request.param]),))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.usefixtures("width", "shells")
 @pytest.mark.parametrize("name", VALUES)
 def test_the_implemented_law_is_the_stated_one_at_every_point(name):
@@ -237,6 +238,7 @@ def p_value(draws, rows):
     return stats.chi2.sf(x2, keep.sum() - 1)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.usefixtures("shells")
 @pytest.mark.parametrize("name", LAWS)
 def test_draws_have_the_law_to_the_point(name, monkeypatch):
@@ -248,6 +250,7 @@ def test_draws_have_the_law_to_the_point(name, monkeypatch):
     assert p_value(np.array([next(draws) for _ in range(n)]), rows) > 1e-4
 
 
+@pytest.mark.thorough
 def test_first_draws_have_the_law_as_well(monkeypatch):
     """The first draw that is accepted is one of any shell: order within a batch matters."""
     monkeypatch.setattr(lattice_posterior, "GRID_BITS", 3)
@@ -307,6 +310,7 @@ def of_persons(name, k0, persons, relation="zero_out_group"):
     return LatticePotential(Lattice(p, POWER, 2), Records(X, y, starts))
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @pytest.mark.parametrize("k0", [0.5, 1.0, 2.0, 2.7])
 def test_a_person_moves_the_potential_over_a_range_that_does_not_grow_with_its_rows(name, k0):
@@ -339,6 +343,7 @@ def test_where_losses_came_out_too_large_a_persons_integers_are_still_cut(name, 
     assert (moved == 7 * (most // 7)).all()
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @pytest.mark.parametrize("k0", [0.5, 1.0, 2.7])
 def test_the_law_of_persons_is_the_stated_one_and_neighbours_keep_the_ratio(name, k0, width):

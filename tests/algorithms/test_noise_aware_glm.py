@@ -182,6 +182,7 @@ class TestLimits:
 
 
 class TestCoverage:
+    @pytest.mark.thorough
     @pytest.mark.parametrize("epsilon", [0.3, pytest.param(3.0, marks=pytest.mark.slow)])
     def test_intervals_cover_about_as_often_as_they_say(self, epsilon):
         n, d, repetitions, off = 1000, 3, 30, []
@@ -234,6 +235,7 @@ class TestReleases:
         )
         assert np.abs(clipped).max() > 1
 
+    @pytest.mark.thorough
     @bundled("relation", RELATIONS)
     @bundled("likelihood", [Bernoulli(), Categorical(3), Poisson(8.0)])
     @bundled(("curvature", "robust"), [("gram", False), ("trace", False), ("gram", True)])

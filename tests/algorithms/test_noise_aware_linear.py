@@ -265,6 +265,7 @@ def rows_of_targets(y):
 
 
 class TestPrior:
+    @pytest.mark.thorough
     def test_without_privacy_it_is_the_slow_posterior_over_all_scales(self):
         rng = np.random.default_rng(3)
         X = rng.uniform(-0.8, 0.8, (60, 2))

@@ -30,6 +30,7 @@ def normal_rows(count, seed=0):
 
 
 class TestAgainstTheOracle:
+    @pytest.mark.thorough
     @pytest.mark.parametrize("noise", [100.0, 20.0, 4.0])
     def test_the_posterior_is_that_of_weighted_draws(self, noise):
         n, bound, prior_scale, rng = 1000, 0.4, 2.0, np.random.default_rng(3)
@@ -150,6 +151,7 @@ def off_contrasts(q, theta):
     return np.abs(contrasts @ (theta - q.mean).ravel()) / spread
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("n", "d", "K", "repetitions"),
     [(1000, 3, 3, 20), pytest.param(10_000, 10, 10, 10, marks=pytest.mark.slow)],

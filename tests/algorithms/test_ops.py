@@ -85,6 +85,7 @@ def least_p_value(draws, name, **law):
     )
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", CASES)
 def test_rejection_draws_have_the_law_of_the_posterior(name, figure):
     # The wall of a disc makes the trapezoidal rule err by about a cell, 1e-3 at 1201 points.
@@ -94,6 +95,7 @@ def test_rejection_draws_have_the_law_of_the_posterior(name, figure):
     assert p_value > 1e-3
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", CASES)
 def test_the_test_tells_the_neighbours_posterior_apart(name):
     draws = draw(name, 100_000, without=1)

@@ -29,6 +29,7 @@ SEPARABLE = [
 ]
 
 
+@pytest.mark.thorough
 @bundled(("epsilon", "prior_scale", "n_classes"), SEPARABLE)
 def test_separable_classes(epsilon, prior_scale, n_classes):
     y = np.digitize(X[:, 0], np.linspace(-1, 1, n_classes + 1)[1:-1])
@@ -41,6 +42,7 @@ def test_separable_classes(epsilon, prior_scale, n_classes):
         assert model.score(X, y) > 0.8
 
 
+@pytest.mark.thorough
 @bundled("epsilon", [0.1, 10.0, 1e4])
 @bundled("largest_count", [1e-3, 1.0, 5.0, 1e5])
 def test_counts_that_are_all_cut(epsilon, largest_count):
@@ -73,6 +75,7 @@ def test_posteriors_cannot_be_changed_through_what_they_show():
     np.testing.assert_array_equal(model.predict_proba(X), before)
 
 
+@pytest.mark.thorough
 def test_a_prior_must_be_one_to_return_to():
     import torch
 

@@ -129,6 +129,7 @@ def test_the_number_of_threads_changes_no_bit(name):
     assert (one == two).all()
 
 
+@pytest.mark.thorough
 def test_a_worker_process_finds_the_same_bits():
     tables = {name: (*table(name, 300), points(name, 20)) for name in LIKELIHOODS}
     potentials = {name: LatticePotential(lattice(name), rows[:2]) for name, rows in tables.items()}

@@ -197,6 +197,7 @@ def test_an_auditor_that_picks_its_threshold_afterwards_would_fail_here():
 # --- how much is proved ---------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_5000_results_an_arm_prove_90_percent_of_a_gaussian_claim():
     rng = np.random.default_rng(0)
     claim = {"epsilon": 4.377178, "delta": 1e-5, "frame": "gdp"}
@@ -207,6 +208,7 @@ def test_5000_results_an_arm_prove_90_percent_of_a_gaussian_claim():
     assert plain.tightness < 0.4
 
 
+@pytest.mark.thorough
 def test_90_percent_of_the_noise_is_found_out():
     rng = np.random.default_rng(0)
     draws = gaussian(rng, 40_000) * np.array([[0.9], [0.9]]) + [[0.1], [0.0]]
@@ -221,6 +223,7 @@ def test_results_that_are_not_finite_are_results():
     assert audit_samples(absent, present, epsilon=1.0, delta=1e-5).violation
 
 
+@pytest.mark.thorough
 @bundled("shape", [(1000,), (1000, 2), (1000, 3)])
 @bundled("value", [1.7e308, -1.7e308, 1e160, 5e-324, np.inf, -np.inf, np.nan])
 def test_extreme_results_accuse_nobody(shape, value):

@@ -88,6 +88,7 @@ def total(fitted):
     return fitted.sums_[:, -1].sum() + getattr(fitted, "again_", np.zeros((1, 1)))[:, -1].sum()
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("fault", "relation"),
     [
@@ -184,6 +185,7 @@ def last_weights(fitted):
 RIGHT = ["variational", "network", "persons", "class weights", "row weights"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RIGHT)
 def test_estimators_of_skdp_are_not_accused_and_spend_what_they_say(name):
     estimator, options = right(name)
@@ -194,6 +196,7 @@ def test_estimators_of_skdp_are_not_accused_and_spend_what_they_say(name):
     assert report.epsilon_lower_bound > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["class weights", "row weights"])
 def test_a_weight_that_the_noise_is_not_for_is_found(name):
     estimator, options = right(name)
@@ -223,6 +226,7 @@ ONE_STEP = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_a_pipeline_spends_what_the_whole_states_and_more_than_a_step_does():
     step = "dpvariationallogisticregression"
     model = make_pipeline(
@@ -247,6 +251,7 @@ def test_a_pipeline_spends_what_the_whole_states_and_more_than_a_step_does():
     assert report.epsilon_lower_bound > model[-1].epsilon
 
 
+@pytest.mark.thorough
 def test_a_private_search_is_not_accused_and_tells_the_canary():
     model = DPVariationalLogisticRegression(**ONE_STEP, n_samples=10)
     search = DPRandomizedSearch(
@@ -277,6 +282,7 @@ def test_5000_fits_prove_80_percent_of_what_the_result_shows(name, visible):
     assert report.tightness > 0.8 * visible
 
 
+@pytest.mark.thorough
 def test_the_trace_of_several_steps_tells_the_canary():
     estimator = right("variational")[0].set_params(max_iter=4)
     report = audit_estimator(estimator, statistic="trace", n_fits=400, **SURE)
@@ -330,6 +336,7 @@ def test_a_seeded_estimator_is_refused():
         audit_estimator(hidden, n_fits=20)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_no_ledger_is_charged_for_made_up_rows(n_jobs):
     with PrivacyLedger(epsilon=1.0, delta=1e-5) as ledger:
@@ -355,6 +362,7 @@ def in_a_function(X, y):
     return Declared().fit(X, y)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("estimator", "given"),
     [
@@ -527,6 +535,7 @@ def test_the_neighbours_of_an_audit_of_persons_differ_in_all_rows_of_one(relatio
     assert len(seen) == 2 * 20 + 1
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("relation", GROUP_RELATIONS)
 def test_a_right_estimator_of_persons_is_not_accused_and_proves_most_of_its_claim(relation):
     report = audit_estimator(
@@ -655,6 +664,7 @@ def with_a_generator(X, y, rng):
 CLAIM = {"epsilon": 1.0, "delta": 1e-5, "n_jobs": 2}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("function", [numpy_noise, random_noise, torch_noise])
 def test_workers_do_not_repeat_the_noise_of_global_generators(function):
     results = []
@@ -671,6 +681,7 @@ def test_workers_do_not_repeat_the_noise_of_global_generators(function):
     assert len(np.unique(np.vstack(results)[:, 0])) == 160
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("n_fits", [20, 160])
 @pytest.mark.parametrize("backend", ["loky", "multiprocessing"])
 def test_a_generator_that_each_worker_has_a_copy_of_is_refused(n_fits, backend):
@@ -688,6 +699,7 @@ def test_a_generator_that_each_worker_has_a_copy_of_is_refused(n_fits, backend):
         audit_estimator(brought, **CLAIM, n_fits=n_fits)
 
 
+@pytest.mark.thorough
 def test_a_generator_of_a_module_is_refused_where_workers_are_forked():
     if multiprocessing.get_start_method() != "fork":
         pytest.skip("no forks here")

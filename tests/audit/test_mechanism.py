@@ -75,6 +75,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.quick(7)
 @pytest.mark.parametrize(("wrong", "setting"), FAULTS, ids=str)
 def test_finds_each_wrong_mechanism_at_99_percent_confidence(wrong, setting, figure):
     q, n_steps, sigma = setting
@@ -84,6 +85,7 @@ def test_finds_each_wrong_mechanism_at_99_percent_confidence(wrong, setting, fig
     figure("wrong mechanisms found")
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_finds_nothing_wrong_with_what_is_right(setting, figure):
     q, n_steps, sigma = setting

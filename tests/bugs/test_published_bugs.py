@@ -555,6 +555,7 @@ class TestAccounting:
         least = np.log((present - 1e-6) / absent).max()
         assert wrong < least < epsilon(**plan)
 
+    @pytest.mark.thorough
     @caught("epsilons added at a fixed delta")
     def test_epsilons_are_not_added_at_a_fixed_delta(self):
         one = dp_sgd_event(1.0, 0.001, 1)

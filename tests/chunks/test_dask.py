@@ -90,6 +90,7 @@ SECURE = {
 }  # fmt: skip
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("make", SECURE.values(), ids=SECURE)
 def test_secure_fits_are_equal_to_the_bit_in_memory_and_on_any_partitions(make, fixed):
     whole = make().fit(X, Y).sample_posterior(3, 0)
@@ -156,6 +157,7 @@ def test_predictions_are_lazy_and_those_of_the_rows():
         assert np.allclose(found.compute(), whole)
 
 
+@pytest.mark.thorough
 def test_scores_are_those_of_the_rows_and_none_comes_to_the_driver(monkeypatch):
     monkeypatch.setattr(DaskRows, "load", never)
     rows, y = arrays(7)
@@ -329,6 +331,7 @@ def test_what_knows_no_collections_gathers_none():
 # --- faults ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 180), marks=pytest.mark.slow)])
 def test_lost_repeated_and_late_tasks_change_nothing(seeds, fixed):
     with record_releases() as tape:
@@ -497,6 +500,7 @@ def test_one_sum_comes_back_and_no_rows(monkeypatch):
     assert answers[0] < 40 * 2000  # what is public about each partition
 
 
+@pytest.mark.thorough
 def test_nothing_is_kept_and_dask_is_not_imported():
     rows, y = arrays()
     model = classifier().fit(rows, y)

@@ -159,6 +159,7 @@ def test_workers_that_are_killed_in_a_pass_change_nothing(n_kills, client, tmp_p
     assert not left_on(client)
 
 
+@pytest.mark.thorough
 def test_a_planted_value_is_in_no_log_key_dump_or_error(client, tmp_path):
     def fail(block):
         block = block.copy()
@@ -186,6 +187,7 @@ def events_of(dask_scheduler):
     return dask_scheduler.events if hasattr(dask_scheduler, "events") else ""
 
 
+@pytest.mark.thorough
 def test_an_interrupt_in_a_pass_ends_it_and_the_cluster_lives_on(client, tmp_path, request):
     interrupted = tmp_path / "interrupted"
 
@@ -214,6 +216,7 @@ def test_an_interrupt_in_a_pass_ends_it_and_the_cluster_lives_on(client, tmp_pat
     classifier().fit(*arrays())
 
 
+@pytest.mark.thorough
 def test_a_worker_of_another_version_is_refused(client):
     def install(version):
         from skdp import _dask_rows
@@ -232,6 +235,7 @@ def test_a_worker_of_another_version_is_refused(client):
     classifier().fit(*arrays(7))
 
 
+@pytest.mark.thorough
 def test_bytes_through_the_driver_grow_with_the_partitions_and_not_with_rows(client, capsys):
     def told(rows, y):
         classifier(verbose=1, n_samples=len(y)).fit(rows, y)

@@ -54,6 +54,7 @@ def fixed(monkeypatch):
     monkeypatch.setattr(_fitting, "initial_seed", lambda estimator: 0)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("name", [name for name in RELEASING if not is_refused(name)])
 def test_sums_of_chunks_at_the_states_of_a_fit_in_memory_are_its_sums(name, fixed):
     estimator = with_facts(name)

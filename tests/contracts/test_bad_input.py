@@ -105,6 +105,7 @@ def assert_keeps(name, kinds):
     return Counter(taken.values())
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", READERS)
 def test_a_clear_error_and_nothing_spent_or_a_valid_release(name, figure):
     kinds = kinds_for(name)
@@ -123,6 +124,7 @@ def test_every_way_meets_every_kind(name):
     assert assert_keeps(name, KINDS)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", [n for n in CLASSES if n not in READERS and n in ESTIMATORS])
 def test_inference_takes_odd_numbers(name):
     taken = check_bad_input(VARIANTS[name], inputs(name, ODD_NUMBERS))
@@ -181,6 +183,7 @@ def answer(name, method, rows, y):
     return found
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_prediction_refuses_clearly_or_answers_with_finite_numbers(name):
     methods = [method for method in METHODS if hasattr(fitted(name), method)]
@@ -198,6 +201,7 @@ def test_prediction_refuses_clearly_or_answers_with_finite_numbers(name):
                 assert not np.isnan(values).any(), (method, kind)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", [n for n in ESTIMATORS if n not in TRANSFORMERS])
 def test_a_score_refuses_clearly_or_is_a_number(name):
     for kind, rows, y in inputs(name, kinds_for(name)):

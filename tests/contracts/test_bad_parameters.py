@@ -198,6 +198,7 @@ FREE |= {"n_posterior_samples", "physical_batch_size", "n_components", "n_parame
 FREE |= {"burn_in", "thinning", "random_state", "device", "estimator", "log_likelihood"}
 
 
+@pytest.mark.thorough
 @bundled("name", ESTIMATORS)
 def test_an_extreme_number_is_refused_before_the_charge_or_works(name):
     y = CLASSES if name in CLASSIFIERS else CLASSES * 1.0

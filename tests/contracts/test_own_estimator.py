@@ -5,11 +5,14 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from skdp.testing import check_private_estimator
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "own_estimator.md"
 
 
+@pytest.mark.thorough
 def test_the_estimator_of_the_page_passes_and_uses_public_names_alone(tmp_path, monkeypatch):
     code = re.search(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[1]
     assert not re.search(r"skdp\._|import _", code)

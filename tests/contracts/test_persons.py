@@ -90,6 +90,7 @@ def test_the_checks_by_person_are_part_of_the_check_of_who_protects_persons():
     assert set(checks) == set(of_rows) | names - set(left_out)
 
 
+@pytest.mark.thorough
 def test_the_whole_check_runs_with_persons():
     check_private_estimator(DPStandardScaler(lower=-100, upper=100, unit="group"))
 
@@ -308,6 +309,7 @@ NO_LABELS = {
 }
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", FIRST)
 def test_labels_of_any_kind_are_persons_or_a_clear_error(name):
     estimator = declared(with_persons(of_persons(name)))

@@ -121,6 +121,7 @@ BARE = "import sys; sys.modules['pytest'] = None\n"  # an import of it fails
 CHECK = "check_private_estimator(DPCentre(epsilon=0.5))"
 
 
+@pytest.mark.thorough
 def test_a_third_party_can_run_the_checks():
     run = subprocess.run(
         [sys.executable, "-c", BARE + THIRD_PARTY + CHECK],

@@ -53,6 +53,7 @@ def test_scikit_learn_finds_nothing(name):
     check_scikit_learn(AT_LENGTH[name])
 
 
+@pytest.mark.quick(27)
 @pytest.mark.parametrize("name", QUICK)
 def test_scikit_learn_finds_nothing_in_a_few_steps(name):
     learns = LEARNS_NOTHING if is_classifier(VARIANTS[name]) else {}

@@ -51,6 +51,7 @@ def fit(estimator, *data):
         return estimator.fit(*data)
 
 
+@pytest.mark.thorough
 @bundled("name", WAYS)
 def test_what_is_read_back_predicts_and_states_the_same(name):
     estimator = with_facts(name)

@@ -232,6 +232,7 @@ def test_from_estimator_draws_six_features_at_most():
     assert len(AdditiveDisplay.from_estimator(model.fit(X, X[:, 0] > 0)).lines_) == 6
 
 
+@pytest.mark.thorough
 @bundled(
     ("features", "names"),
     [(["x2", "x0"], ["x2", "x0"]), ([0, 1], ["x0", "x1"]), ("x2", ["x2"]), (1, ["x1"])],
@@ -401,6 +402,7 @@ def test_bad_surfaces_are_refused(changes):
         AdditiveDisplay([wrong])
 
 
+@pytest.mark.thorough
 def test_an_estimator_with_pairs_shows_them_after_its_curves(table):
     model = DPAdditiveClassifier(
         3.0,

@@ -85,6 +85,7 @@ def test_from_estimator_draws_the_parameters_chosen(fitted, parameters):
     np.testing.assert_array_equal(display.samples, samples[:, [2, 3]])
 
 
+@pytest.mark.thorough
 def test_from_estimator_takes_the_first_few(fitted):
     assert ticks(PosteriorDisplay.from_estimator(fitted).ax_) == ["x0", "x1", "x2", "intercept"]
     assert ticks(PosteriorDisplay.from_estimator(fitted[-1], parameters="x1").ax_) == ["x1"]

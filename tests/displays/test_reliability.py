@@ -78,6 +78,7 @@ def test_weights_are_told_from_counts(predictions):
     assert display.histogram_.get_data().values.sum() == pytest.approx(weights.sum())
 
 
+@pytest.mark.thorough
 def test_the_band_holds_the_accuracies_of_the_samples(predictions):
     y, p = predictions
     rng = np.random.default_rng(1)
@@ -225,6 +226,7 @@ def test_bad_arrays_and_estimators_are_named(predictions, two_blobs):
         ReliabilityDisplay.from_estimator(GaussianNB().fit(X, y), X, y, n_posterior_samples=-1)
 
 
+@pytest.mark.thorough
 def test_matplotlib_is_imported_by_plot_alone():
     code = """
 import sys, skdp.displays as d

@@ -144,6 +144,7 @@ class TestOfIdealCoins:
         stated = joint(*(exp_minus(x * int(n)) for x, n in zip(xs, times, strict=True)))
         assert agrees(law, lost, stated, 0)
 
+    @pytest.mark.quick(1)
     @pytest.mark.parametrize(
         ("bits", "cutoff", "within"),
         [
@@ -186,6 +187,7 @@ class TestOfIdealCoins:
             assert p * law[0,] <= low + lost
             assert low <= p * (law[0,] + lost)
 
+    @pytest.mark.thorough
     def test_candidates_are_independent(self, ideal):
         stream = SimpleNamespace(generator=SimpleNamespace(integers=ideal))
         one, lost = ideal.law(
@@ -289,6 +291,7 @@ def independent_rows(rate, n_rows):
 
 
 class TestPoissonBatches:
+    @pytest.mark.quick(1)
     @pytest.mark.parametrize(("rate", "most_rows"), [(0.5, 4), (0.25, 4), (0.375, 3), (1.0, 3)])
     def test_where_all_gaps_are_decided_by_integers(self, monkeypatch, rate, most_rows):
         monkeypatch.setattr(gaps, "WORD", 2)

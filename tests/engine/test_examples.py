@@ -78,6 +78,7 @@ CASES = {
 }
 
 
+@pytest.mark.quick(9)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_are_those_of_a_loop(name, method):

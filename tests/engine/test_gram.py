@@ -33,6 +33,7 @@ def weight(logits, norms):
     return np.exp(logits[:, 0]) * norms
 
 
+@pytest.mark.thorough
 @given(arrays(float, (4,), elements=st.floats(-1e3, 1e3)))
 def test_the_vector_of_an_outer_product_has_the_norm_of_the_row_squared(x):
     vector = packed(np.outer(x, x))
@@ -54,6 +55,7 @@ def test_it_is_the_slow_sum(chosen):
     np.testing.assert_allclose(trace, [np.trace(slow)], rtol=1e-12)
 
 
+@pytest.mark.thorough
 @given(
     arrays(float, (2,), elements=st.sampled_from([0.0, 1.0, -1e300, 1e154, 5e-324, 0.3, np.nan])),
     st.booleans(),

@@ -129,6 +129,7 @@ def randomized(module):
     return module
 
 
+@pytest.mark.quick(3)
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 @pytest.mark.parametrize("name", LAYERS)
 @settings(max_examples=30)

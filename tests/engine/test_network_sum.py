@@ -58,6 +58,7 @@ NETWORKS = [
 ]
 
 
+@pytest.mark.thorough
 @bundled(("make", "shape"), NETWORKS)
 def test_ordinary_networks_go_by_book_keeping_and_equal_the_loop(make, shape):
     module = seeded(make)

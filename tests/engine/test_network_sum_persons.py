@@ -185,6 +185,7 @@ def test_without_a_clip_the_sum_is_that_of_rows():
 EXTREMES = [0.0, 1.0, -1.0, 1e-40, 1e4, -1e10, 1e18, 1e30, 3e38, 1e300, np.inf, np.nan]
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("at_once", [None, 7])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("make", "width"), [(perceptron, 6), (transformer, 24)])
@@ -424,6 +425,7 @@ def test_what_is_left_of_rows_that_cancel_does_not_tell_who_else_is_there(seed):
     assert torch.linalg.vector_norm(present - absent) <= 1.0 + 1e-6
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("numbers", [2**21, 21])
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=15)

@@ -244,6 +244,7 @@ def test_what_is_beyond_the_bound_is_dropped_whatever_computed_it(name):
     assert not any(grid_sum(liar, SIGMA, "zero_out")(theta, rows_of(columns)).tolist())
 
 
+@pytest.mark.thorough
 @settings(max_examples=40)
 @given(st.integers(1, 3000), st.integers(1, 40), st.integers(-150, 90), st.integers(0, 2**32 - 1))
 def test_products_are_below_the_digits_of_a_double(size, n, power, seed):

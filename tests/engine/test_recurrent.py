@@ -85,6 +85,7 @@ def test_an_equal_of_relu_too():
     assert_equals_the_loop(net, *random_records(0, 6, (7, 4)), ["book-keeping"])
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", [*SETTINGS, "starts"])
 def test_gradients_are_those_of_single_records(kind, name):

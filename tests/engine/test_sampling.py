@@ -67,6 +67,7 @@ def is_poisson(batches, n, q):
     return True
 
 
+@pytest.mark.thorough
 def test_shuffling_and_batches_of_a_fixed_size_are_found_out_each_time(figure):
     n, q, steps, rng = 400, 0.1, 200, np.random.default_rng(0)
     for wrong in (shuffled, of_fixed_size):

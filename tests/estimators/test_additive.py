@@ -97,6 +97,7 @@ def test_predictions_are_of_the_sum_of_curves(fitted, table):
     np.testing.assert_allclose(draws[:, :, 1].mean(axis=0), p[:20], atol=0.02)
 
 
+@pytest.mark.thorough
 def test_the_order_and_the_kind_of_the_frame_do_not_matter(table):
     X, y = table
     model = DPAdditiveClassifier(30.0, random_state=0, **DECLARED)
@@ -125,6 +126,7 @@ def test_arrays_have_columns_by_position():
     np.testing.assert_array_equal(objects.coef_, first.coef_)
 
 
+@pytest.mark.thorough
 def test_missing_values_and_levels_that_nobody_declared_have_an_effect_of_their_own(table):
     X, y = table
     rng = np.random.default_rng(3)
@@ -191,6 +193,7 @@ def test_predictions_are_by_what_was_declared_in_the_fit(table):
     np.testing.assert_array_equal(model.predict_proba(X), before)
 
 
+@pytest.mark.thorough
 def test_without_privacy_many_numbers_are_fitted_by_steps(table, monkeypatch):
     X, y = table
     monkeypatch.setattr(_linear, "MOST_PRODUCTS", 1)
@@ -234,6 +237,7 @@ def test_probabilities_are_of_the_second_class(fitted):
     assert ((p.low > 0) & (p.high < 1)).all()
 
 
+@pytest.mark.thorough
 def test_several_classes_have_a_curve_each(table):
     X, _ = table
     y = np.digitize(X["age"], [3, 6])

@@ -24,6 +24,7 @@ FITS = {
 }
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("model", "options"), FITS.values(), ids=FITS)
 def test_passes_over_codes_release_what_passes_over_rows_do(model, options, monkeypatch):
     rng = np.random.default_rng(0)

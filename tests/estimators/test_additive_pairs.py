@@ -85,6 +85,7 @@ def truth_of(grids):
     return 1.5 * np.outer(age / 5 - 1, 2 * dose - 1)
 
 
+@pytest.mark.quick(1)
 def test_an_interaction_is_found(fitted):
     kind, model = fitted
     gain = loss(kind, fit(kind, 1.5, None), 1.5) - loss(kind, model, 1.5)
@@ -102,12 +103,14 @@ def test_an_interaction_is_found(fitted):
     assert ward.low[1, 0] > 0 > ward.high[1, -1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", MODELS)
 def test_without_an_interaction_little_is_lost(kind):
     lost = loss(kind, fit(kind, 0.0, PAIRS), 0.0) - loss(kind, fit(kind, 0.0, None), 0.0)
     assert lost < {"classes": 0.003, "numbers": 0.01, "counts": 0.015}[kind]
 
 
+@pytest.mark.quick(1)
 def test_surfaces_are_interactions_alone_and_what_posterior_draws_say(fitted):
     _, model = fitted
     surface = model.curve_(("age", "dose"))
@@ -175,6 +178,7 @@ def test_a_row_without_one_of_both_values_has_no_effect_of_a_pair(fitted):
     assert np.isfinite(model.predict(table)).all()
 
 
+@pytest.mark.thorough
 def test_several_classes_have_a_surface_each():
     table = rows(1)
     score = effect(table, 3.0)

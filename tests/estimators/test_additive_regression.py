@@ -70,6 +70,7 @@ def truth_of_age(grid):
     return found - found.mean()
 
 
+@pytest.mark.quick(1)
 def test_curves_are_the_true_ones_in_the_unit_of_the_target(fitted):
     kind, model = fitted
     curve, unit = model.curve_("age"), UNIT[kind]
@@ -134,6 +135,7 @@ def test_scales_of_curves_are_those_of_the_model(fitted):
         assert AdditiveDisplay.from_estimator(model, scale="rate-ratio").reference == 1.0
 
 
+@pytest.mark.thorough
 def test_bands_hold_the_truth_as_often_as_they_say(table):
     """Of 12 fits a band of 90 % may miss four, once in 250 (with all of them as independent)."""
     for kind, model in MODELS.items():
@@ -149,6 +151,7 @@ def test_bands_hold_the_truth_as_often_as_they_say(table):
         assert (curve.band_high - curve.band_low).mean() < 4.0 * UNIT[kind]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", MODELS)
 def test_it_is_the_linear_model_of_the_same_public_features(kind, table, monkeypatch):
     plan = MODELS[kind].plan(n_features=3)
@@ -174,6 +177,7 @@ def test_it_is_the_linear_model_of_the_same_public_features(kind, table, monkeyp
     np.testing.assert_array_equal(found.prior_scales, expected.prior_scales)
 
 
+@pytest.mark.thorough
 def test_targets_without_bounds_have_the_same_curves(table):
     y = targets("numbers", table)
     model = DPAdditiveRegressor(10.0, random_state=0, **DECLARED).fit(table, y)
@@ -183,6 +187,7 @@ def test_targets_without_bounds_have_the_same_curves(table):
     assert model.predict(table).mean() == pytest.approx(y.mean(), abs=2.0)
 
 
+@pytest.mark.thorough
 def test_exposure_is_a_factor_of_the_mean(table):
     years = np.random.default_rng(5).uniform(0.5, 4.0, N)
     y = np.random.default_rng(6).poisson(years * np.exp(effect(table)))
@@ -251,6 +256,7 @@ def test_bad_targets_are_refused_and_not_quoted(table, kind, value, match):
     assert "8675" not in str(error.value)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", [DPAdditiveClassifier, DPAdditiveRegressor])
 @pytest.mark.parametrize("pairs", [None, [(0, 1)]])
 @pytest.mark.parametrize("edges", [{1: (0, 1)}, {2: "private"}])

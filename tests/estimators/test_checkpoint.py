@@ -197,6 +197,7 @@ def is_one_run(lines, entries):
     assert len(entries) == 1
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_that_was_killed_twice_is_the_uninterrupted_run(name, tmp_path):
     make, beside = RUNS[name]
@@ -213,6 +214,7 @@ def test_a_run_that_was_killed_twice_is_the_uninterrupted_run(name, tmp_path):
     assert sorted(p.name for p in (tmp_path / "parts").iterdir()) == ["ledger.jsonl", "tape"]
 
 
+@pytest.mark.thorough
 def test_stopped_before_or_after_any_file_is_replaced(tmp_path):
     make = partial(NETWORK, random_state=0, checkpoint=tmp_path / "run", every=4)
     whole, replace = left(make().fit(X, Y)), os.replace
@@ -271,6 +273,7 @@ def test_killed_by_another_process_at_any_time_without_a_seed(tmp_path):
     assert ends[0] == ends[1]
 
 
+@pytest.mark.thorough
 def test_rows_in_chunks_are_resumed(tmp_path):
     make = partial(NETWORK, random_state=0, checkpoint=tmp_path / "run", every=4)
     whole = left(make().fit(in_chunks()))
@@ -281,6 +284,7 @@ def test_rows_in_chunks_are_resumed(tmp_path):
     unseeded().fit(in_chunks())  # its fingerprints, keyed by the run, are the same
 
 
+@pytest.mark.thorough
 def test_scores_on_public_rows_outlast_the_process(tmp_path):
     make = partial(NETWORK, random_state=0, checkpoint=tmp_path / "run", every=4)
     public = {"X_public": X[:9], "y_public": Y[:9]}
@@ -500,6 +504,7 @@ BAD = {
 }
 
 
+@pytest.mark.thorough
 @bundled("name", BAD)
 def test_what_is_not_this_fits_is_refused_before_the_charge(name, tmp_path_factory):
     path = tmp_path_factory.mktemp("bad") / "run"
@@ -573,6 +578,7 @@ def test_partial_fit_and_private_searches_take_no_checkpoint(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 def test_folds_of_a_search_follow_each_other_on_one_path(tmp_path):
     grid = {"learning_rate": [0.1, 0.2]}
     network = NETWORK(random_state=0, checkpoint=tmp_path / "run", n_samples=40)
@@ -652,6 +658,7 @@ print([described(bytes(32), value) for value in values])
 """
 
 
+@pytest.mark.thorough
 def test_another_process_describes_parameters_alike():
     said = {
         subprocess.run(

@@ -48,6 +48,7 @@ def quiet(model, rows, y):
         return model.fit(rows, y)
 
 
+@pytest.mark.quick(4)
 @each
 def test_rows_longer_than_the_norm_are_said(model, y):
     with pytest.warns(FitWarning, match=r"the rows are longer than data_norm=1.73.*BoundedScaler"):
@@ -56,6 +57,7 @@ def test_rows_longer_than_the_norm_are_said(model, y):
     assert quiet(model, X, y).diagnostics_ == ()
 
 
+@pytest.mark.thorough
 def test_what_was_said_comes_back_from_a_worker_process():
     model, y = MODELS[0]
     (fitted,) = Parallel(n_jobs=2)(delayed(model.fit)(50 * X, y) for _ in range(1))

@@ -151,6 +151,7 @@ def fitted(steps, output="default", table=TABLE, **params):
     return make_pipeline(steps, model).set_output(transform=output).fit(numbers, Y)[-1]
 
 
+@pytest.mark.quick(8)
 @SILENT
 @pytest.mark.parametrize("table", list(TABLES))
 @pytest.mark.parametrize(("make", "norm", "output"), KEPT)
@@ -225,6 +226,7 @@ def lossy():
     return ColumnTransformer([("clipped", NormClipper(0.5), NUMBERS), ONE_HOT])
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("output", ["default", "pandas"])
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=names)
 def test_a_fit_that_does_not_use_a_declared_norm_says_so(estimator, output):

@@ -151,6 +151,7 @@ class TestFits:
         rows = model(name, max_sample_weight=W).fit(X, y, sample_weight=WEIGHTS)
         assert_same(rows, model(name, n_samples=len(AGAIN)).fit(X[AGAIN], y[AGAIN]), 1e-6)
 
+    @pytest.mark.quick(3)
     @pytest.mark.parametrize("name", [*MODELS, "dpvi", "no intercept"])
     def test_with_the_same_noise_weights_are_repetitions(self, name):
         more = {"neighboring_relation": "add_or_remove_one"}
@@ -189,6 +190,7 @@ class TestFits:
             classes.fit(X, y, sample_weight=WEIGHTS)
             assert_same(classes, rows.fit(X, y, sample_weight=factors * WEIGHTS), 1e-9)
 
+    @pytest.mark.quick(6)
     @pytest.mark.parametrize("relation", RELATIONS)
     @pytest.mark.parametrize("name", MODELS)
     def test_the_noise_is_for_the_largest_weight(self, name, relation):

@@ -195,6 +195,7 @@ class Reader(nn.Module):
 
 
 class TestRecurrent:
+    @pytest.mark.quick(1)
     @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
     def test_they_learn_and_come_back_as_layers_of_torch(self, kind):
         X = np.random.default_rng(0).standard_normal((400, 6, 2))
@@ -245,6 +246,7 @@ def margin(outputs, targets, width=1.0):
 
 
 class TestLosses:
+    @pytest.mark.quick(5)
     @pytest.mark.parametrize(
         ("loss", "given"),
         [
@@ -302,6 +304,7 @@ class TestLosses:
                 model.fit(*two_blobs)
             assert ledger.entries == ()
 
+    @pytest.mark.quick(4)
     @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber", nn.L1Loss])
     @pytest.mark.parametrize("hidden", [(), (8,)])
     def test_losses_of_targets(self, loss, hidden):
@@ -511,6 +514,7 @@ class TestFittedNetworks:
             assert not hasattr(model, "coef_")
             assert not hasattr(model, "intercept_")
 
+    @pytest.mark.thorough
     def test_weights_load_without_skdp(self, two_blobs, tmp_path):
         model = DPSGDClassifier(hidden_layer_sizes=(4,), max_iter=2, **FACTS).fit(*two_blobs)
         path = tmp_path / "weights.pt"

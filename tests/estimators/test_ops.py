@@ -181,6 +181,7 @@ def test_three_classes(delta):
     np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
 
 
+@pytest.mark.thorough
 def test_works_in_a_grid_search_and_a_pickle(short_line):
     X, y = short_line
     search = GridSearchCV(
@@ -213,6 +214,7 @@ def slope():
     return X, 10 + X @ [4.0, -1.0, 0.0] + coin.normal(0, 0.5, 3000)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("delta", [1e-5, pytest.param(0, marks=pytest.mark.slow)])
 def test_regressor_finds_the_line(slope, delta):
     X, y = slope[0][:500], slope[1][:500]
@@ -253,6 +255,7 @@ def test_regressor_without_privacy_is_bayesian_ridge_regression(slope):
     assert np.all(np.abs(spread - 1) < 5 * math.sqrt(2 / 500))
 
 
+@pytest.mark.thorough
 def test_targets_beyond_their_bounds_are_clipped(slope):
     X, y = slope[0][:500], slope[1][:500]
     wild = np.where(np.arange(500) % 10 == 0, 1e9, y)
@@ -320,6 +323,7 @@ def audit_regressor(n, ε=4.377178):  # μ = 1
     return lower_bound(with_record, without, threshold=0.5 * 0.2)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 def test_audit_proves_no_more_than_the_claim():
     assert 0.2 < audit_regressor(500) <= 1.0  # .73 ± .08
@@ -331,6 +335,7 @@ def test_audit_proves_most_of_the_claim():
     assert 0.5 < audit_regressor(1000) <= 1.0
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 def test_audit_catches_a_chain_at_half_the_noise():
     normal = SecureStream.normal

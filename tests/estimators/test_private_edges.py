@@ -188,6 +188,7 @@ def test_without_privacy_edges_are_quantiles(table):
     assert model.privacy_.epsilon == INF
 
 
+@pytest.mark.thorough
 def test_numbers_counts_and_several_classes(table):
     X, _ = table
     sine = np.sin(X["age"].to_numpy() / 12)
@@ -200,6 +201,7 @@ def test_numbers_counts_and_several_classes(table):
         assert model.privacy_.epsilon <= model.epsilon
 
 
+@pytest.mark.thorough
 def test_persons_share_the_weight_of_one(table):
     X, y = table
     declared = {name: value for name, value in DECLARED.items() if name != "n_samples"}
@@ -298,6 +300,7 @@ def test_numbers_without_bounds_are_between_minus_one_and_one():
     assert np.median(model.edges_["x0"]) < -0.5
 
 
+@pytest.mark.thorough
 def test_bands_hold_where_nearly_all_rows_are_near_an_end():
     """Bins of equal width hold next to no rows in the upper half, and a classifier knows it."""
     rng = np.random.default_rng(0)

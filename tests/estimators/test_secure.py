@@ -69,6 +69,7 @@ def public_state(estimator):
     return pickle.dumps(state), repr(estimator), repr(estimator.privacy_)
 
 
+@pytest.mark.thorough
 @mock.patch("skdp.algorithms.parts.logit_posterior.TRAJECTORIES", 4)  # what follows the releases
 @mock.patch("skdp.algorithms.noise_aware_linear.N_BELIEFS", 4)
 @bundled("plan", PLANS)
@@ -251,6 +252,7 @@ NETWORKS = [
 ]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("plan", NETWORKS)
 def test_a_network_keeps_its_budget_and_spends_it(plan):
     estimator, plain = make(plan).fit(X, Y), make(plan, secure=False).fit(X, Y)
@@ -298,6 +300,7 @@ def test_without_noise_a_network_releases_the_ordinary_sums(plan):
     np.testing.assert_allclose(np.sort(found), np.sort(plain.ravel()), atol=1e-3)
 
 
+@pytest.mark.thorough
 def test_the_noise_of_a_chain_is_that_of_its_temperature():
     with _release_hook.record() as tape:
         chain = make((CHAIN, {"sampling_rate": 0.5})).fit(X, Y)

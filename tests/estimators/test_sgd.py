@@ -46,6 +46,7 @@ class TestUtility:
         for eps, least in [(1.0, 0.82), (8.0, 0.92)]:
             assert DPSGDClassifier(eps).fit(X, y).score(X_test, y_test) > least
 
+    @pytest.mark.thorough
     @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
     def test_without_privacy_it_is_an_ordinary_network(self, digits):
         X, X_test, y, y_test = digits
@@ -295,6 +296,7 @@ class TestModules:
         once = model.privacy_.assumptions
         assert model.set_params(module=None).partial_fit(*two_blobs).privacy_.assumptions == once
 
+    @pytest.mark.thorough
     @bundled(
         "optimizer",
         ["adam", "sgd", torch.optim.RMSprop, functools.partial(torch.optim.SGD, nesterov=False)],
@@ -338,6 +340,7 @@ class TestPlan:
         ):  # its network is still the other one
             model.set_params(module=None).partial_fit(*two_blobs)
 
+    @pytest.mark.thorough
     @bundled("activation", ["tanh", "relu", "gelu", "logistic", "identity"])
     @bundled("hidden", [(), (5,), (6, 4)])
     def test_a_trial_of_our_own_network_finds_what_is_taken_for_granted(self, activation, hidden):
@@ -391,6 +394,7 @@ class TestPrivacyStatement:
         correlations = np.corrcoef(noise)[np.triu_indices(6, 1)]
         assert np.abs(correlations).max() < 6 / math.sqrt(1000)
 
+    @pytest.mark.thorough
     def test_partial_fits_compose_to_the_fit_they_are_parts_of(self, two_blobs):
         # 10 epochs of 5 steps with the noise of a run of 50 steps: the same event, hence ε.
         plan = {"max_iter": 50, "sampling_rate": 0.2, "hidden_layer_sizes": (8,)}
@@ -587,6 +591,7 @@ class TestPosterior:
 
 
 class TestScikitLearn:
+    @pytest.mark.thorough
     def test_parallel_search_over_epsilon(self, two_blobs):
         grid = {"epsilon": [0.5, 2.0], "hidden_layer_sizes": [(), (4,)]}
         search = GridSearchCV(DPSGDClassifier(max_iter=10, **FACTS), grid, n_jobs=2, cv=2)

@@ -158,6 +158,7 @@ class TestChain:
             )
         np.testing.assert_array_equal(flat.posterior_samples_, automatic.posterior_samples_)
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.slow), 0.25])
     def test_samples_of_a_gaussian_posterior_have_its_moments(self, temperature):
         # A line through 30 points with unit errors: the posterior of slope and intercept is normal,
@@ -243,6 +244,7 @@ class TestIterates:
 
 
 class TestStatement:
+    @pytest.mark.thorough
     def test_epsilon_is_what_was_asked_and_temperature_is_shown(self, two_blobs):
         model = DPSGLDClassifier(1.5, max_iter=5, sampling_rate=0.2, **FACTS).fit(*two_blobs)
         assert model.privacy_.epsilon == pytest.approx(1.5, rel=2e-3)
@@ -271,6 +273,7 @@ class TestStatement:
         model = DPSGLDClassifier(None, temperature=temperature, max_iter=5, **FACTS)
         assert math.isinf(model.fit(*two_blobs).privacy_.epsilon)
 
+    @pytest.mark.thorough
     def test_the_central_limit_of_the_paper_is_no_bound(self, two_blobs):
         plan = {"max_iter": 30, "sampling_rate": 0.2, "accountant": "gdp_clt", **FACTS}
         with pytest.warns(PrivacyWarning, match="not a bound"):
@@ -334,6 +337,7 @@ class TestUse:
         calibrated = CalibratedClassifierCV(FrozenEstimator(model)).fit(X, y)
         np.testing.assert_allclose(calibrated.predict_proba(X).sum(axis=1), 1.0)
 
+    @pytest.mark.thorough
     def test_many_classes_beside_an_ordinary_model(self):
         rng = np.random.default_rng(0)
         centres = rng.normal(size=(4, 5)) * 2

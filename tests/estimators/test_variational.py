@@ -105,6 +105,7 @@ class TestPredictions:
 
 
 class TestUtility:
+    @pytest.mark.thorough
     @pytest.mark.parametrize(
         ("epsilon", "least_accuracy", "most_log_loss"),
         [
@@ -130,6 +131,7 @@ class TestUtility:
         assert accuracy >= least_accuracy
         assert loss <= most_log_loss
 
+    @pytest.mark.quick(1)
     @pytest.mark.parametrize("prior_scale", ["auto", 1.0, 5.0])
     def test_without_privacy_it_is_the_mean_field_optimum(self, breast_cancer, prior_scale):
         rows, y = breast_cancer
@@ -309,6 +311,7 @@ class TestScikitLearn:
         assert classifier.parameter_names_[-1] == "intercept"
         assert classifier.predict(X).shape == (120,)
 
+    @pytest.mark.thorough
     def test_epsilon_is_an_ordinary_hyperparameter(self, two_blobs):
         X, y = two_blobs
         pipeline = make_pipeline(

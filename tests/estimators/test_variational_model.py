@@ -80,6 +80,7 @@ def rows():
 
 
 class TestAgainstTheExactPosterior:
+    @pytest.mark.quick(1)
     @pytest.mark.parametrize("covariance", ["full", "diag"])
     def test_conjugate_normal_without_privacy(self, rows, covariance):
         model = make(epsilon=INF, prior=0.1, covariance=covariance).fit(rows)
@@ -89,6 +90,7 @@ class TestAgainstTheExactPosterior:
         np.testing.assert_allclose(model.covariance_, np.eye(2) / precision, atol=0.25 / precision)
         assert model.privacy_.epsilon == INF
 
+    @pytest.mark.thorough
     def test_priors_of_all_kinds_agree(self, rows):
         covariance = torch.tensor([[0.02, 0.01], [0.01, 0.02]], dtype=torch.float64)
         normal = MultivariateNormal(torch.ones(2, dtype=torch.float64), covariance)
@@ -138,6 +140,7 @@ class TestMixture:
         log_densities = -0.5 * squares * torch.exp(-2 * log_scales) - 2 * log_scales
         return torch.logsumexp(torch.log_softmax(theta[15:], 0) + log_densities, dim=1)
 
+    @pytest.mark.thorough
     def test_components_are_found_at_epsilon_1(self):
         rng = np.random.default_rng(0)
         component = rng.choice(5, 4000, p=self.WEIGHTS)
@@ -292,6 +295,7 @@ class TestClip:
         assert far.advised == INF
         assert math.isnan(clipping_of(np.zeros(4), self.NOISE, 10_000, 3.0).advised)
 
+    @pytest.mark.thorough
     def test_too_small_a_clip_is_warned_of_and_the_advised_one_is_not(self):
         X, y = student_data(0, 5000)
         model = make(student, 3, clip_norm=1.5, n_samples=5000)
@@ -309,6 +313,7 @@ class TestClip:
         assert abs(again.clipped_share_) < 0.03 + 4 * again.clipped_share_noise_
         assert again.clip_norm_ == advised
 
+    @pytest.mark.thorough
     def test_learned_clip_leaves_few_records_clipped(self):
         X, y = student_data(1, 5000)
         model = make(student, 3, n_samples=5000).fit(X, y)
@@ -357,6 +362,7 @@ class TestClip:
 
 
 class TestSimulate:
+    @pytest.mark.thorough
     def test_predictive_draws_are_those_of_the_model(self):
         X, y = student_data(0, 2000)
         model = make(student, 3, simulate=draw_student, n_samples=2000).fit(X, y)
@@ -434,6 +440,7 @@ class TestPath:
         assert (np.diff(model.posterior_steps_) == 1).sum() >= len(model.posterior_steps_) - 2
         assert 0 < model.burn_in_ < model.posterior_steps_[-1] <= model.n_iter_
 
+    @pytest.mark.thorough
     def test_memory_is_bounded(self, rows):
         model = make(epsilon=INF, max_iter=1001, n_samples=10).fit(rows[:10])
         assert len(model.posterior_steps_) <= 201
@@ -441,6 +448,7 @@ class TestPath:
 
 
 class TestArviz:
+    @pytest.mark.thorough
     def test_groups_of_public_rows_are_what_arviz_checks(self):
         arviz = pytest.importorskip("arviz")
         X, y = student_data(0, 2000)
@@ -637,6 +645,7 @@ class TestFit:
         np.testing.assert_array_equal(again.mean_, model.mean_)
         assert clone(model).get_params() == model.get_params()
 
+    @pytest.mark.thorough
     def test_score_is_the_predictive_density(self, rows):
         model = make(epsilon=INF, prior=10.0).fit(rows)
         # The predictive is N(mean, 1 + variance) in each coordinate, up to the constant.

@@ -30,6 +30,7 @@ def line():
 DECLARED = {"target_bounds": (0.0, 20.0), "n_samples": 2000}
 
 
+@pytest.mark.quick(11)
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 @parametrize_with_checks(
     [
@@ -149,6 +150,7 @@ class TestPosterior:
         correlated = (np.cov(draws.T) - regressor.covariance_) / np.outer(sd, sd)
         assert np.abs(correlated).max() < 0.03
 
+    @pytest.mark.thorough
     def test_predictive_deviations_are_calibrated(self):
         rng = np.random.default_rng(1)
         inside = []
@@ -182,6 +184,7 @@ class TestPosterior:
         assert regressor.sample_posterior(3).shape == (3, 3)
         assert regressor.covariance_.shape == (3, 3)
 
+    @pytest.mark.thorough
     def test_intervals_hold_the_truth_as_often_as_they_say(self):
         prior_scale, inside, plain = 1 / 3, [], []
         for seed in range(25):

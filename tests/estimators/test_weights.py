@@ -117,6 +117,7 @@ class TestFits:
         model = DPSGDClassifier(INF, class_weight={0: 0}, max_iter=50, **FACTS).fit(X, y)
         assert (model.predict(X) == 1).all()
 
+    @pytest.mark.thorough
     def test_a_rare_class_is_found(self):
         rng = np.random.default_rng(0)
         X = rng.standard_normal((4000, 2))

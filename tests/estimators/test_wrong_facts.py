@@ -90,6 +90,7 @@ def said_by_some_fit(model, y):
     return " ".join(sentence for _ in range(6) for sentence in model.fit(X, y).diagnostics_)
 
 
+@pytest.mark.thorough
 def test_a_posterior_that_found_nothing_says_so():
     model = DPVariationalPoissonRegression(largest_count=1e6, n_samples=N)
     assert LOST in said_by_some_fit(model, COUNTS)
@@ -108,6 +109,7 @@ def test_chance_alone_is_taken_for_a_finding_as_often_as_stated(diagonal):
     assert _doubts.found_any(GaussianPosterior(means[0] + 1.0, spread), d, 1.0)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "model",
     [
@@ -125,6 +127,7 @@ def test_targets_out_of_reach_are_said(model):
     assert quiet(model.set_params(target_bounds=BOUNDS), NUMBERS).diagnostics_ == ()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "model",
     [

@@ -142,6 +142,7 @@ def of_gaps(gaps, n, epsilon, count, level=0.9):
     return np.array([(e.value, e.low, e.high) for e in found]).T, np.abs(w * gaps).sum()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("gaps", [-0.12 * np.ones(8), -np.linspace(0.02, 0.2, 8)])
 @pytest.mark.parametrize(("n", "epsilon"), [(500, 1.0), (4000, 0.3)])
 def test_calibration_errors_hold_and_are_not_biased(gaps, n, epsilon):
@@ -173,6 +174,7 @@ def test_without_a_look_at_few_bins_their_error_is_overstated(monkeypatch):
     assert np.mean(low <= truth) < 0.5
 
 
+@pytest.mark.thorough
 def test_the_calibration_error_of_calibrated_scores_starts_at_0():
     (value, low, _), _ = of_gaps(np.zeros(8), 500, 0.3, 200)
     assert np.mean(low == 0) > 0.85
@@ -182,6 +184,7 @@ def test_the_calibration_error_of_calibrated_scores_starts_at_0():
     assert value.mean() < 0.5 * plain.mean()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("level", [0.7, 0.9])
 def test_an_interval_of_calibrated_scores_starts_at_0_as_often_as_its_level(level):
     (_, low, _), _ = of_gaps(np.zeros(8), 500, 0.3, 400, level)

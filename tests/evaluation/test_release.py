@@ -95,6 +95,7 @@ def test_no_record_moves_the_table_by_more_than_the_sensitivity(exact, make, rel
     assert whole.sum() == 6 * mechanism.record_norm
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("make", REPORTS)
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("most", [1, 2])
@@ -128,6 +129,7 @@ def test_the_scale_of_the_noise_is_the_sensitivity_over_epsilon(k, j, several):
     assert (release.call.kind, release.call.scale) == ("geometric", 4.0 if several else 2.0)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("make", REPORTS)
 def test_with_the_release_fixed_reports_do_not_depend_on_the_rows(make):
     settings = {"n_samples": 6, "neighboring_relation": "add_or_remove_one"}

@@ -23,6 +23,7 @@ def test_what_once_broke(name):
     target.check(base64.b64decode(data))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("target", [accounting, inputs], ids=["accounting", "inputs"])
 def test_random_bytes(target, seed):
@@ -41,6 +42,7 @@ def test_the_harness_would_notice():
         inputs.assert_secret("could not read 8675309.0")
 
 
+@pytest.mark.thorough
 def test_random_changes_of_reports():
     """A minute's worth is enough to break a verifier that forgets a check; hours run by hand."""
     rng, known = random.Random(0), reports.texts()

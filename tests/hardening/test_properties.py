@@ -66,6 +66,7 @@ def rdp(sigma, q, steps, delta):
 
 class TestMonotone:
     # Noise of a few and not the very rarest rows: less of a loss than rounding hides has no bound.
+    @pytest.mark.thorough
     @given(st.floats(0.3, 4), st.floats(0.01, 0.5), counts, st.sampled_from([1e-9, 1e-5]), more)
     @settings(max_examples=8)
     def test_in_noise_rate_steps_and_delta(self, sigma, q, steps, delta, factor):
@@ -151,6 +152,7 @@ class TestComposition:
         one, two = dp_sgd_event(schedule, 1.0), dp_sgd_event(shuffled, 1.0)
         assert epsilon_of_event(one, delta) == epsilon_of_event(two, delta)
 
+    @pytest.mark.thorough
     @given(
         st.lists(st.floats(0.3, 4), min_size=1, max_size=4),
         st.floats(0.01, 0.5),
@@ -195,6 +197,7 @@ class TestRoundTrips:
         assert event_from_dict(values) == event
         assert terms_of(event_from_dict(values)) == terms_of(event)
 
+    @pytest.mark.thorough
     @given(
         st.lists(sigmas, min_size=1, max_size=4),
         deltas,
@@ -223,6 +226,7 @@ class TestRoundTrips:
         with pytest.raises(ValueError, match="has been changed"):
             PrivacyReport.from_json(json.dumps(values))
 
+    @pytest.mark.thorough
     @given(
         st.sampled_from(["epsilon", "delta", "event", "sampling", "accountant", "valid", "seeded"]),
         st.recursive(

@@ -277,6 +277,7 @@ os.write(1, np.concatenate([stream.normal(3), streams("noise").normal(1)]).tobyt
 """
 
 
+@pytest.mark.thorough
 def test_two_hundred_forked_children_share_no_noise():
     # In a small process: what is forked is copied.
     run = subprocess.run([sys.executable, "-c", FORKS], check=True, capture_output=True)
@@ -291,6 +292,7 @@ def noise_of_a_fit(_):
     return np.asarray(tape[0].output).ravel()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("backend", ["loky", "multiprocessing", "threading"])
 def test_workers_share_no_noise(backend):
     with joblib.parallel_backend(backend, n_jobs=2):
@@ -346,6 +348,7 @@ def test_a_race_of_processes_loses_no_entry_and_breaks_no_ceiling(tmp_path):
 # --- memory, and what a pickle holds ------------------------------------------------------------
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "name",
     [
@@ -399,6 +402,7 @@ def test_no_pickle_holds_a_generator_or_a_key(name):
     assert not any(key.hex() in state for key in keys)
 
 
+@pytest.mark.thorough
 def test_the_resident_memory_of_many_ledgers_is_bounded(tmp_path):
     # File descriptors above all: a ledger on disk opens its file anew for each entry.
     def descriptors():

@@ -41,6 +41,7 @@ def test_geometric_noise_has_its_law() -> None:
         assert x.min() == 0
 
 
+@pytest.mark.thorough
 def test_the_place_has_its_law() -> None:
     values, mechanism = [3, 5, 4, 5], NoisyMaxMechanism(1, 0.7)
     drawn = [mechanism.release(values, charged=True) for _ in range(20_000)]

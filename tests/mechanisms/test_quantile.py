@@ -159,6 +159,7 @@ def cumulative(mechanism, data):
     return function
 
 
+@pytest.mark.thorough
 def test_draws_follow_the_exact_law_and_no_other():
     data = np.random.default_rng(0).beta(2, 4, size=25) * 50 - 10
     sample = draws(QuantileMechanism(0.7, -10.0, 40.0, 0.6), data, 5000)
@@ -167,6 +168,7 @@ def test_draws_follow_the_exact_law_and_no_other():
         assert (stats.kstest(sample, law).pvalue > 1e-6) == (factor == 1)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_draws_find_a_tie_as_often_as_the_law_says(relation):
     # 30 records share one point, 4 are spread; the atom has a probability away from 0 and 1.
@@ -180,6 +182,7 @@ def test_draws_find_a_tie_as_often_as_the_law_says(relation):
     assert low <= hits <= high
 
 
+@pytest.mark.thorough
 def test_an_empty_column_gives_a_uniform_answer():
     mechanism = QuantileMechanism(0.2, -3.0, 5.0, 1.0)
     sample = draws(mechanism, [], 3000)
@@ -345,6 +348,7 @@ def tiny_grid(monkeypatch):
     monkeypatch.setattr(module, "GRID", 4)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 def test_the_implemented_law_is_private_and_the_stated_one(tiny_grid, figure, relation, epsilon):
@@ -513,6 +517,7 @@ def losses_of_cells(monkeypatch, epsilon, relation, *pair):
     return np.array(ends)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("unit", ["", "_group"])
 @pytest.mark.parametrize("relation", RELATIONS)
 @given(st.lists(PERSON, max_size=4), PERSON, PERSON, st.floats(-3, 1.5))

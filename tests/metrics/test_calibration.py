@@ -81,6 +81,7 @@ def labels_of(p):
     return list(range(p.shape[1]))
 
 
+@pytest.mark.quick(3)
 @metrics
 @pytest.mark.parametrize("ties", [False, True])
 def test_equals_the_definition_on_random_cases(metric, ties):

@@ -85,6 +85,7 @@ def test_gaussian_steps_meet_the_target_exactly(name):
     assert 1.0 - 1e-8 <= privacy_of(model).epsilon <= 1.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_steps_meet_it_within_a_thousandth(name):
     model = split_budget(OTHERS[name], 1.0, 1e-5).fit(X, Y)
@@ -146,6 +147,7 @@ def test_a_pure_step_stays_pure():
     assert model[1].delta == 0
 
 
+@pytest.mark.thorough
 def test_a_size_is_asked_for_where_the_charge_depends_on_it():
     pipeline = make_pipeline(DPStandardScaler(), network(n_samples=None))
     with pytest.raises(ValueError, match=r"'dpsgdclassifier'.*give n_samples"):
@@ -154,6 +156,7 @@ def test_a_size_is_asked_for_where_the_charge_depends_on_it():
     assert 0.999 <= privacy_of(model).epsilon <= 1.0
 
 
+@pytest.mark.thorough
 def test_a_search_divides_its_own_share():
     search = DPRandomizedSearch(classifier(), {"max_iter": [1, 2]}, mean_trials=2, n_samples=400)
     model = split_budget(make_pipeline(DPStandardScaler(), search), 2.0, 1e-5).fit(X, Y)
@@ -179,6 +182,7 @@ def test_a_width_reaches_a_step_behind_ones_that_keep_it():
         split_budget(behind, 1.0, 1e-5, n_features=3)
 
 
+@pytest.mark.thorough
 def test_a_given_number_of_rows_is_the_one_that_is_used():
     pipeline = split_budget(
         make_pipeline(DPStandardScaler(), network(n_samples=None)), 2.0, 1e-5, n_samples=1200

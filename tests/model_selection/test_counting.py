@@ -94,6 +94,7 @@ def test_nine_fits_and_a_refit_are_ten(counted, n_jobs):
     assert len(counted(search(n_jobs))) == 10
 
 
+@pytest.mark.quick(1)
 def test_under_a_pipeline_too(counted):
     assert len(counted(search(2, make_pipeline(BoundedScaler(), classifier())))) == 10
 
@@ -103,6 +104,7 @@ def test_under_threads_too(counted):
         assert len(counted(search(2))) == 10
 
 
+@pytest.mark.thorough
 def test_workers_of_the_default_backend_are_counted_if_they_are_older_than_the_ledger_too():
     with joblib.parallel_backend("loky"):
         search(2).fit(X, Y)  # joblib keeps its workers
@@ -118,6 +120,7 @@ def test_workers_of_the_default_backend_are_counted_if_they_are_older_than_the_l
             assert len(of_clones.records) == 10
 
 
+@pytest.mark.thorough
 def test_the_total_is_that_of_ten_fits():
     with PrivacyLedger() as ledger:
         search(2).fit(X, Y)
@@ -206,6 +209,7 @@ def test_a_callback_on_the_classifier_itself_goes_with_its_clones(backend):
     assert len(callback.records) == 10
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not HAS_CALLBACKS, reason="this scikit-learn has no callbacks")
 def test_a_callback_and_a_ledger_around_it_count_each_fit_once_each():
     callback = PrivacyLedgerCallback()
@@ -214,6 +218,7 @@ def test_a_callback_and_a_ledger_around_it_count_each_fit_once_each():
     assert len(callback.records) == len(around.entries) == 10
 
 
+@pytest.mark.thorough
 def test_a_ledger_on_a_file_is_charged_once_by_workers(tmp_path):
     with PrivacyLedger(path=tmp_path / "ledger") as ledger:
         search(2).fit(X, Y)
@@ -221,6 +226,7 @@ def test_a_ledger_on_a_file_is_charged_once_by_workers(tmp_path):
     assert len(PrivacyLedger(path=tmp_path / "ledger").entries) == 10
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_local_dask_cluster_is_counted(tmp_path):
     distributed = pytest.importorskip("distributed")
@@ -255,6 +261,7 @@ def test_forked_children_count_on_a_ledger_in_memory():
     assert len(ledger.entries) == 3
 
 
+@pytest.mark.thorough
 def test_a_child_that_is_forked_while_the_ledger_is_busy_does_not_hang():
     context = multiprocessing.get_context("fork")
     from skdp.privacy import ledger as module
@@ -404,6 +411,7 @@ def leave(ledger):
     ledger.__exit__()
 
 
+@pytest.mark.thorough
 def test_a_forked_child_that_leaves_the_block_takes_nothing_with_it():
     context = multiprocessing.get_context("fork")
     with PrivacyLedger() as ledger:

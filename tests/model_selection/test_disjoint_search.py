@@ -165,6 +165,7 @@ def test_a_part_of_a_split_stays_a_part(container) -> None:
 # --- who wins -------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_better_candidate_wins_as_often_as_the_law_says() -> None:
     """Of two candidates with fixed scores, which noise alone decides."""
 

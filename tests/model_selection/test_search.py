@@ -106,6 +106,7 @@ def public_fit(what, rows=X):
 # --- what it costs ------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @bundled("relation", ["zero_out", "add_or_remove_one", "replace_one"])
 @bundled("shape", [0.0, 1.0, math.inf])
 def test_the_search_costs_what_was_asked_for(relation, shape):
@@ -145,6 +146,7 @@ def test_scores_on_public_rows_cost_nothing():
     assert fitted.trial_epsilon_ == pytest.approx(whole, rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_random_batches_share_one_event():
     network = DPSGDClassifier(
         hidden_layer_sizes=(), sampling_rate=0.1, max_iter=2, classes=[0, 1], n_samples=N
@@ -158,6 +160,7 @@ def test_random_batches_share_one_event():
     assert search(full, {"max_iter": [3, 5, 8]}).fit(X, Y).privacy_.valid
 
 
+@pytest.mark.thorough
 def test_what_the_winner_assumes_is_assumed_of_the_search():
     plan = {"sampling_rate": 1.0, "max_iter": 3, "classes": [0, 1], "n_samples": N}
     network = DPSGDClassifier(module=torch.nn.Linear(X.shape[1], 2), **plan)
@@ -176,6 +179,7 @@ def test_discrete_noise_of_another_number_of_releases_is_another_price():
     assert search(model, {"prior_scale": [1.0, 2.0]}).fit(X, Y).privacy_.valid
 
 
+@pytest.mark.thorough
 def test_the_ledger_has_one_entry_for_the_search():
     with PrivacyLedger() as ledger:
         fitted = search(logistic(), mean_trials=6, distributions={"prior_scale": [1.0]}).fit(X, Y)
@@ -300,6 +304,7 @@ def test_a_wrapper_that_composes_states_the_price_of_the_search_in_every_report(
     assert best.estimator_.privacy_ is fitted.privacy_
 
 
+@pytest.mark.thorough
 def test_frames_with_columns_of_text_are_searched():
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(side=np.where(X[:, 1] > 0, "u", "v"))
     columns = make_column_transformer(
@@ -312,6 +317,7 @@ def test_frames_with_columns_of_text_are_searched():
     assert list(fitted.feature_names_in_) == ["a", "b", "side"]
 
 
+@pytest.mark.thorough
 def test_steps_that_read_rows_without_a_budget_are_named():
     model = make_pipeline(StandardScaler(), logistic())
     fitted = search(model, {"dpvariationallogisticregression__max_iter": [1]}).fit(X, Y)
@@ -322,6 +328,7 @@ def test_steps_that_read_rows_without_a_budget_are_named():
     assert fitted.privacy_.valid
 
 
+@pytest.mark.thorough
 def test_public_facts_that_were_not_declared_are_listed():
     fitted = DPRandomizedSearch(
         DPVariationalLogisticRegression(max_iter=1), {"prior_scale": [1.0]}
@@ -365,6 +372,7 @@ def test_workers_charge_nothing_and_say_nothing(backend, recwarn):
     assert not recwarn.list
 
 
+@pytest.mark.thorough
 def test_a_seed_repeats_the_search_and_voids_it():
     seeded = search(logistic(), {"prior_scale": loguniform(0.1, 10)}, random_state=3)
     with pytest.warns(PrivacyWarning, match="nominal"):
@@ -592,6 +600,7 @@ def audited(n_fits, exceeded, **settings):
     return mu_low, mu, report
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 def test_the_best_of_many_tells_a_row_and_less_than_is_stated():
     settings = {"epsilon": 30.0, "mean_trials": 10, "shape": math.inf}

@@ -315,6 +315,7 @@ def test_a_step_that_leaves_open_whether_it_takes_groups_is_refused_before_the_c
             search(model, ROUTED).fit(X, Y, groups=GROUPS)
 
 
+@pytest.mark.thorough
 def test_a_budget_is_split_around_a_search():
     model = make_pipeline(scaler(), search())
     split = split_budget(model, 2.0, 1e-6)

@@ -232,6 +232,7 @@ def total(*fits) -> float:
     return found
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("container", [np.asarray, as_frame])
 @pytest.mark.parametrize("estimator", [model, pipeline])
 def test_two_parts_cost_the_larger(container, estimator) -> None:

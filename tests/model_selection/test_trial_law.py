@@ -31,12 +31,14 @@ def rejects(sample, pmf):
     )
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("mean", "shape"), LAWS)
 def test_numbers_of_trials_have_the_law_that_is_accounted(mean, shape):
     law = TrialLaw(mean, shape)
     assert not rejects(drawn(law), law.pmf)
 
 
+@pytest.mark.thorough
 def test_wrong_laws_are_told_from_right_ones():
     logarithmic, geometric = TrialLaw(10, 0.0), TrialLaw(10, 1.0)
     assert rejects(drawn(logarithmic), geometric.pmf)

@@ -104,6 +104,7 @@ def test_what_waves_leave_out_is_wide_at_a_jump_and_nowhere_else():
     assert known_well.sum() < more.sum()
 
 
+@pytest.mark.thorough
 def test_what_a_posterior_mean_leaves_out_of_a_jump_is_within_the_covariance_added():
     """Of a curve with more of all waves near one place, as a posterior of told waves sees it."""
     column, scale, noise = Number("x", tuple(np.linspace(-1, 1, 33)), 8), 2.0, 0.5

@@ -74,6 +74,7 @@ def range_by_ascent(likelihood, target, reach):
     return sum(ends)
 
 
+@pytest.mark.thorough
 @bundled("reach", [0.1, 1.0, 8.0])
 @bundled("name", LIKELIHOODS)
 def test_range_bound_holds_and_is_not_wasteful(name, reach):

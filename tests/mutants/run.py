@@ -30,7 +30,9 @@ from mutants.catalogue import SECTIONS
 from mutants.mutant import mutated, normalised
 
 ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
+COMMAND = (
+    sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow",
+)  # fmt: skip
 LIMIT = 900  # seconds; a mutant that hangs has been noticed by nobody
 COPIED = (
     "skdp", "tests", "docs", "examples", "benchmarks", "README.md", "pyproject.toml",

@@ -55,6 +55,7 @@ def test_auto_is_the_least_valid_bound():
     assert values["auto"] == min(values.values())
 
 
+@pytest.mark.thorough
 @settings(max_examples=6)
 @given(
     st.floats(0.6, 20), st.floats(1e-3, 1), st.integers(1, 300), st.floats(-9, -2), st.floats(1, 3)
@@ -163,6 +164,7 @@ def test_a_composed_event_equals_its_flat_form():
     assert epsilon_of_event(nested, 1e-5) == epsilon_of_event(dp_sgd_event(2.0, 0.1, 20), 1e-5)
 
 
+@pytest.mark.thorough
 @settings(max_examples=10)
 @given(
     st.floats(0.05, 20),

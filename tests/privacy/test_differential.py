@@ -41,6 +41,7 @@ class TestAnchors:
         assert pld == pytest.approx(11.04, abs=5e-3)
         assert clt < pld
 
+    @pytest.mark.thorough
     @pytest.mark.filterwarnings("ignore:accountant='gdp_clt':skdp.PrivacyWarning")
     def test_schedule_by_central_limit_and_renyi(self):
         assert epsilon(**schedule(), accountant="gdp_clt") == pytest.approx(0.927, rel=0.01)
@@ -90,6 +91,7 @@ class TestSchedules:
         constant = epsilon(noise_multiplier=1.3, n_steps=40, **plan)
         assert epsilon(noise_multiplier=[1.3] * 40, **plan) == constant
 
+    @pytest.mark.thorough
     def test_a_schedule_costs_between_its_extremes(self):
         plan = {"sampling_rate": 0.02, "delta": 1e-5}
         found = epsilon(noise_multiplier=np.linspace(1.0, 2.0, 25), **plan)
@@ -147,6 +149,7 @@ def test_delta_inverts_epsilon(q, relation):
     assert delta(**plan, epsilon=0.0) <= 1.0
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
 def test_epsilons_add_up_only_when_deltas_do(relation):
     # ε₁₂(δ₁ + δ₂) ≤ ε₁(δ₁) + ε₂(δ₂), for any pair of events
@@ -191,6 +194,7 @@ def check_pld_below_rdp(plans):
         assert pld <= rdp * 1.001 + 1e-3, plan
 
 
+@pytest.mark.thorough
 def test_pld_is_below_rdp():
     check_pld_below_rdp(random_plans(15, seed=1))
 

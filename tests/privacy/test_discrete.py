@@ -182,6 +182,7 @@ def exact_sampled_delta(scale, shift, rate, epsilon):
     return max(np.maximum(a - math.exp(epsilon) * b, 0).sum() for a, b in ((p, mixed), (mixed, p)))
 
 
+@pytest.mark.thorough
 @bundled("accountant", ["auto", "pld", "rdp"])
 @bundled("rate", [0.01, 0.3])
 @bundled(("scale", "shift"), [(1, 1), (2, 1), (16, 3), (64, 100), (200, 40)])
@@ -198,6 +199,7 @@ def test_in_poisson_batches_it_is_never_below_the_exact_curve(
     assert exact_sampled_delta(scale, shift, rate, epsilon) <= delta * (1 + 1e-9)
 
 
+@pytest.mark.thorough
 @bundled("relation", ["zero_out", "add_or_remove_one", "replace_one"])
 def test_in_poisson_batches_it_costs_what_the_gaussian_costs(relation):
     def of(event):

@@ -52,6 +52,7 @@ def test_rows_under_pure_epsilon_multiply_it():
 
 
 # An upper bound on a grid five times as rough is at most 1 % above the figure.
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("k", [1, 2, pytest.param(5, marks=pytest.mark.slow)])
 def test_rows_in_poisson_batches_are_a_mixture(k):
     shown = row_of_table("in one fit, Poisson batches")[SIZES.index(k)]

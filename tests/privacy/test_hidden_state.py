@@ -355,6 +355,7 @@ def test_audit_linear_full_batch_meets_its_certificate(c, t, size, figure):
         worst_ratio(delta, 0.9 * μ)
 
 
+@pytest.mark.thorough
 @bundled("size", [0.3, 0.6])
 @bundled(
     ("c", "n_batches", "position"),
@@ -391,6 +392,7 @@ LOGISTIC = [
 ]
 
 
+@pytest.mark.thorough
 @bundled(("hλ", "n", "t", "relation", "interval"), LOGISTIC)
 def test_audit_langevin_of_logistic_regression(hλ, n, t, relation, interval):
     λ, T, R = 1.0, 1.5, 1.0
@@ -428,6 +430,7 @@ WAVES = [
 ]
 
 
+@pytest.mark.thorough
 @bundled(("c", "t", "size", "interval"), WAVES)
 def test_audit_nonlinear_maps_with_uneven_steps(c, t, size, interval):
     noise = [0.4 + 0.1 * (k % 3) for k in range(t)]

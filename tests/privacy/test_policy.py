@@ -238,6 +238,7 @@ def test_a_damaged_ledger_cannot_be_checked(folder, line):
     assert gate(book) == 2
 
 
+@pytest.mark.thorough
 def test_runs_with_a_checkpoint_count_in_each_ledger(folder, capsys):
     """One run in two ledgers counts twice: that both mean one release, no file proves."""
     facts = {"classes": [0, 1], "n_samples": 4, "sampling_rate": 0.5, "max_iter": 2}

@@ -71,6 +71,7 @@ def test_a_scan_with_eleven_points_under_reports():
 CELLS = [(η, k) for η in (0.05, 0.5, 2.0, 6.0) for k in (1, 2, 3, 7, 15, 30)]
 
 
+@pytest.mark.thorough
 @bundled(("η", "k"), CELLS)
 @bundled("share", [0.0, 0.1, 0.37, 0.8])
 def test_delta_lies_between_a_dense_scan_and_its_interval_bound(η, k, share):
@@ -81,6 +82,7 @@ def test_delta_lies_between_a_dense_scan_and_its_interval_bound(η, k, share):
     assert scan * (1 - 1e-9) - rounding <= delta <= bound + rounding
 
 
+@pytest.mark.thorough
 @bundled(("η", "k", "ε"), [
     (0.3, 5, 0.0), (0.3, 5, 1.1), (0.5, 10, 3.2125), (2.0, 12, 11.0), (0.1, 40, 2.0),
     (5.0, 4, 19.0), (1e-3, 20, 0.01), (0.02, 30, 0.4),
@@ -147,6 +149,7 @@ def bounded_range_zcdp(η):
     return z - 1 - math.log(z)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("eta", [1e-3, 0.01, 0.1])
 @pytest.mark.parametrize("delta", [1e-5, 1e-30])
 def test_ten_thousand_samples_are_priced_safely(eta, delta):

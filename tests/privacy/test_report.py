@@ -150,6 +150,7 @@ def test_html_escapes_what_it_shows():
     assert "<script>" not in report._repr_html_()
 
 
+@pytest.mark.thorough
 def test_a_sum_of_very_many_reports_is_one_flat_composition():
     one = PrivacyReport.of(dp_sgd_event(100.0, 1.0, 1), delta=1e-5, sampling="full batch, 1 step")
     total = one

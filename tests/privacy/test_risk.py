@@ -73,6 +73,7 @@ def test_numbers_out_of_range_are_refused(call, what):
         call()
 
 
+@pytest.mark.thorough
 def test_the_best_attack_finds_what_is_said_and_no_more():
     """The audit's best attack on a Gaussian mechanism: the release itself is the score."""
     rng, n, mu = np.random.default_rng(0), 200_000, 0.8

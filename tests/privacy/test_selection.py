@@ -103,6 +103,7 @@ def delta_of_the_best(mu, mean, shape, epsilon):
     return max(np.maximum(a - math.exp(epsilon) * b, 0).sum() for a, b in ((p, q), (q, p)))
 
 
+@pytest.mark.thorough
 @bundled("mu", [0.3, 1.0, 3.0])
 @bundled(("mean", "shape"), LAWS)
 def test_the_exact_best_of_many_is_within_the_bound_and_beyond_one_run(mean, shape, mu):

@@ -252,6 +252,7 @@ def test_random_events_are_near_skdp_and_not_below_what_is_true(kind):
         assert mpf(str(found)) >= VERIFIER.lower_bound(event, relation, delta)[0], (event, relation)
 
 
+@pytest.mark.thorough
 def test_short_poisson_plans_and_schedules_are_near_skdp():
     for event in (
         Composed([PureDpEvent(0.2), dp_sgd_event(2.0, 0.1, 50)]),

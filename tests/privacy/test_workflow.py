@@ -990,6 +990,7 @@ def test_every_condition_was_seen_to_fail():
     assert kept - seen == {"HashingVectorizer", "SparseRandomProjection"}
 
 
+@pytest.mark.thorough
 def test_every_estimator_of_scikit_learn_has_a_verdict():
     assert [name for name, kind in all_estimators() if rule_of(kind) is UNKNOWN] == []
 

@@ -39,6 +39,7 @@ def public_state(estimator):
     return pickle.dumps(state), repr(estimator), repr(estimator.privacy_)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("model", "plan"), PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(model, plan):
     with fixed_streams():

@@ -55,6 +55,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(make, relation):
             assert second == first
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("make", [search, conformal])
 def test_a_row_moves_the_releases_of_its_own_part_alone(make):
     """With the noise fixed and each release given those before it: which of them one row moves."""

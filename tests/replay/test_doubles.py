@@ -54,6 +54,7 @@ def refuted(name, times=1):
     return np.trace(shares) / 2, np.trace(shares[::-1]) / 2
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("name", PRIVATE)
 def test_no_release_refutes_either_neighbour(name):
     assert refuted(name) == (0.0, 0.0)
@@ -65,6 +66,7 @@ def test_no_release_refutes_either_neighbour_at_length(name):
     assert refuted(name, times=10) == (0.0, 0.0)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", [name for name in PRIVATE if CASES[name].rounded])
 def test_on_a_grid_finer_than_doubles_most_releases_refute_the_neighbour(name):
     with floating_point.grid_of(60):
@@ -73,6 +75,7 @@ def test_on_a_grid_finer_than_doubles_most_releases_refute_the_neighbour(name):
     assert neighbour >= 0.5
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("name", [name for name in PRIVATE if not CASES[name].rounded])
 def test_exact_draws_refute_neither_neighbour_whatever_rounding_does(name):
     with floating_point.grid_of(60):

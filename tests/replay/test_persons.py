@@ -82,6 +82,7 @@ def public_state(estimator):
     return pickle.dumps(state), repr(estimator), repr(estimator.privacy_)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("case", CASES)
 def test_with_the_releases_frozen_nothing_depends_on_a_person(case):
     make, settings = CASES[case]

@@ -89,6 +89,7 @@ def persons_changed(relation):
         )
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(("kind", "plan"), CASES)
 def test_with_the_releases_frozen_nothing_depends_on_a_person(kind, plan):
     estimator = kind(**PUBLIC, **plan)
@@ -120,6 +121,7 @@ def test_the_event_in_the_ledger_is_the_trace(kind, plan):
     np.testing.assert_allclose(done, charged, rtol=1e-9 if plan.get("secure") else 1e-13)
 
 
+@pytest.mark.quick(11)
 @pytest.mark.parametrize(("kind", "plan"), CASES)
 def test_one_row_a_person_is_the_row_unit_bit_for_bit(kind, plan):
     plan = {name: value for name, value in plan.items() if name not in ("group_clip",)}
@@ -142,6 +144,7 @@ def test_one_row_a_person_is_the_row_unit_bit_for_bit(kind, plan):
     assert states[0] == states[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGLDClassifier])
 def test_steps_and_noise_follow_declared_numbers_of_rows(kind):
     """Twice as many rows as declared leave the plan as it was; the noise is that of a person."""

@@ -70,6 +70,7 @@ def public_state(fitted):
     return pickle.dumps((classifier, numbers, answers)), repr(fitted), repr(privacy_of(fitted))
 
 
+@pytest.mark.thorough
 def test_with_the_releases_frozen_nothing_depends_on_the_table():
     with fixed_streams():
         with _release_hook.record() as tape, PrivacyLedger() as ledger:

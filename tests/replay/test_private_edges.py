@@ -43,6 +43,7 @@ def public_state(estimator):
     return pickle.dumps(state), repr(estimator), repr(estimator.privacy_), estimator.predict(X)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("kind", "settings"), PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(kind, settings):
     estimator = kind(**DECLARED | settings)
@@ -56,6 +57,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(kind, settings):
             assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.quick(7)
 @pytest.mark.parametrize(("kind", "settings"), PLANS)
 def test_the_event_in_the_ledger_is_the_trace(kind, settings):
     relation = settings.get("neighboring_relation", "zero_out")

@@ -54,6 +54,7 @@ def public_state(search):
     return pickle.dumps(values), repr(search.privacy_), search.best_params_, search.best_score_
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("plan", PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
     make, distributions, parameters, public = PLANS[plan]
@@ -104,6 +105,7 @@ PLANS_BY_PERSON = {
 }
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("plan", PLANS_BY_PERSON)
 def test_with_the_releases_frozen_nothing_depends_on_a_person(plan):
     make, distributions, parameters, public = PLANS_BY_PERSON[plan]

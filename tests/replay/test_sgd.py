@@ -87,6 +87,7 @@ def public_state(estimator):
     return pickle.dumps(state), weights, repr(module), repr(estimator), repr(estimator.privacy_)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(("kind", "plan"), CASES)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(kind, plan):
     # Initial weights are no function of the data; both runs get the same.
@@ -102,6 +103,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(kind, plan):
             assert second == first
 
 
+@pytest.mark.quick(12)
 @pytest.mark.parametrize(("kind", "plan"), CASES)
 def test_the_event_in_the_ledger_is_the_trace(kind, plan):
     relation = plan.get("neighboring_relation", "zero_out")

@@ -51,6 +51,7 @@ def public_state(estimator):
     return pickle.dumps(state), repr(estimator), repr(estimator.privacy_)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     "plan", [*PLANS, {"max_iter": 3, "epsilon": 200.0, "robust": True, "secure": True}]
 )
@@ -90,6 +91,7 @@ def test_the_training_rows_are_not_in_the_pickle():
     assert marker.tobytes() not in pickled
 
 
+@pytest.mark.thorough
 def test_an_empty_poisson_batch_still_releases_noise():
     plan = {"max_iter": 50, "sampling_rate": 1e-4, "inference": "dpvi"}
     with _release_hook.record() as tape:

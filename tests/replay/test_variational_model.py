@@ -56,6 +56,7 @@ def public_state(estimator):
     return pickle.dumps(vars(estimator)), repr(estimator.privacy_), estimator.diagnostics_
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("plan", PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
     # The draws η are no function of the data; both runs get the same.

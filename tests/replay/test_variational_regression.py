@@ -34,6 +34,7 @@ def public_state(estimator):
     return pickle.dumps(vars(estimator)), repr(estimator), repr(estimator.privacy_)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("plan", PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
     with fixed_streams():

@@ -84,6 +84,7 @@ def pairs(relation, d, n=3):
             yield [value, *rest], [other, *rest]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("d", [1, 2])
 @pytest.mark.parametrize("relation", PRIVATE)
 @pytest.mark.parametrize("statistic", STATISTICS)
@@ -105,6 +106,7 @@ def test_no_neighbour_moves_a_release_further_and_one_moves_it_as_far(statistic,
     assert farthest[max(farthest)] > (0.999 if exact and statistic != "covariance" else 0.3)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("statistic", ["sum", "mean", "variance", "covariance"])
 @pytest.mark.parametrize("d", [1, 2])
 def test_with_public_n_a_replaced_row_moves_no_more(statistic, d):
@@ -170,6 +172,7 @@ def test_a_variance_about_any_place_moves_by_half_a_square_around_its_constant(p
     assert farthest > 0.9
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("statistic", ["count", "sum", "mean", "variance"])
 def test_a_person_moves_a_release_by_at_most_k_rows(statistic, relation):

@@ -266,6 +266,7 @@ def coverage(release, exact):
     return np.mean(held, axis=0)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("n", "epsilon"), [(50, 0.2), (1000, 0.5)])
 @pytest.mark.parametrize("name", ["dp_count", "dp_sum", "dp_mean", "dp_var"])
@@ -279,6 +280,7 @@ def test_intervals_hold_as_often_as_they_say_for_the_data(name, n, epsilon, rela
         assert found < 0.9 + SLACK + (0.05 if name == "dp_count" else 0)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_intervals_of_covariances_hold(relation, delta):
@@ -289,6 +291,7 @@ def test_intervals_of_covariances_hold(relation, delta):
     assert found.min() > 0.9 - SLACK
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("of", ["data", "population"])
 def test_intervals_of_means_and_quantiles_hold_for_whom_they_say(of):
     rng = np.random.default_rng(0)
@@ -381,6 +384,7 @@ def test_a_delta_of_one_over_n_is_named_as_by_every_fit(delta, relation, more, w
     assert len(said) == warned
 
 
+@pytest.mark.thorough
 def test_statistics_import_no_torch():
     code = "import sys, skdp.statistics; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
