@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -38,11 +38,11 @@ from skdp._types import Seed
 from skdp._validate import expected, in_range, integer, is_real, one_of, positive
 from skdp._version import __version__
 from skdp._warnings import FitWarning, PrivacyWarning
-from skdp.privacy.accounting import ACCOUNTANTS
-from skdp.privacy.budget import Budget
-from skdp.privacy.ledger import charge, is_covered
-from skdp.privacy.report import PrivacyReport
 from skdp.relations import GROUP, ROW, UNITS, Relation, check_relation
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
+    from skdp.privacy.report import PrivacyReport
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks  # type: ignore
@@ -265,6 +265,8 @@ def begun(estimator: Any, plan: FitPlan, *arrays: np.ndarray) -> None:
     checkpoint = _checkpoint.current()
     if checkpoint is None:
         return
+    from skdp.privacy.ledger import is_covered
+
     if is_covered():
         remedy = "what a trial leaves on the disk is a release that no selection accounts for"
         raise expected("None inside a search or an audit", remedy, checkpoint=estimator.checkpoint)
@@ -284,6 +286,8 @@ def charged(
     The report is of this plan, on the part of a split that the ``rows`` as given are marked with,
     if they are, and of what was spent ``before``.
     """
+    from skdp.privacy.ledger import charge
+
     name, n = plan.facts.label, plan.facts.n_samples
     report = plan.privacy.of_part(part_read(*rows)).of_release(estimator, name, n)
     total = report if before is None else before + report
@@ -441,6 +445,9 @@ def check_budget(
 
     With ``pure``, δ may be 0. What is no seed is refused here too: later it would be charged for.
     """
+    from skdp.privacy.accounting import ACCOUNTANTS
+    from skdp.privacy.budget import Budget
+
     check_relation(estimator.neighboring_relation)
     relation = estimator._relation
     check_seed(estimator.random_state)
@@ -968,6 +975,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         return plan
 
     def _planned(self, facts: PublicFacts) -> FitPlan:
+        from skdp.privacy.report import PrivacyReport
+
         budget = self._budget()
         config = self._configure(facts, budget)
         report = PrivacyReport.of(

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-from dp_accounting.dp_event import ComposedDpEvent, DpEvent
+from typing import TYPE_CHECKING, Any, Protocol
 
 from skdp._persons import PersonUnit
 from skdp._random import Streams
-from skdp.privacy.report import PrivacyReport
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
+    from skdp.privacy.report import PrivacyReport
 
 
 class MissingFactError(ValueError):
@@ -192,11 +194,15 @@ class FitPlan:
     @property
     def event(self) -> DpEvent:
         """All of it as one event."""
+        from dp_accounting.dp_event import ComposedDpEvent
+
         return ComposedDpEvent(list(self.events)) if self.parts else self.privacy.event
 
     @property
     def total(self) -> PrivacyReport:
         """Statement about the fit as a whole, parts included."""
+        from skdp.privacy.report import PrivacyReport
+
         reports = [part.total for part in self.parts.values()]
         return PrivacyReport.compose([*reports, self.privacy])
 

@@ -372,7 +372,8 @@ def _clipped(
         features[extreme] = _tamed(features[extreme], norm, alone)
         norms[extreme] = norm
         longer[extreme] = features[extreme].any(axis=1)  # not what is not finite
-    features *= np.minimum(1.0, norm / np.maximum(norms, norm))[:, None]
+    if (norms > norm).any():  # else the factors are all 1
+        features *= np.minimum(1.0, norm / np.maximum(norms, norm))[:, None]
     return rows, longer
 
 

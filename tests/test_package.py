@@ -64,6 +64,21 @@ def test_linear_models_and_statistics_import_no_torch_and_networks_do():
     assert done.stdout.split() == ["False", "True"], done.stderr
 
 
+def test_accountants_are_imported_by_the_first_fit():
+    code = """
+import sys
+import numpy as np
+from skdp import BoundedScaler, DPVariationalLogisticRegression
+print({"dp_accounting", "scipy.signal", "torch"} & set(sys.modules))
+model = DPVariationalLogisticRegression(epsilon=1.0, data_norm=1.5, classes=[0, 1])
+X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+model.fit(X, X[:, 0] > 0)
+print("dp_accounting" in sys.modules)
+"""
+    done = run(sys.executable, "-W", "ignore", "-c", code)
+    assert done.stdout.splitlines() == ["set()", "True"], done.stderr
+
+
 def test_rows_with_a_declared_norm_import_no_frames():
     code = "import sys, skdp._bounded_rows; print({'pandas', 'polars'} & set(sys.modules))"
     assert run(sys.executable, "-c", code).stdout.strip() == "set()"

@@ -37,10 +37,9 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 
 from skdp import _release_hook
 from skdp._chunked_rows import rows_of
@@ -51,10 +50,13 @@ from skdp._validate import expected, in_range, integer, positive
 from skdp.algorithms.tempered import PosteriorRun, TemperedPosterior
 from skdp.engine.linear_sums import LinearClippedSum
 from skdp.engine.loop import Progress, last
-from skdp.privacy.budget import Budget
-from skdp.privacy.events import gdp_event
 from skdp.privacy.hidden_state import cyclic_batch_mu, full_batch_mu
 from skdp.relations import check_relation
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
+    from skdp.privacy.budget import Budget
 
 Records = tuple[np.ndarray, np.ndarray]
 
@@ -162,6 +164,10 @@ class LangevinConfig(PosteriorRun):
 
     def event(self) -> DpEvent:
         """What the run releases."""
+        from dp_accounting.dp_event import NonPrivateDpEvent
+
+        from skdp.privacy.events import gdp_event
+
         if not math.isfinite(self.mu):
             return NonPrivateDpEvent()
         return gdp_event(self.mu, self.posterior.neighboring_relation)

@@ -32,10 +32,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-from dp_accounting.dp_event import DpEvent
 
 from skdp import _release_hook
 from skdp._random import Streams
@@ -44,9 +43,12 @@ from skdp.algorithms import exact_draws
 from skdp.algorithms.lattice_posterior import Lattice, LatticePotential
 from skdp.algorithms.tempered import PosteriorRun, TemperedPosterior
 from skdp.engine.loop import Progress
-from skdp.privacy.budget import Budget
-from skdp.privacy.events import PosteriorSamplesDpEvent
 from skdp.privacy.posterior_samples import posterior_samples_epsilon, posterior_samples_range
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
+    from skdp.privacy.budget import Budget
 
 SAMPLER = "rejection"
 # Each weight w of a proposal is w(1 + u), |u| ≤ 2^−100: two per shell, one per coordinate. A law in
@@ -118,6 +120,8 @@ class ExactConfig(PosteriorRun):
 
     def event(self) -> DpEvent:
         """What the run releases."""
+        from skdp.privacy.events import PosteriorSamplesDpEvent
+
         return PosteriorSamplesDpEvent(self.eta, self.n_samples)
 
     @property

@@ -24,10 +24,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-from dp_accounting.dp_event import DpEvent
 
 from skdp._bounded_sum import ROUNDING
 from skdp._persons import rows_beside
@@ -35,8 +34,10 @@ from skdp._rows import row_bound
 from skdp._validate import in_range, integer, positive
 from skdp.algorithms.parts.gaussian_runs import FLOAT
 from skdp.models.likelihoods import LogConcave
-from skdp.privacy.accounting import epsilon_of_event
 from skdp.relations import sensitivity_factor
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
 
 
 @dataclass(frozen=True)
@@ -162,5 +163,7 @@ class PosteriorRun:
 
     def price(self, n_samples: int, delta: float) -> str:
         """What so many samples cost, in words."""
+        from skdp.privacy.accounting import epsilon_of_event
+
         relation = self.posterior.neighboring_relation
         return f"epsilon={epsilon_of_event(self.of(n_samples).event(), delta, relation):.4g}"

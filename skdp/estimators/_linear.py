@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -29,7 +29,9 @@ from skdp.estimators._doubts import of_posterior
 from skdp.estimators._weights import WeightedClasses, WeightedRows
 from skdp.inspection import SummaryMixin
 from skdp.models.likelihoods import BoundedScores, Likelihood, classification_likelihood
-from skdp.privacy.budget import Budget
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
 
 NOISE_AWARE, DPVI = "noise_aware", "dpvi"
 COVARIANCES = ("auto", "full", "diag")

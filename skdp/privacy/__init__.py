@@ -3,15 +3,20 @@
 Docstrings cite docs/privacy.md as "PRIVACY §n".
 """
 
+from typing import TYPE_CHECKING
+
+from skdp._lazy import fetcher
 from skdp._warnings import PrivacyWarning
-from skdp.privacy.accounting import delta, delta_of_event, epsilon, epsilon_of_event
-from skdp.privacy.gdp import epsilon_to_gdp, gdp_to_epsilon
-from skdp.privacy.hidden_state import langevin_mu, last_iterate_mu
-from skdp.privacy.ledger import BudgetExceededError, PrivacyLedger
-from skdp.privacy.noise_calibration import calibrate_noise_multiplier
-from skdp.privacy.posterior_samples import posterior_samples_epsilon
-from skdp.privacy.report import PrivacyReport
-from skdp.privacy.workflow import privacy_of
+
+if TYPE_CHECKING:
+    from skdp.privacy.accounting import delta, delta_of_event, epsilon, epsilon_of_event
+    from skdp.privacy.gdp import epsilon_to_gdp, gdp_to_epsilon
+    from skdp.privacy.hidden_state import langevin_mu, last_iterate_mu
+    from skdp.privacy.ledger import BudgetExceededError, PrivacyLedger
+    from skdp.privacy.noise_calibration import calibrate_noise_multiplier
+    from skdp.privacy.posterior_samples import posterior_samples_epsilon
+    from skdp.privacy.report import PrivacyReport
+    from skdp.privacy.workflow import privacy_of
 
 __all__ = [
     "BudgetExceededError",
@@ -30,3 +35,22 @@ __all__ = [
     "posterior_samples_epsilon",
     "privacy_of",
 ]
+
+_HOMES = {
+    "BudgetExceededError": "ledger",
+    "PrivacyLedger": "ledger",
+    "PrivacyReport": "report",
+    "calibrate_noise_multiplier": "noise_calibration",
+    "delta": "accounting",
+    "delta_of_event": "accounting",
+    "epsilon": "accounting",
+    "epsilon_of_event": "accounting",
+    "epsilon_to_gdp": "gdp",
+    "gdp_to_epsilon": "gdp",
+    "langevin_mu": "hidden_state",
+    "last_iterate_mu": "hidden_state",
+    "posterior_samples_epsilon": "posterior_samples",
+    "privacy_of": "workflow",
+}
+
+__getattr__ = fetcher(__name__, _HOMES)

@@ -147,9 +147,9 @@ def dp_quantile(
         Rows of a person that take part, at most, or all: the values of a person have the weight of
         one together, so that their number costs nothing.
     interval_share : float, default=0.0
-        Share of ε, in [0, 1), that is spent on the interval. Without one nothing is known but the
-        bounds, which are the interval then: between two private values there may be any number of
-        others.
+        Share of ε, in [0, 1), that is spent on the interval. With 0 the interval is the whole range
+        from ``lower`` to ``upper``: between two private values there may be any number of others.
+        See Notes for how much an interval needs.
     interval_of : {"data", "population"}, default="data"
         As in `dp_mean`, without assumptions.
 
@@ -179,6 +179,10 @@ def dp_quantile(
     q' = q - R ln((2³⁰ + 1)/α)/(ε' m) the end is right with probability 1 - α, whatever the values.
     A lower bound of m is released too. For the population q is first moved by what a binomial share
     can be off.
+
+    *How much it needs.* q' is below 0, and the end is the bound itself, until ε·interval_share·m is
+    about 150/min(q, 1 - q), at a level of 0.9: 300 for the median, for example 600 values at ε = 1
+    with an interval_share of 0.5. ε is divided by the number of quantiles times columns first.
 
     Examples
     --------

@@ -103,7 +103,7 @@ class StopError(BaseException):
 
 STAGES = [
     ("skdp._fitting.check_budget", False),
-    ("skdp._fitting.PrivacyReport.of", False),
+    ("skdp.privacy.report.PrivacyReport.of", False),
     ("skdp.privacy.ledger.PrivacyLedger._check", False),
     ("skdp.privacy._ledger_file.os.fsync", None),
     ("skdp._release_hook.release", True),

@@ -319,6 +319,18 @@ def test_an_interval_for_the_data_misses_the_population_when_noise_is_small():
     assert found < 0.3
 
 
+@pytest.mark.parametrize(("times", "inside"), [(1.1, True), (0.6, False)])
+@pytest.mark.parametrize("q", [0.25, 0.5, 0.75])
+def test_a_quantile_gets_an_end_inside_the_range_at_the_documented_budget(q, times, inside):
+    values = np.random.default_rng(0).normal(14.0, 3.5, 1000)
+    epsilon = times * 150 / min(q, 1 - q) / (0.5 * 1000)
+    kw = {"lower": 0.0, "upper": 50.0, "epsilon": epsilon, "interval_share": 0.5}
+    with pytest.warns(match="random_state"):
+        shown = dp_quantile(values, q, random_state=0, **kw)
+    end, bound = (shown.low, 0.0) if q <= 0.5 else (shown.high, 50.0)
+    assert (end != bound) == inside
+
+
 # --- laws -----------------------------------------------------------------------------------------
 
 

@@ -6,10 +6,9 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
-from dp_accounting.dp_event import DpEvent
 
 from skdp._persons import PersonUnit
 from skdp._random import Streams
@@ -18,10 +17,12 @@ from skdp._validate import in_range
 from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
 from skdp.engine.sampling import FullBatch, Sampling
-from skdp.privacy.budget import Budget
-from skdp.privacy.discrete import discrete_gaussian_event
-from skdp.privacy.events import dp_sgd_event
 from skdp.relations import ZERO_OUT, check_relation
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
+    from skdp.privacy.budget import Budget
 
 S = TypeVar("S")
 FLOAT = 8  # bytes
@@ -99,6 +100,9 @@ class GaussianRun:
 
     def event(self) -> DpEvent:
         """What the run releases."""
+        from skdp.privacy.discrete import discrete_gaussian_event
+        from skdp.privacy.events import dp_sgd_event
+
         sigmas = self.noise_multipliers
         if self.secure:
             scales = [2.0 ** lattice_bits(sigma) for sigma in sigmas]
