@@ -17,6 +17,7 @@ from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.relations import check_relation
 
 CHANCE = 0.1  # that coefficients which are 0 look as if they were not
+TOLD = 2.5  # end over end of the interval of a prior's scale; above 3.3 where coefficients are 0
 LOUD = 4.0  # standard deviations of noise beyond which a number of rows is another
 TOO_FEW, TOO_MANY = 2.0, 3.0  # times the declared number of rows, as where that is public
 PUSH = 0.5  # of what all gradients together could come to, from which on a run has not arrived
@@ -75,8 +76,13 @@ def found_any(q: GaussianPosterior, d: int, prior_scale: float) -> bool:
     """Whether the coefficients of features, taken together, are told from 0.
 
     With S the posterior covariance and τ the prior's deviation, a mean m that noise alone has made
-    has E mᵀS⁻¹m = tr(I − S/τ²), the number of parameters that data speak of.
+    has E mᵀS⁻¹m = tr(I − S/τ²), the number of parameters that data speak of. Large coefficients
+    whose scale is learned vary together with it, and S is wide along m: then its interval tells.
     """
+    if q.prior_scales is not None:
+        lowest, _, highest = q.prior_scales
+        if np.any((lowest < highest) & (highest < TOLD * lowest)):
+            return True
     features = np.arange(q.mean.size).reshape(q.mean.shape)[:, :d].ravel()
     m = q.mean.ravel()[features]
     if q.is_diagonal:

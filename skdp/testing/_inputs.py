@@ -235,7 +235,7 @@ TARGETS: dict[str, Spoil] = {
     "a generator of targets": lambda y: iter(y.tolist()),
     "a dictionary of targets": lambda y: dict(enumerate(y)),
     "masked targets": lambda y: np.ma.masked_equal(y, y[0]),
-    "huge uint64 targets": lambda y: np.where(np.arange(N) % 2, 2**64 - 1, 0).astype(np.uint64),
+    "huge uint64 targets": lambda y: np.uint64(2**64 - 1) * (np.arange(N, dtype=np.uint64) % 2),
     "big-endian targets": _cast(">f8"),
     "float32 targets": _cast(np.float32),
     "long double targets": _cast(np.longdouble),

@@ -109,6 +109,17 @@ def test_chance_alone_is_taken_for_a_finding_as_often_as_stated(diagonal):
     assert _doubts.found_any(GaussianPosterior(means[0] + 1.0, spread), d, 1.0)
 
 
+def test_large_coefficients_whose_size_is_uncertain_are_found():
+    rng = np.random.default_rng(2)
+    rows = rng.uniform(-1, 1, (4000, 30))
+    rows *= 2 / np.maximum(2, np.linalg.norm(rows, axis=1))[:, None]
+    labels = (rows @ rng.normal(size=30) > 0).astype(int)
+    model = DPVariationalLogisticRegression(0.5, classes=[0, 1], n_samples=4000, data_norm=2)
+    model.fit(rows, labels)
+    assert model.score(rows, labels) > 0.8
+    assert LOST not in " ".join(model.diagnostics_)
+
+
 @pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "model",
