@@ -58,7 +58,7 @@ def pytest_configure(config):
     """Look at more examples of each property where more tests run."""
     chosen = config.option.markexpr
     quick = chosen == "fast" or "not thorough" in chosen
-    normal = quick or chosen == "thorough" or "not slow" in chosen
+    normal = quick or "not slow" in chosen
     settings.load_profile("quick" if quick else "normal" if normal else "thorough")
 
 
@@ -69,7 +69,7 @@ def pytest_collect_file():
     return [found for found in collectors if type(found) is pytest.Module]
 
 
-QUICK = 12  # items of a test with parameters, where it does not say how many
+QUICK = 10  # items of a test with parameters, where it does not say how many
 
 
 def thorough(items):

@@ -96,7 +96,7 @@ def shells(request, monkeypatch):
     monkeypatch.setattr(envelopes, "_RADII", ((math.inf, SHELLS[request.param]),))
 
 
-@pytest.mark.quick(1)
+@pytest.mark.thorough
 @pytest.mark.usefixtures("width", "shells")
 @pytest.mark.parametrize("name", VALUES)
 def test_the_implemented_law_is_the_stated_one_at_every_point(name):

@@ -336,7 +336,7 @@ def test_a_seeded_estimator_is_refused():
         audit_estimator(hidden, n_fits=20)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_no_ledger_is_charged_for_made_up_rows(n_jobs):
     with PrivacyLedger(epsilon=1.0, delta=1e-5) as ledger:

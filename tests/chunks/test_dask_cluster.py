@@ -119,6 +119,7 @@ def test_secure_fits_are_equal_to_the_bit_on_one_and_two_workers(client):
     assert not left_on(client)
 
 
+@pytest.mark.thorough
 def test_persons_are_brought_together_on_the_workers(client):
     who = np.arange(N) % 30
     unit = {"unit": "group", "n_groups": 30, "rows_per_group": 5, "n_samples": None}
@@ -129,6 +130,7 @@ def test_persons_are_brought_together_on_the_workers(client):
     assert not left_on(client)
 
 
+@pytest.mark.thorough
 def test_a_pipeline_is_fitted_and_scored_there(client):
     from sklearn.pipeline import make_pipeline
 
@@ -141,6 +143,7 @@ def test_a_pipeline_is_fitted_and_scored_there(client):
     assert np.array_equal(found.predict(arrays()[0]).compute(), whole.predict(X))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_workers_that_are_killed_in_a_pass_change_nothing(n_kills, client, tmp_path):
     with record_releases() as trace:

@@ -71,6 +71,7 @@ def what(model):
     return np.concatenate([p.detach().numpy().ravel() for p in model.module_.parameters()])
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_fit_of_persons_in_chunks_is_that_in_memory(name, folder):
     whole = MODELS[name]().fit(X, Y, groups=WHO)

@@ -105,7 +105,7 @@ def assert_keeps(name, kinds):
     return Counter(taken.values())
 
 
-@pytest.mark.quick(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", READERS)
 def test_a_clear_error_and_nothing_spent_or_a_valid_release(name, figure):
     kinds = kinds_for(name)
@@ -183,7 +183,7 @@ def answer(name, method, rows, y):
     return found
 
 
-@pytest.mark.quick(8)
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_prediction_refuses_clearly_or_answers_with_finite_numbers(name):
     methods = [method for method in METHODS if hasattr(fitted(name), method)]

@@ -184,6 +184,7 @@ def test_given_axes_are_used(curves):
     assert AdditiveDisplay(curves[:1]).plot(ax).axes_[0] is ax
 
 
+@pytest.mark.thorough
 def test_two_displays_share_axes(curves):
     first = AdditiveDisplay(curves).plot(label="ε = 1")
     second = AdditiveDisplay(curves).plot(first.axes_, label="ε = 2")
@@ -195,6 +196,7 @@ def test_two_displays_share_axes(curves):
     assert (second.lines_[1].get_ydata() > first.lines_[1].get_ydata()).all()
 
 
+@pytest.mark.thorough
 @bundled(
     "others",
     [

@@ -170,6 +170,7 @@ def test_confusion_matrix_has_percents_with_intervals(report):
     assert display.ax_.get_xlabel() == "Predicted class (90% intervals)"
 
 
+@pytest.mark.thorough
 def test_many_classes_have_the_widest_interval_alone():
     report = of_classes(8)
     display = ConfusionMatrixDisplay.from_report(report, name="network")

@@ -139,6 +139,7 @@ def check_sensitivity(inner, theta, count):
         assert far.max() <= of_persons.sensitivity(relation)
 
 
+@pytest.mark.quick(9)
 @pytest.mark.parametrize("name", SUMS)
 def test_no_person_moves_a_sum_by_more_than_is_declared(name):
     check_sensitivity(*SUMS[name], 3000)

@@ -85,7 +85,7 @@ def truth_of(grids):
     return 1.5 * np.outer(age / 5 - 1, 2 * dose - 1)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.thorough
 def test_an_interaction_is_found(fitted):
     kind, model = fitted
     gain = loss(kind, fit(kind, 1.5, None), 1.5) - loss(kind, model, 1.5)
@@ -129,6 +129,7 @@ def test_surfaces_are_interactions_alone_and_what_posterior_draws_say(fitted):
     assert (surface.high <= surface.band_high).all()
 
 
+@pytest.mark.quick(1)
 def test_pairs_are_found_by_names_in_either_order_and_by_their_place(fitted):
     _, model = fitted
     surface = model.curve_(("age", "dose"))

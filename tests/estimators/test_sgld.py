@@ -91,6 +91,7 @@ class TestSchedule:
         config = anchor(learning_rate=PolynomialDecay(2.0, 1.0, 0.0))
         assert len(terms_of(config.event())) == 1
 
+    @pytest.mark.quick(2)
     @pytest.mark.parametrize("accountant", ["auto", "rdp"])
     @pytest.mark.parametrize("exponent", [0.0, 0.55])
     def test_the_temperature_is_the_least_that_the_budget_affords(self, exponent, accountant):

@@ -43,7 +43,7 @@ def public_state(estimator):
     return pickle.dumps(state), repr(estimator), repr(estimator.privacy_), estimator.predict(X)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "settings"), PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(kind, settings):
     estimator = kind(**DECLARED | settings)

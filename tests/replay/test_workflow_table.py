@@ -458,6 +458,7 @@ def replacements(workflow, rows, y):
 cases = pytest.mark.parametrize(("name", "make", "rows", "y"), CASES)
 
 
+@pytest.mark.quick(7)
 @cases
 def test_a_replaced_record_does_not_show(name, make, rows, y):
     if name.startswith(PUBLIC_SIZES):

@@ -106,7 +106,7 @@ def test_no_neighbour_moves_a_release_further_and_one_moves_it_as_far(statistic,
     assert farthest[max(farthest)] > (0.999 if exact and statistic != "covariance" else 0.3)
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("statistic", ["sum", "mean", "variance", "covariance"])
 @pytest.mark.parametrize("d", [1, 2])
 def test_with_public_n_a_replaced_row_moves_no_more(statistic, d):
