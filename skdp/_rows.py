@@ -338,12 +338,17 @@ def row_bound(data_norm: float, fit_intercept: bool) -> float:
 
 
 def clipped_rows(
-    X: np.ndarray, norm: float, *, fit_intercept: bool, alone: bool = False
+    X: np.ndarray,
+    norm: float,
+    *,
+    fit_intercept: bool,
+    alone: bool = False,
+    by_column: bool = False,
 ) -> np.ndarray:
     """Copy rows, scale them down to a norm where they exceed it, append the intercept's 1.
 
     A row with a value that is not finite becomes zero before the 1 is appended, one within the norm
-    comes out bit for bit. ``alone`` as in `LinearRows`.
+    comes out bit for bit. ``alone`` as in `LinearRows`; ``by_column`` lays out columns in turn.
 
     In doubles no row of D features exceeds a norm in [1e-100, 1e100] by more than a relative
     (D/2 + 6) 2⁻⁵³: a sum of D squares errs by D 2⁻⁵³ (what underflows is nothing beside 1e-200), so
@@ -351,7 +356,7 @@ def clipped_rows(
     overflow, one more quotient brings the row to a largest value of 1 first. `skdp._bounded_sum`
     covers it for up to ten million features.
     """
-    return _clipped(X, norm, fit_intercept, alone)[0]
+    return _clipped(X, norm, fit_intercept, alone, by_column)[0]
 
 
 def _clipped(
@@ -373,7 +378,7 @@ def _clipped(
         norms[extreme] = norm
         longer[extreme] = features[extreme].any(axis=1)  # not what is not finite
     if (norms > norm).any():  # else the factors are all 1
-        features *= np.minimum(1.0, norm / np.maximum(norms, norm))[:, None]
+        features *= (norm / np.maximum(norms, norm))[:, None]
     return rows, longer
 
 

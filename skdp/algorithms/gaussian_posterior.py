@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_CHUNK_ROWS = 8192
+_CHUNK_ROWS = 2**14
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class GaussianPosterior:
         blocks = self.spread.reshape(K, D, K, D)
         covariance = np.empty((len(rows), K, K))
         for start in range(0, len(rows), _CHUNK_ROWS):
-            chunk = np.asarray(rows[start : start + _CHUNK_ROWS])
+            columns = np.asarray(rows[start : start + _CHUNK_ROWS]).T
+            part = covariance[start : start + _CHUNK_ROWS]
             for i in range(K):
                 for j in range(i + 1):
-                    between = np.einsum("nd,nd->n", chunk @ blocks[i, :, j], chunk)
-                    covariance[start : start + len(chunk), i, j] = between
-                    covariance[start : start + len(chunk), j, i] = between
+                    between = np.einsum("dn,dn->n", blocks[j, :, i] @ columns, columns)
+                    part[:, i, j] = part[:, j, i] = between
         return rows @ self.mean.T, covariance
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 NOISE_AWARE, DPVI = "noise_aware", "dpvi"
 COVARIANCES = ("auto", "full", "diag")
 GRADIENTS = ("aligned", "vanilla")
+ENTRIES_AT_ONCE, LEAST_AT_ONCE = 2**17, 2**10  # of a prediction, and rows
 MANY_ROWS, MANY_TARGETS = 0.2, 0.01  # shares that were cut, from which on a fit says so
 LOUD = 4.0  # standard deviations of noise beyond which a count is more than that
 MANY_PARAMETERS = 1000  # beyond which a full covariance is not the default
@@ -317,22 +319,22 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
         K, D = self._posterior.mean.shape
         return linear_names(self, K, D, self._labels())
 
-    def _fitted_rows(self, X: Any) -> np.ndarray:
-        """Rows to predict, with the intercept's 1 if the fit had one."""
-        return fitted_rows(self, X, self._posterior.mean.shape[1], sparse=self._takes_sparse)
+    def _fitted_parts(self, X: Any) -> Iterator[np.ndarray]:
+        """Rows to predict, some at a time, with the intercept's 1 if the fit had one."""
+        return fitted_parts(self, X, self._posterior.mean.shape[1], sparse=self._takes_sparse)
 
     def _logits(self, X) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean (n, K) and covariance (n, K, K)."""
         check_is_fitted(self)
-        return self._posterior.logits(self._fitted_rows(X))
+        return logits_of(self._posterior, self._fitted_parts(X))
 
     def _logit_draws(self, X, n_samples: int, random_state: Any) -> np.ndarray:
         """(n_samples, n, K)."""
         check_is_fitted(self)
-        rows = self._fitted_rows(X)
         draws = self.sample_posterior(n_samples, random_state)
         K, D = self._posterior.mean.shape
-        logits = rows @ draws.reshape(n_samples * K, D).T
+        weights = draws.reshape(n_samples * K, D).T
+        logits = np.concatenate([rows @ weights for rows in self._fitted_parts(X)])
         return logits.reshape(-1, n_samples, K).transpose(1, 0, 2)
 
 
@@ -449,11 +451,29 @@ def check_sparse(facts: PublicFacts, secure: bool) -> None:
         )
 
 
-def fitted_rows(estimator: Any, X: Any, n_columns: int, *, sparse: bool = False) -> Any:
-    """Check rows to predict, clip them as in the fit and append the intercept's 1 if it had one."""
+def fitted_parts(estimator: Any, X: Any, n_columns: int, *, sparse: bool = False) -> Iterator[Any]:
+    """Check rows to predict, clip them as in the fit and append the intercept's 1 if it had one.
+
+    Yields some rows at a time, column by column, which is quickest; sparse ones all at once.
+    """
     X = check_features(estimator, X, reset=False, sparse=sparse)
     has_intercept = n_columns > estimator.n_features_in_
-    return clipped_rows(X, estimator.data_norm_, fit_intercept=has_intercept)
+    for rows in parts_of(X) if isinstance(X, np.ndarray) else [X]:
+        yield clipped_rows(rows, estimator.data_norm_, fit_intercept=has_intercept, by_column=True)
+
+
+def parts_of(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Some rows at a time, so that what is computed from them stays in the cache."""
+    size = max(LEAST_AT_ONCE, ENTRIES_AT_ONCE // max(rows.shape[1], 1))
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def logits_of(
+    posterior: GaussianPosterior, parts: Iterable[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (n, K) and covariance (n, K, K) of the logits of rows that come in parts."""
+    means, covariances = zip(*map(posterior.logits, parts), strict=True)
+    return np.concatenate(means), np.concatenate(covariances)
 
 
 def linear_names(estimator: Any, K: int, D: int, labels: list[Any]) -> list[str]:

@@ -25,7 +25,7 @@ from skdp.algorithms import langevin, ops
 from skdp.algorithms.tempered import TemperedPosterior
 from skdp.estimators import _doubts
 from skdp.estimators._arviz import ArvizMixin
-from skdp.estimators._linear import fitted_rows, linear_names
+from skdp.estimators._linear import fitted_parts, linear_names
 from skdp.inspection import SummaryMixin
 from skdp.models.likelihoods import LogConcave
 from skdp.privacy.budget import Budget
@@ -327,4 +327,6 @@ class PosteriorSampler(SummaryMixin, ArvizMixin, ProtectedUnit, PrivateEstimator
     def _logits(self, X: Any, n_samples: int | None = None) -> np.ndarray:
         """(n_samples, n, K)."""
         draws = self._paid(n_samples)
-        return np.einsum("nd,skd->snk", fitted_rows(self, X, draws.shape[2]), draws, optimize=True)
+        parts = fitted_parts(self, X, draws.shape[2])
+        logits = [np.einsum("nd,skd->snk", rows, draws, optimize=True) for rows in parts]
+        return np.concatenate(logits, axis=1)

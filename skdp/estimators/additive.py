@@ -20,7 +20,7 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain, pairwise, product
 from typing import Any, ClassVar, NamedTuple
@@ -41,7 +41,7 @@ from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.additive import Config
 from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
 from skdp.algorithms.private_edges import AtEdges, PrivateEdgesConfig, bins_told
-from skdp.estimators._linear import NormalClassifier
+from skdp.estimators._linear import NormalClassifier, parts_of
 from skdp.mechanisms.quantile import check_persons
 from skdp.models.additive import (
     LABELS,
@@ -208,10 +208,11 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
     def _diagnosed(self, plan: FitPlan, released: Any) -> tuple[str, ...]:
         return super()._diagnosed(*_at_edges(plan, released))
 
-    def _fitted_rows(self, X: Any) -> np.ndarray:
+    def _fitted_parts(self, X: Any) -> Iterator[np.ndarray]:
         # By what was declared in the fit, whatever the parameters are by now.
         codes = self._codes(check_columns(self, X, reset=False), self._keys, self._model)
-        return np.hstack([self._model.rows(codes), np.ones((len(codes), 1))])
+        for part in parts_of(codes):
+            yield np.hstack([self._model.rows(part), np.ones((len(part), 1))])
 
     @property
     def parameter_names_(self) -> list[str]:

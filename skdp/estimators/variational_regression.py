@@ -19,6 +19,7 @@ True
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -39,8 +40,9 @@ from skdp.estimators._linear import (
     check_secure,
     check_sparse,
     cut_records,
-    fitted_rows,
+    fitted_parts,
     linear_names,
+    logits_of,
     told_scales,
     unit_of_targets,
 )
@@ -196,14 +198,15 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
         ndarray of shape (n,), or a pair of them
         """
         check_is_fitted(self)
-        rows, q = self._fitted_rows(X), self._posterior
-        mean = self._center + self._half_width * (rows @ q.mean[0, :-1])
+        q, parts = self._posterior, self._fitted_parts(X)
         if not return_std:
-            return mean
+            lines = np.concatenate([rows @ q.mean[0, :-1] for rows in parts])
+            return self._center + self._half_width * lines
         line = GaussianPosterior(q.mean[:, :-1], q.covariance[:-1, :-1])
-        of_line = line.logits(rows)[1][:, 0, 0]
+        mean, variance = logits_of(line, parts)
         of_residual = math.exp(2 * q.mean[0, -1] + 2 * q.covariance[-1, -1])  # E σ²
-        return mean, self._half_width * np.sqrt(of_line + of_residual)
+        deviation = self._half_width * np.sqrt(variance[:, 0, 0] + of_residual)
+        return self._center + self._half_width * mean[:, 0], deviation
 
     def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw parameters from the released posterior; this costs no privacy.
@@ -246,15 +249,15 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
         ndarray of shape (n_samples, n)
         """
         check_is_fitted(self)
-        rows = self._fitted_rows(X)
         integer(1, n_samples=n_samples)
         draws = self._posterior.sample(n_samples, check_random_state(random_state))[:, :-1]
-        return self._center + self._half_width * (rows @ draws.T).T
+        lines = np.concatenate([rows @ draws.T for rows in self._fitted_parts(X)])
+        return self._center + self._half_width * lines.T
 
-    def _fitted_rows(self, X: Any) -> np.ndarray:
-        """Rows to predict, with the intercept's 1 if the fit had one."""
+    def _fitted_parts(self, X: Any) -> Iterator[np.ndarray]:
+        """Rows to predict, some at a time, with the intercept's 1 if the fit had one."""
         n_columns = self._posterior.mean.shape[1] - 1
-        return fitted_rows(self, X, n_columns, sparse=self._takes_sparse)
+        return fitted_parts(self, X, n_columns, sparse=self._takes_sparse)
 
 
 @dataclass(eq=False, repr=False)

@@ -173,7 +173,7 @@ def test_a_row_without_one_of_both_values_has_no_effect_of_a_pair(fitted):
     table = rows(3, 6)
     table.loc[:2, "dose"] = np.nan
     places = model._model.places
-    found = model._fitted_rows(table)
+    (found,) = model._fitted_parts(table)
     assert not found[:3, places[3]].any()
     assert found[3:, places[3]].any()
     assert np.isfinite(model.predict(table)).all()

@@ -907,7 +907,7 @@ theta = query(state)
             "rows are not clipped",
             "_rows.py",
             "_clipped",
-            "features *= np.minimum(1.0, norm / np.maximum(norms, norm))[:, None]",
+            "features *= (norm / np.maximum(norms, norm))[:, None]",
             "pass",
             "tests/engine tests/estimators/test_variational.py",
         ),
