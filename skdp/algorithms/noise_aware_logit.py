@@ -45,7 +45,8 @@ LOUD_STEP = 4.0  # expected change of a gradient, squared, over its noise, that 
 DECAY, USUAL_FACTOR, TOLD = 0.7, 10.0, 1.4  # of older steps; evidence for 1; error that is usual
 MOST_FACTOR = 10.0  # between the slopes of all rows and those of normal ones
 SURPRISE = 10.0  # standard deviations of noise beyond which a gradient contradicts the slope
-OVERSHOT, UNDERSHOT, DAMPED = 3.0, 0.9, 0.95  # by which the slope is missed, over it, to be learned
+OVERSHOT, UNDERSHOT = 3.0, 0.9  # by which the slope is missed, over it, to be learned
+OVERSHOT_COUNTS, DAMPED = 1.0, 0.95  # that of classes is bounded, that of counts grows with them
 STEPS_BETWEEN, STEPS_AT_LAST = 3, 3  # of Newton's method, and rounds of them with τ
 FIRST_AT_ZERO, LOUD_AT_ZERO = (1, 4, 6), 0.1  # gradients at 0: with Ã, its trace, trace and noise
 SCATTER_ERROR = 1.0  # of the scores' scatter over that of the model, before it is released
@@ -248,7 +249,9 @@ class NoiseAwareLogit(NoiseAwareUpdate):
             return rows
         missed = excess / squares * missed
         rise = float(missed @ step)
-        if -UNDERSHOT * believed_rise <= rise <= OVERSHOT * believed_rise:
+        counts = self.config.likelihood.largest_target < math.inf
+        most = OVERSHOT_COUNTS if counts else OVERSHOT
+        if -UNDERSHOT * believed_rise <= rise <= most * believed_rise:
             return rows
         # A slope that is no longer positive is not learned at once.
         missed = missed * min(1.0, DAMPED * believed_rise / max(-rise, 1e-300))

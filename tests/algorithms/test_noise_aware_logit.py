@@ -9,6 +9,7 @@ import pytest
 from reference import noise_aware_logit as slow
 from scipy.special import expit
 from scipy.stats import chi2, kstest
+from sklearn.metrics import d2_tweedie_score
 
 from skdp import DPVariationalLogisticRegression, DPVariationalPoissonRegression, _release_hook
 from skdp._plan import PublicFacts
@@ -141,6 +142,27 @@ def test_a_bent_slope_of_the_likeliest_beliefs_is_none_of_the_drawn_ones():
     drawn = [cell.update._drawn_beliefs(s, 8, Streams(b"draws")("inference")) for s in states]
     place = np.broadcast_to(where, (8, 2))
     np.testing.assert_array_equal(drawn[0].slope(place), drawn[1].slope(place))
+
+
+@pytest.mark.filterwarnings("ignore:.* was given a random_state")
+def test_counts_whose_slope_exceeds_the_believed_one_are_fitted():
+    """Columns that nearly determine each other, at the ε at which runs overshot to no use."""
+    rng, n = np.random.default_rng(0), 20_000
+    levels = [rng.choice(4, n, p=rng.dirichlet(np.full(4, 0.6))) for _ in range(10)]
+    numbers = np.clip(rng.normal(-0.6, 0.3, (n, 8)), -1.0, 1.0)
+    X = np.column_stack([*(np.eye(4)[level] for level in levels), numbers])
+    theta = rng.normal(size=48) * 0.15 + np.repeat([0.0, 0.4], [40, 8])
+    rate = np.exp(np.minimum(X @ theta + 3.5, 2.6))
+    y = np.minimum(np.random.default_rng(1).poisson(rate), 14)
+    norm = math.sqrt(10.0) + math.sqrt(8.0)
+    whole = DPVariationalPoissonRegression(math.inf, largest_count=14, data_norm=norm).fit(X, y)
+    best = d2_tweedie_score(y, whole.predict(X), power=1)
+    assert best > 0.5
+    for seed in range(3):
+        model = DPVariationalPoissonRegression(
+            0.7, 1e-6, largest_count=14, data_norm=norm, n_samples=n, random_state=seed
+        ).fit(X, y)
+        assert d2_tweedie_score(y, model.predict(X), power=1) > 0.85 * best
 
 
 class TestPriorScales:

@@ -1291,6 +1291,14 @@ apart = 2**0.5
             "tests/engine/test_gram.py",
         ),
         Mutant(
+            "slopes of counts are learned as late as those of classes",
+            "algorithms/noise_aware_logit.py",
+            "NoiseAwareLogit._bent",
+            "OVERSHOT_COUNTS if counts else OVERSHOT",
+            "OVERSHOT",
+            "tests/algorithms/test_noise_aware_logit.py",
+        ),
+        Mutant(
             "robust widths of a classifier are not paid for",
             "algorithms/noise_aware_glm.py",
             "NoiseAwareConfig.units",
