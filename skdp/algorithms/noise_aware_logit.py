@@ -37,7 +37,9 @@ from skdp.models.bounded_scores import Score
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the
 # study behind them.
 BARELY_TOLD = 0.04  # edge of the spectrum of the noise in Ã over n, beyond which bins are not known
-DOUBT = 0.1  # relative uncertainty of eigenvalues of the second moments below the noise level
+# Relative uncertainty of eigenvalues of the second moments below the noise level; more for counts,
+# whose slope is not bounded.
+DOUBT, DOUBT_COUNTS = 0.1, 0.4
 MODEL_ERRORS = np.array([0.3, 0.6, 1.2, 2.4, 4.8])  # of a difference of F over it, to choose from
 CHANCE = 2.0  # standard deviations of the scatter of gradients that are no contradiction
 LOUD = 4.0  # standard deviations of noise beyond which a count is one
@@ -142,7 +144,8 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         centred = second_moments[:d, :d] - np.outer(mean[:d], mean[:d])
         average = float(np.trace(centred)) / d + scale / math.sqrt(d) * float(normal(()))
         average = float(np.clip(average, smallest, largest))
-        block = believed(centred, average, scale, noise, DOUBT)
+        doubt = DOUBT_COUNTS if self.of_counts else DOUBT
+        block = believed(centred, average, scale, noise, doubt)
         covariance[:d, :d] = floored(block, max(1e-3 * average, smallest / d))
         mean[:d] += moved
         return self._rows(mean, covariance, offset)
@@ -158,6 +161,11 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         """Of rows of a mean square norm."""
         bound = self.config.clip_norm / self.R / math.sqrt(min(1.0, square))
         return self.config.likelihood.score(bound)
+
+    @property
+    def of_counts(self) -> bool:
+        """Whether targets are counts, and no classes."""
+        return self.config.likelihood.largest_target < math.inf
 
     @property
     def knows_bins(self) -> bool:
@@ -198,7 +206,7 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         Of two classes, about equally frequent, the mean score there is w/4 of the way between
         their means, where rows have weight w: so much do rows vary along it at least.
         """
-        if self.config.likelihood.largest_target < math.inf or not isinstance(rows, NormalRows):
+        if self.of_counts or not isinstance(rows, NormalRows):
             return rows  # counts are no classes, and bins tell more than their means
         d, first = self.config.n_features, state.gradients[: self.n_at_zero]
         found = np.mean(first, axis=0)[0, :d]
@@ -249,8 +257,7 @@ class NoiseAwareLogit(NoiseAwareUpdate):
             return rows
         missed = excess / squares * missed
         rise = float(missed @ step)
-        counts = self.config.likelihood.largest_target < math.inf
-        most = OVERSHOT_COUNTS if counts else OVERSHOT
+        most = OVERSHOT_COUNTS if self.of_counts else OVERSHOT
         if -UNDERSHOT * believed_rise <= rise <= most * believed_rise:
             return rows
         # A slope that is no longer positive is not learned at once.

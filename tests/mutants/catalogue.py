@@ -1294,7 +1294,7 @@ apart = 2**0.5
             "slopes of counts are learned as late as those of classes",
             "algorithms/noise_aware_logit.py",
             "NoiseAwareLogit._bent",
-            "OVERSHOT_COUNTS if counts else OVERSHOT",
+            "OVERSHOT_COUNTS if self.of_counts else OVERSHOT",
             "OVERSHOT",
             "tests/algorithms/test_noise_aware_logit.py",
         ),
