@@ -200,8 +200,8 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
         check_is_fitted(self)
         q, parts = self._posterior, self._fitted_parts(X)
         if not return_std:
-            lines = np.concatenate([rows @ q.mean[0, :-1] for rows in parts])
-            return self._center + self._half_width * lines
+            lines = np.concatenate([rows @ q.mean[:, :-1].T for rows in parts])
+            return self._center + self._half_width * lines[:, 0]
         line = GaussianPosterior(q.mean[:, :-1], q.covariance[:-1, :-1])
         mean, variance = logits_of(line, parts)
         of_residual = math.exp(2 * q.mean[0, -1] + 2 * q.covariance[-1, -1])  # E σ²
