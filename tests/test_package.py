@@ -96,3 +96,14 @@ def test_every_public_name_is_there():
     assert set(skdp.__all__) <= set(dir(skdp))
     with pytest.raises(AttributeError, match="nonsense"):
         skdp.nonsense  # noqa: B018
+
+
+def test_files_name_the_version_of_the_package():
+    lines = {
+        "pyproject.toml": f'version = "{skdp.__version__}"',
+        "CITATION.cff": f"version: {skdp.__version__}",
+        "CHANGELOG.md": f"## {skdp.__version__.partition('.dev')[0]} (",
+        "README.md": f"  skdp version            {skdp.__version__}",
+    }
+    for name, line in lines.items():
+        assert line in (ROOT / name).read_text(encoding="utf-8"), name
