@@ -198,7 +198,7 @@ def target_bounds(bounds: Any) -> tuple[float, float]:
 
 
 # A declared n may be that of a whole of which folds are fitted, or of last year's table.
-_TOO_FEW, _TOO_MANY = 2, 3
+_TOO_FEW, _TOO_MANY, _FAR_FROM = 2, 3, 2.1  # of two folds each is half of what was declared
 
 
 def public_n_rows(declared: int | None, n: int, *, is_public: bool) -> int:
@@ -220,6 +220,13 @@ def public_n_rows(declared: int | None, n: int, *, is_public: bool) -> int:
             "steps and noise are planned for it; n_samples=None takes it from X and says so in the "
             "report, as learning curves and halving searches need",
             n_samples=declared,
+        )
+    if is_public and found > _FAR_FROM * n:
+        warnings.warn(
+            f"n_samples={found} is {found / n:.1f} times the number of rows, {n}: steps, noise and "
+            "posterior are planned for rows that are not there. Declare a number nearby.",
+            FitWarning,
+            stacklevel=6,
         )
     return found
 

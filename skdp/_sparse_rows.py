@@ -48,9 +48,11 @@ class SparseRows(Carrier, ImplicitRows):
 
     @classmethod
     def of(cls, matrix: Any, declared: Declared | None = None) -> SparseRows:
-        """Copy a matrix of scipy."""
+        """Copy a finite matrix of scipy; raise a ValueError if its entries add up to infinity."""
         copy = csr_array(matrix, dtype=np.float64, copy=True)
         copy.sum_duplicates()  # which sorts the entries of a row too
+        if not np.isfinite(copy.data).all():
+            raise ValueError("Input X contains infinity: entries at one place are added up.")
         return cls(copy, declared)
 
     def __len__(self) -> int:

@@ -5,6 +5,7 @@ model came from: its numbers are not checked.
 """
 
 trusted_types = [
+    "builtins.range",  # e.g. of classes=range(10)
     *(
         f"dp_accounting.dp_event.{kind}DpEvent"
         for kind in (

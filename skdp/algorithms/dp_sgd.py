@@ -106,7 +106,12 @@ class DPSGDConfig(NetworkRun):
         """What the run releases."""
         if not self.secure:
             return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)
-        return self.event_of([self.noise_multiplier] * self.n_steps)
+        return self.event_of(self.noise_multipliers)
+
+    @property
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """σ, in each step."""
+        return (self.noise_multiplier,) * self.n_steps
 
     def calibrated(self, budget: Budget) -> DPSGDConfig:
         """Return the same run with the least noise that affords a budget."""

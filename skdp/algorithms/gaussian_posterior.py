@@ -21,6 +21,8 @@ class GaussianPosterior:
         Standard deviations of independent coordinates, or a covariance matrix.
     outside : ndarray of shape (1,) or (2,), or None
         Noisy numbers of records whose features, and whose targets, were cut to their bounds.
+    n_counted : float or None
+        Number of records that these are of, by a release; None where it is the declared one.
     short_rows : float or None
         Root mean square norm of the features, where it is far below its bound.
     n_found : (float, float) or None
@@ -32,6 +34,7 @@ class GaussianPosterior:
     mean: np.ndarray
     spread: np.ndarray
     outside: np.ndarray | None = None
+    n_counted: float | None = None
     short_rows: float | None = None
     n_found: tuple[float, float] | None = None
     prior_scales: np.ndarray | None = None

@@ -303,7 +303,8 @@ class NoiseAwareConfig(GaussianRun):
         return replace(
             q,
             spread=spread,
-            outside=outside * (self.n_rows / update.config.n_rows),
+            outside=outside,
+            n_counted=update.config.n_rows,
             short_rows=update.short_rows(state),
             n_found=None if weighted else update.n_found(state),
         )

@@ -297,8 +297,8 @@ class NoiseAwareRegressionConfig(GaussianRun):
         told = replace(self, n_rows=update.n)
         short = far_below(float(np.trace(state.gram)), noise, told, found)
         q = update.posterior(state, streams("inference"))
-        outside = outside * (self.n_rows / update.n)
-        q = replace(q, outside=outside, short_rows=short, n_found=None if weighted else found)
+        q = replace(q, outside=outside, n_counted=update.n, short_rows=short)
+        q = replace(q, n_found=None if weighted else found)
         return q if self.noise_aware else update.plain_posterior(state, q)
 
 

@@ -63,6 +63,11 @@ class DatasetRows:
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return self[:].astype(dtype or self.dtype, copy=False)
 
+    @property
+    def has_targets(self) -> bool:
+        """Whether items are (x, y): of the first."""
+        return len(self._item(0, 2)) > 1
+
     def targets(self) -> list[Any]:
         """Read all of it once, and return the targets: (x, y) is what an item has to be."""
         found = []
@@ -100,6 +105,8 @@ def from_dataset(X: Any, y: Any, *, with_targets: bool = True) -> tuple[Any, Any
         return X, y
     if isinstance(X, TensorDataset):
         X, *targets = (tensor.numpy(force=True) for tensor in X.tensors)
+        if with_targets and targets and y is not None:
+            raise ValueError("Expected a TensorDataset of x alone, or no y: it holds targets.")
         return X, targets[0] if y is None and targets else y
     if not hasattr(X, "__len__") or not len(X):  # type: ignore[arg-type]
         raise ValueError("Expected a dataset that says how many records it has, at least one.")
@@ -107,6 +114,8 @@ def from_dataset(X: Any, y: Any, *, with_targets: bool = True) -> tuple[Any, Any
     if not with_targets:
         return rows, y
     if y is not None:
+        if rows.has_targets:
+            raise ValueError("Expected items x of the dataset, or no y: its items hold targets.")
         rows.check()
         return rows, y
     return rows, np.array(rows.targets())

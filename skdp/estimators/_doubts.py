@@ -20,6 +20,7 @@ CHANCE = 0.1  # that coefficients which are 0 look as if they were not
 TOLD = 2.5  # end over end of the interval of a prior's scale; above 3.3 where coefficients are 0
 LOUD = 4.0  # standard deviations of noise beyond which a number of rows is another
 TOO_FEW, TOO_MANY = 2.0, 3.0  # times the declared number of rows, as where that is public
+MOSTLY_NOISE = 5.0  # noise over sums; at 4 digits are a quarter right, at 8 as many as by chance
 PUSH = 0.5  # of what all gradients together could come to, from which on a run has not arrived
 AT_BOUNDS = 0.95  # root mean square of outputs that the bounds hold to [-1, 1]
 DROWNED = 0.35  # deviation of outputs between rows over that between draws
@@ -29,8 +30,8 @@ N_ROWS, N_DRAWS = 256, 30  # public rows, and draws of the parameters, for which
 
 _LOST = (
     "At this budget no coefficient is distinguishable from 0, so that predictions are hardly "
-    "better than a constant. More rows, a larger epsilon, or tighter bounds of rows and targets "
-    "may show more."
+    "better than a constant, or worse where its level is uncertain too. More rows, a larger "
+    "epsilon, or tighter bounds of rows and targets may show more."
 )
 
 _BEYOND = (
@@ -142,16 +143,24 @@ def of_level(
     )
 
 
-def of_training(push: float, remedy: str) -> tuple[str, ...]:
-    """Say if the released sums of the later half of a run still point one way.
+def of_training(push: float, remedy: str, noise_share: float) -> tuple[str, ...]:
+    """Say if a run is mostly noise, or its released sums still point one way in its later half.
 
     Parameters
     ----------
     push : float
-        Norm of their mean over what all records together could give it.
+        Norm of the mean of the later sums over what all records together could give it.
     remedy : str
-        What to do about it.
+        What to do if they point one way.
+    noise_share : float
+        Norm of the noise of all sums over what all records together could give them: public.
     """
+    if noise_share > MOSTLY_NOISE:
+        return (
+            f"The noise is {noise_share:.2g} times as large as the sums of all clipped gradients "
+            "could be, so that the weights are mostly noise. More rows, a larger epsilon, or a "
+            "smaller network may learn something.",
+        )
     if push <= PUSH:
         return ()
     return (

@@ -507,10 +507,10 @@ def cut_records(plan: FitPlan, released: GaussianPosterior, of_targets: str) -> 
     if outside is None:
         return ()
     config, declared = plan.config, plan.facts.declared_norm
-    n = config.n_rows * config.sampling.rate
-    shares, least = np.minimum(outside / n, 1.0), LOUD * config.count_noise / n
+    n = (released.n_counted or config.n_rows) * config.sampling.rate
+    loud, shares = outside >= LOUD * config.count_noise, np.minimum(outside / n, 1.0)
     messages = []
-    if shares[0] >= max(MANY_ROWS, least) and not (declared and declared <= config.data_norm):
+    if loud[0] and shares[0] >= MANY_ROWS and not (declared and declared <= config.data_norm):
         messages.append(
             f"About {shares[0]:.0%} of the rows are longer than data_norm={config.data_norm:.3g} "
             "and were scaled down to it, so that their features no longer mean what they did: "
@@ -522,9 +522,9 @@ def cut_records(plan: FitPlan, released: GaussianPosterior, of_targets: str) -> 
             f"Rows are far shorter than data_norm={config.data_norm:.3g}, of norm "
             f"{released.short_rows:.2g} or so: the noise and the prior follow data_norm, so that "
             "little or nothing was learned. Scale the features to [-1, 1], or declare a smaller "
-            "data_norm."
+            "data_norm; or fewer rows took part than n_samples."
         )
-    if len(shares) > 1 and shares[1] >= max(MANY_TARGETS, least):
+    if len(shares) > 1 and loud[1] and shares[1] >= MANY_TARGETS:
         messages.append(f"About {shares[1]:.0%} of the {of_targets}.")
     return tuple(messages)
 

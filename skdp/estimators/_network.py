@@ -422,7 +422,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
         self.n_iter_, self._kept = released.n_steps, released.kept
 
     def _diagnosed(self, plan: FitPlan, released: Trained) -> tuple[str, ...]:
-        return _doubts.of_training(released.push, self._REMEDY)
+        return _doubts.of_training(released.push, self._REMEDY, plan.config.noise_share)
 
     def try_module(
         self, n_features: int | tuple[int, ...], n_outputs: int | None = None

@@ -80,8 +80,9 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
         shape = getattr(y, "shape", ())
         if len(shape) == 2 and shape[1] > 1:
             raise ValueError(
-                f"Expected y of one column, got {shape[1]}: fit each with a share of the budget, "
-                "as sklearn.multioutput.MultiOutputRegressor does; privacy_of adds up the cost."
+                f"Expected y of one column, got {shape[1]}: fit each by itself, as "
+                "sklearn.multioutput.MultiOutputRegressor does, with a share of the budget as "
+                "epsilon: each spends it. privacy_of adds up the cost."
             )
         return check_features_and_targets(self, X, y, multi_output=False, sparse=self._takes_sparse)
 
@@ -301,8 +302,9 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         What the posterior is given: what was released, with its noise; or, with the same means,
         the spread that it would have had the releases been exact, which is too small.
     target_bounds : (float, float) or None, default=None
-        Public bounds of the targets, to which they are clipped. Wide bounds cost little: residuals
-        are clipped by how large they turn out to be. None learns their scale first, as a power of
+        Public bounds of the targets, to which they are clipped. Bounds a few times too wide
+        cost little, because residuals are clipped by how large they turn out to be; much wider
+        ones lose what varies below their noise. None learns their scale first, as a power of
         two, by noisy counts of their magnitudes that take a tenth of the squared GDP budget; the
         fit warns where the counts are lost in their noise, and then takes targets as they are.
     prior_scale : float or "auto", default="auto"

@@ -160,12 +160,15 @@ def by_name(names: np.ndarray | None, **bounds: Any) -> Any:
     if not hasattr(given, "items"):
         return given
     of_columns = dict(given.items())
-    if names is None or set(of_columns) != set(names):
-        raise expected(
-            "a bound for each column of X by its name, and no others",
-            "X must be a frame whose columns have these names",
-            **{parameter: given},
-        )
+    known = set() if names is None else set(names)
+    missing, unknown = known - set(of_columns), set(of_columns) - known
+    if names is None or missing or unknown:
+        remedy = "X must be a frame whose columns have these names"
+        for kind, some in (("missing", missing), ("not in X", unknown)):
+            if some and known:
+                remedy += f"; {kind}: {', '.join(sorted(map(str, some)))}"
+        asked = "a bound for each column of X by its name, and no others"
+        raise expected(asked, remedy, **{parameter: given})
     return [of_columns[name] for name in names]
 
 

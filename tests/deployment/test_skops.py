@@ -73,7 +73,7 @@ def test_a_pipeline_of_names_and_levels():
     curves = DPAdditiveClassifier(
         bounds={"age": (0, 1)}, categories={"ward": ["a", "b"]}, classes=["no", "yes"], n_samples=99
     )
-    three = make_pipeline(BoundedScaler(0, 1), Logistic(classes=[0, 1, 2], n_samples=99))
+    three = make_pipeline(BoundedScaler(0, 1), Logistic(classes=range(3), n_samples=99))
     for fitted, rows in (
         (fit(curves, X, y), X),
         (fit(three, X[["age"]], rng.integers(0, 3, 99)), X[["age"]]),

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from joblib import Parallel, delayed
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdp import (
@@ -91,6 +92,16 @@ def test_noise_alone_is_not_said():
     )
     said = sum(bool(model.fit(X[:100], LABELS[:100]).diagnostics_) for _ in range(60))
     assert said <= 3
+
+
+@pytest.mark.parametrize("weight", [0.05, 0.0])
+def test_noise_is_no_share_of_rows_that_weigh_little(weight):
+    # Only a count of 4 standard deviations of its noise is said: none of 54 by a chance of .998.
+    weights = np.full(N, weight)
+    for model, y in (MODELS[0], *REGRESSIONS[:2]):
+        model = clone(model).set_params(max_sample_weight=1.0)
+        said = [model.fit(X / 4, y, sample_weight=weights).diagnostics_ for _ in range(9)]
+        assert "% of the" not in repr(said)
 
 
 def test_one_hot_tables_are_quiet():

@@ -620,6 +620,13 @@ class TestDatasets:
             DPSGDClassifier(**OF_PICTURES).fit(given())
         assert ledger.entries == ()
 
+    def test_targets_that_are_given_twice_are_refused(self):
+        X, y = images()
+        for twice in (Pictures(), TensorDataset(torch.from_numpy(X), torch.from_numpy(y))):
+            with PrivacyLedger() as ledger, pytest.raises(ValueError, match="or no y"):
+                DPSGDClassifier(**OF_PICTURES).fit(twice, y)
+            assert ledger.entries == ()
+
     def test_an_item_that_fails_later_contributes_nothing(self):
         class Fails(Pictures):
             def __getitem__(self, i):

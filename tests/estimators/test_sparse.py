@@ -14,6 +14,7 @@ from skdp import (
     DPVariationalPoissonRegression,
     NormClipper,
     OPSPosteriorSampler,
+    PrivacyLedger,
 )
 from skdp.testing import fixed_streams
 
@@ -112,6 +113,19 @@ def test_what_takes_no_sparse_rows_says_what_to_do(model, words):
         model.fit(X, LABELS)
 
 
+def test_entries_that_add_up_to_infinity_are_refused_before_the_charge():
+    # Each is finite, so that scikit-learn lets them pass; the sum is not, and neither is the norm.
+    indptr = np.r_[0, 2, np.arange(3, 302)]
+    where = np.r_[0, 0, np.zeros(299, dtype=int)]
+    rows = sparse.csr_array((np.r_[1e308, 1e308, np.ones(299)], where, indptr), shape=(300, 3))
+    model = DPVariationalLogisticRegression(**LOGISTIC)
+    with PrivacyLedger() as ledger:
+        for refused in (model.fit, NormClipper(1.0).fit):
+            with pytest.raises(ValueError, match="Input X contains infinity"):
+                refused(rows, LABELS)
+        assert ledger.entries == ()
+
+
 def test_persons_need_dense_rows():
     model = DPVariationalLogisticRegression(unit="group", n_groups=100, **LOGISTIC)
     with pytest.raises(ValueError, match="Expected dense rows with unit='group'"):
@@ -124,8 +138,11 @@ def test_bounds_by_column_name_are_those_in_the_order_of_the_columns():
     named = BoundedScaler({"bmi": 10, "age": 0}, pd.Series({"bmi": 50, "age": 120}))
     plain = BoundedScaler([0, 10], [120, 50])
     np.testing.assert_array_equal(named.fit_transform(frame), plain.fit_transform(frame))
-    for missing in ({"age": 0}, {"age": 0, "bmi": 1, "weight": 2}):
-        with pytest.raises(ValueError, match="a bound for each column of X by its name"):
-            BoundedScaler(missing, 200).fit(frame)
+    for wrong, words in (
+        ({"age": 0}, "missing: bmi"),
+        ({"age": 0, "bmi": 1, "weight": 2}, "not in X: weight"),
+    ):
+        with pytest.raises(ValueError, match=f"by its name, and no others.*{words}"):
+            BoundedScaler(wrong, 200).fit(frame)
     with pytest.raises(ValueError, match="X must be a frame"):
         BoundedScaler({"age": 0, "bmi": 1}, 200).fit(frame.to_numpy())

@@ -11,6 +11,7 @@ from torch import nn
 from skdp import (
     DPSGDClassifier,
     DPSGDRegressor,
+    DPSGLDClassifier,
     DPSGLDRegressor,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
@@ -83,6 +84,14 @@ def test_delta_is_held_against_the_number_of_persons():
 def test_rows_are_not_taken_for_short_where_there_are_half_as_many_as_declared(model, y):
     # Σ‖x‖² of the rows and their intercepts is that of twice as many rows of features 0 then.
     assert quiet(model, y).diagnostics_ == ()
+
+
+def test_more_rows_declared_than_there_are_is_said_where_their_number_is_public():
+    model = DPVariationalLogisticRegression(3.0, classes=[0, 1], n_samples=int(2.8 * N))
+    with pytest.warns(FitWarning, match=r"n_samples=5600 is 2\.8 times the number of rows, 2000"):
+        model.fit(X, LABELS)
+    # Each of two folds has half of the rows that were declared.
+    quiet(model.set_params(n_samples=N // 2 * 2 + 1), LABELS)
 
 
 def said_by_some_fit(model, y):
@@ -162,6 +171,13 @@ def test_a_run_of_few_steps_and_one_of_a_module_are_not_asked():
 
 def _line(n_features, n_outputs):
     return nn.Linear(n_features, n_outputs)
+
+
+@pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGLDClassifier])
+def test_networks_that_are_mostly_noise_say_so(kind):
+    model = kind(0.001, 1e-6, classes=[0, 1], n_samples=N, hidden_layer_sizes=(10,))
+    with pytest.warns(FitWarning, match="so that the weights are mostly noise"):
+        model.fit(X, LABELS)
 
 
 def test_networks_that_learn_are_quiet():

@@ -505,6 +505,23 @@ class NetworkRun:
         return self.batch_size * (self.clip_norm * self.of_record / rows)
 
     @property
+    def noise_multipliers(self) -> Sequence[float]:
+        """σ_t of each noisy sum."""
+        raise NotImplementedError
+
+    @property
+    def noise_share(self) -> float:
+        """Norm of the noise of all sums over that of the sums if all gradients were one.
+
+        √(P Σ_t (σ_t C c)²) over T `largest_sum`, with c = `of_record`; 0 where P is not known.
+        """
+        if self.layer_sizes is None or self.clip_norm == math.inf:
+            return 0.0
+        squares = sum(sigma**2 for sigma in self.noise_multipliers)
+        noise = math.sqrt(perceptron_size(self.layer_sizes) * squares)
+        return noise * self.clip_norm * self.of_record / (self.n_steps * self.largest_sum)
+
+    @property
     def memory(self) -> int | None:
         """Bytes of parameters, and of what layers keep of records that are worked on at once."""
         if self.layer_sizes is None:
