@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from skdp.privacy.report import PrivacyReport
 
 _PACKAGES = ("dp-accounting", "numpy", "scipy", "scikit-learn")
-_NO_FACTS = ("random_state", "verbose", "n_jobs", "memory")
+_NO_FACTS = ("random_state", "verbose", "n_jobs", "memory", "config", "name")  # of a statistic
 _FIRST = ("n_samples", "n_groups", "classes", "lower", "upper", "data_norm", "epsilon", "delta")
 _MOST_SHOWN = 12  # parts of a list
 _MEMBERS = (
@@ -99,7 +99,9 @@ def settings_of(estimator: Any, label: str, n_samples: int | None = None) -> str
     shown = {k: _shown(v) for k, v in given.items() if v is not None and k not in _NO_FACTS}
     named = [name for name in _FIRST if name in shown]
     named += [name for name in shown if name not in _FIRST]
-    return f"{label}: " + ", ".join(f"{k}={shown[k]}" for k in named if shown[k] != "'auto'")
+    return f"{label}: " + ", ".join(
+        f"{k}={shown[k]}" for k in named if shown[k] not in ("'auto'", "{}")
+    )
 
 
 def _shown(value: Any) -> str:

@@ -312,6 +312,14 @@ SECTIONS = {
     ],
     "rows in chunks": [
         Mutant(
+            "sparse entries that add up to infinity are taken",
+            "_sparse_rows.py",
+            "SparseRows.of",
+            "not np.isfinite(copy.data).all()",
+            "False",
+            "tests/estimators/test_sparse.py",
+        ),
+        Mutant(
             "rows that may shift are copied by column",
             "_rows.py",
             "LinearRows._copy",

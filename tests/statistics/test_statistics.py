@@ -81,6 +81,12 @@ def test_a_ledger_refuses_what_is_beyond_its_ceiling(name):
     assert len(tape) == n_releases
 
 
+def test_a_statement_lists_what_was_declared_and_nothing_of_the_code():
+    (given,) = dp_mean(X, **BOUNDS, epsilon=0.5).privacy_.settings
+    assert given.startswith("dp_mean: n_samples=400, lower=")
+    assert not {"config", "name", "options"} & {part.split("=")[0] for part in given.split(", ")}
+
+
 def test_parts_of_a_split_are_charged_by_the_maximum():
     split = DisjointSplit(400)
     one = dp_mean(split.take("train", X), **BOUNDS, epsilon=0.5)
