@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from skdp.privacy.report import PrivacyReport
 
 _PACKAGES = ("dp-accounting", "numpy", "scipy", "scikit-learn")
-_NO_FACTS = ("random_state", "verbose", "n_jobs", "memory", "config", "name")  # of a statistic
+_NO_FACTS = ("random_state", "verbose", "n_jobs", "memory")
 _FIRST = ("n_samples", "n_groups", "classes", "lower", "upper", "data_norm", "epsilon", "delta")
 _MOST_SHOWN = 12  # parts of a list
 _MEMBERS = (
@@ -96,7 +96,8 @@ def settings_of(estimator: Any, label: str, n_samples: int | None = None) -> str
     """Say in a line what an estimator was given: numbers and text, objects by their class."""
     given = estimator.get_params(deep=False) if hasattr(estimator, "get_params") else {}
     given |= {} if n_samples is None else {"n_samples": n_samples}
-    shown = {k: _shown(v) for k, v in given.items() if v is not None and k not in _NO_FACTS}
+    hidden = {*_NO_FACTS, *getattr(estimator, "_NO_FACTS", ())}
+    shown = {k: _shown(v) for k, v in given.items() if v is not None and k not in hidden}
     named = [name for name in _FIRST if name in shown]
     named += [name for name in shown if name not in _FIRST]
     return f"{label}: " + ", ".join(

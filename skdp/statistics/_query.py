@@ -201,6 +201,7 @@ class Query(PrivateEstimator):
     options: dict[str, Any] = field(default_factory=dict)
 
     _takes_pure_budget = True
+    _NO_FACTS: ClassVar[tuple[str, ...]] = ("name", "config")  # which say what this is
 
     def answer(self, values: ArrayLike, groups: Given) -> PrivateStatistic:
         """Fit, and return what was released."""

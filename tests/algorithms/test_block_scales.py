@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from sklearn.base import clone
 
 from skdp import DPVariationalLinearRegression
 from skdp._random import Streams
@@ -71,14 +72,18 @@ def test_small_coefficients_are_found_where_they_have_a_scale_of_their_own(epsil
     rng, n = np.random.default_rng(0), 3000
     X = rng.uniform(-1, 1, (n, 15))
     y = X[:, :3] @ [3.0, -2.0, 2.0] + rng.normal(0, 1, n)
-    model = DPVariationalLinearRegression(
-        epsilon, target_bounds=(-12, 12), n_samples=n, random_state=0
-    )
-    one = model.fit(X, y).coef_[3:]
-    blocks = model.set_params(prior_blocks=["large"] * 3 + ["small"] * 12).fit(X, y)
-    assert np.square(blocks.coef_[3:]).sum() < 0.5 * np.square(one).sum()
-    np.testing.assert_allclose(blocks.coef_[:3], [3.0, -2.0, 2.0], atol=0.5)
-    assert blocks.prior_scale_[1] < 0.2 * blocks.prior_scale_[0]
+    labels = ["large"] * 3 + ["small"] * 12
+    model = DPVariationalLinearRegression(epsilon, target_bounds=(-12, 12), n_samples=n)
+    errors = []
+    for seed in range(1 if epsilon == math.inf else 20):
+        one = clone(model).set_params(random_state=seed).fit(X, y)
+        blocks = clone(model).set_params(random_state=seed, prior_blocks=labels).fit(X, y)
+        np.testing.assert_allclose(blocks.coef_[:3], [3.0, -2.0, 2.0], atol=0.5)
+        assert blocks.prior_scale_[1] < 0.2 * blocks.prior_scale_[0]
+        errors.append([np.square(fitted.coef_[3:]).sum() for fitted in (blocks, one)])
+    # .3 over many seeds at ε = 1; of 20 above .6 with a chance of less than 1e-4.
+    of_blocks, of_one = np.mean(errors, axis=0)
+    assert of_blocks < 0.6 * of_one
 
 
 def test_blocks_are_refused_where_no_scale_is_inferred():
