@@ -157,7 +157,7 @@ def of_training(push: float, remedy: str, noise_share: float) -> tuple[str, ...]
     """
     if noise_share > MOSTLY_NOISE:
         return (
-            f"The noise is {noise_share:.2g} times as large as the sums of all clipped gradients "
+            f"The noise is {noise_share:.0f} times as large as the sums of all clipped gradients "
             "could be, so that the weights are mostly noise. More rows, a larger epsilon, or a "
             "smaller network may learn something.",
         )

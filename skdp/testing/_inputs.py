@@ -174,7 +174,7 @@ ROWS: dict[str, Spoil] = {
     "sparse coordinates": sparse.coo_matrix,
     "dates": _all(np.datetime64("8675-03-09")),
     "durations": _all(np.timedelta64(8675309, "s")),
-    "not a time": _all(np.datetime64("NaT")),
+    "not a time": _all(np.datetime64("NaT", "D")),
     "a structured array": _records,
     "a record array": lambda X: _records(X).view(np.recarray),
     "a tensor": torch.from_numpy,
