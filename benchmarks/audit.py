@@ -27,6 +27,7 @@ import argparse
 import json
 import math
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -154,7 +155,8 @@ def releases_of(estimator):
 
     def nothing_of_scale(algorithm, state, stream):
         size = algorithm.D + 1
-        return algorithm._in_units(np.zeros(size), np.eye(size), state)
+        q = algorithm._in_units(np.zeros(size), np.eye(size), state)
+        return replace(q, prior_scales=np.ones((3, 1)))
 
     return Releases(estimator)
 

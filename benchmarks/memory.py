@@ -82,6 +82,8 @@ class Peak(threading.Thread):
 
 def fit(folder, n_rows):
     """Fit on the files, and return what is to be printed."""
+    from sklearn.base import clone
+
     from skdp import DPSGDClassifier  # a process for each n: imports are not measured
 
     warnings.simplefilter("ignore")
@@ -101,8 +103,9 @@ def fit(folder, n_rows):
         max_iter=30,
         learning_rate_schedule=constant,
     )
-    small = np.random.default_rng(0).standard_normal((100, N_FEATURES), dtype=np.float32)
-    classifier.fit(small, np.arange(100) % 2)  # loads what is loaded at first use
+    small = np.random.default_rng(0).standard_normal((2048, N_FEATURES), dtype=np.float32)
+    first = clone(classifier).set_params(n_samples=2048)
+    first.fit(small, np.arange(2048) % 2)  # loads what is loaded at first use
     stamps.clear()
     resident, peak = resident_mb(), Peak() if STATUS.exists() else None
     if peak:
