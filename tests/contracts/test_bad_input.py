@@ -322,3 +322,10 @@ def test_warnings_of_this_library_are_the_only_ones_of_a_fit():
         for name in ESTIMATORS:
             build(name).fit(X, targets(name))
     assert {w.category for w in caught} <= {FitWarning, PrivacyWarning}
+
+
+def test_digits_of_the_data_are_found_but_not_in_the_name_of_a_split():
+    assert_no_data("full batch, 5 steps, of part 'fit'\n  of 1c98675077a42000; at 0x8675", "a repr")
+    for text in ("of 8.675", "of 8675309000000000", "of part 'fit' of 8.675309"):
+        with pytest.raises(AssertionError, match="a repr quotes the data"):
+            assert_no_data(text, "a repr")
