@@ -344,6 +344,7 @@ def fuzzing(name):
     corpus = tempfile.mkdtemp(prefix=f"{name}-")
     script = ROOT / "tests" / "fuzz" / f"{name}.py"
     options = (f"-max_total_time={FUZZ_SECONDS}", "-timeout=60", "-print_final_stats=1")
+    options += ("-rss_limit_mb=8192",)  # of the largest: a privacy loss may take 2 GB, for a while
     said = Path(corpus) / "said.txt"
 
     def end():

@@ -155,8 +155,9 @@ def gaussian_mu(event: DpEvent) -> float | None:
     terms = terms_of(event)
     if not all_exact(terms):
         return None
-    squares = (t.count / t.noise_multiplier**2 for t in terms)
-    return math.inf if any(t.noiseless for t in terms) else math.sqrt(math.fsum(squares))
+    if any(t.noiseless for t in terms):
+        return math.inf
+    return math.hypot(*(math.sqrt(t.count) / t.noise_multiplier for t in terms))
 
 
 def terms_of(event: DpEvent) -> tuple[Term, ...]:

@@ -177,5 +177,5 @@ def _root(function: Callable[[float], float], high: float) -> float:
 
 def compose_gdp(mus: Iterable[float]) -> float:
     """Compose GDP mechanisms: μ² = Σ μ_t² (Dong, Roth & Su 2022, Corollary 3.3), rounded up."""
-    mu = math.sqrt(math.fsum(m * m for m in mus))
+    mu = math.hypot(*mus)  # squares of tiny ones would be 0
     return math.nextafter(mu, math.inf) if mu > 0 else mu
