@@ -30,7 +30,7 @@ from skdp._validate import in_range, integer, one_of
 from skdp.engine.grid import lattice_bits
 from skdp.engine.linear_sums import LinearClippedSum
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
-from skdp.engine.modules.checks import N_RECORDS, tried
+from skdp.engine.modules.checks import N_RECORDS, refuse_probabilities, tried
 from skdp.engine.modules.network_sum import (
     PHYSICAL_BATCH_SIZE,
     FlatModule,
@@ -40,7 +40,7 @@ from skdp.engine.modules.network_sum import (
 )
 from skdp.engine.perceptron_sum import PerceptronSum, RoundedRows
 from skdp.engine.sampling import Sampling, sampling
-from skdp.models.tasks import Task
+from skdp.models.tasks import Classification, Task
 from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation
@@ -164,6 +164,8 @@ class NetworkModel:
             every_gradient=every_gradient,
             integers=integers,
         )
+        if isinstance(task, Classification):
+            refuse_probabilities(self._flat, records)
         self.dtype = records.dtype
         bytes_per_record = self._flat.bytes_per_record(records, self._method)
         if self._method == "book-keeping":

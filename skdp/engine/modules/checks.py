@@ -209,9 +209,22 @@ def tried(
     if "checkpoint" in said:
         said += "; leave checkpointing out: physical_batch_size bounds memory"
     raise ValueError(
-        f"Expected module to take {rows}, but it failed on synthetic ones "
+        f"Expected module to take {rows}, as X has, but it failed on synthetic ones "
         f"({type(failure).__name__}: {said})."
     ) from failure
+
+
+def refuse_probabilities(module: FlatModule, x: Tensor) -> None:
+    """Refuse a module that ends in a softmax: a softmax of it has next to no gradient."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        outputs = _outputs(module, x)
+    sums = outputs.sum(1)
+    if bool((outputs >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-2):
+        raise ValueError(
+            "Expected module to return logits, but on synthetic records its outputs are "
+            "probabilities, whose softmax hardly learns; leave out its last Softmax: "
+            "predict_proba takes it."
+        )
 
 
 def _refuse_layers(module: nn.Module) -> None:
