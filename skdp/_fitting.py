@@ -821,7 +821,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self._takes_sparse
+        of_rows = self.unit == ROW and not getattr(self, "secure", False)
+        tags.input_tags.sparse = self._takes_sparse and of_rows
         return tags
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -314,8 +314,9 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
         return self.estimator_.predict(X)
 
     def __sklearn_tags__(self) -> Tags:
-        """Take input as the classifier does."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags = replace(get_tags(self.estimator).input_tags, sparse=False)
-        tags.classifier_tags = get_tags(self.estimator).classifier_tags
+        """Take input as the classifier does, and one label per row."""
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags = replace(inner.input_tags, sparse=False)
+        if inner.classifier_tags is not None:
+            tags.classifier_tags = replace(inner.classifier_tags, multi_label=False)
         return tags

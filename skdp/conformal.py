@@ -398,9 +398,8 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         """Take input as the model does."""
-        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.input_tags = replace(inner.input_tags, sparse=False)
-        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags = super().__sklearn_tags__()
+        tags.input_tags = replace(get_tags(self.estimator).input_tags, sparse=False)
         return tags
 
 
@@ -694,6 +693,12 @@ class DPConformalRegressor(R2Mixin, _DPConformal):
         if self.residual == "scaled":
             return self.estimator_.predict(X, return_std=True)
         return self.estimator_.predict(X), 1.0
+
+    def __sklearn_tags__(self) -> Tags:
+        """Predict as well as the model does."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags = get_tags(self.estimator).regressor_tags
+        return tags
 
     def _true_scores(self, rows: _Rows) -> np.ndarray:
         mean, unit = self._predicted(rows.X)

@@ -203,7 +203,8 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
         if flag("or 'auto'", robust=self.robust) and not one:
             raise expected(
                 "False for more than two classes",
-                "robust widths are for one logit; use OneVsRestClassifier for several",
+                "robust widths are of one logit. Only binary classification is supported by them: "
+                "use OneVsRestClassifier",
                 robust=True,
             )
         return bool(self.robust)
@@ -340,6 +341,12 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
 
 class NormalClassifier(WeightedClasses, LinearClassifier, NormalPosterior):
     """Classes by a linear model whose posterior is normal."""
+
+    def __sklearn_tags__(self) -> Any:
+        """Robust widths are of two classes."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.robust is not True
+        return tags
 
     def _codes_of(self, records: Records) -> np.ndarray:
         targets = records.targets

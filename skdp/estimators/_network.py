@@ -575,9 +575,9 @@ class NetworkClassifier(AccuracyMixin, WeightedClasses, NetworkEstimator):
         return self._kind(outputs.shape[-1]).probabilities(outputs)
 
     def __sklearn_tags__(self) -> Any:
-        """Labels may be several per record."""
+        """Labels may be several per record, but in secure fits."""
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_label = not self.secure
         return tags
 
     def predict_proba(self, X) -> np.ndarray:

@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent, NonPrivateDpEvent
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing
@@ -412,6 +413,8 @@ def _taken(
 def _at(array: Any, numbers: np.ndarray) -> Any:
     if array is None:
         return None
+    if issparse(array):
+        array = array.tocsr()  # other formats have no rows to take
     known = isinstance(array, list | tuple) or hasattr(array, "dtype") or hasattr(array, "columns")
     return _safe_indexing(array if known else np.asarray(array), numbers)
 

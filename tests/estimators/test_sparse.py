@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.pipeline import make_pipeline
+from sklearn.utils import get_tags
 
 from skdp import (
     BoundedScaler,
@@ -16,6 +17,7 @@ from skdp import (
     OPSPosteriorSampler,
     PrivacyLedger,
 )
+from skdp.model_selection import DPDisjointSearch
 from skdp.testing import fixed_streams
 
 rng = np.random.default_rng(0)
@@ -76,8 +78,19 @@ def test_a_fit_and_its_predictions_are_those_of_the_dense_rows(name):
 
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array, sparse.coo_array])
 def test_other_formats_are_taken(kind):
-    model = DPVariationalLogisticRegression(**LOGISTIC).fit(kind(X), LABELS)
-    assert model.predict(kind(X)).shape == (300,)
+    model = DPVariationalLogisticRegression(**LOGISTIC)
+    assert get_tags(model).input_tags.sparse
+    assert model.fit(kind(X), LABELS).predict(kind(X)).shape == (300,)
+
+
+@pytest.mark.filterwarnings("ignore:Constructing a DIA matrix")
+@pytest.mark.parametrize("kind", [sparse.coo_array, sparse.dia_array, sparse.bsr_array])
+def test_a_search_on_parts_takes_rows_of_formats_that_have_none_to_take(kind):
+    grid = {"prior_scale": [0.3, 3.0]}
+    search = DPDisjointSearch(
+        DPVariationalLogisticRegression(**LOGISTIC), grid, n_samples=300, delta=1e-6
+    )
+    assert search.fit(kind(X), LABELS).predict(X).shape == (300,)
 
 
 def test_a_pipeline_stays_sparse_and_hands_on_the_norm():
@@ -109,6 +122,7 @@ def test_without_a_declared_norm_a_fit_warns_before_it_spends():
     ids=lambda value: type(value).__name__,
 )
 def test_what_takes_no_sparse_rows_says_what_to_do(model, words):
+    assert not get_tags(model).input_tags.sparse
     with pytest.raises((TypeError, ValueError), match=words):
         model.fit(X, LABELS)
 
