@@ -64,7 +64,7 @@ _POISSON = {"sampling_rate": 0.5}
 _DPVI = {"inference": "dpvi"}
 _SECURE = {"secure": True}
 _ROBUST = {"robust": True}
-_PAIRS = {"n_bins": 3, "pairs": [(0, 1)], "noise_multiplier": 0.05}  # so that it has products
+_PAIRS = {**_NOISE, "n_bins": 3, "pairs": [(0, 1)], "noise_multiplier": 0.05}  # it has products
 _EDGES = {"edges": "private", "n_bins": 4}
 _NETWORKS = {
     "": {},
