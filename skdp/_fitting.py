@@ -35,7 +35,7 @@ from skdp._random import Streams, seed_material
 from skdp._rows import copied
 from skdp._sparse_rows import SparseRows
 from skdp._types import Seed
-from skdp._validate import expected, in_range, integer, is_real, one_of, positive
+from skdp._validate import expected, in_range, integer, is_real, is_true, one_of, positive
 from skdp._version import __version__
 from skdp._warnings import FitWarning, PrivacyWarning
 from skdp.relations import GROUP, ROW, UNITS, Relation, check_relation
@@ -443,6 +443,7 @@ def check_seed(random_state: Seed) -> None:
 
 
 _MOST_EPSILON = 1e9  # of a finite one
+_MOST_NOISE = 1e3  # noise multiplier over the number of rows
 
 
 def check_budget(
@@ -473,7 +474,8 @@ def check_budget(
         return Budget(epsilon, delta, relation, accountant)
     positive(**{instead: given})
     if instead == "noise_multiplier":
-        in_range(1e-30, 1e30, noise_multiplier=given)  # its square is a double too
+        remedy = "use epsilon=float('inf') for a fit without privacy"
+        in_range(1e-9, 1e30, remedy, closed="both", noise_multiplier=given)
     if epsilon is not None:
         raise expected(
             f"None when {instead} is given",
@@ -821,8 +823,9 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        of_rows = self.unit == ROW and not getattr(self, "secure", False)
-        tags.input_tags.sparse = self._takes_sparse and of_rows
+        of_rows = isinstance(self.unit, str) and self.unit == ROW
+        secure = is_true(getattr(self, "secure", False))
+        tags.input_tags.sparse = self._takes_sparse and of_rows and not secure
         return tags
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -982,11 +985,22 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             warnings.warn(caution, stacklevel=5)
         return plan
 
+    def _check_noise(self, config: Config, budget: Budget) -> None:
+        """Refuse noise that no sum over the rows comes near: the budget would be spent for it."""
+        sigma, n = getattr(config, "noise_multiplier", 0.0), getattr(config, "n_rows", None)
+        if n is None or not isinstance(sigma, float) or sigma <= _MOST_NOISE * n:
+            return
+        remedy = f"noise would be over {_MOST_NOISE:.0e} times what {n} rows can come to"
+        if budget.given is None:
+            raise expected("larger", remedy, epsilon=budget.epsilon)
+        raise expected("smaller", remedy, noise_multiplier=budget.given)
+
     def _planned(self, facts: PublicFacts) -> FitPlan:
         from skdp.privacy.report import PrivacyReport
 
         budget = self._budget()
         config = self._configure(facts, budget)
+        self._check_noise(config, budget)
         report = PrivacyReport.of(
             config.event(),
             delta=budget.delta,

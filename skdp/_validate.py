@@ -16,6 +16,7 @@ import numpy as np
 
 from skdp._types import ArrayLike
 
+FAR, ORDINARY = 1e9, (1e-25, 1e25)  # from what is usual, and where that is not known
 _LEAST_WIDTH, _MOST_BOUND = 1e-150, 1e150  # their squares are doubles too
 
 
@@ -111,12 +112,31 @@ def number_or_auto(default: float, remedy: str = "", **kw: Any) -> float:
     return in_range(1e-100, 1e100, f"or 'auto'{remedy and '; '}{remedy}", closed="both", **kw)
 
 
+def near_auto(default: float, around: float | None = None, **kw: Any) -> float:
+    """Check for a number that is not so far from another that matrices drown in rounding.
+
+    The other is ``around``, or the default; where that is 0 or infinite, any
+    number of ordinary size will do.
+    """
+    value, middle = number_or_auto(default, **kw), around or default
+    low, high = (middle / FAR, middle * FAR) if 0.0 < middle < math.inf else ORDINARY
+    if value != default and not low <= value <= high:
+        remedy = "beyond, a posterior drowns in rounding"
+        raise expected(f"a number in [{low:.1e}, {high:.1e}], or 'auto'", remedy, **kw)
+    return value
+
+
 def integer_or_auto(default: int, low: int = 1, **kw: Any) -> int:
     """Check for an integer ≥ ``low``, or take the default for ``"auto"``."""
     ((_, value),) = kw.items()
     if isinstance(value, str) and value == "auto":
         return default
     return integer(low, "or 'auto'", **kw)
+
+
+def is_true(value: Any) -> bool:
+    """Whether it is True, numpy's included; of anything else it is not asked."""
+    return isinstance(value, bool | np.bool_) and bool(value)
 
 
 def flag(remedy: str = "", **kw: Any) -> bool:

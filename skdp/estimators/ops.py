@@ -29,7 +29,7 @@ from skdp._input import (
     check_features_and_targets,
 )
 from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import number_or_auto
+from skdp._validate import near_auto, number_or_auto
 from skdp.estimators import _doubts
 from skdp.estimators._linear import LinearClassifier, unit_of_targets
 from skdp.estimators._posterior_sampler import PosteriorSampler
@@ -418,7 +418,7 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
         _, unit = unit_of_targets(self.target_bounds)
         return HuberRegression(
             self._noise_scale(unit) / unit,
-            number_or_auto(unit, residual_bound=self.residual_bound) / unit,
+            near_auto(unit, residual_bound=self.residual_bound) / unit,
             target_bound=1.0 if self.target_bounds is not None else np.inf,
         )
 

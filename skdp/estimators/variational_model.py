@@ -39,6 +39,7 @@ from skdp._validate import (
     integer,
     integer_or_auto,
     is_dask,
+    near_auto,
     number_or_auto,
     one_of,
 )
@@ -387,7 +388,7 @@ class DPVariationalModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
         if private and simulator is not None and self.clip_norm == "auto":
             x = self._synthetic_rows(facts.features)
             default = simulated_clip(model, simulator, prior, start, x) or default
-        return number_or_auto(default, clip_norm=self.clip_norm)
+        return near_auto(default, math.inf, clip_norm=self.clip_norm)
 
     def _simulator(self, *, supervised: bool = True) -> Simulator | None:
         if self.simulate is None:

@@ -30,7 +30,16 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skdp._fitting import ProtectedUnit, Records
 from skdp._input import R2Mixin, check_features_and_targets
 from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import expected, flag, integer, integer_or_auto, number_or_auto, one_of
+from skdp._rows import row_bound
+from skdp._validate import (
+    expected,
+    flag,
+    integer,
+    integer_or_auto,
+    near_auto,
+    number_or_auto,
+    one_of,
+)
 from skdp.algorithms import noise_aware_linear as algorithm
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import ArvizMixin
@@ -108,7 +117,9 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
         n_steps = integer_or_auto(algorithm.STEPS, max_iter=self.max_iter)
         # Residuals are clipped on the scale on which targets are.
         _, unit = unit_of_targets(self.target_bounds)
-        clip_norm = number_or_auto(0.0, clip_norm=self.clip_norm) / unit
+        around = None if self.target_bounds is None else unit
+        clip_norm = near_auto(0.0, around, clip_norm=self.clip_norm) / unit
+        usual = algorithm.default_prior_scale(row_bound(data_norm, self.fit_intercept))
         return algorithm.NoiseAwareRegressionConfig(
             n_rows=facts.rows,
             n_features=facts.features,
@@ -116,7 +127,7 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
             data_norm=data_norm,
             n_steps=n_steps if budget.private else 1,
             clip_norm=clip_norm or None,
-            prior_scale=number_or_auto(0.0, prior_scale=self.prior_scale) or None,
+            prior_scale=near_auto(0.0, usual, prior_scale=self.prior_scale) or None,
             bounded_targets=self.target_bounds is not None,
             noise_aware=noise_aware,
             robust=robust,

@@ -19,6 +19,7 @@ from scipy.special import gammaln, ndtr, ndtri
 
 from skdp._random import SecureStream
 
+LEAST_ROOM = 1e-12  # of features beside an intercept that takes next to all of the norm
 LEAST_TRACE = 1e-6  # of the largest possible
 LEAST_VALUE = 1e-3  # of the mean eigenvalue
 FREEDOM = np.array([1.0, 2.0, 8.0])  # degrees of freedom, over dimension + 1, as likely each
@@ -55,6 +56,11 @@ class RowMoments:
     of_one: float
     trace: tuple[float, float]
 
+    @property
+    def room(self) -> float:
+        """Largest possible trace of the features, > 0."""
+        return max(LEAST_ROOM, 1.0 - self.of_one)
+
     def beliefs(self, n: int, stream: SecureStream | None = None, size: int = 1) -> Beliefs:
         """Return n times the likeliest A/n, or draws from what is possible."""
         d = len(self.found) - (self.of_one > 0.0)
@@ -80,8 +86,7 @@ class RowMoments:
             share = sd**2 / (sd**2 + sd_of_other**2)
             found += share * (other - self.of_one - found)
             sd *= np.sqrt(1.0 - share)
-        largest = 1.0 - self.of_one
-        smallest = LEAST_TRACE * largest
+        largest, smallest = self.room, LEAST_TRACE * self.room
         traces = np.full(len(chance), found)
         if sd > 0.0:
             low, high = ndtr((smallest - found) / sd), ndtr((largest - found) / sd)
@@ -160,7 +165,7 @@ class RowMoments:
                 freedom = freedoms[log_p.argmax(axis=1)]  # is a draw
             off, beta = chains.along(*(of[step] for of in directions))
             mean = -(off * self.scale**-2 + (chains.trace - target) * precision) / weight
-            room = 1.0 - self.of_one - chains.trace
+            room = self.room - chains.trace
             t = _truncated(mean, spread, least - 1.0 / beta, room, chances[step])
             with np.errstate(invalid="ignore"):  # a step that rounding takes too far is not gone
                 gain = (freedom - d - 1) / 2 * np.log1p(t * beta)

@@ -1,0 +1,79 @@
+"""Public numbers of every size × every estimator: refused before the charge, or a finite answer.
+
+A fit that fails in its arithmetic after the charge has lost the budget.
+"""
+
+import numpy as np
+import pytest
+from contracts.subjects import RELEASING, REPEATED, SEARCHES, VARIANTS
+
+from skdp import PrivacyLedger
+from skdp.testing._checks import declared, good_data, relation_of
+
+SIZES = (1e-95, 1e-30, 1e-12, 1e-8, 1e-5, 1e5, 1e8, 1e12, 1e30, 1e95)
+NUMBERS = (
+    "data_norm", "prior_scale", "max_sample_weight", "clip_norm", "learning_rate", "largest_count",
+    "theta_norm", "residual_bound", "likelihood_power", "temperature",
+)  # fmt: skip
+SLOW_TO_PLAN = [f"DPSGLD{kind}, secure" for kind in ("Classifier", "Regressor")]
+NAMES = [n for n in RELEASING if n not in {*SEARCHES, *REPEATED, *SLOW_TO_PLAN}]
+
+
+def settings(estimator):
+    """Each number of an estimator at each size, others as they are."""
+    known = estimator.get_params(deep=False)
+    for size in SIZES:
+        yield from ({name: size} for name in NUMBERS if name in known)
+        if known.get("noise_multiplier") is not None:
+            yield {"noise_multiplier": size}
+            yield {"noise_multiplier": None, "epsilon": size}
+        elif "epsilon" in known:
+            yield {"epsilon": size}
+        if "target_bounds" in known:
+            yield {"target_bounds": (-size, size)}
+        if "lower" in known:
+            yield {"lower": -size, "upper": size}
+        if 1 <= size < 1e15 and "n_samples" in known:
+            yield {"n_samples": int(size)}
+
+
+def answers(estimator, X):
+    for method in ("predict", "predict_proba", "transform"):
+        if hasattr(estimator, method):
+            yield getattr(estimator, method)(X)
+    if hasattr(estimator, "sample_posterior"):
+        yield estimator.sample_posterior()
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_number_of_any_size_is_refused_before_the_charge_or_the_answer_is_finite(name):
+    X, y = good_data(VARIANTS[name])
+    taken = refused = 0
+    for changes in settings(VARIANTS[name]):
+        estimator = declared(VARIANTS[name]).set_params(**changes)
+        with PrivacyLedger(neighboring_relation=relation_of(estimator)) as ledger:
+            try:
+                estimator.fit(X, y)
+            except ValueError:
+                assert ledger.entries == (), changes
+                refused += 1
+                continue
+            taken += 1
+            for found in answers(estimator, X):
+                found = np.asarray(found)
+                assert found.dtype.kind not in "fc" or np.isfinite(found).all(), changes
+    assert taken
+    assert refused
+
+
+@pytest.mark.parametrize("data_norm", [1e-8, 1e-16, 1e-60])
+def test_rows_of_tiny_units_beside_an_intercept_are_no_error(data_norm):
+    # Found by fuzzing: where 1 - 1/R² is 0, linear regression failed after the charge.
+    model = VARIANTS["DPVariationalLinearRegression"]
+    X, y = good_data(model)
+    model = declared(model).set_params(data_norm=data_norm)
+    with pytest.warns(UserWarning, match="no coefficient is distinguishable"):
+        model.fit(data_norm * X, y)
+    assert np.isfinite(model.predict(data_norm * X)).all()
