@@ -261,11 +261,18 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         return self._winner().sample_predictive(X, n_samples, random_state)
 
 
-def _read_alone(estimator: PrivateEstimator, X: ArrayLike, y: Given) -> None:
+def _read_alone(estimator: Any, X: ArrayLike, y: Given) -> None:
     """Check an input as a fit of the estimator would; a release on the way is refused."""
     cover = Cover()
     with covered(cover):
-        estimator._taken_in(X, y)
+        records, facts = estimator._taken_in(X, y)
+        if facts.sparse and not get_tags(estimator).input_tags.sparse:
+            raise ValueError(
+                "Expected dense rows with unit='group' or secure=True, got a sparse X: use "
+                "X.toarray()."
+            )
+        if getattr(estimator, "module", None) is not None:
+            estimator.try_module(records.X.shape[1:], facts.n_outputs)
     if cover.refused:
         raise BudgetExceededError(
             f"Reading the input of {type(estimator).__name__} made a private release, or another "

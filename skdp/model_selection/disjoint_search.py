@@ -329,8 +329,10 @@ class DPDisjointSearch(PrivateSearch):
         for one in final:
             if not _candidates.covers_part(dearest, one.event):
                 raise _candidates.cost_mismatch(one.params, final[0].params, _WHY_ALIKE)
-        tuned, tuning_epsilon, mechanism = planned(_TUNE, math.inf), math.inf, None
-        if math.isfinite(epsilon):
+        tuned, tuning_epsilon, mechanism = (), math.inf, None
+        if math.isinf(epsilon):
+            tuned = planned(_TUNE, math.inf)
+        else:
             mu = epsilon_to_gdp(epsilon, delta) / math.sqrt(len(drawn))
 
             def excess(log_factor: float) -> float:

@@ -6,12 +6,15 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from scipy import sparse
 from scipy.stats import loguniform
 from sklearn.pipeline import make_pipeline
 
 from skdp import (
     DisjointSplit,
     DPDisjointSearch,
+    DPRandomizedSearch,
     DPSGDClassifier,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
@@ -255,3 +258,34 @@ def test_the_search_is_refused_as_a_whole() -> None:
     assert not ledger.entries
     with pytest.raises(ValueError, match="n_samples"):
         search(model(n_samples=None)).fit(X[:2], y[:2])
+
+
+# --- refusals on public facts, before the charge --------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [DPDisjointSearch, DPRandomizedSearch])
+@pytest.mark.parametrize(
+    ("estimator", "words"),
+    [
+        (
+            lambda: network().set_params(
+                module=torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Softmax(1)),
+                sampling_rate=1.0,
+            ),
+            "last Softmax",
+        ),
+        (lambda: model(secure=True), "dense rows"),
+    ],
+    ids=["a module", "sparse rows"],
+)
+def test_what_no_candidate_takes_is_refused_before_the_charge(kind, estimator, words):
+    rows = sparse.csr_array(X) if words == "dense rows" else X
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=words):
+        kind(estimator(), {"clip_norm": [0.5, 1.0]}, epsilon=3.0).fit(rows, y)
+    assert ledger.entries == ()
+
+
+def test_secure_candidates_are_searched():
+    found = search(model(secure=True), {"prior_scale": [0.3, 3.0]}).fit(X, y)
+    assert found.best_params_["prior_scale"] in (0.3, 3.0)
+    assert found.privacy_.epsilon == pytest.approx(1.0, rel=2e-3)
