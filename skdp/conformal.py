@@ -517,6 +517,12 @@ class DPConformalClassifier(AccuracyMixin, _DPConformal):
 
     conformity: str = "lac"
 
+    def __sklearn_tags__(self) -> Tags:
+        """Tell as many classes as the model does."""
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator).classifier_tags
+        tags.classifier_tags.multi_class = inner is None or inner.multi_class
+        return tags
+
     def _read_rows(self, X: Any, y: Any, columns: bool) -> tuple[Any, np.ndarray, Any]:
         one_of(_CONFORMITY, conformity=self.conformity)
         inner, name = self._inner, type(self._inner).__name__

@@ -193,6 +193,12 @@ class DPVIConfig(GaussianRun):
         return self.noise_multiplier * of_record / self.sampling_rate
 
     @property
+    def noise_share(self) -> float:
+        """Norm of the noise of all gradients over theirs if all were one: √(P/T) s/(n C)."""
+        per_step = math.sqrt(math.prod(self.shape) / self.n_steps)
+        return per_step * self.noise_scale / (self.n_rows * self.clip_norm)
+
+    @property
     def dimensions(self) -> list[int]:
         """Number of coordinates of each release in turn."""
         size = math.prod(self.shape) * (2 if self.gradient == "vanilla" else 1)

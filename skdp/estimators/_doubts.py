@@ -20,6 +20,7 @@ CHANCE = 0.1  # that coefficients which are 0 look as if they were not
 TOLD = 2.5  # end over end of the interval of a prior's scale; above 3.3 where coefficients are 0
 LOUD = 4.0  # standard deviations of noise beyond which a number of rows is another
 TOO_FEW, TOO_MANY = 2.0, 3.0  # times the declared number of rows, as where that is public
+NOISE_OF_LINES = 0.5  # the same of linear models; at .3 most are right, at 1 as many as by chance
 MOSTLY_NOISE = 5.0  # noise over sums; at 4 digits are a quarter right, at 8 as many as by chance
 PUSH = 0.5  # of what all gradients together could come to, from which on a run has not arrived
 AT_BOUNDS = 0.95  # root mean square of outputs that the bounds hold to [-1, 1]
@@ -143,6 +144,27 @@ def of_level(
     )
 
 
+def of_noise(share: float, remedy: str, most: float = MOSTLY_NOISE) -> tuple[str, ...]:
+    """Say if noise exceeds all that records could say.
+
+    Parameters
+    ----------
+    share : float
+        Norm of the noise of all sums over what all records together could give them: public.
+    remedy : str
+        What else than rows and ε may help.
+    most : float
+        Share up to which something is learned.
+    """
+    if share <= most:
+        return ()
+    return (
+        f"The noise is {share:.2g} times as large as the sums of all clipped gradients could be, "
+        f"so that the weights are mostly noise. More rows, a larger epsilon, or {remedy} may learn "
+        "something.",
+    )
+
+
 def of_training(push: float, remedy: str, noise_share: float) -> tuple[str, ...]:
     """Say if a run is mostly noise, or its released sums still point one way in its later half.
 
@@ -155,12 +177,8 @@ def of_training(push: float, remedy: str, noise_share: float) -> tuple[str, ...]
     noise_share : float
         Norm of the noise of all sums over what all records together could give them: public.
     """
-    if noise_share > MOSTLY_NOISE:
-        return (
-            f"The noise is {noise_share:.0f} times as large as the sums of all clipped gradients "
-            "could be, so that the weights are mostly noise. More rows, a larger epsilon, or a "
-            "smaller network may learn something.",
-        )
+    if doubts := of_noise(noise_share, "a smaller network"):
+        return doubts
     if push <= PUSH:
         return ()
     return (

@@ -21,12 +21,20 @@ from skdp._fitting import (
 from skdp._input import AccuracyMixin, check_features, check_features_and_labels
 from skdp._plan import FitPlan, PublicFacts
 from skdp._rows import clipped_rows, row_bound
-from skdp._validate import expected, flag, integer_or_auto, number_or_auto, one_of
+from skdp._validate import (
+    expected,
+    flag,
+    integer_or_auto,
+    is_true,
+    near_auto,
+    number_or_auto,
+    one_of,
+)
 from skdp.algorithms import dp_vi, gaussian_vi
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._arviz import GaussianDraws
-from skdp.estimators._doubts import of_posterior
+from skdp.estimators._doubts import NOISE_OF_LINES, of_noise, of_posterior
 from skdp.estimators._weights import WeightedClasses, WeightedRows
 from skdp.inspection import SummaryMixin
 from skdp.models.likelihoods import BoundedScores, Likelihood, classification_likelihood
@@ -171,9 +179,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
             fit_intercept=bool(self.fit_intercept),
             data_norm=data_norm,
             n_steps=n_steps,
-            clip_norm=number_or_auto(
-                share * likelihood.residual_scale * R, clip_norm=self.clip_norm
-            ),
+            clip_norm=near_auto(share * likelihood.residual_scale * R, clip_norm=self.clip_norm),
             prior_scale=self._given_prior_scale(R, likelihood.n_outputs),
             prior_blocks=self._prior_blocks(facts),
             curvature=noise_aware.default_curvature(n, D, mu, self._relation, likelihood.n_outputs),
@@ -191,7 +197,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
         if n_outputs == 1 and isinstance(self.prior_scale, str) and self.prior_scale == "auto":
             return None
         default = noise_aware.default_prior_scale(bound, n_outputs)
-        return number_or_auto(default, prior_scale=self.prior_scale)
+        return near_auto(default, prior_scale=self.prior_scale)
 
     def _prior_blocks(self, facts: PublicFacts) -> tuple[int, ...] | None:
         return blocks_of_labels(self, facts, self._likelihood_of(facts).n_outputs)
@@ -222,7 +228,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
         filled = min(D, dp_vi.FILLED) if facts.sparse else D
         rate = sampling_rate(self, facts, lambda n: dp_vi.default_sampling_rate(n, filled))
         default_clip_norm = dp_vi.default_clip_norm(likelihood.residual_bound * R, private=private)
-        prior_scale = number_or_auto(dp_vi.default_prior_scale(R), prior_scale=self.prior_scale)
+        prior_scale = near_auto(dp_vi.default_prior_scale(R), prior_scale=self.prior_scale)
         covariance = self.covariance
         if covariance == "auto":
             few = likelihood.n_outputs * D <= MANY_PARAMETERS
@@ -237,7 +243,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
                 dp_vi.default_steps(round(rate * n), D, private=private), max_iter=self.max_iter
             ),
             sampling_rate=rate,
-            clip_norm=number_or_auto(default_clip_norm, clip_norm=self.clip_norm),
+            clip_norm=near_auto(default_clip_norm, clip_norm=self.clip_norm),
             prior_scale=prior_scale,
             initial_scale=dp_vi.default_initial_scale(n, D, R, prior_scale),
             given_learning_rate=number_or_auto(0.0, learning_rate=self.learning_rate) or None,
@@ -302,6 +308,8 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
         most, doubts = plan.config.likelihood.largest_target, ()
         if isinstance(plan.config, noise_aware.NoiseAwareConfig):
             doubts = of_posterior(plan, released, float(np.max(self.prior_scale_)))
+        elif isinstance(plan.config, dp_vi.DPVIConfig):
+            doubts = of_noise(plan.config.noise_share, "fewer features", NOISE_OF_LINES)
         return doubts + cut_records(
             plan,
             released,
@@ -345,7 +353,7 @@ class NormalClassifier(WeightedClasses, LinearClassifier, NormalPosterior):
     def __sklearn_tags__(self) -> Any:
         """Robust widths are of two classes."""
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self.robust is not True
+        tags.classifier_tags.multi_class = not is_true(self.robust)
         return tags
 
     def _codes_of(self, records: Records) -> np.ndarray:

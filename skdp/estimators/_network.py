@@ -35,6 +35,7 @@ from skdp._validate import (
     flag,
     integer,
     integer_or_auto,
+    is_true,
     number_or_auto,
     one_of,
     positive,
@@ -577,7 +578,7 @@ class NetworkClassifier(AccuracyMixin, WeightedClasses, NetworkEstimator):
     def __sklearn_tags__(self) -> Any:
         """Labels may be several per record, but in secure fits."""
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = not self.secure
+        tags.classifier_tags.multi_label = not is_true(self.secure)
         return tags
 
     def predict_proba(self, X) -> np.ndarray:

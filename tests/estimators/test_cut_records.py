@@ -90,8 +90,8 @@ def test_noise_alone_is_not_said():
     model = DPVariationalLogisticRegression(
         0.1, classes=[0, 1], n_samples=100, inference="dpvi", max_iter=1
     )
-    said = sum(bool(model.fit(X[:100], LABELS[:100]).diagnostics_) for _ in range(60))
-    assert said <= 3
+    fits = [model.fit(X[:100], LABELS[:100]).diagnostics_ for _ in range(60)]
+    assert sum("% of the" in repr(said) for said in fits) <= 3
 
 
 @pytest.mark.parametrize("weight", [0.05, 0.0])

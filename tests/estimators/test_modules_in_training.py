@@ -34,6 +34,23 @@ class Base(nn.Module):
         return self.h(self.hidden(x))
 
 
+class SoftmaxInEvaluation(Base):
+    """As of those who take the loss of logits and show probabilities."""
+
+    def forward(self, x):
+        z = super().forward(x)
+        return z if self.training else z.softmax(1)
+
+
+class FlatHead(Base):
+    """Whose first outputs could be probabilities, and are none."""
+
+    def __init__(self):
+        super().__init__()
+        nn.init.zeros_(self.h.weight)
+        nn.init.constant_(self.h.bias, 1 / 3)
+
+
 class FarInputs(nn.Module):
     """A parameter of no layer, whose share of the gradient is small."""
 
@@ -154,8 +171,8 @@ class Assertion(Base):
 
 
 CERTAIN = [
-    Base, FarInputs, FarthestInputs, SmallScale, SequenceBias, OnlyInTraining, TwiceInTraining,
-    WeightBehindItsLayer, HalfBehindItsLayer, InPlaceInTraining,
+    Base, FlatHead, FarInputs, FarthestInputs, SmallScale, SequenceBias, OnlyInTraining,
+    TwiceInTraining, WeightBehindItsLayer, HalfBehindItsLayer, InPlaceInTraining,
 ]  # fmt: skip
 RANDOM = [Dropped, TwoMasks, DropConnect]
 
@@ -195,7 +212,12 @@ REFUSED = {
     "a lazy part": (lambda: before_a_head(nn.LazyLinear(4)), LAZY),
     "a lock": (Lock, "keep locks"),
     "an assertion": (Assertion, "Expected module to take rows of 4 features"),
-    "a softmax": (lambda: nn.Sequential(Base(), nn.Softmax(dim=1)), "leave out its last Softmax"),
+    "a softmax": (lambda: nn.Sequential(Base(), nn.Softmax(dim=1)), "leave it out"),
+    "a softmax and dropout": (
+        lambda: nn.Sequential(Base(), nn.Softmax(dim=1), nn.Dropout(0.1)), "leave it out"
+    ),
+    "a softmax in evaluation": (SoftmaxInEvaluation, "last Softmax or Sigmoid"),
+    "a sigmoid": (lambda: nn.Sequential(Base(), nn.Sigmoid()), "leave it out"),
     "DataParallel": (lambda: nn.DataParallel(Base()), ONE_DEVICE),
     "a part of DataParallel": (lambda: before_a_head(nn.DataParallel(nn.Linear(4, 4))), ONE_DEVICE),
     "sparse Embedding": (lambda: LooksUp(nn.Embedding(5, 2, sparse=True)), "without sparse=True"),

@@ -180,6 +180,15 @@ def test_networks_that_are_mostly_noise_say_so(kind):
         model.fit(X, LABELS)
 
 
+@pytest.mark.parametrize("kind", [DPVariationalLogisticRegression, DPVariationalPoissonRegression])
+def test_stochastic_fits_that_are_mostly_noise_say_so(kind):
+    facts = {"classes": [0, 1]} if kind is DPVariationalLogisticRegression else {}
+    model = kind(0.001, 1e-6, n_samples=N, inference="dpvi", **facts)
+    with pytest.warns(FitWarning, match="so that the weights are mostly noise"):
+        model.fit(X, LABELS)
+    assert quiet(model.set_params(epsilon=3.0), LABELS).diagnostics_ == ()
+
+
 def test_networks_that_learn_are_quiet():
     model = DPSGDClassifier(3.0, classes=[0, 1], n_samples=N, hidden_layer_sizes=(10,))
     assert quiet(model, LABELS).diagnostics_ == ()

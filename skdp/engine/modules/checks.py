@@ -215,15 +215,26 @@ def tried(
 
 
 def refuse_probabilities(module: FlatModule, x: Tensor) -> None:
-    """Refuse a module that ends in a softmax: a softmax of it has next to no gradient."""
+    """Refuse a module that ends in a softmax or a sigmoid: classes are told by another of it.
+
+    At other weights than its own, so that a head of zeros is no probability.
+    """
+    kept, found = module.flat.clone(), []
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        outputs = _outputs(module, x)
-    sums = outputs.sum(1)
-    if bool((outputs >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-2):
+        try:
+            torch.manual_seed(0)
+            module.flat.add_(torch.randn_like(kept))
+            found.append(_outputs_if_any(module, x))
+            module.module.eval()
+            found.append(_outputs_if_any(module, x))
+        finally:
+            module.set(kept)
+            module.train()
+    if any(z is not None and 0.0 <= z.min() <= z.max() <= 1.0 and z.max() > 0.0 for z in found):
         raise ValueError(
-            "Expected module to return logits, but on synthetic records its outputs are "
-            "probabilities, whose softmax hardly learns; leave out its last Softmax: "
-            "predict_proba takes it."
+            "Expected module to return logits, but on synthetic records all its outputs are in "
+            "[0, 1], as of a last Softmax or Sigmoid: leave it out, since predict_proba takes it "
+            "and could not tell classes apart."
         )
 
 
