@@ -34,7 +34,8 @@ class CoefficientTable:
     Attributes
     ----------
     name : tuple of str
-        Feature, or "intercept"; of several classes the class before it.
+        Feature, or "intercept"; of several classes the class before it, whose coefficient is
+        stated less the mean over the classes, since probabilities tell differences alone.
     mean, sd : ndarray of shape (n,)
         Posterior mean and standard deviation; sd is NaN for a single sample.
     low, high : ndarray of shape (n,)
@@ -190,9 +191,13 @@ def summary(model: Any, level: float = 0.9) -> CoefficientTable:
     K, d = coefficients.shape
     has_intercept = "".join(last.parameter_names_[d : d + 1]).endswith("intercept")
     A, names = features.coefficients(has_intercept)
-    A = np.kron(np.eye(K), A)
+    contrast, notes = np.eye(K), features.notes
     if K > 1:
+        # A softmax tells differences of logits alone: of their sum there is the prior and no more.
+        contrast = contrast - 1.0 / K
         names = [f"{label}: {name}" for label in last.classes_ for name in names]
+        notes = (*notes, "Of each class less the mean of all classes.")
+    A = np.kron(contrast, A)
     size = A.shape[1]
     if hasattr(last, "covariance_"):
         theta = np.column_stack([coefficients, np.ravel(last.intercept_)])[:, : size // K].ravel()
@@ -200,7 +205,6 @@ def summary(model: Any, level: float = 0.9) -> CoefficientTable:
         mean, sd = A @ theta, np.sqrt(np.einsum("ij,jk,ik->i", A, covariance, A).clip(0.0))
         half = ndtri(0.5 + level / 2) * sd
         low, high, positive = mean - half, mean + half, ndtr(mean / np.maximum(sd, 1e-300))
-        notes = features.notes
     else:
         draws = last.sample_posterior()[:, :size] @ A.T
         mean, several = draws.mean(axis=0), len(draws) > 1
@@ -209,7 +213,7 @@ def summary(model: Any, level: float = 0.9) -> CoefficientTable:
         positive = (draws > 0).mean(axis=0)
         if not several:
             low, high, positive = (np.full(len(mean), np.nan) for _ in range(3))
-        notes = (*features.notes, f"Of {len(draws)} posterior sample{'s' * several}.")
+        notes = (*notes, f"Of {len(draws)} posterior sample{'s' * several}.")
     what = _RATIOS.get(getattr(last, "_ratio", ""), "") if K == 1 else ""
     with np.errstate(over="ignore"):
         ratio, ratio_low, ratio_high = (
