@@ -986,7 +986,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         return plan
 
     def _check_noise(self, config: Config, budget: Budget) -> None:
-        """Refuse noise that no sum over the rows comes near: the budget would be spent for it."""
+        """Refuse noise that dominates any sum over the rows: the budget would buy nothing."""
         sigma, n = getattr(config, "noise_multiplier", 0.0), getattr(config, "n_rows", None)
         if n is None or not isinstance(sigma, float) or sigma <= _MOST_NOISE * n:
             return

@@ -16,7 +16,7 @@ import numpy as np
 
 from skdp._types import ArrayLike
 
-FAR, ORDINARY = 1e9, (1e-25, 1e25)  # from what is usual, and where that is not known
+FAR, ORDINARY = 1e9, (1e-25, 1e25)  # factor from the usual value, and the range without one
 _LEAST_WIDTH, _MOST_BOUND = 1e-150, 1e150  # their squares are doubles too
 
 
@@ -113,15 +113,14 @@ def number_or_auto(default: float, remedy: str = "", **kw: Any) -> float:
 
 
 def near_auto(default: float, around: float | None = None, **kw: Any) -> float:
-    """Check for a number that is not so far from another that matrices drown in rounding.
+    """Check for a number within a factor `FAR` of another, so that matrices are well-conditioned.
 
-    The other is ``around``, or the default; where that is 0 or infinite, any
-    number of ordinary size will do.
+    The other is ``around``, or the default; where that is 0 or infinite the range is `ORDINARY`.
     """
     value, middle = number_or_auto(default, **kw), around or default
     low, high = (middle / FAR, middle * FAR) if 0.0 < middle < math.inf else ORDINARY
     if value != default and not low <= value <= high:
-        remedy = "beyond, a posterior drowns in rounding"
+        remedy = "outside it, rounding errors dominate the fit"
         raise expected(f"a number in [{low:.1e}, {high:.1e}], or 'auto'", remedy, **kw)
     return value
 
@@ -135,7 +134,7 @@ def integer_or_auto(default: int, low: int = 1, **kw: Any) -> int:
 
 
 def is_true(value: Any) -> bool:
-    """Whether it is True, numpy's included; of anything else it is not asked."""
+    """Whether the value is True, numpy's included; False for any other type."""
     return isinstance(value, bool | np.bool_) and bool(value)
 
 

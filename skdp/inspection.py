@@ -35,7 +35,7 @@ class CoefficientTable:
     ----------
     name : tuple of str
         Feature, or "intercept"; of several classes the class before it, whose coefficient is
-        stated less the mean over the classes, since probabilities tell differences alone.
+        stated less the mean over the classes: probabilities identify differences only.
     mean, sd : ndarray of shape (n,)
         Posterior mean and standard deviation; sd is NaN for a single sample.
     low, high : ndarray of shape (n,)
@@ -193,7 +193,7 @@ def summary(model: Any, level: float = 0.9) -> CoefficientTable:
     A, names = features.coefficients(has_intercept)
     contrast, notes = np.eye(K), features.notes
     if K > 1:
-        # A softmax tells differences of logits alone: of their sum there is the prior and no more.
+        # Softmax identifies differences of logits only; their sum has the prior as its posterior.
         contrast = contrast - 1.0 / K
         names = [f"{label}: {name}" for label in last.classes_ for name in names]
         notes = (*notes, "Of each class less the mean of all classes.")

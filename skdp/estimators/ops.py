@@ -416,9 +416,10 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
 
     def _likelihood_of(self, facts: PublicFacts) -> HuberRegression:
         _, unit = unit_of_targets(self.target_bounds)
+        around = np.inf if self.target_bounds is None else unit
         return HuberRegression(
             self._noise_scale(unit) / unit,
-            near_auto(unit, residual_bound=self.residual_bound) / unit,
+            near_auto(unit, around, residual_bound=self.residual_bound) / unit,
             target_bound=1.0 if self.target_bounds is not None else np.inf,
         )
 

@@ -25,6 +25,7 @@ from skdp._random import Streams, seed_material
 from skdp._types import ArrayLike, Estimator, Given, Params, Seed
 from skdp._validate import expected, integer, one_of
 from skdp._version import __version__
+from skdp.estimators._linear import check_sparse
 from skdp.estimators._network import EACH_BY_ITSELF
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection.budgets import private_parts
@@ -266,11 +267,7 @@ def _read_alone(estimator: Any, X: ArrayLike, y: Given) -> None:
     cover = Cover()
     with covered(cover):
         records, facts = estimator._taken_in(X, y)
-        if facts.sparse and not get_tags(estimator).input_tags.sparse:
-            raise ValueError(
-                "Expected dense rows with unit='group' or secure=True, got a sparse X: use "
-                "X.toarray()."
-            )
+        check_sparse(facts, getattr(estimator, "secure", False))
         if getattr(estimator, "module", None) is not None:
             estimator.try_module(records.X.shape[1:], facts.n_outputs)
     if cover.refused:

@@ -68,6 +68,19 @@ def test_a_number_of_any_size_is_refused_before_the_charge_or_the_answer_is_fini
     assert refused
 
 
+@pytest.mark.parametrize("budget", [{"epsilon": 1e-6, "delta": 1e-9}, {"noise_multiplier": 1e6}])
+@pytest.mark.parametrize("name", ["DPVariationalLogisticRegression", "DPSGDClassifier"])
+def test_noise_that_dominates_all_rows_is_refused_by_name(name, budget):
+    nothing = {"epsilon": None, "noise_multiplier": None}
+    model = declared(VARIANTS[name]).set_params(**nothing | budget)
+    with (
+        PrivacyLedger() as ledger,
+        pytest.raises(ValueError, match=f"{next(iter(budget))}=.*1e\\+03 times"),
+    ):
+        model.fit(*good_data(model))
+    assert ledger.entries == ()
+
+
 @pytest.mark.parametrize("data_norm", [1e-8, 1e-16, 1e-60])
 def test_rows_of_tiny_units_beside_an_intercept_are_no_error(data_norm):
     # Found by fuzzing: where 1 - 1/R² is 0, linear regression failed after the charge.
