@@ -165,6 +165,7 @@ LAYERS = [
         " spends no budget and quotes no data, or a valid release.",
         (
             "tests/contracts/test_bad", "tests/contracts/test_declared",
+            "tests/contracts/test_extremes",
             "tests/contracts/test_refusals", "tests/estimators/test_bad_input", "tests/fuzz",
         ),
     ),
