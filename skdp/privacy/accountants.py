@@ -27,6 +27,7 @@ from functools import partial
 
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from dp_accounting.rdp import RdpAccountant
 
 from skdp.privacy.gdp import compose_gdp, gdp_delta, gdp_to_epsilon
@@ -50,6 +51,8 @@ PLD_MIN_NOISE = 0.05  # below, the discretised privacy loss needs gigabytes
 PLD_MIN_DELTA = 1e-12  # below, the rounding of the Fourier transform is no longer small beside δ
 PLD_MAX_BOUNDED = 100_000  # Laplace and the like are not cut off: more take all the memory
 _PLD_MANY_POINTS, _PLD_MAX_POINTS = 3 * 10**4, 10**6  # the second keeps memory below 1 GiB
+_PLD_MAX_COMPOSED = 10**7  # points of a composition, for the same reason
+_PLD_AT_ONCE = 10**4  # releases, of a stage of `self_compose`
 _ROUND_UP = 1 + 1e-9  # covers the floating-point error of the numerical accountants
 
 
@@ -178,12 +181,13 @@ class _PLD:
         return self._ask(direction, at, max(width, spread / _PLD_MAX_POINTS))
 
     def _ask(self, direction: str, at: float, width: float) -> float:
+        width = max(width, composed_spread(self._terms, self._relation) / _PLD_MAX_COMPOSED)
         total = privacy_loss_distribution.identity(value_discretization_interval=width)
         try:
             with np.errstate(over="raise", invalid="raise"):
                 for term in self._terms:
                     step = term.pld(self._relation, width, math.log(1e-14 / self._n_mechanisms))
-                    total = total.compose(step.self_compose(term.n_mechanisms))
+                    total = total.compose(self_compose(step, term.n_mechanisms))
         except FloatingPointError:  # of the convolution of very many steps
             return math.inf if direction == "get_epsilon_for_delta" else 1.0
         return _ROUND_UP * float(getattr(total, direction)(at))
@@ -203,9 +207,53 @@ def discretisation(terms: Terms, relation: Relation, epsilon: float) -> tuple[fl
     mu = math.sqrt(min(clt_mu(terms, ZERO_OUT), 1e3) ** 2 + pure)
     n_mechanisms = sum(term.n_mechanisms for term in terms)
     width = 0.06 * max(mu, min(epsilon, 1e3) / 6) / math.sqrt(n_mechanisms)
-    sigma = min(term.noise_multiplier for term in terms) / factor
-    spread = 2 * (12 / sigma + 1 / sigma**2)  # losses beyond have a probability below e^-50
+    spread = _spread(min(term.noise_multiplier for term in terms) / factor)
     return min(width, 1e-2), spread
+
+
+def _spread(sigma: float) -> float:
+    return 2 * (12 / sigma + 1 / sigma**2)  # losses beyond have a probability below e^-50
+
+
+def composed_spread(terms: Terms, relation: Relation) -> float:
+    """Range of losses, about, that dp-accounting holds of a composition.
+
+    It cuts the tails by Chernoff's bound at the orders k/S for k = 1, ..., 20, where S is the range
+    of one loss: n losses of variance v have a range of n k v/S + 70 S/k for the best k. For a
+    Gaussian, with r the likelihood ratio of the two laws of a step, v ≤ E r log² r is at most
+    E (r − 1)² = q² (e^{1/σ²} − 1), at most the second moment m of the loss without sampling, and at
+    most q (m + 2).
+    """
+    found = 0.0
+    for term in terms:
+        loss = relation.factor / term.noise_multiplier
+        if isinstance(term, GaussianTerm):
+            q, moment = term.sampling_rate, loss**2 + loss**4 / 4
+            chi_squared = q**2 * math.expm1(min(loss**2, 700.0))
+            variance, one = min(chi_squared, moment, q * (moment + 2)), _spread(1 / loss) / 2
+        else:
+            variance, one = loss**2, 2 * loss
+        left = term.n_mechanisms
+        while left > 1:  # a stage of `self_compose`
+            n = min(left, _PLD_AT_ONCE)
+            one = min(k * n * variance / one + 70 * one / k for k in range(1, 21))
+            variance, left = n * variance, math.ceil(left / n)
+        found += one
+    return found
+
+
+def self_compose(step: PrivacyLossDistribution, n: int) -> PrivacyLossDistribution:
+    """Compose a loss with itself, very many times in stages.
+
+    dp-accounting's bounds of the tails are close for a number of times that is not far above that
+    of the grid's points, and below 1000 of these it computes their number to the power of ``n``.
+    Each stage adds 1e-15 to δ for each time that it is repeated, less than is added for rounding.
+    """
+    if n <= _PLD_AT_ONCE:
+        return step.self_compose(n)
+    times, rest = divmod(n, _PLD_AT_ONCE)
+    total = self_compose(step.self_compose(_PLD_AT_ONCE), times)
+    return total.compose(step.self_compose(rest)) if rest else total
 
 
 # --- Rényi --------------------------------------------------------------------------------------

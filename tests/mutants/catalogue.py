@@ -2342,6 +2342,14 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
             "tests/privacy/test_differential.py",
         ),
         Mutant(
+            "the last of very many releases are not composed",
+            "privacy/accountants.py",
+            "self_compose",
+            "total.compose(step.self_compose(rest)) if rest else total",
+            "total",
+            "tests/privacy/test_accounting.py",
+        ),
+        Mutant(
             "noise multiplier squared",
             "privacy/terms.py",
             "GaussianTerm.gdp",

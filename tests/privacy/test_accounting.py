@@ -7,8 +7,16 @@ from bundles import bundled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdp.privacy import calibrate_noise_multiplier, epsilon, epsilon_of_event, gdp_to_epsilon
+from skdp.privacy import (
+    accountants,
+    calibrate_noise_multiplier,
+    epsilon,
+    epsilon_of_event,
+    gdp_to_epsilon,
+)
 from skdp.privacy.events import PosteriorSamplesDpEvent, dp_sgd_event
+from skdp.privacy.terms import GaussianTerm
+from skdp.relations import ZERO_OUT
 
 SAMPLED = {"noise_multiplier": 1.0, "sampling_rate": 0.01, "n_steps": 1000, "delta": 1e-5}
 
@@ -162,6 +170,18 @@ def test_a_composed_event_equals_its_flat_form():
         [dp_sgd_event(2.0, 0.1, 10), dp.SelfComposedDpEvent(dp_sgd_event(2.0, 0.1, 5), 2)]
     )
     assert epsilon_of_event(nested, 1e-5) == epsilon_of_event(dp_sgd_event(2.0, 0.1, 20), 1e-5)
+
+
+@pytest.mark.parametrize("n", [100, 999, 10_007])
+def test_stages_of_very_many_releases_are_one_composition(n, monkeypatch):
+    step = GaussianTerm(1.0, 0.01, 1).pld(ZERO_OUT, 1e-3, math.log(1e-14))
+    at_once = step.self_compose(n)
+    monkeypatch.setattr(accountants, "_PLD_AT_ONCE", 50)
+    in_stages = accountants.self_compose(step, n)
+    for delta in (1e-2, 1e-6):
+        bound = at_once.get_epsilon_for_delta(delta)
+        # Both have rounding of about 1e-15 n in δ, which the bounds allow for.
+        assert in_stages.get_epsilon_for_delta(delta) == pytest.approx(bound, rel=1e-6)
 
 
 @pytest.mark.thorough

@@ -1,5 +1,6 @@
 """Accountants against each other, against published anchors, and against garbage."""
 
+import itertools
 import math
 import resource
 import time
@@ -252,16 +253,15 @@ def test_five_hundred_calibrations_keep_the_promise_and_waste_under_half_a_perce
     assert overshoot == []
 
 
+MOST_POINTS = {(0.05, 0.5, 10**4, 1e-6), (0.3, 0.5, 10**7, 1e-6)}  # took up to 23 GB
 EXTREMES = [
-    (sigma, q, steps, d)
-    for sigma in (1e-6, 1e-2, 0.3, 1.0, 1e3, 1e6)
-    for q in (1e-6, 0.5, 1.0)
-    for steps in (1, 10**4, 10**7)
-    for d in (1e-30, 1e-6)
+    pytest.param(*case, marks=pytest.mark.thorough if case in MOST_POINTS else pytest.mark.slow)
+    for case in itertools.product(
+        (1e-6, 1e-2, 0.05, 0.3, 1.0, 1e3, 1e6), (1e-6, 0.5, 1.0), (1, 10**4, 10**7), (1e-30, 1e-6)
+    )
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(("sigma", "q", "steps", "d"), EXTREMES)
 def test_extremes_answer_soon_or_refuse_with_a_reason(sigma, q, steps, d):
