@@ -48,7 +48,11 @@ def start(folder, **settings):
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    with start(tmp_path_factory.mktemp("dask")) as cluster, distributed.Client(cluster) as client:
+    # When this time has passed since a worker was lost, a local cluster gives it up if it is not
+    # there, even if it was back and is being restarted again.
+    patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
+    folder = tmp_path_factory.mktemp("dask")
+    with patient, start(folder) as cluster, distributed.Client(cluster) as client:
         yield client
 
 
@@ -93,6 +97,16 @@ def failing(folder, what, n_read):
         return what(block) if n == n_read else block
 
     return arrays()[0].map_blocks(read, meta=X[:0])
+
+
+def wait_for_workers(client):
+    """A worker that dies while its nanny still waits to hear of its start is not restarted."""
+    nannies = client.cluster.workers.values()
+    for _ in range(600):
+        alive = [nanny.status.name == "running" and nanny.is_alive() for nanny in nannies]
+        if all(alive) and len(client.cluster.scheduler.workers) == len(alive):
+            break
+        time.sleep(0.1)
 
 
 def left_on(client):
@@ -151,6 +165,7 @@ def test_workers_that_are_killed_in_a_pass_change_nothing(n_kills, client, tmp_p
     for number in range(n_kills):
         folder, n_read = tmp_path / str(number), 2 + number % len(trace)
         folder.mkdir()
+        wait_for_workers(client)
         with PrivacyLedger() as ledger, record_releases() as tape:
             found = classifier().fit(failing(folder, "kill", n_read), arrays()[1])
         assert os.path.exists(folder / str(n_read + 1))  # it was read again
