@@ -8,6 +8,7 @@
     SKDP_DATA=... python benchmarks/noise_aware.py inference
     python benchmarks/noise_aware.py separable [--tables ...] [--repetitions 20]
     python benchmarks/noise_aware.py robust [--repetitions 100]
+    python benchmarks/noise_aware.py narrow [--repetitions 40]
     python benchmarks/noise_aware.py softmax
     python benchmarks/noise_aware.py time
 
@@ -27,6 +28,10 @@ intervals hold the pseudo-true θ* of the fit: the root of the expected score wi
 that fit, E w(θ)(y − σ(θ·x)) x = 0 with w = min(1, C/(‖x‖ max(σ, 1 − σ))), x with its intercept and
 C = ``clip_norm_``. The mean over y is exact, that over x is of 100 000 rows. Widths are over those
 of the sandwich H⁻¹VH⁻¹ of the ordinary score without privacy or weights, at θ*, on these rows.
+
+``narrow`` has ten columns in [-1, 1], the first of which varies little about its centre, as a count
+does under a generous bound: its coefficient is 1, another one is 0.5, and eight are 0. How often do
+90 % intervals hold the first, with the prior scale given and left to the fit?
 """
 
 import argparse
@@ -43,7 +48,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
-from skdp import DPVariationalLogisticRegression, FitWarning, PrivacyWarning
+from skdp import (
+    DPVariationalLinearRegression,
+    DPVariationalLogisticRegression,
+    DPVariationalPoissonRegression,
+    FitWarning,
+    PrivacyWarning,
+)
 from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
 from skdp.metrics import expected_calibration_error
 
@@ -459,6 +470,51 @@ def robust(arguments):
                 print(line, flush=True)
 
 
+NARROW = ((20_000, -0.8, 0.1), (20_000, 0.0, 0.1), (20_000, -0.8, 0.2), (100_000, -0.8, 0.1))
+
+
+def narrow_cell(kind, n, centre, spread, epsilon, prior_scale, repetitions):
+    """Errors of the first coefficient over its deviations, and these."""
+    off, deviations = [], []
+    for seed in range(repetitions):
+        rng = np.random.default_rng([seed, n, 22])
+        X = rng.uniform(-1, 1, (n, 10))
+        X[:, 0] = np.clip(centre + spread * rng.standard_normal(n), -1, 1)
+        logits = X[:, 0] + 0.5 * X[:, 1] - 0.2
+        told = {"n_samples": n, "prior_scale": prior_scale}
+        if kind == "logistic":
+            y = (rng.random(n) < expit(logits)).astype(int)
+            model = DPVariationalLogisticRegression(epsilon, classes=[0, 1], **told)
+        elif kind == "Poisson":
+            y = np.minimum(rng.poisson(np.exp(logits)), 20)
+            model = DPVariationalPoissonRegression(epsilon, largest_count=20, **told)
+        else:
+            y = logits + 0.3 * rng.standard_normal(n)
+            model = DPVariationalLinearRegression(epsilon, target_bounds=(-5, 5), **told)
+        model.fit(X, y)
+        deviations.append(math.sqrt(model.covariance_[0, 0]))
+        off.append((np.ravel(model.coef_)[0] - 1.0) / deviations[-1])
+    return np.array(off), np.array(deviations)
+
+
+def narrow(arguments):
+    """Intervals of a column that varies little within its bounds."""
+    for kind in ("logistic", "Poisson", "linear"):
+        for prior_scale in (3.0, "auto"):
+            for n, centre, spread in NARROW:
+                for epsilon in arguments.epsilons or (1.0,):
+                    off, deviations = narrow_cell(
+                        kind, n, centre, spread, epsilon, prior_scale, arguments.repetitions
+                    )
+                    held = 100 * np.mean(np.abs(off) < norm.ppf(0.95))
+                    print(
+                        f"{kind} prior_scale={prior_scale} n={n} {centre} ± {spread} "
+                        f"epsilon={epsilon:g}  held {held:.0f} %  median error {np.median(off):.1f}"
+                        f" deviations of {np.median(deviations):.2f}",
+                        flush=True,
+                    )
+
+
 def softmax(arguments):
     """Digits (features over 16) and wine (standardised over 3, cut at ±1), and coverage."""
     digits, wine = load_digits(return_X_y=True), load_wine(return_X_y=True)
@@ -542,6 +598,7 @@ PARTS = {
     "separable": separable,
     "inference": inference,
     "robust": robust,
+    "narrow": narrow,
     "softmax": softmax,
     "time": times,
 }

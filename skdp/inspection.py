@@ -24,6 +24,8 @@ from skdp._validate import expected, in_range
 
 __all__ = ["CoefficientTable", "summary"]
 
+PRIOR_LEFT = 0.5  # posterior deviation over the prior's, from which on the prior decides too
+MOST_NAMED = 5
 _RATIOS = {"odds": "odds ratio", "rate": "rate ratio"}
 
 
@@ -50,7 +52,7 @@ class CoefficientTable:
     ratio_name : str
         "odds ratio", "rate ratio" or "".
     notes : tuple of str
-        What the table holds for.
+        What the table holds for, and which intervals the prior decides.
 
     Examples
     --------
@@ -203,6 +205,7 @@ def summary(model: Any, level: float = 0.9) -> CoefficientTable:
         theta = np.column_stack([coefficients, np.ravel(last.intercept_)])[:, : size // K].ravel()
         covariance = last.covariance_[:size, :size]
         mean, sd = A @ theta, np.sqrt(np.einsum("ij,jk,ik->i", A, covariance, A).clip(0.0))
+        notes = (*notes, *_of_the_prior(last, A, sd, names))
         half = ndtri(0.5 + level / 2) * sd
         low, high, positive = mean - half, mean + half, ndtr(mean / np.maximum(sd, 1e-300))
     else:
@@ -233,6 +236,35 @@ def summary(model: Any, level: float = 0.9) -> CoefficientTable:
         ratio_name=what,
         notes=notes,
     )
+
+
+def _of_the_prior(model: Any, A: np.ndarray, sd: np.ndarray, names: Sequence[str]) -> list[str]:
+    """Note the features whose intervals the prior still decides: they are short because τ is."""
+    scales, d = np.atleast_1d(model.prior_scale_), model.n_features_in_
+    blocks = getattr(model, "prior_blocks", None)
+    labels = [0] * d if blocks is None else np.asarray(blocks).tolist()
+    place = {label: i for i, label in enumerate(dict.fromkeys(labels))}
+    scale = scales[[place[label] for label in labels]] * getattr(model, "target_scale_", 1.0)
+    K = len(np.atleast_2d(model.coef_))
+    of_features = np.tile(np.arange(A.shape[1] // K) < d, K)
+    prior = np.sqrt((A[:, of_features] ** 2) @ np.tile(scale**2, K))
+    decided = (sd > PRIOR_LEFT * prior) & ~A[:, ~of_features].any(axis=1)
+    left = np.flatnonzero(decided).tolist()
+    if not left:
+        return []
+    shown = ", ".join(names[i] for i in left[:MOST_NAMED])
+    shown += f" and {len(left) - MOST_NAMED} more" * (len(left) > MOST_NAMED)
+    learned = ", learned from all coefficients" * (model.prior_scale == "auto")
+    return [
+        f"The releases say little of {shown}: a quarter of the prior's variance or more is left. "
+        f"If an effect may be far larger than the prior's scale ({_range(scales)}{learned}), set "
+        "prior_scale, or declare tighter bounds of the column."
+    ]
+
+
+def _range(scales: np.ndarray) -> str:
+    low, high = f"{scales.min():.2g}", f"{scales.max():.2g}"
+    return low if low == high else f"{low} to {high}"
 
 
 class SummaryMixin:

@@ -211,3 +211,54 @@ def test_others_have_none(model):
 def test_unfitted_models_have_none():
     with pytest.raises(ValueError, match="not fitted"):
         summary(make_pipeline(bounded(), logistic()))
+
+
+class TestIntervalsOfThePrior:
+    """Of a column that hardly varies the releases say little, and the table says which."""
+
+    @staticmethod
+    def fitted(**more):
+        rng = np.random.default_rng(3)
+        X = rng.uniform(-1, 1, (20_000, 4))
+        X[:, 2] = np.clip(-0.8 + 0.01 * rng.standard_normal(20_000), -1, 1)
+        y = (rng.random(20_000) < 1 / (1 + np.exp(-X @ [1.0, -1.0, 0.1, 0.1]))).astype(int)
+        return DPVariationalLogisticRegression(
+            1.0, 1e-6, classes=[0, 1], n_samples=20_000, **more
+        ).fit(X, y)
+
+    @staticmethod
+    def believed(model, *scales):
+        """The model, as if these prior scales had been found, over half the deviation of x2."""
+        deviations = np.sqrt(np.diag(model.covariance_))
+        assert deviations[2] > 2 * deviations[3]
+        model.prior_scale_ = np.squeeze(2 * np.array(scales) * deviations[2])
+        return model
+
+    def test_it_is_named(self):
+        note = self.believed(self.fitted(), 0.95).summary().notes[-1]
+        assert "say little of x2: a quarter" in note
+        assert "learned from all coefficients" in note
+
+    def test_below_a_quarter_it_is_not(self):
+        assert not self.believed(self.fitted(), 1.05).summary().notes
+
+    def test_by_the_scale_of_its_block(self):
+        blocks = {"prior_blocks": ["two", "two", "others", "others"]}
+        found = self.believed(self.fitted(**blocks), 1.05, 0.95)
+        assert "little of x2: a quarter" in found.summary().notes[-1]
+        low, high = (f"{scale:.2g}" for scale in found.prior_scale_[::-1])
+        assert f"{low} to {high}" in found.summary().notes[-1]
+        assert not self.believed(self.fitted(**blocks), 0.95, 1.05).summary().notes
+
+    def test_a_given_scale_was_not_learned(self):
+        note = self.fitted(prior_scale=0.2).summary().notes[-1]
+        assert "x2" in note
+        assert "learned" not in note
+
+    def test_a_wide_prior_is_not_what_decides(self):
+        assert not self.fitted(prior_scale=30.0).summary().notes
+
+    def test_in_the_units_before_a_scaler(self):
+        X = np.column_stack([AGE, DAYS])
+        pipeline = make_pipeline(BoundedScaler([0, 0], [100, 1e6]), logistic()).fit(X, CLASSES)
+        assert "little of x1: a quarter" in summary(pipeline).notes[-1]

@@ -201,23 +201,31 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         return min(FIRST_AT_ZERO[1 + (noise >= LOUD_AT_ZERO)], most)
 
     def _apart(self, state: NoiseAwareState, rows: LogitRows) -> LogitRows:
-        """Beliefs whose rows scatter along the mean score at 0 as far as the classes are apart.
+        """Beliefs whose rows scatter along the mean score at 0 as much as that takes.
 
-        Of two classes, about equally frequent, the mean score there is w/4 of the way between
-        their means, where rows have weight w: so much do rows vary along it at least.
+        Var(y) ≤ 1/4, so that rows vary along a direction by 4 Cov(y, x)² at least. The mean score
+        is w Cov(y, x) and, where one class is rarer, a share of the mean of the rows, which the
+        intercept's score tells and which is no scatter.
         """
         if self.of_counts or not isinstance(rows, NormalRows):
             return rows  # counts are no classes, and bins tell more than their means
-        d, first = self.config.n_features, state.gradients[: self.n_at_zero]
-        found = np.mean(first, axis=0)[0, :d]
-        square = max(float(found @ found), 1e-300)
-        kept = max(0.0, 1.0 - self.noise_variance * d / len(first) / square)
+        config, d, first = self.config, self.config.n_features, state.gradients[: self.n_at_zero]
+        score, mean = np.mean(first, axis=0)[0], rows.mean[:, :d]
+        rarer = score[d] * self.R if config.fit_intercept else 0.0
+        found = score[:d] - rarer * mean
+        square = np.maximum(np.sum(found**2, axis=1), 1e-300)
+        noise = self.noise_variance / len(first) * (d + np.sum((self.R * mean) ** 2, axis=1))
+        noise *= 1.0 + CHANCE * math.sqrt(2.0 / d)
+        length = np.maximum(0.0, 1.0 - noise / square) * np.sqrt(square)
+        if config.curvature == TRACE:  # nothing is known of the mean but how long it is at most
+            longest = float(np.trace(rows.covariance[0])) ** 0.5
+            length = np.maximum(0.0, length - abs(rarer) * longest)
         weight = 4.0 * float(rows.score.slope(np.zeros((1, 1)))[0, 0, 0])
-        half = 2.0 * kept * math.sqrt(square) / (self.config.n_rows * weight)
-        u, covariance = found / math.sqrt(square), rows.covariance.copy()
+        half = 2.0 * length / (config.n_rows * weight)
+        u, covariance = found / np.sqrt(square)[:, None], rows.covariance.copy()
         block = covariance[:, :d, :d]
-        lacking = np.maximum(half**2 - np.einsum("i,bij,j->b", u, block, u), 0.0)
-        block += lacking[:, None, None] * np.outer(u, u)
+        lacking = np.maximum(half**2 - np.einsum("bi,bij,bj->b", u, block, u), 0.0)
+        block += lacking[:, None, None] * u[:, :, None] * u[:, None, :]
         return replace(rows, covariance=covariance)
 
     def learned(self, state: NoiseAwareState) -> LogitRows:

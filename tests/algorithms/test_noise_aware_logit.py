@@ -144,6 +144,78 @@ def test_a_bent_slope_of_the_likeliest_beliefs_is_none_of_the_drawn_ones():
     np.testing.assert_array_equal(drawn[0].slope(place), drawn[1].slope(place))
 
 
+class TestScatterFromTheScoreAtZero:
+    """Rows vary by 4 Cov(y, x)² at least; where they are on average is no scatter."""
+
+    N = 20_000
+
+    def believed(self, X, y, square=None, curvature="gram"):
+        """Beliefs after a score without noise, and before; the first column's variance is given."""
+        config = NoiseAwareConfig(
+            Bernoulli(), self.N, 2, True, data_norm=1.0, n_steps=20, noise_multiplier=1e-9,
+            clip_norm=math.sqrt(2.0), curvature=curvature,
+        )  # fmt: skip
+        update, rows = NoiseAwareLogit(config), np.column_stack([X, np.ones(self.N)])
+        u = rows / update.R
+        moments = u.T @ u if curvature == "gram" else np.array([np.sum(u**2)])
+        state = update.init()._replace(moments=moments, rows=update.beliefs(moments))
+        gradient = ((y - 0.5) @ u)[None]
+        state = state._replace(gradients=(gradient,) * update.n_at_zero)
+        before = state.rows.covariance.copy()
+        if square is not None:
+            before[:, 0, 0] = square / update.R**2
+        found = update._apart(state, replace(state.rows, covariance=before))
+        return found.covariance[0, :2, :2] * update.R**2, before[0, :2, :2] * update.R**2
+
+    def test_classes_that_are_apart_tell_of_it(self):
+        rng = np.random.default_rng(0)
+        y = (rng.random(self.N) < 0.5).astype(float)
+        X = np.column_stack([0.4 * (y - 0.5), 0.1 * rng.standard_normal(self.N)])
+        found, _ = self.believed(X, y, square=1e-4)
+        assert found[0, 0] == pytest.approx(0.04, rel=0.02)  # half their distance, squared
+        np.testing.assert_allclose(found[0, 0], np.var(X[:, 0]), rtol=0.02)
+
+    @pytest.mark.parametrize("share", [0.1, 0.3, 0.8])
+    def test_a_mean_far_from_zero_does_not(self, share):
+        rng = np.random.default_rng(1)
+        y = (rng.random(self.N) < share).astype(float)
+        X = np.column_stack([-0.7 + 0.05 * rng.standard_normal(self.N), np.zeros(self.N)])
+        found, before = self.believed(X, y, square=0.05**2)
+        np.testing.assert_allclose(found, before, atol=0.02 * 0.05**2)
+
+    def test_nor_does_one_of_which_the_trace_alone_is_known(self):
+        rng = np.random.default_rng(1)
+        y = (rng.random(self.N) < 0.1).astype(float)
+        X = np.column_stack([-0.7 + 0.05 * rng.standard_normal(self.N), np.zeros(self.N)])
+        assert 4 * np.mean((y - 0.5) * X[:, 0]) ** 2 > np.mean(X[:, 0] ** 2) / 2  # as believed
+        found, before = self.believed(X, y, curvature="trace")
+        np.testing.assert_allclose(found, before)
+
+    @pytest.mark.parametrize("share", [0.2, 0.5, 0.7])
+    def test_no_rows_are_believed_to_vary_more_than_they_do(self, share):
+        rng = np.random.default_rng(2)
+        y = (rng.random(self.N) < share).astype(float)
+        X = np.column_stack([-0.5 + 0.3 * y, 0.2 + 0.2 * rng.standard_normal(self.N)])
+        found, _ = self.believed(X, y, square=1e-4)
+        assert 1e-3 < found[0, 0] <= np.var(X[:, 0]) * 1.02
+
+    @pytest.mark.thorough
+    def test_intervals_of_a_column_that_hardly_varies_hold_its_coefficient(self):
+        off, widths = [], []
+        for seed in range(8):
+            rng = np.random.default_rng(seed)
+            X = rng.uniform(-1, 1, (self.N, 10))
+            X[:, 0] = np.clip(-0.8 + 0.1 * rng.standard_normal(self.N), -1, 1)
+            y = rng.random(self.N) < expit(X[:, 0] + 0.5 * X[:, 1] - 0.2)
+            model = DPVariationalLogisticRegression(
+                1.0, 1e-6, classes=[0, 1], n_samples=self.N, prior_scale=3.0
+            ).fit(X, y.astype(int))
+            widths.append(math.sqrt(model.covariance_[0, 0]))
+            off.append(abs(model.coef_[0, 0] - 1.0) / widths[-1])
+        assert np.median(off) < 1.5
+        assert np.median(widths) > 0.16  # without privacy
+
+
 @pytest.mark.filterwarnings("ignore:.* was given a random_state")
 def test_counts_whose_slope_exceeds_the_believed_one_are_fitted():
     """Columns that nearly determine each other, at the ε at which runs overshot to no use."""

@@ -105,8 +105,9 @@ def wait_for_workers(client):
     for _ in range(600):
         alive = [nanny.status.name == "running" and nanny.is_alive() for nanny in nannies]
         if all(alive) and len(client.cluster.scheduler.workers) == len(alive):
-            break
+            return
         time.sleep(0.1)
+    raise TimeoutError("workers did not start in a minute")
 
 
 def left_on(client):

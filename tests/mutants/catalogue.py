@@ -1307,6 +1307,14 @@ apart = 2**0.5
             "tests/algorithms/test_noise_aware_logit.py",
         ),
         Mutant(
+            "where rows are on average is taken for scatter",
+            "algorithms/noise_aware_logit.py",
+            "NoiseAwareLogit._apart",
+            "found = score[:d] - rarer * mean",
+            "found = score[:d] + 0.0 * mean",
+            "tests/algorithms/test_noise_aware_logit.py",
+        ),
+        Mutant(
             "robust widths of a classifier are not paid for",
             "algorithms/noise_aware_glm.py",
             "NoiseAwareConfig.units",

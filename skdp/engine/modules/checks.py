@@ -233,8 +233,8 @@ def refuse_probabilities(module: FlatModule, x: Tensor) -> None:
     if any(z is not None and 0.0 <= z.min() <= z.max() <= 1.0 and z.max() > 0.0 for z in found):
         raise ValueError(
             "Expected module to return logits, but on synthetic records all its outputs are in "
-            "[0, 1], as of a last Softmax or Sigmoid: leave it out: predict_proba applies it, "
-            "and twice it would keep all probabilities close to each other."
+            "[0, 1], as of a last Softmax or Sigmoid. Leave it out: predict_proba applies one, "
+            "and two would keep all probabilities close to each other."
         )
 
 
