@@ -212,12 +212,12 @@ REFUSED = {
     "a lazy part": (lambda: before_a_head(nn.LazyLinear(4)), LAZY),
     "a lock": (Lock, "keep locks"),
     "an assertion": (Assertion, "Expected module to take rows of 4 features"),
-    "a softmax": (lambda: nn.Sequential(Base(), nn.Softmax(dim=1)), "leave it out"),
+    "a softmax": (lambda: nn.Sequential(Base(), nn.Softmax(dim=1)), "Leave it out"),
     "a softmax and dropout": (
-        lambda: nn.Sequential(Base(), nn.Softmax(dim=1), nn.Dropout(0.1)), "leave it out"
+        lambda: nn.Sequential(Base(), nn.Softmax(dim=1), nn.Dropout(0.1)), "Leave it out"
     ),
     "a softmax in evaluation": (SoftmaxInEvaluation, "last Softmax or Sigmoid"),
-    "a sigmoid": (lambda: nn.Sequential(Base(), nn.Sigmoid()), "leave it out"),
+    "a sigmoid": (lambda: nn.Sequential(Base(), nn.Sigmoid()), "Leave it out"),
     "DataParallel": (lambda: nn.DataParallel(Base()), ONE_DEVICE),
     "a part of DataParallel": (lambda: before_a_head(nn.DataParallel(nn.Linear(4, 4))), ONE_DEVICE),
     "sparse Embedding": (lambda: LooksUp(nn.Embedding(5, 2, sparse=True)), "without sparse=True"),
