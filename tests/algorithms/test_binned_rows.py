@@ -5,8 +5,6 @@ import pytest
 
 from skdp import DPAdditiveClassifier
 from skdp._random import Streams
-from skdp.algorithms.additive import OfCodes
-from skdp.algorithms.noise_aware_glm import NoiseAwareConfig
 from skdp.algorithms.parts.binned_moments import SPREADS, BinnedMoments, _likeliest_spread
 from skdp.algorithms.parts.binned_rows import BinnedRows
 from skdp.models.additive import Additive, Category, Number, Pair
@@ -113,11 +111,10 @@ def missed(X, y):
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
-def test_errors_of_curves_of_skewed_columns_are_as_large_as_said(skewed, monkeypatch):
-    now = missed(*skewed)
-    monkeypatch.setattr(OfCodes, "tables", NoiseAwareConfig.tables)  # then rows are normal
-    before = missed(*skewed)
-    assert now < 1.4 < 1.8 < before  # of six seeds .2 to .9, and 2.1 to 5.8
+def test_errors_of_curves_of_skewed_columns_are_as_large_as_said(skewed):
+    # Of six seeds .4 to 1.1; where rows were normal, and varied as much as their mean is long, 2.1
+    # to 5.8.
+    assert missed(*skewed) < 1.4
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-2, 1.0])
