@@ -12,8 +12,10 @@ none before. Fresh noise would need no key on the disk, but only a run of which 
 since its checkpoint, and which is resumed once: a copied file or a second resumption would be
 further releases that were not paid for.
 
-What must be as it was is compared before the charge: versions, parameters, and rows by a MAC under
-the key file's secret. Files are replaced as a whole, and no file is a pickle.
+What must be as it was is compared before the charge: versions, threads, and MACs of rows and
+parameters (`skdp._object_mac`) under the key file's secret. And before the noise of a step is
+drawn, a MAC of its exact sum is appended to the key file: a step that is made again must have that
+sum, bit by bit, or the run ends there. Files are replaced as a whole, and no file is a pickle.
 
 >>> from skdp._checkpoint import RunStreams
 >>> streams = RunStreams(bytes(32), bytes(32), step=0)
@@ -25,17 +27,14 @@ True
 
 from __future__ import annotations
 
-import copyreg
-import functools
 import hmac
 import io
 import json
 import os
+import platform
 import stat
 import sys
-import sysconfig
-import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib.metadata import version
@@ -43,7 +42,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_info
 
+from skdp._object_mac import Mac, described
 from skdp._random import SecureStream, Streams, hashed
 from skdp._validate import expected, integer
 from skdp._version import __version__
@@ -55,7 +56,6 @@ except ImportError:  # pragma: no cover - not a POSIX system
     fcntl = None
 
 FORMAT, EVERY = 1, 50
-_BLOCK = 2**14  # rows that are hashed at once
 PLACES = ("checkpoint", "every")  # parameters that say where, and nothing of the run
 _WORDS = "Key of a private fit that has not ended: as secret as its rows. The fit deletes it."
 
@@ -75,6 +75,8 @@ class RunStreams(Streams):
         State with which it begins.
     keep : callable or None, default=None
         Called with a number of steps done and with what makes the state after them.
+    seen : callable or None, default=None
+        Called with a step and its exact sum, before noise is drawn for it.
     """
 
     by_step = True
@@ -86,11 +88,12 @@ class RunStreams(Streams):
         step: int,
         saved: Any = None,
         keep: Callable[[int, Callable[[], Any]], None] | None = None,
+        seen: Callable[[int, Any], None] | None = None,
     ) -> None:
         super().__init__()
         self._master, self._chain, self._step = run, chain, step
         self._present = Streams.of(chain)
-        self.first, self.saved, self._keep = step, saved, keep
+        self.first, self.saved, self._keep, self._seen = step, saved, keep, seen
 
     def __call__(self, purpose: str) -> SecureStream:
         """Return the stream for one purpose, once."""
@@ -101,6 +104,19 @@ class RunStreams(Streams):
         """Keep the state after a number of steps, if there is a place for it."""
         if self._keep is not None:
             self._keep(step, save)
+
+    def compared(self, step: int, value: Callable[[], Any]) -> Callable[[], Any]:
+        """Return what computes the exact sum of a step, and holds it against an earlier attempt."""
+        seen = self._seen
+        if seen is None:
+            return value
+
+        def computed() -> Any:
+            exact = value()
+            seen(step, exact)
+            return exact
+
+        return computed
 
     def chained(self, step: int) -> bytes:
         """Return the key of the present step or of a later one."""
@@ -172,10 +188,10 @@ class Checkpoint:
             )
         try:
             new: dict[str, Any] = {"secret": os.urandom(32).hex()}
-            self._key = self._read_key() if self.charged else new
+            self._key, self._sums = self._read_key() if self.charged else (new, {})
             self.secret = bytes.fromhex(self._key["secret"])
             self._parameters = {
-                name: described(self.secret, value)
+                name: described(self.secret, _plain(value))
                 for name, value in parameters.items()
                 if name not in (*PLACES, "verbose")
             }
@@ -193,22 +209,19 @@ class Checkpoint:
 
     # --- beginning and end ----------------------------------------------------------------------
 
-    def begin(self, facts: str, event: str, arrays: Sequence[np.ndarray], streams: Streams) -> None:
+    def begin(self, plan: Any, arrays: Sequence[np.ndarray], streams: Streams) -> None:
         """Begin the run with streams, or hold it against what was found; before the charge.
 
         Parameters
         ----------
-        facts, event : str
-            What the plan was made of, and what it will release.
+        plan : Any
+            What the run was planned from, what it will release, and what it is shown beside.
         arrays : sequence of ndarray
             All that a step reads: rows, with what stands beside them, and weights.
         streams : Streams
             Keys a new run.
         """
-        mac = _Mac(self.secret, facts)
-        for array in arrays:
-            mac.add(array)
-        rows, event = mac.hexdigest(), described(self.secret, event)
+        rows, event = self._mac("rows", arrays), described(self.secret, plan)
         found, key = self._found, self._key
         if found is None:
             self._about = {
@@ -235,11 +248,14 @@ class Checkpoint:
                     "Fit the same rows in the same order, or give another path",
                 )
             if event != found["event"]:
-                raise self._refused("is of a fit with another plan", "Give another path")
+                raise self._refused(
+                    "is of a fit with another plan, or with other X_public and y_public",
+                    "Give those of that fit, or another path",
+                )
             self._about = {k: v for k, v in found.items() if k not in ("step", "state", "notes")}
             run, first, saved = bytes.fromhex(key["run"]), found["step"], found["state"]
             chain = RunStreams(run, bytes.fromhex(key["chain"]), key["step"]).chained(first)
-        self.streams = RunStreams(run, chain, first, saved, self._keep)
+        self.streams = RunStreams(run, chain, first, saved, self._keep, self._seen)
 
     def close(self, *, ended: bool) -> None:
         """Delete the files of a run that has ended or was never charged; let go of the others."""
@@ -258,6 +274,25 @@ class Checkpoint:
             self._write(step, save())
             self._write_key(step, self.streams.chained(step))
 
+    def _seen(self, step: int, exact: Any) -> None:
+        """Hold the exact sum of a step against that of an earlier attempt, or write its MAC down.
+
+        In the file before noise is drawn: no two sums ever have the noise of one step.
+        """
+        array = _array(exact)
+        assert array is not None
+        found = self._mac(f"sum {step}", [array])
+        if step not in self._sums:
+            self._sums[step] = found
+            os.write(self._descriptor, f"{step} {found}\n".encode())
+        elif not hmac.compare_digest(found, self._sums[step]):
+            raise self._refused(
+                f"has step {step} with another sum: the model, its libraries or the machine adds "
+                "up otherwise, or a function of yours depends on more than its parameters",
+                "Resume where and how the run began",
+                charged="Nothing more has been released.",
+            )
+
     # --- the checkpoint -------------------------------------------------------------------------
 
     def _write(self, step: int, state: Any) -> None:
@@ -267,12 +302,12 @@ class Checkpoint:
         text = json.dumps(about)
         content = io.BytesIO()
         named: dict[str, Any] = {str(i): array for i, array in enumerate(arrays)}
-        np.savez(content, about=np.array(text), tag=np.array(self._tag(text, arrays)), **named)
+        np.savez(content, about=np.array(text), tag=np.array(self._mac(text, arrays)), **named)
         with self._refusing_files():
             os.close(_replace(self._path, content.getbuffer()))
 
-    def _tag(self, text: str, arrays: Sequence[np.ndarray]) -> str:
-        mac = _Mac(self.secret, text)
+    def _mac(self, text: str, arrays: Sequence[np.ndarray]) -> str:
+        mac = Mac(self.secret, text)
         for array in arrays:
             mac.add(array)
         return mac.hexdigest()
@@ -293,11 +328,11 @@ class Checkpoint:
             raise self._refused(
                 f"is of a newer version, skdp {versions.get('skdp')}", "Resume with that version"
             )
-        if not hmac.compare_digest(tag, self._tag(text, arrays)):
+        if not hmac.compare_digest(tag, self._mac(text, arrays)):
             raise self._refused("is damaged, or of another key file", "Restore both files")
         if versions != _versions():
             raise self._refused(
-                f"was written with other versions ({_listed(versions)})",
+                f"was written with other versions or threads ({_listed(versions)})",
                 f"Resume with those (here are {_listed(_versions())})",
             )
         differ = [
@@ -317,11 +352,13 @@ class Checkpoint:
             )
         return {**about, "state": decoded(about["state"], arrays)}
 
-    def _refused(self, why: str, remedy: str) -> ValueError:
+    def _refused(
+        self, why: str, remedy: str, *, charged: str = "Nothing has been charged now."
+    ) -> ValueError:
         return ValueError(
             f"Expected checkpoint={self._path.name!r} to be one that this fit can resume, but it "
             f"{why}. {remedy}; or delete the checkpoint and its key, and the fit begins anew and "
-            "is charged anew. Nothing has been charged now."
+            f"is charged anew. {charged}"
         )
 
     @contextmanager
@@ -360,11 +397,12 @@ class Checkpoint:
         with open(self._descriptor, "rb", closefd=False) as file:
             text = file.read()
         with suppress(ValueError):
-            key = json.loads(text)
+            key = json.loads(text.partition(b"\n")[0])
             return isinstance(key, dict) and key.get("words") == _WORDS and not key.get("begun", 1)
         return not text
 
-    def _read_key(self) -> dict[str, Any]:
+    def _read_key(self) -> tuple[dict[str, Any], dict[int, str]]:
+        """Return the key, and MACs of the sums that were made with it."""
         found = os.fstat(self._descriptor)
         if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid != os.geteuid():
             raise self._refused(
@@ -373,21 +411,27 @@ class Checkpoint:
             )
         try:
             with open(self._descriptor, "rb", closefd=False) as file:
-                key = json.loads(file.read())
+                text, *lines = file.read().split(b"\n")
+            key = json.loads(text)
             for name in ("secret", "run", "chain"):
                 if len(bytes.fromhex(key[name])) != 32:
                     raise ValueError(name)
             integer(0, step=key["step"])
+            # A last line without its end is of a step that drew no noise.
+            sums = {int(step): mac.decode() for step, mac in map(bytes.split, lines[:-1])}
+            os.ftruncate(self._descriptor, sum(len(line) + 1 for line in (text, *lines[:-1])))
+            os.lseek(self._descriptor, 0, os.SEEK_END)
         except (ValueError, KeyError, TypeError):
             raise self._refused(
                 f"has a key file {self._key_path.name} that is damaged", "Restore that file"
             ) from None
-        return key
+        return key, sums
 
     def _write_key(self, step: int, chain: bytes) -> None:
         self._key = {**self._key, "chain": chain.hex(), "step": step}
         with self._refusing_files():
-            new = _replace(self._key_path, json.dumps(self._key).encode())
+            new = _replace(self._key_path, json.dumps(self._key).encode() + b"\n")
+        self._sums = {}
         os.close(self._descriptor)
         self._descriptor = new
 
@@ -424,8 +468,13 @@ def _sync(folder: Path) -> None:
 
 
 def _versions() -> dict[str, str]:
-    """Versions on which noise, and the rounding of sums, depend."""
-    return {"skdp": __version__} | {name: version(name) for name in ("numpy", "randomgen", "torch")}
+    """Versions and numbers of threads on which noise, and the rounding of sums, depend."""
+    found = {name: version(name) for name in ("numpy", "randomgen", "torch")}
+    found |= {"skdp": __version__, "python": platform.python_version()}
+    threads = {f"{pool['user_api']} threads": pool["num_threads"] for pool in threadpool_info()}
+    if "torch" in sys.modules:
+        threads["torch threads"] = sys.modules["torch"].get_num_threads()
+    return found | {name: str(number) for name, number in threads.items()}
 
 
 def _listed(versions: dict[str, str]) -> str:
@@ -481,181 +530,6 @@ def decoded(value: Any, arrays: Sequence[np.ndarray]) -> Any:
     return {k: decoded(one, arrays) for k, one in value["items"]}
 
 
-class _Mac:
-    """A keyed hash of a text and of arrays: it tells nothing to whoever lacks the key."""
-
-    def __init__(self, secret: bytes, text: str) -> None:
-        self._mac = hmac.new(secret, digestmod="sha256")
-        self.add_text(text)
-
-    def add_text(self, text: str) -> None:
-        """Take in a text."""
-        content = text.encode()
-        self._mac.update(len(content).to_bytes(8, "little"))
-        self._mac.update(content)
-
-    def add(self, array: Any) -> None:
-        """Take in an array, or what gives one by slices of its rows."""
-        self.add_text(f"{array.dtype.str}{array.shape}")
-        rows = array if array.shape else array[None]
-        for start in range(0, len(rows), _BLOCK):
-            block = np.ascontiguousarray(rows[start : start + _BLOCK])
-            self._mac.update(block.reshape(-1).view(np.uint8).data)
-
-    def hexdigest(self) -> str:
-        """Return the hash."""
-        return self._mac.hexdigest()
-
-
-def described(secret: bytes, value: Any) -> str:
-    """Hash a parameter: numbers by value, functions and classes by code and by what they refer to.
-
-    Two that may compute different things must have different hashes: steps that are made again with
-    the same noise but another term would show the terms' difference. So an object is all that its
-    pickle would hold, and one that has no pickle is refused. What a function calls is followed
-    within its own module; modules and libraries are names.
-
-    Raises
-    ------
-    ValueError
-        If the value, or something that it refers to, cannot be told from another.
-    """
-    return _Description(secret).of(value)
-
-
-class _Description:
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
-        self._mac = _Mac(secret, "parameter")
-        self._seen: dict[int, Any] = {}
-
-    def of(self, value: Any) -> str:
-        """Return the hash."""
-        self._add(value)
-        return self._mac.hexdigest()
-
-    def _add(self, value: Any) -> None:
-        self._mac.add_text(f"{type(value).__module__}.{type(value).__qualname__}")
-        if value is None or isinstance(value, _PLAIN):
-            self._mac.add_text(repr(value))
-            return
-        self._mac.add_text(str(id(value) in self._seen))
-        if id(value) in self._seen:
-            return
-        self._seen[id(value)] = value  # kept, or another object could get its place in memory
-        array = None if isinstance(value, np.ma.MaskedArray) else _array(value)
-        if array is not None:
-            self._mac.add(array)
-        elif isinstance(value, set | frozenset):
-            for hashed_part in sorted(described(self._secret, one) for one in value):
-                self._mac.add_text(hashed_part)
-        else:
-            for part in _parts(value):
-                self._add(part)
-
-
-_PLAIN = bool | int | float | complex | str | bytes
-_INSTALLED = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-_OF_CLASSES = {  # which tell nothing of what a class does, or appear later
-    "__abstractmethods__", "__annotate__", "__annotate_func__", "__annotations__",
-    "__annotations_cache__", "__dataclass_fields__", "__dataclass_params__", "__dict__", "__doc__",
-    "__firstlineno__", "__module__", "__slotnames__", "__static_attributes__", "__weakref__",
-    "_abc_impl",
-}  # fmt: skip
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    """What an object is made of."""
-    if isinstance(value, types.CodeType):
-        return value.co_code, value.co_names, value.co_consts
-    if isinstance(value, types.FunctionType):
-        if _library(value.__module__) and _named(value):
-            return value.__module__, value.__qualname__
-        cells = [_content(cell) for cell in value.__closure__ or ()]
-        given = value.__defaults__, value.__kwdefaults__, cells, _globals(value)
-        return value.__module__, value.__qualname__, value.__code__, *given
-    if isinstance(value, types.MethodType):
-        return value.__func__, value.__self__
-    if isinstance(value, functools.partial):
-        return value.func, value.args, value.keywords
-    if isinstance(value, types.ModuleType):
-        return (value.__name__,)
-    if isinstance(value, staticmethod | classmethod):
-        return (value.__func__,)
-    if isinstance(value, property):
-        return value.fget, value.fset, value.fdel
-    if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
-        return (value.__name__,)
-    if isinstance(value, type):
-        name = value.__module__, value.__qualname__
-        if _library(value.__module__):
-            return name
-        of_class = {k: v for k, v in vars(value).items() if k not in _OF_CLASSES}
-        return *name, value.__bases__, of_class
-    if isinstance(value, dict | types.MappingProxyType):
-        return type(value), *(part for item in value.items() for part in item)
-    if isinstance(value, tuple | list | range):
-        return type(value), len(value), *value
-    if type(value) is np.ndarray:  # of objects
-        return value.shape, value.tolist()
-    tensor: Any = value if hasattr(value, "to_dense") else None
-    if tensor is not None:  # of numbers that numpy lacks, or sparse
-        return str(tensor.dtype), str(tensor.layout), tensor.to_dense().double()
-    return type(value), *_reduced(value)
-
-
-def _reduced(value: Any) -> Iterable[Any]:
-    """What a pickle of an object holds, and what it wraps."""
-    try:
-        by_type = copyreg.dispatch_table.get(type(value))
-        reduced: Any = value.__reduce_ex__(4) if by_type is None else by_type(value)
-    except Exception:  # whatever it says of why it cannot
-        reduced = None
-    if isinstance(reduced, str):
-        return reduced, getattr(value, "__module__", None), getattr(value, "__wrapped__", None)
-    if not isinstance(reduced, tuple):
-        kind = type(value).__name__
-        raise expected(
-            f"None, because a parameter holds an object ({kind}) that cannot be told from another "
-            "one of its kind: give functions of numbers, arrays and tensors",
-            checkpoint="given",
-        )
-    return [list(part) if isinstance(part, Iterator) else part for part in reduced]
-
-
-def _library(module: str | None) -> bool:
-    """Whether a module is Python's, skdp's or of an installed package: known by its name."""
-    top = (module or "").partition(".")[0]
-    if top == "skdp" or top in sys.stdlib_module_names:
-        return True
-    return str(getattr(sys.modules.get(top), "__file__", None)).startswith(_INSTALLED)
-
-
-def _named(function: types.FunctionType) -> bool:
-    """Whether a function is what its name says, and not one of many that were made there."""
-    found: Any = sys.modules.get(function.__module__)
-    for name in function.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is function
-
-
-def _globals(function: types.FunctionType) -> dict[str, Any]:
-    """What a function of the user's refers to in its module; of other modules' functions, names."""
-    if _library(function.__module__):
-        return {}
-    codes, names = [function.__code__], set()
-    for code in codes:
-        names |= {*code.co_names}
-        codes += [one for one in code.co_consts if isinstance(one, types.CodeType)]
-    found = {k: function.__globals__[k] for k in sorted(names & function.__globals__.keys())}
-    return {
-        k: f"{v.__module__}.{v.__qualname__}"
-        if isinstance(v, types.FunctionType | type) and v.__module__ != function.__module__
-        else v
-        for k, v in found.items()
-    }
-
-
 def _array(value: Any) -> np.ndarray | None:
     """Return the numbers or texts of an array or a tensor; None for anything else."""
     if not isinstance(value, np.ndarray | np.generic):
@@ -666,11 +540,15 @@ def _array(value: Any) -> np.ndarray | None:
     return np.asarray(value) if value.dtype.kind in "biufcSU" else None
 
 
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # empty
-        return None
+def _plain(value: Any) -> Any:
+    """Return a parameter as the builtin object that means the same to every estimator."""
+    if type(value) in (np.float64, np.int64, np.bool_, np.str_):
+        return value.item()
+    return (
+        str(value)
+        if f"{type(value).__module__}.{type(value).__name__}" == "torch.device"
+        else value
+    )
 
 
 # --- the one that a fit uses --------------------------------------------------------------------

@@ -267,7 +267,7 @@ def warn_if_inferred(name: str, facts: tuple[str, ...]) -> None:
         )
 
 
-def begun(estimator: Any, plan: FitPlan, *arrays: np.ndarray) -> None:
+def begun(estimator: Any, plan: FitPlan, *arrays: np.ndarray, beside: Any = None) -> None:
     """Begin a run with a checkpoint, or hold one that is resumed against the rows and the plan."""
     checkpoint = _checkpoint.current()
     if checkpoint is None:
@@ -277,9 +277,15 @@ def begun(estimator: Any, plan: FitPlan, *arrays: np.ndarray) -> None:
     if is_covered():
         remedy = "what a trial leaves on the disk is a release that no selection accounts for"
         raise expected("None inside a search or an audit", remedy, checkpoint=estimator.checkpoint)
-    checkpoint.begin(
-        repr(plan.facts), repr(plan.privacy.event), arrays, streams(estimator, *arrays)
-    )
+    about = plan.facts, plan.privacy.event, _own(estimator), beside
+    checkpoint.begin(about, arrays, streams(estimator, *arrays))
+
+
+def _own(estimator: Any) -> tuple[type, dict[str, Any]]:
+    """Return the class of an estimator, and methods that it has instead of those of its class."""
+    kind = type(estimator)
+    held = {k: v for k, v in vars(estimator).items() if callable(getattr(kind, k, None))}
+    return kind, held
 
 
 def charged(

@@ -166,7 +166,7 @@ def run(
     for step, (selection, noise) in enumerate(_draws(plan.sampling, data, streams), streams.first):
         theta = query(state)
         clipped_sum, call = plan.step(tuple(theta.shape), step)
-        value = partial(data.sum, partial(clipped_sum, theta), selection)
+        value = streams.compared(step, partial(data.sum, partial(clipped_sum, theta), selection))
         noisy = plan.release(value, call, noise)
         state = update(state, noisy, step)
         yield state

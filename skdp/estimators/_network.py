@@ -201,7 +201,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
             if watch is not None:
                 watch(0, plan.config.start(model))  # a trial of the public rows
             arrays = (*records.arrays, *networks.weights(self.module_))
-            _fitting.begun(self, plan, *arrays)
+            _fitting.begun(self, plan, *arrays, beside=public)
             steps = _fitting.progress(self, plan.n_steps)
             self.privacy_ = _fitting.charged(self, plan, given, before)
             self.public_scores_ = _checkpoint.notes()
