@@ -25,6 +25,7 @@ from skdp.verify import OLD
 if TYPE_CHECKING:
     from skdp.privacy.report import PrivacyReport
 
+_SECOND = re.compile(r"v?0\.2(\.0)?(?!\.?\d)")
 _REJECTION = (
     "advisory 1 (docs/advisories.md): the posterior samples of the rejection sampler of skdp 0.1.0 "
     "reveal single records; fit again with skdp >= 0.2"
@@ -33,14 +34,13 @@ _REJECTION = (
 
 def as_known_today(report: PrivacyReport) -> PrivacyReport:
     """Return the report, not valid where an advisory disproves it; warn where one may apply."""
-    if not _is_old(report):
-        return report
-    doubts, report = list(_doubts(report)), not_disproved(report)
+    doubts = list(_doubts(report)) if _is_old(report) else list(_later_doubts(report))
+    report = not_disproved(report)
     if _REJECTION in report.unaccounted:
         warnings.warn(f"This report is no guarantee: {_REJECTION}.", PrivacyWarning, stacklevel=3)
     if doubts:
         warnings.warn(
-            "This report of skdp 0.1.0 may be affected, see docs/advisories.md: "
+            f"This report of skdp {report.skdp_version} may be affected, see docs/advisories.md: "
             f"{'; '.join(doubts)}.",
             PrivacyWarning,
             stacklevel=3,
@@ -70,6 +70,16 @@ def _doubts(report: PrivacyReport) -> Iterator[str]:
         yield "advisory 4, if a trial of this search fitted private estimators of its own"
     if inferred and not check_relation(report.neighboring_relation).n_is_public:
         yield "advisory 6, if there were more than half as many classes as rows"
+
+
+def _later_doubts(report: PrivacyReport) -> Iterator[str]:
+    """What may be wrong with a report of 0.2.0."""
+    is_finite = math.isfinite(report.epsilon)
+    if _SECOND.match(report.skdp_version) and is_finite and ", of part " in report.sampling:
+        yield (
+            "advisory 8, if rows or targets were changed in place after DisjointSplit.take, were "
+            "not those of one part, had a row twice, or were split by other labels than persons'"
+        )
 
 
 def _is_sgld(report: PrivacyReport) -> bool:

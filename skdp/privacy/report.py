@@ -13,7 +13,7 @@ PrivacyReport: (epsilon=4.377, delta=1e-05)-DP
   sampling                full batch, 16 steps
   read from the data      nothing: every public fact was declared
   tuning                  none accounted; each further fit on these rows is a further release
-  skdp version            0.2.0
+  skdp version            0.3.0.dev0
 >>> round(report.epsilon_at(delta=1e-3), 3)
 3.139
 """

@@ -206,6 +206,17 @@ def test_rejection_samples_of_0_1_0_are_no_guarantee(event, sampling, delta):
         assert PrivacyReport.from_json(report.to_json()) == report
 
 
+def test_parts_of_0_2_0_may_not_have_been_parts():
+    of_part = "full batch, 1 release, of part 'a' of split-1"
+    for version in ("0.2.0", "0.2", "0.2.0.dev0"):
+        with pytest.warns(PrivacyWarning, match=f"skdp {version} may be affected.*advisory 8"):
+            assert PrivacyReport.from_json(written(EVENT, of_part, version)).valid
+    for version, sampling in [("0.3.0", of_part), ("0.20.0", of_part), ("0.2.0", "full batch")]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            PrivacyReport.from_json(written(EVENT, sampling, version))
+
+
 @pytest.mark.parametrize(
     ("number", "event", "sampling", "facts"),
     [
