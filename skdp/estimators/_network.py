@@ -27,6 +27,7 @@ from skdp._input import (
     check_features,
     check_features_and_labels,
     check_features_and_targets,
+    least_rows,
 )
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import (
@@ -308,7 +309,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
         self, check: Callable[..., Any], X: Any, y: Any, *, goes_on: bool, **how: Any
     ) -> Any:
         """Check rows and targets, rows of a dataset by the first: it has been read."""
-        nd = {"reset": not goes_on, "allow_nd": self.module is not None}
+        nd = {"reset": not goes_on, "allow_nd": self.module is not None, **least_rows(self)}
         if not isinstance(X, DatasetRows):
             return check(self, X, y, **nd, **how)
         check_features(self, X[:1], dtype="numeric", **nd)
