@@ -37,7 +37,6 @@ from skdp._chunked_rows import (
 from skdp._sparse_rows import SparseRows
 from skdp._types import ArrayLike, Estimator, Given
 from skdp._validate import expected, is_dask
-from skdp.relations import ZERO_OUT, check_relation
 
 _FLOATS = (np.float64, np.float32)
 _DType = str | tuple[type, ...]
@@ -54,13 +53,19 @@ LABELS = (
 
 
 def n_is_public(estimator: Any) -> bool:
-    """Whether neighbours have equally many rows, as far as an estimator protects any."""
-    return getattr(estimator, "_relation", check_relation(ZERO_OUT)).n_is_public
+    """Whether neighbours have equally many rows; what protects none may be a step before one."""
+    relation = getattr(estimator, "_relation", None)
+    return relation is not None and relation.n_is_public
 
 
 def least_rows(estimator: Any) -> dict[str, int]:
     """How few rows a fit takes: of a private number none, since a refusal would tell of it."""
     return {} if n_is_public(estimator) else {"ensure_min_samples": 0}
+
+
+def _least_rows(estimator: Any, reset: bool) -> dict[str, int]:
+    """The same, and of a transform, which a later step of a pipeline waits for."""
+    return least_rows(estimator) if reset or hasattr(estimator, "transform") else {}
 
 
 def check_features(
@@ -99,8 +104,8 @@ def check_features(
     array([[1., 2.]])
     """
     refuse_chunks(X)
-    how = least_rows(estimator) if checks.get("reset", True) else {}
-    how |= {"dtype": dtype, "accept_sparse": _kinds(sparse), **checks}
+    how = {"dtype": dtype, "accept_sparse": _kinds(sparse), **checks}
+    how = _least_rows(estimator, checks.get("reset", True)) | how
     with without_data(n_is_public=n_is_public(estimator)):
         return _plain(validate_data(estimator, X, **how), X)
 
@@ -227,7 +232,7 @@ def check_columns(estimator: Estimator, X: Any, *, reset: bool) -> dict[Any, np.
         If the input is invalid; no value of it is quoted.
     """
     refuse_chunks(X)
-    size = least_rows(estimator) if reset else {}
+    size = _least_rows(estimator, reset)
     with without_data(n_is_public=n_is_public(estimator)):
         if not _is_frame(X):
             how = {"dtype": None, "ensure_all_finite": "allow-nan", **size}

@@ -313,7 +313,8 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
         if not isinstance(X, DatasetRows):
             return check(self, X, y, **nd, **how)
         check_features(self, X[:1], dtype="numeric", **nd)
-        return X, check(type(self)(), np.zeros((len(X), 1)), y, **how)[1]
+        other = type(self)(neighboring_relation=self.neighboring_relation, unit=self.unit)
+        return X, check(other, np.zeros((len(X), 1)), y, **how)[1]
 
     def _with_parameters(self, name: str) -> Any:
         """Return a parameter that makes something, with the parameters that it is to be given."""
