@@ -510,7 +510,7 @@ def _of_blocks(function: Callable[[Chunk], Any], X: Any, y: Any, sample_weight: 
     with in_chunks(X, y) as (rows, _, _):
         found = list(on_rows(rows, function, range(rows.n_chunks)))
     if not found:
-        raise ValueError("Expected at least one row, but all chunks are empty.")
+        raise ValueError("Expected at least one row, but there are none.")
     return found
 
 

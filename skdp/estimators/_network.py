@@ -165,7 +165,8 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
         one_epoch: bool = False,
     ) -> Self:
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
-        chunks = in_chunks(X, y, groups, verbose=self.verbose)
+        told = self.verbose if self._relation.n_is_public else 0
+        chunks = in_chunks(X, y, groups, verbose=told)
         with _fitting.attempt(self), chunks as (X, y, groups):
             if (one_epoch or self.warm_start) and self.checkpoint is not None:
                 remedy = "a run that is resumed begins from its own state alone"

@@ -628,7 +628,8 @@ class DPEvaluator(BaseEstimator):
                 "n_samples", "n_bins", "level", "random_state",
             )
         }  # fmt: skip
-        TableRelease("DPEvaluator", 1, **settings).mechanism()  # before any row is read
+        release = TableRelease("DPEvaluator", 1, **settings)
+        release.mechanism()  # before any row is read
         settings |= {"given": (X, y), "groups": groups}
         bounds: Any = None
         if not hasattr(estimator, "predict_proba"):
@@ -639,7 +640,9 @@ class DPEvaluator(BaseEstimator):
             else:
                 if self.unit != ROW or any(one is not None for one in (subgroup, *beside)):
                     raise ValueError(_NO_LABELS)
-                records, found = first_look(rows, partial(_read, estimator), fingerprint_key(self))
+                read, n_is_public = partial(_read, estimator), release._relation.n_is_public
+                key = fingerprint_key(self)
+                records, found = first_look(rows, read, key, n_is_public=n_is_public)
             of, names = _subgroups(subgroup, subgroups, len(records[0]))
             records = (*records, *of)
             if bounds is not None:
