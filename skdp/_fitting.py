@@ -38,6 +38,7 @@ from skdp._types import Seed
 from skdp._validate import expected, in_range, integer, is_real, is_true, one_of, positive
 from skdp._version import __version__
 from skdp._warnings import FitWarning, PrivacyWarning
+from skdp.engine.precision import strict
 from skdp.relations import GROUP, ROW, UNITS, Relation, check_relation
 
 if TYPE_CHECKING:
@@ -79,10 +80,14 @@ def attempt(estimator: Any) -> Iterator[None]:
 
 @contextmanager
 def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """Put every attribute back if the block fails: no half-fitted estimator, ever."""
+    """Put every attribute back if the block fails: no half-fitted estimator, ever.
+
+    All of it is computed in full precision.
+    """
     before = dict(vars(estimator))
     try:
-        yield
+        with strict():
+            yield
     except BaseException as error:
         report: Any = vars(estimator).get("privacy_")
         vars(estimator).clear()

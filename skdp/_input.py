@@ -58,12 +58,12 @@ def n_is_public(estimator: Any) -> bool:
     return relation is not None and relation.n_is_public
 
 
-def least_rows(estimator: Any) -> dict[str, int]:
+def least_rows(estimator: Any) -> dict[str, Any]:
     """How few rows a fit takes: of a private number none, since a refusal would tell of it."""
     return {} if n_is_public(estimator) else {"ensure_min_samples": 0}
 
 
-def _least_rows(estimator: Any, reset: bool) -> dict[str, int]:
+def _least_rows(estimator: Any, reset: bool) -> dict[str, Any]:
     """The same, and of a transform, which a later step of a pipeline waits for."""
     return least_rows(estimator) if reset or hasattr(estimator, "transform") else {}
 
