@@ -91,16 +91,15 @@ def _read(knob: _Knob) -> Any:
 
 @contextmanager
 def _full_precision(torch: Any) -> Iterator[None]:
-    """Set the whole process to full precision; the last of several threads puts it back."""
+    """Set the whole process to full precision; the last of several blocks puts it back."""
     global _users
     with _lock:
-        knobs = _knobs(torch)
         if not _users:
-            _before[:] = [(knob, _read(knob)) for knob in knobs]
+            _before[:] = [(knob, _read(knob)) for knob in _knobs(torch)]
+            for knob, _ in _before:
+                if _read(knob) not in knob.full:
+                    knob.set(knob.full[0])
         _users += 1
-        for knob in knobs:
-            if _read(knob) not in knob.full:
-                knob.set(knob.full[0])
     try:
         yield
     finally:
