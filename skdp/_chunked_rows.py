@@ -295,7 +295,7 @@ class Look:
 
     read: Read = field(repr=False)
     key: bytes = field(repr=False)
-    empty: bool = False  # whether a chunk without rows is looked at too
+    empty: bool = field(default=False, repr=False)  # look at a chunk without rows too
 
     def __call__(self, number: int, load: Load) -> Seen:
         """Return what is public about the chunk, or what is wrong with it."""
@@ -768,7 +768,7 @@ class OnRows:
     """Call a function of a chunk that has rows."""
 
     function: Callable[[Chunk], Any] = field(repr=False)
-    empty: bool = False  # whether a chunk without rows is one too
+    empty: bool = field(default=False, repr=False)  # call it of a chunk without rows too
 
     def __call__(self, number: int, load: Load) -> tuple[Any, str] | None:
         """Return what it returns, and what is wrong; None for a chunk without rows."""
