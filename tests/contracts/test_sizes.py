@@ -169,6 +169,10 @@ TELLING = {
     ),
     "network": DPSGDClassifier(classes=[0, 1], n_samples=50, neighboring_relation=ADDED),
     "scaler": DPStandardScaler(neighboring_relation=ADDED),
+    **{
+        name: set_everywhere(with_facts(name), neighboring_relation=ADDED)
+        for name in ("DPDisjointSearch", "DPConformalClassifier", "DPTemperatureScaler")
+    },
 }
 
 
