@@ -109,7 +109,7 @@ class ChunkedRows:
         self._load, self.n_chunks = load, integer(1, n_chunks=n_chunks)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(n_chunks={self.n_chunks})"
+        return f"{type(self).__name__}()"  # how many chunks there are may be private
 
     def load(self, number: int) -> Chunk:
         """Read a chunk.
@@ -168,8 +168,8 @@ class ChunkedRows:
         together = ChunkedRows(partial(_gathered, folder), self.n_chunks)
         weakref.finalize(together, shutil.rmtree, folder, ignore_errors=True)
         task = Scatter(key, self.n_chunks, partial(_append, folder))
-        agreed(ChunkedRows.each(self, task, range(self.n_chunks)), self.n_chunks)
-        return together
+        found = agreed(ChunkedRows.each(self, task, range(self.n_chunks)))
+        return together if found else self
 
     def each(self, task: Task, numbers: Iterable[int]) -> Iterator[Any]:
         """Do a pure task on some chunks; yield the answers in the order of the numbers."""
@@ -246,7 +246,12 @@ _UNREADABLE = "cannot be read"
 
 def _mapped(load: Callable[[int], Chunk], function: Callable[[Any], Any], number: int) -> Chunk:
     chunk = load(number)
-    return chunk._replace(X=function(chunk.X)) if n_rows_of(chunk.X) else chunk
+    try:
+        return chunk._replace(X=function(chunk.X))
+    except Exception:
+        if n_rows_of(chunk.X):
+            raise
+        return chunk._replace(X=np.empty((0, 0)))  # a step may take no empty chunk
 
 
 def n_rows_of(X: Any) -> int:
@@ -290,6 +295,7 @@ class Look:
 
     read: Read = field(repr=False)
     key: bytes = field(repr=False)
+    empty: bool = field(default=False, repr=False)  # look at a chunk without rows too
 
     def __call__(self, number: int, load: Load) -> Seen:
         """Return what is public about the chunk, or what is wrong with it."""
@@ -298,7 +304,7 @@ class Look:
             n_rows = n_rows_of(chunk.X)
         except Exception as error:
             return Seen(problem=_words(error))
-        if not n_rows:
+        if not n_rows and not self.empty:
             return Seen()
         try:
             records, public = self.read(chunk)
@@ -512,7 +518,9 @@ class ArrayInChunks:
         return np.frombuffer(b"".join(self.reading.fingerprints.values()), dtype=np.uint8)
 
 
-def first_look(rows: ChunkedRows, read: Read, key: bytes) -> tuple[list[Any], Any]:
+def first_look(
+    rows: ChunkedRows, read: Read, key: bytes, *, n_is_public: bool
+) -> tuple[list[Any], Any]:
     """Look at each chunk once; return what is known of the arrays, and what is public about them.
 
     Parameters
@@ -523,15 +531,21 @@ def first_look(rows: ChunkedRows, read: Read, key: bytes) -> tuple[list[Any], An
         Chunk -> records, and what is public about them; pure.
     key : bytes of length 16
         Of the fingerprints; secret.
+    n_is_public : bool
+        Whether it may be said how many rows or chunks there are, or that there are none.
 
     Raises
     ------
     ValueError
         If a chunk cannot be read or is invalid, chunks differ in what is public about them, or all
-        are empty.
+        are empty where that is public.
     """
     began, n, places = time.perf_counter(), 0, {}
-    seen = agreed(rows.each(Look(read, key), range(rows.n_chunks)), rows.n_chunks)
+    n_chunks = rows.n_chunks if n_is_public else None
+    seen = agreed(rows.each(Look(read, key), range(rows.n_chunks)), n_chunks)
+    if not seen and n_is_public:
+        raise ValueError(_ALL_EMPTY)
+    seen = seen or agreed(rows.each(Look(read, key, empty=True), [0]))
     for number, one in seen.items():
         places[number], n = (n, n + one.n_records), n + one.n_records
     tags = {number: one.fingerprint for number, one in seen.items()}
@@ -545,25 +559,29 @@ def first_look(rows: ChunkedRows, read: Read, key: bytes) -> tuple[list[Any], An
     return arrays, first.public
 
 
-def agreed(answers: Iterable[Seen], n_chunks: int) -> dict[int, Seen]:
-    """Return the answers of the chunks that have rows, by number; refuse what is wrong in them."""
+def agreed(answers: Iterable[Seen], n_chunks: int | None = None) -> dict[int, Seen]:
+    """Return the answers of the chunks that were looked at, by number; refuse what is wrong.
+
+    Where their number is public, it is said which chunk is wrong.
+    """
     found: dict[int, Seen] = {}
     for number, seen in enumerate(answers):
+        chunk = "A chunk" if n_chunks is None else f"Chunk {number} of {n_chunks}"
         if seen.problem:
-            raise ValueError(f"Chunk {number} of {n_chunks}: {seen.problem}")
-        if not seen.n_rows:
+            raise ValueError(f"{chunk}: {seen.problem}")
+        if not seen.kinds:
             continue
         first = next(iter(found.values()), seen)
         if not (_same(seen.kinds, first.kinds) and _same(seen.public, first.public)):
             raise ValueError(
-                f"Chunk {number} of {n_chunks} has other columns or types than those before it, "
-                "or other classes: give all chunks the same, and declare classes=[...] if one may "
-                "be absent from a chunk."
+                f"{chunk} has other columns or types than those before it, or other classes: give "
+                "all chunks the same, and declare classes=[...] if one may be absent from a chunk."
             )
         found[number] = seen
-    if not found:
-        raise ValueError("Expected at least one row, but all chunks are empty.")
     return found
+
+
+_ALL_EMPTY = "Expected at least one row, but all chunks are empty."
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -693,7 +711,7 @@ def _blockwise(method: Any) -> Any:
                 given = (y, *args[1:]) if takes_targets else args
                 found.append(method(self, rows, *given, **kwargs))
         if not found:
-            raise ValueError("Expected at least one row, but all chunks are empty.")
+            raise ValueError(_ALL_EMPTY)
         if isinstance(found[0], tuple):
             return tuple(map(np.concatenate, zip(*found, strict=True)))
         return np.concatenate(found)
@@ -750,6 +768,7 @@ class OnRows:
     """Call a function of a chunk that has rows."""
 
     function: Callable[[Chunk], Any] = field(repr=False)
+    empty: bool = field(default=False, repr=False)  # call it of a chunk without rows too
 
     def __call__(self, number: int, load: Load) -> tuple[Any, str] | None:
         """Return what it returns, and what is wrong; None for a chunk without rows."""
@@ -758,7 +777,7 @@ class OnRows:
             n_rows = n_rows_of(chunk.X)
         except Exception as error:
             return None, _words(error)
-        if not n_rows:
+        if not n_rows and not self.empty:
             return None
         try:
             return self.function(chunk), ""
@@ -769,24 +788,32 @@ class OnRows:
 
 
 def on_first_rows(X: Any, function: Callable[[Any], Any]) -> Any:
-    """Return what a function returns of the X of the first chunk that has rows."""
+    """Return what a function returns of the X of the first chunk that has rows, or of none."""
     with in_chunks(X) as (rows, _, _):
         if not isinstance(rows, ChunkedRows):
             return function(X)
+        function = partial(_of_X, function)
         for number in range(rows.n_chunks):
-            for found in on_rows(rows, partial(_of_X, function), [number]):
+            for found in on_rows(rows, function, [number]):
                 return found
-    raise ValueError("Expected at least one row, but all chunks are empty.")
+        return next(on_rows(rows, function, [0], empty=True))
 
 
 def on_rows(
-    rows: ChunkedRows, function: Callable[[Chunk], Any], numbers: Sequence[int]
+    rows: ChunkedRows,
+    function: Callable[[Chunk], Any],
+    numbers: Sequence[int],
+    *,
+    empty: bool = False,
 ) -> Iterator[Any]:
-    """Yield what a function returns of each chunk that has rows."""
-    for number, found in zip(numbers, rows.each(OnRows(function), numbers), strict=True):
+    """Yield what a function returns of each chunk that has rows, or of each.
+
+    Of which chunk an error is, it does not say: whether that is public is not known here.
+    """
+    for found in rows.each(OnRows(function, empty), numbers):
         if found is not None:
             if found[1]:
-                raise ValueError(f"Chunk {number} of {rows.n_chunks}: {found[1]}")
+                raise ValueError(f"A chunk: {found[1]}")
             yield found[0]
 
 

@@ -3,7 +3,7 @@
 >>> import dask.array as da
 >>> from skdp._dask_rows import DaskRows
 >>> DaskRows(da.ones((6, 2), chunks=(3, 2)), da.zeros(6, chunks=3))
-DaskRows(n_chunks=2)
+DaskRows()
 
 A partition is a chunk (`skdp._chunked_rows`), and what is done with it is a task of Dask: of the
 active client of `distributed`, or else of Dask's scheduler on this machine. A task gets what it
@@ -256,7 +256,8 @@ class DaskRows(ChunkedRows):
         together = [(name, own) for own in range(n)]
         futures = client.get(graph, seen + together, sync=False)
         answers = _answers(lambda: client.gather(futures[:n]), n)
-        agreed(_before_the_charge(answers), n)
+        if not agreed(_before_the_charge(answers)):
+            return self  # nobody has rows
         found = self._together = copy.copy(self)
         held = dict(zip(together, futures[n:], strict=True))
         found._take([_Source(Sealed(_first), [name]) for name in together], held)

@@ -38,6 +38,7 @@ from skdp._types import Seed
 from skdp._validate import expected, in_range, integer, is_real, is_true, one_of, positive
 from skdp._version import __version__
 from skdp._warnings import FitWarning, PrivacyWarning
+from skdp.engine.precision import strict
 from skdp.relations import GROUP, ROW, UNITS, Relation, check_relation
 
 if TYPE_CHECKING:
@@ -79,10 +80,14 @@ def attempt(estimator: Any) -> Iterator[None]:
 
 @contextmanager
 def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """Put every attribute back if the block fails: no half-fitted estimator, ever."""
+    """Put every attribute back if the block fails: no half-fitted estimator, ever.
+
+    All of it is computed in full precision.
+    """
     before = dict(vars(estimator))
     try:
-        yield
+        with strict():
+            yield
     except BaseException as error:
         report: Any = vars(estimator).get("privacy_")
         vars(estimator).clear()
@@ -536,11 +541,18 @@ def _refuse_beside(given: Any) -> None:
         )
 
 
+def _with_state(estimator: Any, state: dict[str, Any]) -> Any:
+    """Another of the class with these very attributes: pickling and copying may make others."""
+    other = object.__new__(type(estimator))
+    vars(other).update(state)
+    return other
+
+
 def _read_chunk(
     estimator: PrivateEstimator, how: dict[str, Any], subset: bytes, chunk: Chunk
 ) -> tuple[Records, tuple[PublicFacts, dict[str, Any], bool]]:
     """Read a chunk as rows in memory are read; return what is public, and learned, beside them."""
-    reader, before = copy.copy(estimator), vars(estimator)
+    reader, before = _with_state(estimator, vars(estimator)), vars(estimator)
     records, facts = reader._read_all(chunk.X, chunk.y, **how)
     records = reader._by_person(records, chunk.groups, subset)
     learned = {k: v for k, v in vars(reader).items() if k not in before or before[k] is not v}
@@ -559,11 +571,13 @@ def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
             "in chunks." + f" Or use {instead}." * bool(instead)
         )
     n_passes = getattr(config, "n_passes", config.n_releases)
-    minutes = n_passes * records.X.reading.seconds / 60.0
-    told = (
-        f"{name} reads all chunks {n_passes} times at most. The first look at them took "
-        f"{records.X.reading.seconds:.2g} s: that makes {minutes:.2g} minutes, or about."
-    )
+    minutes, told = 0.0, f"{name} reads all chunks {n_passes} times at most."
+    if estimator._relation.n_is_public:  # or else the time would tell of it
+        minutes = n_passes * records.X.reading.seconds / 60.0
+        told += (
+            f" The first look at them took {records.X.reading.seconds:.2g} s: that makes "
+            f"{minutes:.2g} minutes, or about."
+        )
     if getattr(estimator, "verbose", 0):
         print(told)
     elif minutes > _MANY_MINUTES:
@@ -759,8 +773,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     @with_callbacks
     def _fit(self, X: Any, y: Any, *, groups: Any = None, **how: Any) -> Self:
         """Fit to rows, and to what else a subclass takes beside them."""
-        verbose = getattr(self, "verbose", 0)
-        with attempt(self), in_chunks(X, y, groups, verbose=verbose) as (X, y, groups):
+        told = getattr(self, "verbose", 0) if self._relation.n_is_public else 0
+        with attempt(self), in_chunks(X, y, groups, verbose=told) as (X, y, groups):
             self._check_beside(X, groups)
             records, facts = self._taken_in(X, y, **how)
             check_n_rows(records.X, self._max_rows)
@@ -859,10 +873,16 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         if self.unit == GROUP:
             rows = rows.by_person(key)
         subset = initial_seed(self).to_bytes(4, "little")
-        reader = copy.copy(self)
-        reader.random_state = None  # noise is drawn here: those who read need no seed
-        read = partial(_read_chunk, reader, how, subset)
-        arrays, (facts, learned, has_groups) = first_look(rows, read, key)
+        # Chunks are to agree on what is learned from them, not on what a former fit has left.
+        if not how.get("goes_on", False):
+            vars(self).pop("feature_names_in_", None)
+            state = self.get_params(deep=False)
+        else:
+            state = vars(self)
+        # Noise is drawn here: those who read need no seed.
+        read = partial(_read_chunk, _with_state(self, state | {"random_state": None}), how, subset)
+        n_is_public = self._relation.n_is_public
+        arrays, (facts, learned, has_groups) = first_look(rows, read, key, n_is_public=n_is_public)
         self._check_groups("given" if has_groups else None)
         vars(self).update(learned)
         return Records(*arrays), facts

@@ -52,6 +52,22 @@ LABELS = (
 )
 
 
+def n_is_public(estimator: Any) -> bool:
+    """Whether neighbours have equally many rows; what protects none may be a step before one."""
+    relation = getattr(estimator, "_relation", None)
+    return relation is not None and relation.n_is_public
+
+
+def least_rows(estimator: Any) -> dict[str, Any]:
+    """How few rows a fit takes: of a private number none, since a refusal would tell of it."""
+    return {} if n_is_public(estimator) else {"ensure_min_samples": 0}
+
+
+def _least_rows(estimator: Any, reset: bool) -> dict[str, Any]:
+    """The same, and of a transform, which a later step of a pipeline waits for."""
+    return least_rows(estimator) if reset or hasattr(estimator, "transform") else {}
+
+
 def check_features(
     estimator: Estimator, X: Any, *, dtype: _DType = _FLOATS, sparse: bool = False, **checks: Any
 ) -> Any:
@@ -88,9 +104,10 @@ def check_features(
     array([[1., 2.]])
     """
     refuse_chunks(X)
-    with without_data():
-        rows = validate_data(estimator, X, dtype=dtype, accept_sparse=_kinds(sparse), **checks)
-        return _plain(rows, X)
+    how = {"dtype": dtype, "accept_sparse": _kinds(sparse), **checks}
+    how = _least_rows(estimator, checks.get("reset", True)) | how
+    with without_data(n_is_public=n_is_public(estimator)):
+        return _plain(validate_data(estimator, X, **how), X)
 
 
 def check_features_and_labels(
@@ -131,10 +148,9 @@ def check_features_and_labels(
     array(['b', 'a'], dtype='<U1')
     """
     refuse_chunks(X)
-    with without_data():
-        rows, y = validate_data(
-            estimator, X, y, dtype=dtype, accept_sparse=_kinds(sparse), **checks
-        )
+    how = least_rows(estimator) | {"dtype": dtype, "accept_sparse": _kinds(sparse), **checks}
+    with without_data(n_is_public=n_is_public(estimator)):
+        rows, y = validate_data(estimator, X, y, **how)
         if not declared:
             # Doubled: a warning that most labels are distinct would reveal how many rows there are.
             check_classification_targets(np.tile(y, 2))
@@ -148,6 +164,7 @@ def check_features_and_targets(
     *,
     multi_output: bool = True,
     sparse: bool = False,
+    reset: bool = True,
     **checks: Any,
 ) -> tuple[Any, np.ndarray]:
     """Validate X and real targets y of a fit; see `check_features`.
@@ -160,6 +177,8 @@ def check_features_and_targets(
         Targets.
     multi_output : bool, default=True
         Whether there may be several.
+    reset : bool, default=True
+        As in `validate_data`.
 
     Returns
     -------
@@ -178,9 +197,15 @@ def check_features_and_targets(
     array([0., 1.])
     """
     refuse_chunks(X)
-    with without_data():
-        how = {"dtype": "numeric", "multi_output": multi_output, "y_numeric": True}
-        rows, y = validate_data(estimator, X, y, accept_sparse=_kinds(sparse), **how, **checks)
+    how = least_rows(estimator) | {"dtype": "numeric"}
+    of_rows = {**how, "accept_sparse": _kinds(sparse), **checks}
+    with without_data(n_is_public=n_is_public(estimator)):
+        if multi_output:  # of several targets `check_X_y` asks for a row, whatever it is told
+            both: Any = of_rows, {**how, "ensure_2d": False}
+            rows, y = validate_data(estimator, X, y, validate_separately=both, reset=reset)
+            check_consistent_length(rows, y)
+        else:
+            rows, y = validate_data(estimator, X, y, y_numeric=True, reset=reset, **of_rows)
         return _plain(rows, X), _finite(y)
 
 
@@ -207,14 +232,14 @@ def check_columns(estimator: Estimator, X: Any, *, reset: bool) -> dict[Any, np.
         If the input is invalid; no value of it is quoted.
     """
     refuse_chunks(X)
-    with without_data():
+    size = _least_rows(estimator, reset)
+    with without_data(n_is_public=n_is_public(estimator)):
         if not _is_frame(X):
-            rows = validate_data(
-                estimator, X, dtype=None, reset=reset, ensure_all_finite="allow-nan"
-            )
+            how = {"dtype": None, "ensure_all_finite": "allow-nan", **size}
+            rows = validate_data(estimator, X, reset=reset, **how)
             return dict(enumerate(np.asarray(rows).T))
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-        if len(X) < 1:
+        if len(X) < size.get("ensure_min_samples", 1):
             raise ValueError("Expected at least one row.")
         return {name: np.asarray(X[name]) for name in X.columns}
 
@@ -224,11 +249,11 @@ def check_columns_and_labels(
 ) -> tuple[dict[Any, np.ndarray], np.ndarray]:
     """Validate the columns of X and class labels y of a fit; see `check_columns`."""
     columns = check_columns(estimator, X, reset=True)
-    with without_data():
+    with without_data(n_is_public=n_is_public(estimator)):
         # Of y it says what is missing, if that is all of it.
         validate_data(estimator, X, y, reset=False, skip_check_array=True)
         n = len(next(iter(columns.values())))
-        _, y = check_X_y(np.zeros((n, 1)), y)
+        _, y = check_X_y(np.zeros((n, 1)), y, **least_rows(estimator))
         if not declared:
             check_classification_targets(np.tile(y, 2))
     return columns, y
@@ -239,10 +264,10 @@ def check_columns_and_targets(
 ) -> tuple[dict[Any, np.ndarray], np.ndarray]:
     """Validate the columns of X and real targets y of a fit; see `check_columns`."""
     columns = check_columns(estimator, X, reset=True)
-    with without_data():
+    with without_data(n_is_public=n_is_public(estimator)):
         validate_data(estimator, X, y, reset=False, skip_check_array=True)
         n = len(next(iter(columns.values())))
-        _, y = check_X_y(np.zeros((n, 1)), y, y_numeric=True)
+        _, y = check_X_y(np.zeros((n, 1)), y, y_numeric=True, **least_rows(estimator))
         return columns, _finite(y)
 
 
@@ -485,7 +510,7 @@ def _of_blocks(function: Callable[[Chunk], Any], X: Any, y: Any, sample_weight: 
     with in_chunks(X, y) as (rows, _, _):
         found = list(on_rows(rows, function, range(rows.n_chunks)))
     if not found:
-        raise ValueError("Expected at least one row, but all chunks are empty.")
+        raise ValueError("Expected at least one row, but there are none.")
     return found
 
 
@@ -532,12 +557,16 @@ _KNOWN_WARNINGS = re.compile(
     r"|pandas\.DataFrame with sparse columns found"
 )
 
+# Where these say how many rows there are: "(shape=(24, 0))", "of shape (24, 2)", ": [24, 23]".
+_N_ROWS = re.compile(r"(?<=shape=\()\d+|(?<=shape \()\d+|(?<=shape was \()\d+|: \[[\d, ]+\]$")
+
 
 @contextmanager
-def without_data(instead: str | None = None) -> Iterator[None]:
+def without_data(instead: str | None = None, *, n_is_public: bool = True) -> Iterator[None]:
     """Let no error and no numerical warning of what reads an input quote a value of it.
 
-    What scikit-learn and numpy are known to say is passed on, or else ``instead`` is said.
+    What scikit-learn and numpy are known to say is passed on, or else ``instead`` is said; of a
+    number of rows that is private, nothing.
     """
     try:
         with np.errstate(all="ignore"):  # a warning would tell of a value
@@ -550,8 +579,10 @@ def without_data(instead: str | None = None) -> Iterator[None]:
         raise ValueError(instead or _NUMBERS) from None
     except Exception as error:
         words = _words(error) if type(error) in (ValueError, TypeError) else ""
-        known = instead is None and _KNOWN.match(words)
-        raise (type(error)(_safe(words)) if known else ValueError(instead or _NUMBERS)) from None
+        if instead is not None or not _KNOWN.match(words):
+            raise ValueError(instead or _NUMBERS) from None
+        said = _safe(words)
+        raise type(error)(said if n_is_public else _N_ROWS.sub("", said)) from None
 
 
 def _words(error: Exception) -> str:

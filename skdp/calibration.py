@@ -214,7 +214,8 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             self.temperature_privacy_ = self._charge(plan, (X, y))
             # Not of the copy: `privacy_of` knows releases apart.
             self.privacy_ = before.privacy_ + self.temperature_privacy_
-            log_p = np.log(np.maximum(fitted.predict_proba(X), np.finfo(float).tiny))[chosen.X]
+            proba = fitted.predict_proba(X) if len(records.X) else np.empty((0, facts.outputs))
+            log_p = np.log(np.maximum(proba, np.finfo(float).tiny))[chosen.X]
             rows = Records(scaling.bounded(log_p), codes, chosen.starts)
             streams = _fitting.streams(self, *Records(codes, log_p, chosen.starts).arrays)
             self.temperature_ = plan.config.run(rows, streams)

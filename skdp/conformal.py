@@ -64,7 +64,7 @@ from skdp.privacy.budget import Budget
 from skdp.privacy.parts import common_part
 from skdp.privacy.report import joint
 from skdp.privacy.workflow import stating_parts
-from skdp.relations import GROUP, ROW, UNITS, other_relation
+from skdp.relations import ROW, UNITS, other_relation
 
 _FIT, _CALIBRATE = "fit", "calibrate"
 _COINS = 4.0  # standard deviations that a part by coins may be short of its expected number
@@ -259,13 +259,8 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
 
     def _fitted(self, rows: _Rows, n: int) -> tuple[Any, _Rows]:
         """Fit the model on its part of the rows; return it, and the part that calibrates."""
-        too_few = expected(
-            "a larger number", "the model needs rows, and its calibration others", n_samples=n
-        )
-        if n < 2:
-            raise too_few
-        seeded = self.random_state is not None and not self._by_coins
-        share = self._share
+        by_coins, share = not self._relation.n_is_public, self._share
+        seeded = self.random_state is not None and not by_coins
         split = DisjointSplit(
             n,
             parts={_FIT: 1 - share, _CALIBRATE: share},
@@ -273,11 +268,13 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             neighboring_relation=self._relation.of_rows,
             random_state=initial_seed(self) if seeded else None,
         )
+        # Coins may leave a part without rows, and a refusal would tell how few there are.
+        if n < 2 or not (by_coins or all(map(split.n_samples_of, split.parts))):
+            remedy = "the model needs rows, and its calibration others"
+            raise expected("a larger number", remedy, n_samples=n)
         parts = []
         for part in split.parts:
             X, y, at = split.take(part, rows.X, rows.y, np.arange(len(rows.y)))
-            if not len(at):
-                raise too_few
             groups = None if rows.groups is None else _safe_indexing(rows.groups, np.asarray(at))
             parts.append(_Rows(X, y, groups))
         first, other = parts
@@ -301,11 +298,6 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
     @property
     def _share(self) -> float:
         return in_range(0.0, 1.0, calibration_share=self.calibration_share)
-
-    @property
-    def _by_coins(self) -> bool:
-        """Whether parts are assigned by coins, so that their sizes are random."""
-        return self.unit == GROUP or not self._relation.n_is_public
 
     def _n_outputs(self, classes: Sized | None) -> int | None:
         return None if classes is None else len(classes)
@@ -339,7 +331,8 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
     def _configure(self, facts: PublicFacts, budget: Budget) -> ConformalConfig:
         m, share = facts.rows, self._share
         if not self._is_frozen:
-            short = _COINS * math.sqrt(m * share * (1 - share)) * self._by_coins
+            by_coins = not self._relation.n_is_public
+            short = _COINS * math.sqrt(m * share * (1 - share)) * by_coins
             m = max(1, math.floor(m * share - short))
         return ConformalConfig(
             alpha=in_range(1e-6, 0.5, closed="both", alpha=self.alpha),
@@ -359,6 +352,8 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
         if rows.groups is not None:
             key = initial_seed(self).to_bytes(4, "little")
             chosen, _ = rows_of_persons(rows.groups, len(rows.y), 1, key)
+        if not len(rows.y):
+            return np.empty(0)
         with np.errstate(all="ignore"):  # a warning would tell of a row
             scores = self._true_scores(rows)[chosen]
         return np.where(np.isfinite(scores), scores, math.inf)

@@ -19,6 +19,7 @@ from skdp._release_hook import MechanismCall, grid_width
 from skdp._rows import Rows
 from skdp.engine.grid import grid_sum, lattice_bits
 from skdp.engine.noise import discrete_gaussian, gaussian
+from skdp.engine.precision import strictly
 from skdp.engine.sampling import Sampling
 from skdp.relations import ZERO_OUT, sensitivity_factor
 
@@ -166,8 +167,8 @@ def run(
     for step, (selection, noise) in enumerate(_draws(plan.sampling, data, streams), streams.first):
         theta = query(state)
         clipped_sum, call = plan.step(tuple(theta.shape), step)
-        value = streams.compared(step, partial(data.sum, partial(clipped_sum, theta), selection))
-        noisy = plan.release(value, call, noise)
+        value = partial(data.sum, partial(strictly, clipped_sum, theta), selection)
+        noisy = plan.release(streams.compared(step, value), call, noise)
         state = update(state, noisy, step)
         yield state
 

@@ -27,6 +27,7 @@ from skdp._input import (
     check_features,
     check_features_and_labels,
     check_features_and_targets,
+    least_rows,
 )
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import (
@@ -164,7 +165,8 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
         one_epoch: bool = False,
     ) -> Self:
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
-        chunks = in_chunks(X, y, groups, verbose=self.verbose)
+        told = self.verbose if self._relation.n_is_public else 0
+        chunks = in_chunks(X, y, groups, verbose=told)
         with _fitting.attempt(self), chunks as (X, y, groups):
             if (one_epoch or self.warm_start) and self.checkpoint is not None:
                 remedy = "a run that is resumed begins from its own state alone"
@@ -308,11 +310,12 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
         self, check: Callable[..., Any], X: Any, y: Any, *, goes_on: bool, **how: Any
     ) -> Any:
         """Check rows and targets, rows of a dataset by the first: it has been read."""
-        nd = {"reset": not goes_on, "allow_nd": self.module is not None}
+        nd = {"reset": not goes_on, "allow_nd": self.module is not None, **least_rows(self)}
         if not isinstance(X, DatasetRows):
             return check(self, X, y, **nd, **how)
         check_features(self, X[:1], dtype="numeric", **nd)
-        return X, check(type(self)(), np.zeros((len(X), 1)), y, **how)[1]
+        other = type(self)(neighboring_relation=self.neighboring_relation, unit=self.unit)
+        return X, check(other, np.zeros((len(X), 1)), y, **how)[1]
 
     def _with_parameters(self, name: str) -> Any:
         """Return a parameter that makes something, with the parameters that it is to be given."""

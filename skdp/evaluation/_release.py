@@ -98,8 +98,10 @@ class TableRelease(BaseEstimator):
 
     def bins(self, n_rows: int) -> int:
         """Number of bins: a function of public facts."""
-        mechanism = self.mechanism()
-        n = public_n_rows(self.n_samples, n_rows, is_public=self._relation.n_is_public)
+        mechanism, is_public = self.mechanism(), self._relation.n_is_public
+        if is_public and not n_rows:
+            raise ValueError("Expected at least one row to report on.")
+        n = public_n_rows(self.n_samples, n_rows, is_public=is_public)
         auto = n_bins_for(n, float(mechanism.scale) * self._most_rows)
         n_bins = integer_or_auto(auto, 2, n_bins=self.n_bins)
         if n_bins % 2 or n_bins > _MOST_BINS:

@@ -34,7 +34,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._chunked_rows import Chunk, ChunkedRows, Misread, first_look, in_chunks
+from skdp._chunked_rows import Chunk, ChunkedRows, Misread, first_look, in_chunks, n_rows_of
 from skdp._fitting import encode_labels, fingerprint_key, part_read, target_bounds
 from skdp._input import without_data
 from skdp._types import ArrayLike, Estimator, Given, Seed
@@ -147,7 +147,7 @@ def private_report(
     >>> abs(report.auc.value - 5 / 6) < 0.05, round(report.privacy_.epsilon, 9)
     (True, 1.0)
     """
-    probabilities = check_probabilities(y_proba, "y_proba")
+    probabilities = check_probabilities(y_proba, "y_proba", least=0)
     if probabilities.shape[1] == 1:
         probabilities = both_columns(probabilities)
     found, records = _scored("private_report", probabilities, y_true, classes)
@@ -412,12 +412,16 @@ def _read(estimator: Any, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], Any]:
     if chunk.y is None or chunk.groups is not None:
         raise Misread("Expected (X, y), of no persons, to report on rows in chunks.")
     if not hasattr(estimator, "predict_proba"):
-        with without_data():
-            predicted = estimator.predict(chunk.X)
+        predicted = np.empty(0)
+        if n_rows_of(chunk.X):
+            with without_data():
+                predicted = estimator.predict(chunk.X)
         return _missed(chunk.y, predicted), None
-    with without_data():
-        scores = estimator.predict_proba(chunk.X)
-    scores = check_probabilities(scores, "predict_proba(X)")
+    scores = np.empty((0, len(estimator.classes_)))
+    if n_rows_of(chunk.X):
+        with without_data():
+            scores = estimator.predict_proba(chunk.X)
+    scores = check_probabilities(scores, "predict_proba(X)", least=0)
     found, records = _scored("DPEvaluator", scores, chunk.y, estimator.classes_)
     return records, found
 
@@ -472,7 +476,7 @@ def _labels(y_true: Any, n_rows: int) -> np.ndarray:
 def _finite(values: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     array = numbers(values, name)
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
-    if array.ndim != 1 or not len(array) or n_rows not in (None, len(array)):
+    if array.ndim != 1 or n_rows not in (None, len(array)):
         raise ValueError(f"Expected {name} to hold one number per row.")
     if not np.isfinite(array).all():
         raise ValueError(f"Expected {name} to be finite; drop rows without a number.")
@@ -628,7 +632,8 @@ class DPEvaluator(BaseEstimator):
                 "n_samples", "n_bins", "level", "random_state",
             )
         }  # fmt: skip
-        TableRelease("DPEvaluator", 1, **settings).mechanism()  # before any row is read
+        release = TableRelease("DPEvaluator", 1, **settings)
+        release.mechanism()  # before any row is read
         settings |= {"given": (X, y), "groups": groups}
         bounds: Any = None
         if not hasattr(estimator, "predict_proba"):
@@ -639,7 +644,9 @@ class DPEvaluator(BaseEstimator):
             else:
                 if self.unit != ROW or any(one is not None for one in (subgroup, *beside)):
                     raise ValueError(_NO_LABELS)
-                records, found = first_look(rows, partial(_read, estimator), fingerprint_key(self))
+                read, n_is_public = partial(_read, estimator), release._relation.n_is_public
+                key = fingerprint_key(self)
+                records, found = first_look(rows, read, key, n_is_public=n_is_public)
             of, names = _subgroups(subgroup, subgroups, len(records[0]))
             records = (*records, *of)
             if bounds is not None:

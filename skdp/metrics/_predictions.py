@@ -55,23 +55,26 @@ def check_predictions(
     return Predictions(classes, probabilities, _codes(y, classes), weights)
 
 
-def check_probabilities(y_prob: ArrayLike, name: str = "y_prob") -> np.ndarray:
-    """Check probabilities: (n, 1) for those of one class, (n, n_classes) for rows that sum to 1."""
+def check_probabilities(y_prob: ArrayLike, name: str = "y_prob", *, least: int = 1) -> np.ndarray:
+    """Check probabilities: (n, 1) for those of one class, (n, n_classes) for rows that sum to 1.
+
+    There are to be ``least`` rows.
+    """
     values = numbers(y_prob, name)
     if values.ndim == 1:
         values = values[:, None]
-    if values.ndim != 2 or values.size == 0:
+    if values.ndim != 2 or not values.shape[1] or len(values) < least:
         raise ValueError(
-            f"Expected {name} of shape (n_samples,) or (n_samples, n_classes), got {values.shape}; "
-            "pass what predict_proba returns."
+            f"Expected {name} of shape (n_samples,) or (n_samples, n_classes), not empty; pass "
+            "what predict_proba returns."
         )
     if not np.isfinite(values).all():
         raise ValueError(f"Expected {name} to be finite; drop the rows that have no prediction.")
-    if values.min() < -ROUNDING or values.max() > 1 + ROUNDING:
+    if values.min(initial=0.0) < -ROUNDING or values.max(initial=0.0) > 1 + ROUNDING:
         raise ValueError(
             f"Expected {name} to lie in [0, 1]; pass probabilities, not scores or logarithms."
         )
-    if values.shape[1] > 1 and np.abs(values.sum(axis=1) - 1).max() > SUM_TOLERANCE:
+    if values.shape[1] > 1 and np.abs(values.sum(axis=1) - 1).max(initial=0.0) > SUM_TOLERANCE:
         raise ValueError(
             f"Expected every row of {name} to sum to 1; divide each row by its sum, or pass the "
             "probabilities of all classes."

@@ -66,7 +66,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     def _checked(self, X: ArrayLike, y: Given, groups: Given) -> _scores.PrivateRows:
         """Check the input as far as it can be without a fit."""
         self._check_groups(groups)
-        with without_data():
+        with without_data(n_is_public=self._relation.n_is_public):
             indexable(X, y)
         _candidates.check_unit(self.estimator, self.unit)
         parts, persons = private_parts(self.estimator).values(), self._persons()

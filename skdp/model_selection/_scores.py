@@ -162,8 +162,10 @@ class PrivateScore:
         self, fitted: Opaque, rows: PrivateRows, stream: SecureStream | None = None
     ) -> float:
         """Release the score of one trial."""
-        scores = np.asarray(self.row_score(fitted, rows.X, rows.y), dtype=float)
-        if scores.shape != (shape_of(rows.X)[0],):
+        n_rows, scores = shape_of(rows.X)[0], np.empty(0)
+        if n_rows:
+            scores = np.asarray(self.row_score(fitted, rows.X, rows.y), dtype=float)
+        if scores.shape != (n_rows,):
             raise ValueError("Expected scoring to return one number for each row.")
         exact = centred_sum(scores, rows.persons)
         if self.mechanism is None:

@@ -270,21 +270,24 @@ class DPDisjointSearch(PrivateSearch):
 
     def _split(self, facts: PublicFacts, n_rows: int, groups: Given) -> DisjointSplit:
         relation, n = self._relation, n_rows
-        by_coins = self.unit != ROW or not relation.n_is_public
+        by_coins = not relation.n_is_public
         if by_coins:
             n = facts.rows if facts.persons is None else facts.persons.n_groups or n_rows
         seed = None
         if self.random_state is not None and not by_coins:
             seed = int(self._streams("split")("key").generator.integers(2**31 - 1))
-        if n < len(self._shares):
-            raise expected("a larger number", "each part needs rows", n_samples=n)
-        return DisjointSplit(
+        split = DisjointSplit(
             n,
             parts=self._shares,
             groups=groups,
             neighboring_relation=relation.of_rows,
             random_state=seed,
         )
+        # Coins may leave a part without rows, and a refusal would tell how few there are.
+        sizes = map(split.n_samples_of, split.parts)
+        if n < len(self._shares) or not (by_coins or all(sizes)):
+            raise expected("a larger number", "each part needs rows", n_samples=n)
+        return split
 
     def _declaring(self, y: Any, facts: PublicFacts) -> tuple[PublicFacts, Any]:
         """Tell classifiers the classes of all rows, where they would read those of a part."""
@@ -405,8 +408,6 @@ def _taken(
 ) -> _scores.PrivateRows:
     """Rows of a part, in the containers that they came in."""
     numbers = np.asarray(split.take(part, np.arange(n_rows)))
-    if not len(numbers):
-        raise expected("a larger number", "each part needs rows", n_samples=n_rows)
     X, y, groups = (_at(array, numbers) for array in (rows.X, rows.y, rows.groups))
     persons = None if groups is None else rows_of_persons(groups, len(numbers))
     return rows._replace(X=X, y=y, groups=groups, persons=persons)

@@ -23,6 +23,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
 from skdp import _release_hook
+from skdp._input import n_is_public
 from skdp._warnings import FitWarning, PrivacyWarning
 from skdp.privacy import BudgetExceededError, PrivacyLedger, privacy_of
 from skdp.privacy.events import PosteriorTerm, SelectionTerm, terms_of
@@ -531,6 +532,7 @@ _OF_WEIGHTS = {
     "check_sample_weight_equivalence_on_sparse_data": "weights beyond the bound are refused",
     "check_all_zero_sample_weights_error": "whether all weights are 0 is private",
 }
+_OF_NO_ROWS = {"check_estimators_empty_data_messages": "whether there are rows is private"}
 
 
 def check_scikit_learn(
@@ -545,6 +547,8 @@ def check_scikit_learn(
     failing = dict(expected_failed_checks or {})
     if "max_sample_weight" in known:
         failing |= _OF_WEIGHTS
+    if not n_is_public(copy):
+        failing |= _OF_NO_ROWS
     with _quiet(), nullcontext() if "random_state" in known else fixed_streams():
         check_estimator(copy, expected_failed_checks=failing, on_skip=None)
 

@@ -13,6 +13,7 @@ from skdp import (
     BoundedScaler,
     DPSGDClassifier,
     DPSGDRegressor,
+    DPSGLDClassifier,
     DPStandardScaler,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
@@ -289,3 +290,35 @@ def test_missing_values_of_files_are_refused_like_others(folder):
     with pytest.raises(ValueError, match="Chunk 0 of 1: Input X contains NaN"):
         classifier().fit(source)
     DPStandardScaler(lower=0, upper=100).fit(source)
+
+
+@pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier])
+def test_a_second_fit_of_the_same_rows_is_a_fit(kind):
+    def load(i):
+        X = np.random.default_rng(i).uniform(-1, 1, (20, 2))
+        return X, (X[:, 0] > 0).astype(int)
+
+    rows = ChunkedRows(load, 3)
+    facts = {} if kind is DPSGDRegressor else {"classes": [0, 1]}
+    model = kind(n_samples=60, max_iter=2, sampling_rate=1.0, **facts)
+    for _ in range(3):
+        model.fit(rows)
+    assert model.n_iter_ == 2
+
+
+def test_chunks_are_compared_with_each_other_and_not_with_a_former_fit():
+    def of(columns, names=None):
+        def load(i):
+            X = np.random.default_rng(i).uniform(-1, 1, (20, columns))
+            return pd.DataFrame(X, columns=names) if names else X, (X[:, 0] > 0).astype(int)
+
+        return ChunkedRows(load, 3)
+
+    model = DPSGDClassifier(classes=[0, 1], n_samples=60, max_iter=2)
+    assert model.fit(of(2, ["a", "b"])).feature_names_in_.tolist() == ["a", "b"]
+    assert not hasattr(model.fit(of(3)), "feature_names_in_")
+    assert model.n_features_in_ == 3
+    model.set_params(warm_start=True)
+    with pytest.raises(ValueError, match="expecting 3 features"):
+        model.fit(of(2))
+    assert model.fit(of(3)).n_iter_ > 2

@@ -48,7 +48,9 @@ def in_chunks(cuts, build, *arrays):
     """Rows of a run in chunks, of records without anything to check."""
     pairs = list(itertools.pairwise(cuts))
     rows = ChunkedRows(lambda i: tuple(array[slice(*pairs[i])] for array in arrays), len(pairs))
-    found, _ = first_look(rows, lambda chunk: (chunk[: len(arrays)], None), bytes(16))
+    found, _ = first_look(
+        rows, lambda chunk: (chunk[: len(arrays)], None), bytes(16), n_is_public=True
+    )
     return ChunkSums(rows, found[0].reading, lambda records: build(*records))
 
 

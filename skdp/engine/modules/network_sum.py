@@ -35,6 +35,7 @@ from skdp._validate import expected, in_range, one_of, positive
 from skdp.engine.modules import layers
 from skdp.engine.modules.layers import RULES, PerSample
 from skdp.engine.modules.recurrent import EQUALS, Note, Recurrent
+from skdp.engine.precision import check_environment
 
 Loss = Callable[
     [Tensor, Tensor], Tensor
@@ -70,6 +71,7 @@ class FlatModule:
         *,
         mixed_precision: bool = False,
     ) -> None:
+        check_environment()
         self.mixed_precision = mixed_precision
         self.module = _copied(module).to(_checked(device))
         self._resting = [part for part in self.module.modules() if _is_at_rest(part)]

@@ -1,0 +1,147 @@
+"""The arithmetic in which private sums are computed, whatever the caller has set.
+
+>>> import torch
+>>> from skdp.engine.precision import strict
+>>> torch.set_float32_matmul_precision("medium")  # products in bfloat16
+>>> with strict():
+...     torch.get_float32_matmul_precision()
+'highest'
+>>> torch.get_float32_matmul_precision()
+'medium'
+>>> torch.set_float32_matmul_precision("highest")
+
+The norm by which a record is clipped and the sum that it enters are different products. In TF32 or
+bfloat16 each is off by up to 2⁻¹¹ or 2⁻⁸ of its factors, so that a record is beyond its bound by
+more than `skdp.engine.modules.network_sum.ROUNDING` covers (docs/privacy.md, §8).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from threading import Lock
+from typing import Any, NamedTuple
+
+from skdp._validate import expected
+
+_DEVICES = ("cpu", "cuda", "mps", "xpu")
+_TINY = 5e-324  # the smallest double, which is 0 where such numbers are flushed
+_FROM_OUTSIDE = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
+
+
+class _Knob(NamedTuple):
+    """A setting of the whole process: how it is read and set, and its values in full precision."""
+
+    read: Callable[[], Any]
+    set: Callable[[Any], Any]
+    full: tuple[Any, ...]
+
+
+def _attribute(holder: Any, name: str, *full: Any) -> _Knob:
+    return _Knob(lambda: getattr(holder, name), lambda value: setattr(holder, name, value), full)
+
+
+def _reduction(matmul: Any, name: str) -> _Knob:
+    """Reductions of products in half precision, which newer versions split by a second flag."""
+    if not hasattr(matmul, split := f"{name}_split_k"):
+        return _attribute(matmul, name, False)
+    return _Knob(
+        lambda: (getattr(matmul, name), getattr(matmul, split)),
+        lambda value: setattr(matmul, name, value),
+        ((False, True), (False, False)),
+    )
+
+
+@cache
+def _knobs(torch: Any) -> list[_Knob]:
+    """Settings of torch: the older names, then the newer ones, a whole before its parts."""
+    backends, matmul = torch.backends, torch.backends.cuda.matmul
+    parts = [(matmul, "")] + [
+        (holder, part)
+        for holder in (backends.cudnn, backends.mkldnn)
+        for part in ("matmul", "conv", "rnn")
+    ]
+    newer = [backends, backends.cudnn]  # that of mkldnn sets the first in some versions
+    newer += [getattr(holder, part, None) if part else holder for holder, part in parts]
+    return [
+        _Knob(torch.get_default_dtype, torch.set_default_dtype, (torch.float32, torch.float64)),
+        _Knob(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, ("highest",)),
+        _attribute(backends.cudnn, "allow_tf32", False),
+        _attribute(backends.mkldnn, "allow_tf32", False, None),
+        _reduction(matmul, "allow_fp16_reduced_precision_reduction"),
+        _reduction(matmul, "allow_bf16_reduced_precision_reduction"),
+        _attribute(matmul, "allow_fp16_accumulation", False),
+        *(_attribute(one, "fp32_precision", "ieee", "none") for one in newer),
+    ]
+
+
+_lock, _users, _before = Lock(), 0, []
+
+
+def _read(knob: _Knob) -> Any:
+    """Return what is set; ``full[0]`` where this version has no such setting, or cannot tell."""
+    try:
+        return knob.read()
+    except (AttributeError, RuntimeError):  # older and newer names may contradict each other
+        return knob.full[0]
+
+
+@contextmanager
+def _full_precision(torch: Any) -> Iterator[None]:
+    """Set the whole process to full precision; the last of several blocks puts it back."""
+    global _users
+    with _lock:
+        if not _users:
+            _before[:] = [(knob, _read(knob)) for knob in _knobs(torch)]
+            for knob, _ in _before:
+                if _read(knob) not in knob.full:
+                    knob.set(knob.full[0])
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            for knob, value in () if _users else _before:
+                if _read(knob) != value:
+                    knob.set(value)
+
+
+@contextmanager
+def strict() -> Iterator[None]:
+    """Compute in IEEE arithmetic of at least single precision; put back what was set before.
+
+    TF32, bfloat16 and half precision inside products, reductions in half precision, the caller's
+    autocast, a default type of less than single precision, and small numbers flushed to 0: none of
+    these is left. Settings of the process are so for other threads too, until the last block ends.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "backends"):  # not imported, or not yet as a whole
+        yield
+        return
+    with ExitStack() as stack:
+        stack.enter_context(_full_precision(torch))
+        for device in _DEVICES:
+            with suppress(RuntimeError):  # of a device that this version does not know
+                if torch.is_autocast_enabled(device):
+                    stack.enter_context(torch.autocast(device, enabled=False))
+        if _TINY * 1.0 == 0.0 and torch.set_flush_denormal(False):
+            stack.callback(torch.set_flush_denormal, True)
+        yield
+
+
+def strictly(clipped_sum: Callable[[Any, Any], Any], theta: Any, batch: Any) -> Any:
+    """Return a sum at θ over a batch, wherever that is, in full precision."""
+    with strict():
+        return clipped_sum(theta, batch)
+
+
+def check_environment() -> None:
+    """Refuse less precision that was asked for from outside, which no function of torch undoes."""
+    for name in _FROM_OUTSIDE:
+        if os.environ.get(name, "STRICT").upper() not in ("STRICT", ""):
+            remedy = "the environment variable lets sums of records be computed in less precision"
+            raise expected("unset, or STRICT", remedy, **{name: os.environ[name]})

@@ -1,0 +1,254 @@
+"""Sums of records in full precision: whatever was set outside is put back, and does not reach."""
+
+import threading
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import torch
+from engine.networks import seeded
+from torch import nn
+
+from skdp import DPSGDClassifier, OPSPosteriorSampler, PrivacyLedger
+from skdp._random import Streams
+from skdp.engine import precision
+from skdp.engine.loop import ReleasePlan, last, run
+from skdp.engine.modules.network_sum import FlatModule, NetworkClippedSum, NetworkRecords
+from skdp.engine.precision import strict
+from skdp.engine.sampling import sampling
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning", "ignore::skdp.FitWarning")
+BACKENDS = torch.backends
+NEWER = hasattr(BACKENDS, "fp32_precision")
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(64, 5)).astype(np.float32)
+Y = np.arange(64) % 2
+
+
+def of(read, *names):
+    """A setting; None where older and newer names contradict each other."""
+    try:
+        return read(*names)
+    except RuntimeError:
+        return None
+
+
+def told():
+    """All that the process is set to, and this thread."""
+    matmul = BACKENDS.cuda.matmul
+    found = {
+        "products": of(torch.get_float32_matmul_precision),
+        "dtype": torch.get_default_dtype(),
+        "cublas": of(getattr, matmul, "allow_tf32"),
+        "cudnn": of(getattr, BACKENDS.cudnn, "allow_tf32"),
+        "fp16": matmul.allow_fp16_reduced_precision_reduction,
+        "bf16": matmul.allow_bf16_reduced_precision_reduction,
+        "accumulated": getattr(matmul, "allow_fp16_accumulation", False),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "flushed": precision._TINY * 1.0 == 0.0,
+    }
+    if NEWER:
+        wholes = {"all": BACKENDS, "of cudnn": BACKENDS.cudnn, "of cublas": matmul}
+        parts = {
+            f"{name} {part}": getattr(getattr(BACKENDS, name), part)
+            for name, part in [
+                ("cudnn", "conv"), ("cudnn", "rnn"), ("mkldnn", "matmul"), ("mkldnn", "conv"),
+                ("mkldnn", "rnn"),
+            ]
+        }  # fmt: skip
+        found |= {name: one.fp32_precision for name, one in (wholes | parts).items()}
+    return found
+
+
+FULL = {
+    "products": {"highest", None},
+    "dtype": {torch.float32, torch.float64},
+    **{name: {False, None} for name in ("cublas", "cudnn")},
+    **{name: {False} for name in ("fp16", "bf16", "accumulated", "autocast", "flushed")},
+}
+
+
+def less(found):
+    return {name for name, value in found.items() if value not in FULL.get(name, {"ieee", "none"})}
+
+
+def newer(holder, name="fp32_precision"):
+    return lambda value: setattr(holder(), name, value)
+
+
+LOOSE = {
+    "bfloat16 in products": (torch.set_float32_matmul_precision, "medium", "highest"),
+    "TF32 in products": (torch.set_float32_matmul_precision, "high", "highest"),
+    "float16 as default": (torch.set_default_dtype, torch.float16, torch.float32),
+    "double as default": (torch.set_default_dtype, torch.float64, torch.float32),
+    "TF32 in products, by flag": (newer(lambda: BACKENDS.cuda.matmul, "allow_tf32"), True, False),
+    "no TF32 in convolutions": (newer(lambda: BACKENDS.cudnn, "allow_tf32"), False, True),
+    "split reductions": (
+        newer(lambda: BACKENDS.cuda.matmul, "allow_bf16_reduced_precision_reduction"), False, True,
+    ),
+    "numbers flushed": (torch.set_flush_denormal, True, False),
+}  # fmt: skip
+if NEWER:
+    LOOSE |= {
+        "TF32 in all": (newer(lambda: BACKENDS), "tf32", "none"),
+        "bfloat16 in all": (newer(lambda: BACKENDS), "bf16", "none"),
+        "bfloat16 in products of the CPU": (newer(lambda: BACKENDS.mkldnn.matmul), "bf16", "none"),
+        "bfloat16 in its convolutions": (newer(lambda: BACKENDS.mkldnn.conv), "bf16", "none"),
+        "TF32 in products of the GPU": (newer(lambda: BACKENDS.cuda.matmul), "tf32", "none"),
+        "IEEE in its convolutions": (newer(lambda: BACKENDS.cudnn.conv), "ieee", "tf32"),
+    }
+
+
+@pytest.fixture(params=LOOSE)
+def loose(request):
+    """Something is set, and set back by the test, not by what it tests."""
+    change, value, back = LOOSE[request.param]
+    change(value)
+    yield
+    change(back)
+
+
+def test_what_is_set_is_full_inside_and_as_it_was_after(loose):
+    before = told()
+    with strict():
+        assert not less(told())
+        with strict():
+            assert not less(told())
+        assert not less(told())
+    assert told() == before
+
+
+def test_what_a_failing_block_had_set_is_put_back(loose):
+    before = told()
+    with suppress(RuntimeError), strict():
+        raise RuntimeError
+    assert told() == before
+
+
+def test_a_double_by_default_stays_one():
+    torch.set_default_dtype(torch.float64)
+    try:
+        with strict():
+            assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.skipif(not NEWER, reason="this torch has the older names alone")
+def test_what_was_inherited_from_the_whole_still_is():
+    BACKENDS.mkldnn.matmul.fp32_precision = "none"
+    BACKENDS.fp32_precision = "tf32"
+    try:
+        with strict():
+            assert not less(told())
+        assert told()["mkldnn matmul"] == "tf32"
+    finally:
+        BACKENDS.fp32_precision = "none"
+    assert told()["mkldnn matmul"] == "none"
+
+
+def test_the_last_of_two_threads_puts_it_back():
+    torch.set_float32_matmul_precision("medium")
+    entered, leave, found = threading.Event(), threading.Event(), []
+
+    def other():
+        with strict():
+            entered.set()
+            leave.wait(60)
+            found.append(torch.get_float32_matmul_precision())
+
+    try:
+        thread = threading.Thread(target=other)
+        with strict():
+            thread.start()
+            assert entered.wait(60)
+        assert torch.get_float32_matmul_precision() == "highest"  # of the other's sums
+        leave.set()
+        thread.join(60)
+        assert found == ["highest"]
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        leave.set()
+        torch.set_float32_matmul_precision("highest")
+
+
+# --- who is in such a block -----------------------------------------------------------------------
+
+NOTES = []
+
+
+class Noting(nn.Linear):
+    """A layer that notes what its forward pass is computed in."""
+
+    def forward(self, x):
+        NOTES.append(told())
+        return super().forward(x)
+
+
+@pytest.fixture
+def notes():
+    NOTES.clear()
+    return NOTES
+
+
+def test_steps_of_a_run_are_in_full_precision(loose, notes):
+    flat = FlatModule(seeded(lambda: Noting(5, 1, dtype=torch.float32)))
+    clipped_sum = NetworkClippedSum(flat, lambda z, y: (z[:, 0] - y) ** 2, 1.0, method="vmap")
+    plan = ReleasePlan(sampling(1.0, 2), clipped_sum, 1.0, "zero_out")
+    rows = NetworkRecords(X, Y.astype(np.float32), flat.flat)
+    with torch.autocast("cpu", torch.bfloat16):
+        last(run(plan, rows, flat.flat.clone(), lambda t: t, lambda t, g, step: t, Streams()))
+    assert len(notes) == 2
+    assert not set().union(*map(less, notes))
+
+
+def test_a_fit_is_in_full_precision_from_the_first_to_the_last(loose, notes):
+    before = told()
+    model = DPSGDClassifier(
+        module=Noting, classes=[0, 1], n_samples=64, max_iter=2, sampling_rate=1.0
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        model.fit(X, Y)
+    n_notes = len(notes)
+    assert n_notes > 2
+    assert not set().union(*map(less, notes))
+    assert told() == before
+
+
+def test_small_numbers_are_flushed_in_no_sampler(monkeypatch):
+    found = []
+    monkeypatch.setattr(OPSPosteriorSampler, "_keep", lambda *_: found.append(told()["flushed"]))
+    torch.set_flush_denormal(True)
+    try:
+        OPSPosteriorSampler(classes=[0, 1], n_samples=64, max_iter=2).fit(X, Y)
+        assert told()["flushed"]
+    finally:
+        torch.set_flush_denormal(False)
+    assert found == [False]
+
+
+def test_own_networks_are_in_single_precision_at_least():
+    torch.set_default_dtype(torch.float16)
+    try:
+        for sizes in ((), (3,)):
+            model = DPSGDClassifier(
+                hidden_layer_sizes=sizes, classes=[0, 1], n_samples=64, max_iter=2
+            )
+            model.fit(X, Y)
+            assert {p.dtype for p in model.module_.parameters()} == {torch.float32}
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("name", precision._FROM_OUTSIDE)
+def test_less_precision_by_the_environment_is_refused_before_the_charge(name, monkeypatch):
+    model = DPSGDClassifier(hidden_layer_sizes=(2,), classes=[0, 1], n_samples=64, max_iter=1)
+    for value, says in {"BF16": name, "STRICT": None}.items():
+        monkeypatch.setenv(name, value)
+        with PrivacyLedger() as ledger:
+            if says is None:
+                model.fit(X, Y)
+            else:
+                with pytest.raises(ValueError, match=f"{says}='{value}'"):
+                    model.fit(X, Y)
+        assert len(ledger.entries) == (says is None)
