@@ -901,7 +901,9 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     @property
     def _relation(self) -> Relation:
         """Who is a neighbour: a row, or a person."""
-        return check_relation(self.neighboring_relation).of_unit(one_of(UNITS, unit=self.unit))
+        return check_relation(self.neighboring_relation).of_unit(
+            one_of(UNITS, self._no_unit, unit=self.unit)
+        )
 
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records; see `ProtectedUnit`."""

@@ -37,6 +37,7 @@ from skdp._chunked_rows import (
 from skdp._sparse_rows import SparseRows
 from skdp._types import ArrayLike, Estimator, Given
 from skdp._validate import expected, is_dask
+from skdp.relations import GROUP, ROW, check_relation
 
 _FLOATS = (np.float64, np.float32)
 _DType = str | tuple[type, ...]
@@ -54,8 +55,9 @@ LABELS = (
 
 def n_is_public(estimator: Any) -> bool:
     """Whether neighbours have equally many rows; what protects none may be a step before one."""
-    relation = getattr(estimator, "_relation", None)
-    return relation is not None and relation.n_is_public
+    relation = getattr(estimator, "neighboring_relation", None)
+    unit = getattr(estimator, "unit", ROW)  # of a pickle of 0.1.0, something else of numbers
+    return relation is not None and unit != GROUP and check_relation(relation).n_is_public
 
 
 def least_rows(estimator: Any) -> dict[str, Any]:

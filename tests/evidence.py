@@ -166,7 +166,8 @@ LAYERS = [
         (
             "tests/contracts/test_bad", "tests/contracts/test_declared",
             "tests/contracts/test_extremes",
-            "tests/contracts/test_refusals", "tests/estimators/test_bad_input", "tests/fuzz",
+            "tests/contracts/test_refusals", "tests/contracts/test_sizes",
+            "tests/estimators/test_bad_input", "tests/fuzz",
         ),
     ),
     (

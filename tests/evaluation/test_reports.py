@@ -261,13 +261,16 @@ def test_whatever_the_table_values_are_in_their_intervals_and_these_in_range(
 def test_a_table_of_few_rows_says_so(two):
     y, p, _ = two
     with pytest.warns(PrivacyWarning, match="nominal"):
-        report = private_report(
-            y[:30], p[:30], epsilon=0.1, classes=[0, 1], n_samples=30, random_state=0
-        )
-    assert "NOT a guarantee" in repr(report)
+        reports = [
+            private_report(
+                y[:30], p[:30], epsilon=0.1, classes=[0, 1], n_samples=30, random_state=seed
+            )
+            for seed in range(5)
+        ]
+    assert all("NOT a guarantee" in repr(report) for report in reports)
     for name in ("auc", "recall", "average_precision"):
-        e = getattr(report, name)
-        assert e.high - e.low > 0.8
+        found = [getattr(report, name) for report in reports]
+        assert np.median([e.high - e.low for e in found]) > 0.8
 
 
 def test_reports_are_readable(two):
