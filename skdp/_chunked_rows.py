@@ -50,6 +50,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from skdp._bounded_rows import row_norm
+from skdp._marked_rows import handed_on
 from skdp._persons import label_digests
 from skdp._rows import Drawn, Rows, Selection, own_of
 from skdp._validate import NO_ARRAY, expected, integer, is_dask
@@ -704,7 +705,7 @@ def _blockwise(method: Any) -> Any:
 
             return blockwise(partial(method, copy.copy(self)), X, *args, **kwargs)
         if not isinstance(X, ChunkedRows):
-            return method(self, X, *args, **kwargs)
+            return handed_on(X, method(self, X, *args, **kwargs))
         found = []
         for rows, y in X:
             if n_rows_of(rows):
@@ -723,7 +724,7 @@ def _lazily(method: Any) -> Any:
     @wraps(method)
     def of_rows(self: Any, X: Any) -> Any:
         if not isinstance(X, ChunkedRows) and not is_dask(X):
-            return method(self, X)
+            return handed_on(X, method(self, X))
         # Of a copy: rows are read again, and must be mapped as they were.
         apply = partial(method, copy.copy(self))
         if isinstance(X, ChunkedRows):

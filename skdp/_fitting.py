@@ -28,7 +28,7 @@ from skdp._chunked_rows import (
     takes_chunks,
 )
 from skdp._input import LABELS, without_data
-from skdp._marked_rows import Mark, mark_of
+from skdp._marked_rows import part_read
 from skdp._persons import PersonUnit, rows_of_persons
 from skdp._plan import Config, FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
@@ -298,16 +298,20 @@ def charged(
     plan: FitPlan,
     rows: tuple[Any, ...],
     before: PrivacyReport | None = None,
+    *,
+    groups: Any = None,
 ) -> PrivacyReport:
     """Write what a plan costs to the open ledgers, and return the report. Before any row is used.
 
-    The report is of this plan, on the part of a split that the ``rows`` as given are marked with,
-    if they are, and of what was spent ``before``.
+    The report is of this plan, on the part of a split that the ``rows`` as given, X, targets and
+    whatever else there is of each row, are of, and of what was spent ``before``.
     """
     from skdp.privacy.ledger import charge
 
     name, n = plan.facts.label, plan.facts.n_samples
-    report = plan.privacy.of_part(part_read(*rows)).of_release(estimator, name, n)
+    of_persons = check_relation(plan.privacy.neighboring_relation).unit == GROUP
+    mark = part_read(*rows, groups=groups, of_persons=of_persons)
+    report = plan.privacy.of_part(mark).of_release(estimator, name, n)
     total = report if before is None else before + report
     warn_if_inferred(name, report.inferred_public_facts)
     if report.seeded:
@@ -331,26 +335,6 @@ def charged(
     if checkpoint is not None:
         checkpoint.charged = True
     return total
-
-
-def part_read(*given: Any) -> Mark | None:
-    """Part of a split that the rows of a fit are marked with, X and targets as they were given.
-
-    Targets alone are enough: steps of a pipeline hand them on, and make new rows. Rows alone are
-    not, if there are targets.
-    """
-    *rows, targets = given
-    marks = [mark_of(array) for array in given if array is not None]
-    found = {tuple(mark.parts.items()) for mark in marks if mark is not None}
-    longest = max(found, key=len, default=())
-    # Of a part that was split again, X may be new rows, whose mark says nothing of the former.
-    if not all(parts == longest[: len(parts)] for parts in found):
-        raise ValueError(
-            "Expected X and y of one part of one split, got "
-            + " and ".join(sorted(f"part {part!r} of {split}" for (split, part), *_ in found))
-            + "; take both by one call of DisjointSplit.take."
-        )
-    return mark_of(rows[0] if targets is None else targets)
 
 
 def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
@@ -775,6 +759,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         """Fit to rows, and to what else a subclass takes beside them."""
         told = getattr(self, "verbose", 0) if self._relation.n_is_public else 0
         with attempt(self), in_chunks(X, y, groups, verbose=told) as (X, y, groups):
+            given = (X, y, how.get("sample_weight"))
             self._check_beside(X, groups)
             records, facts = self._taken_in(X, y, **how)
             check_n_rows(records.X, self._max_rows)
@@ -784,7 +769,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             run = self._prepared(plan, records)
             begun(self, plan, *records.arrays)
             steps = progress(self, plan.n_steps)
-            self.privacy_ = charged(self, plan, (X, y))
+            self.privacy_ = charged(self, plan, given, groups=groups)
             released = run(records, streams(self, *records.arrays), steps)
             self._keep(plan, released)
             self.diagnostics_ = self._norm_diagnosed(facts) + self._diagnosed(plan, released)

@@ -1,32 +1,46 @@
-"""Rows that say of which part of a split they are, in the container in which they travel.
+"""Rows that say of which part of a split they are, and can be held to it.
 
-A fit on marked rows is charged as one that reads this part alone (`skdp.privacy.parts`). The mark
-is a statement about rows, not about values: what selects rows of a part keeps it, and arithmetic
-and joins lose it. Lost marks are safe: the fit then pays as if it had read all rows.
+A fit on rows of one part is charged as one that reads this part alone (`skdp.privacy.parts`). What
+`DisjointSplit.take` hands out claims to be of a part, in its container; `levels_of` compares it, in
+full, with a copy that was kept, row by row at the places that the claim names. What differs in a
+value, a type or a column is of no part, and the fit then pays as if it had read all rows.
 
 >>> import numpy as np
->>> from skdp._marked_rows import Mark, mark_of, marked
->>> rows = marked(np.arange(4.0), Mark("7f3a", "train", 4, "row", False))
->>> mark_of(rows[[0, 2]]).part, mark_of(np.concatenate([rows, rows])), mark_of(rows + 1)
-('train', None, None)
+>>> from skdp._marked_rows import Kept, Level, Mark, claimed, levels_of
+>>> level = Level(Mark("7f3a", "train", "row", False), np.array([0, 2, 3, 5]))
+>>> rows = claimed(np.arange(4.0), (level,))
+>>> [level.places for level in levels_of(rows[[2, 0]])]
+[array([3, 0])]
+>>> rows[0] = 9.0
+>>> levels_of(rows[[2, 0]]), levels_of(rows + 1)
+((), ())
 
-Frames and series of pandas carry it in ``attrs``, which selections keep and joins of unlike parts
-drop. Methods that fill one table with rows of another keep them too (``combine_first``), so that
-the labels of the part's rows go along, and rows under any other label are no longer of the part;
-nor are more rows than it has. Containers of other libraries carry none.
+The copy is in the memory of this process alone: pickles, files and reports hold none of it, and
+what comes back from them claims nothing. Arrays know which of their rows a selection took; frames
+and series of pandas find theirs by their labels, which are unique; rows of other containers are
+known as the object that was handed out.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from collections.abc import Callable
-from importlib import import_module
+import copy
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from skdp._persons import label_digests
+from skdp.relations import GROUP
+
 _NAME = "skdp part of a split"
-_LABELS = "skdp labels of the part's rows"
+# Values that cannot be written to in place: a copy of a table shares the others with it.
+_FIXED = {str, bytes, int, float, complex, bool, type(None)}
+_ROWS_AT_ONCE = 2**16
+_OF_SPARSE = ("format", "indptr", "indices", "data")
 
 
 class Mark(NamedTuple):
@@ -36,8 +50,6 @@ class Mark(NamedTuple):
     ----------
     split, part : str
         Names.
-    n_rows : int
-        Rows of the part.
     unit : {"row", "group"}
         What is in one part as a whole.
     by_coins : bool
@@ -45,37 +57,113 @@ class Mark(NamedTuple):
         moves no other.
     within : Mark or None
         Of the table that was split, where that is a part of a split itself.
+    why_not : str
+        Why a fit that was given such rows is counted as one of all rows; "" where it is not.
     """
 
     split: str
     part: str
-    n_rows: int
     unit: str
     by_coins: bool
     within: Mark | None = None
+    why_not: str = ""
 
     @property
     def parts(self) -> dict[str, str]:
         """Parts by split, with those of the table that was split."""
         return {self.split: self.part} | ({} if self.within is None else self.within.parts)
 
-    @classmethod
-    def of(cls, values: Any) -> Mark | None:
-        """Return a mark from its values in a list, or None from None."""
-        if values is None:
-            return None
-        *plain, within = values
-        return cls(*plain, within=cls.of(within))
+    @property
+    def proved(self) -> dict[str, str]:
+        """The same of those that were proved."""
+        own = {} if self.why_not else {self.split: self.part}
+        return own | ({} if self.within is None else self.within.proved)
+
+
+class Level(NamedTuple):
+    """Rows of a part: the number of each in the table that was split, and its person.
+
+    Parameters
+    ----------
+    mark : Mark
+        Of which part; what is ``within`` it is a level of its own.
+    places : ndarray of shape (n,)
+        Numbers of the rows.
+    persons : ndarray of shape (n,) or None
+        Digest of the label by which each row was assigned, under ``key``; None for splits of rows.
+    key : bytes
+        Of the split.
+    """
+
+    mark: Mark
+    places: np.ndarray
+    persons: np.ndarray | None = None
+    key: bytes = b""
+
+    def at(self, rows: Any) -> Level:
+        """Select rows."""
+        persons = None if self.persons is None else self.persons[rows]
+        return self._replace(places=self.places[rows], persons=persons)
+
+    def is_of(self, groups: Any) -> bool:
+        """Whether persons with these labels, one for each row, are those that were assigned."""
+        if groups is None or self.persons is None:
+            return False
+        found, codes = label_digests(groups, len(self.places), self.key)
+        return np.array_equal(found[codes], self.persons)
+
+
+class Kept(NamedTuple):
+    """What was handed out: a copy of the rows, and of which part they are, innermost first."""
+
+    rows: Any
+    levels: tuple[Level, ...]
+
+
+class _Claim(str):
+    """A mark in ``attrs``: a name, as which it is printed, copied to files and pickled."""
+
+    kept: Kept | None = None
+
+    def __deepcopy__(self, memo: Any) -> _Claim:
+        """Stay the same: pandas copies ``attrs`` at each step."""
+        return self
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        """Leave all but the name here."""
+        return str, (str(self),)
 
 
 class MarkedRows(np.ndarray):
-    """An array of which selections of rows carry a mark, and nothing else that is made of it."""
+    """An array of which selections know which rows and columns they are, and copies too.
 
-    _mark: Mark | None = None
+    Whatever else is made of it is an ordinary array.
+    """
+
+    _kept: Kept | None = None
+    _rows: Any = None
+    _columns: Any = None
 
     def __getitem__(self, key: Any) -> Any:
-        """Select, and keep the mark."""
-        return marked(np.asarray(self)[key], self._mark)
+        """Select."""
+        plain = np.asarray(self)[key]
+        axes = key if isinstance(key, tuple) else (key,)
+        if self._kept is None or not isinstance(plain, np.ndarray) or not _by_axes(axes):
+            return plain
+        rows, columns = self._rows[axes[0]], self._columns
+        if len(axes) == 2 and not (isinstance(axes[1], slice) and axes[1] == slice(None)):
+            if np.ndim(columns) != 1:
+                return plain
+            columns = columns[axes[1]]
+        width = self.shape[1:] if columns is None else np.shape(columns)
+        if np.ndim(rows) != 1 or plain.shape != (len(rows), *width):
+            return plain
+        return self._claiming(plain, rows, columns)
+
+    def _claiming(self, plain: np.ndarray, rows: Any, columns: Any) -> MarkedRows:
+        claims = plain.view(MarkedRows)
+        claims._kept, claims._rows, claims._columns = self._kept, rows, columns
+        return claims
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """Give an ordinary array, or a number."""
@@ -86,61 +174,267 @@ class MarkedRows(np.ndarray):
         result = super().__array_function__(func, types, args, kwargs)
         return np.asarray(result) if isinstance(result, MarkedRows) else result
 
+    def copy(self, order: Any = "C") -> Any:
+        """Keep the mark."""
+        return self._claiming(np.array(self, order=order), self._rows, self._columns)
+
     def __copy__(self) -> Any:
         """Keep the mark."""
-        return marked(np.array(self), self._mark)
+        return self.copy()
 
     def __deepcopy__(self, memo: Any) -> Any:
         """Keep the mark."""
-        return marked(np.array(self), self._mark)
+        return self.copy()
 
-    def __reduce__(self) -> tuple[Callable, tuple[np.ndarray, Mark | None]]:
-        """Keep the mark in a pickle."""
-        return marked, (np.asarray(self), self._mark)
+    def __reduce__(self) -> Any:
+        """Leave the mark here."""
+        return np.asarray(self).__reduce__()
 
     def __repr__(self) -> str:
         """Look like the ordinary array."""
         return repr(np.asarray(self))
 
 
-def marked(rows: Any, mark: Mark | None) -> Any:
-    """Mark rows, in their container; what can carry no mark is returned as it is."""
-    if mark is None:
-        return rows
-    if isinstance(rows, np.ndarray):
-        if rows.ndim:
-            rows = np.asarray(rows).view(MarkedRows)
-            rows._mark = mark
-    elif isinstance(getattr(rows, "attrs", None), dict):
+def _by_axes(axes: tuple[Any, ...]) -> bool:
+    """Whether indices select rows, or rows and columns, and nothing new."""
+    return 1 <= len(axes) <= 2 and all(
+        isinstance(axis, slice | int | np.integer)
+        or (isinstance(axis, list | np.ndarray) and np.ndim(axis) == 1)
+        for axis in axes
+    )
+
+
+# Of other containers: what was handed out, by the identity of an object that is still there.
+_HANDED: dict[int, tuple[weakref.ref, Kept]] = {}
+
+
+def claimed(rows: Any, levels: tuple[Level, ...]) -> Any:
+    """Let rows, in their container, claim to be of a part, and keep a copy of them."""
+    if type(rows) in (np.ndarray, MarkedRows) and rows.ndim:
+        claims = np.asarray(rows).view(MarkedRows)
+        claims._kept, claims._rows = Kept(np.array(rows), levels), np.arange(len(rows))
+        claims._columns = np.arange(rows.shape[1]) if rows.ndim == 2 else None
+        return claims
+    if _is_pandas(rows) and type(rows).__module__.partition(".")[0] == "pandas":
         rows = rows.copy(deep=False)  # the caller's own table is not written to
-        rows.attrs[_NAME] = list(mark)  # as what is written to a file comes back
-        # A string, which files take and pandas, which copies attrs at each step, does not copy.
-        rows.attrs[_LABELS] = b64encode(np.unique(_hashes(rows)).tobytes()).decode()
+        claim = _Claim(f"{levels[0].mark.part} of {levels[0].mark.split}")
+        claim.kept = Kept(rows.copy(deep=True), levels)
+        rows.attrs[_NAME] = claim
+        return rows
+    copied = np.array(rows) if isinstance(rows, np.ndarray) else copy.deepcopy(rows)
+    name, kept = id(rows), Kept(copied, levels)
+    with suppress(TypeError):  # of what cannot be followed, nothing can be told later
+        _HANDED[name] = (weakref.ref(rows, lambda _: _HANDED.pop(name, None)), kept)
     return rows
 
 
-def _hashes(rows: Any) -> np.ndarray:
-    """Hash the labels of the rows of a frame or series, 64 bits each."""
-    hash_labels = import_module("pandas.util").hash_pandas_object
-    return np.asarray(hash_labels(rows.index, index=False), np.uint64)
+def _is_pandas(rows: Any) -> bool:
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(rows, pandas.DataFrame | pandas.Series)
 
 
-def _are_labelled(rows: Any) -> bool:
-    """Whether all rows of a frame or series have labels of the part that they are marked with."""
-    given = np.frombuffer(b64decode(rows.attrs.get(_LABELS, "")), np.uint64)  # sorted
-    found = _hashes(rows)
-    places = np.searchsorted(given, found)
-    nearest = given[places.clip(max=len(given) - 1)] if len(given) else given
-    return bool(np.array_equal(nearest, found))
+def handed_on(given: Any, made: Any) -> Any:
+    """Let what was made of rows, each by itself, be of the part that they are proved to be of."""
+    levels = levels_of(given) if kept_of(given) is not None else ()
+    if not levels or getattr(made, "shape", (-1,))[:1] != (len(levels[0].places),):
+        return made
+    return claimed(made, levels)
 
 
-def mark_of(rows: Any) -> Mark | None:
-    """Return the mark of rows, if they have one and are no more than the part."""
+def kept_of(rows: Any) -> Kept | None:
+    """Return what was kept of the rows that these claim to be, rightly or not."""
     if isinstance(rows, MarkedRows):
-        found = rows._mark
+        return rows._kept
+    if _is_pandas(rows) and isinstance(claim := rows.attrs.get(_NAME), _Claim):
+        return claim.kept
+    reference, kept = _HANDED.get(id(rows), (None, None))
+    return kept if reference is not None and reference() is rows else None
+
+
+def levels_of(rows: Any) -> tuple[Level, ...]:
+    """Return the parts that rows are of, as far as that is proved: innermost first.
+
+    Parameters
+    ----------
+    rows : object
+        X, targets, weights or whatever else a fit was given.
+
+    Returns
+    -------
+    tuple of Level
+        Empty if they claim nothing, or differ from what they claim to be.
+    """
+    kept = kept_of(rows)
+    if kept is None:
+        return ()
+    at: Any = slice(None)
+    if isinstance(rows, MarkedRows):
+        at = rows._rows
+        same = _same_arrays(np.asarray(rows), kept.rows, at, rows._columns)
+    elif _is_pandas(rows):
+        at = _places_by_labels(rows, kept.rows)
+        same = at is not None and _same_columns(rows, kept.rows, at)
     else:
-        attributes = getattr(rows, "attrs", None)
-        found = Mark.of(attributes.get(_NAME) if isinstance(attributes, dict) else None)
-        if found is not None and not _are_labelled(rows):
-            return None
-    return found if found is not None and len(rows) <= found.n_rows else None
+        same = _same_objects(rows, kept.rows)
+    return tuple(level.at(at) for level in kept.levels) if same else ()
+
+
+def mark_of(levels: tuple[Level, ...]) -> Mark | None:
+    """Return the mark of levels, each within the next."""
+    found = None
+    for level in reversed(levels):
+        found = level.mark._replace(within=found)
+    return found
+
+
+# --- comparisons ----------------------------------------------------------------------------------
+
+
+def _same_arrays(rows: np.ndarray, kept: np.ndarray, at: Any, columns: Any) -> bool:
+    if rows.dtype != kept.dtype or len(rows) != len(at):
+        return False
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        some = slice(start, start + _ROWS_AT_ONCE)
+        expected = kept[at[some]]
+        if columns is not None and not np.array_equal(columns, np.arange(kept.shape[1])):
+            expected = expected[:, columns]
+        if rows[some].shape != expected.shape or not _same_values(rows[some], expected):
+            return False
+    return True
+
+
+def _same_values(ones: np.ndarray, others: np.ndarray) -> bool:
+    """Whether arrays of one dtype and shape are the same, bit by bit."""
+    if ones.dtype.hasobject:
+        pairs = zip(ones.flat, others.flat, strict=True)
+        return all(
+            type(a) in _FIXED and type(a) is type(b) and (a is b or a == b) for a, b in pairs
+        )
+    if ones.dtype.kind in "biufcmM":
+        ones, others = (np.ascontiguousarray(a).view(np.uint8) for a in (ones, others))
+    return np.array_equal(ones, others)
+
+
+def _places_by_labels(rows: Any, kept: Any) -> np.ndarray | None:
+    if rows.index.equals(kept.index):
+        return np.arange(len(kept))
+    if not kept.index.is_unique or rows.index.dtype != kept.index.dtype:
+        return None
+    at = kept.index.get_indexer(rows.index)
+    return None if (at < 0).any() else at
+
+
+def _same_columns(rows: Any, kept: Any, at: np.ndarray) -> bool:
+    if rows.ndim == 1:
+        if kept.ndim == 1:
+            return _same_series(rows, kept.iloc[at])
+        rows = rows.to_frame()
+    if kept.ndim == 1 or not (kept.columns.is_unique and rows.columns.is_unique):
+        return False
+    return all(
+        name in kept.columns and _same_series(column, kept[name].iloc[at])
+        for name, column in rows.items()
+    )
+
+
+def _same_series(one: Any, other: Any) -> bool:
+    if one.dtype != other.dtype:
+        return False
+    if isinstance(one.dtype, np.dtype):
+        return _same_values(one.to_numpy(), other.to_numpy())
+    return one.array.equals(other.array)
+
+
+def _same_objects(rows: Any, kept: Any) -> bool:
+    if isinstance(rows, np.ndarray):
+        return _same_arrays(np.asarray(rows), kept, np.arange(len(kept)), None)
+    if all(hasattr(rows, name) for name in _OF_SPARSE):
+        pairs = ([np.asarray(getattr(m, name)) for m in (rows, kept)] for name in _OF_SPARSE)
+        return rows.shape == kept.shape and all(
+            a.dtype == b.dtype and a.shape == b.shape and _same_values(a, b) for a, b in pairs
+        )
+    return hasattr(rows, "equals") and bool(rows.equals(kept))
+
+
+# --- at the fit -----------------------------------------------------------------------------------
+
+_TRUSTED: ContextVar[dict[str, str] | None] = ContextVar("parts of what is fitted", default=None)
+
+_CHANGED = (
+    "X, the targets or what else was given with each row are not, or no longer, rows that the "
+    "split handed out, or a row is there twice; steps that make new rows are fitted by "
+    "DisjointSplit.fit_part"
+)
+_OTHER_PERSONS = "the split was not made by the labels of these persons"
+
+
+@contextmanager
+def trusting(parts: dict[str, str]) -> Iterator[None]:
+    """Take rows that steps have made for rows of these parts, if their targets are."""
+    token = _TRUSTED.set(parts)
+    try:
+        yield
+    finally:
+        _TRUSTED.reset(token)
+
+
+def part_read(
+    X: Any, y: Any, *beside: Any, groups: Any = None, of_persons: bool = False
+) -> Mark | None:
+    """Return the part of a split that the rows of a fit are of.
+
+    Parameters
+    ----------
+    X, y : object
+        Rows and targets as they were given; None for targets that there are not.
+    *beside : object
+        What else was given with each row, weights for instance.
+    groups : array-like of shape (n,) or None, default=None
+        The person of each row.
+    of_persons : bool, default=False
+        Whether persons are the records.
+
+    Returns
+    -------
+    Mark or None
+        None if nothing claims to be of a part. A part that was not proved to be that of all of
+        these rows says ``why_not``.
+
+    Raises
+    ------
+    ValueError
+        If these are proved to be of different parts.
+    """
+    targets = y if isinstance(y, tuple) else (y,)
+    others = [array for array in (*targets, *beside) if array is not None]
+    kept = [one for one in map(kept_of, (X, *others)) if one is not None]
+    if not kept:
+        return None
+    of_X, *proved = map(levels_of, (X, *others))
+    if len({levels[0].mark[:2] for levels in (of_X, *proved) if levels}) > 1:
+        raise ValueError(
+            "Expected X and y of one part of one split, got "
+            + " and ".join(sorted({f"part {k.levels[0].mark.part!r}" for k in kept}))
+            + "; take both by one call of DisjointSplit.take."
+        )
+    trusted = (_TRUSTED.get() or {}) if proved and not of_X else {}
+    longest = max((of_X, *proved, kept[0].levels), key=lambda levels: len(levels))
+    mark = None
+    for depth, level in reversed(tuple(enumerate(longest))):
+        all_of_it = (
+            (*proved,) if trusted.get(level.mark.split) == level.mark.part else (of_X, *proved)
+        )
+        agrees = all(_agree(levels[depth : depth + 1], level) for levels in all_of_it)
+        why_not = "" if agrees and len(np.unique(level.places)) == len(level.places) else _CHANGED
+        if not why_not and of_persons and level.mark.unit == GROUP and not level.is_of(groups):
+            why_not = _OTHER_PERSONS
+        mark = level.mark._replace(within=mark, why_not=why_not)
+    return mark
+
+
+def _agree(found: tuple[Level, ...], level: Level) -> bool:
+    return (
+        len(found) == 1
+        and found[0].mark[:2] == level.mark[:2]
+        and np.array_equal(found[0].places, level.places)
+    )

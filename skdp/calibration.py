@@ -211,7 +211,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             fitted = self.estimator_ = copy.deepcopy(before)
             self._check_statement(fitted)
             self.classes_, codes = encode_labels(chosen.targets, fitted.classes_, facts.label)
-            self.temperature_privacy_ = self._charge(plan, (X, y))
+            self.temperature_privacy_ = self._charge(plan, (X, y), groups)
             # Not of the copy: `privacy_of` knows releases apart.
             self.privacy_ = before.privacy_ + self.temperature_privacy_
             proba = fitted.predict_proba(X) if len(records.X) else np.empty((0, facts.outputs))
@@ -223,9 +223,9 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             self.n_iter_ = plan.config.n_steps
         return self
 
-    def _charge(self, plan: FitPlan, rows: tuple[Any, ...]) -> PrivacyReport:
+    def _charge(self, plan: FitPlan, rows: tuple[Any, ...], groups: Any) -> PrivacyReport:
         try:
-            return charged(self, plan, rows)
+            return charged(self, plan, rows, groups=groups)
         except BudgetExceededError as refusal:
             if isinstance(self.estimator, FrozenEstimator):
                 raise

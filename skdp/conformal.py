@@ -39,7 +39,6 @@ from skdp._fitting import (
     charged,
     encode_labels,
     initial_seed,
-    part_read,
     public_n_rows,
     warn_of_delta,
 )
@@ -51,7 +50,7 @@ from skdp._input import (
     check_features_and_labels,
     check_features_and_targets,
 )
-from skdp._marked_rows import Mark, marked
+from skdp._marked_rows import Mark, handed_on, part_read, trusting
 from skdp._persons import PersonUnit, rows_of_persons
 from skdp._plan import FitPlan, PublicFacts
 from skdp._types import ArrayLike, Estimator, Given, Opaque, Params, Seed
@@ -147,7 +146,9 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             # Of the model that was given, not of its copy: `privacy_of` knows releases apart.
             told = privacy_of(self.estimator if self._is_frozen else fitted)
             self.estimator_ = fitted
-            own = self.threshold_privacy_ = charged(self, plan, (rows.X, rows.y))
+            own = self.threshold_privacy_ = charged(
+                self, plan, (rows.X, rows.y), groups=rows.groups
+            )
             self.privacy_ = _together(told, own, fitted)
             scores = self._scores_of(rows)
             self.threshold_ = plan.config.run((scores,), _fitting.streams(self, scores))
@@ -207,8 +208,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             checked = np.asarray(X)
         if groups is not None:
             rows_of_persons(groups, len(labels))
-        mark = part_read(X, y)
-        return _Rows(marked(checked, mark), marked(labels, mark), groups, classes)
+        return _Rows(handed_on(X, checked), handed_on(y, labels), groups, classes)
 
     def _read_rows(self, X: Any, y: Any, columns: bool) -> tuple[Any, np.ndarray, Any]:
         """Check rows and targets; return classes too, where there are any."""
@@ -281,7 +281,10 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
         model = self._for_part()
         if rows.classes is not None and getattr(model, "classes", "") is None:
             model.set_params(classes=rows.classes)
-        return model.fit(first.X, first.y, **first.whose), other
+        mark = part_read(first.X, first.y)
+        # Steps of the model make new rows, of these alone.
+        with trusting({split.id: _FIT} if mark is None else mark.proved):
+            return model.fit(first.X, first.y, **first.whose), other
 
     def _for_part(self) -> Any:
         """Return an unfitted copy of the model, told the public sizes of its part."""
@@ -768,6 +771,6 @@ def _on_own_rows(told: PrivacyReport, rows: _Rows) -> str:
 
 def _of_part(plan: FitPlan, part: str, unit: str) -> FitPlan:
     """Plan for a part of a split that will be made, and its own parts with it."""
-    mark = Mark("split of the fit", part, 0, unit, True)
+    mark = Mark("split of the fit", part, unit, True)
     parts = {name: _of_part(inner, part, unit) for name, inner in plan.parts.items()}
     return replace(plan, privacy=plan.privacy.of_part(mark), parts=parts)

@@ -178,7 +178,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
             if before is not None:
                 self._check_same_neighbours(check_relation(before.neighboring_relation))
             self._check_beside(X, groups)
-            given = (X, y)
+            given = (X, y, sample_weight)
             X, y = from_dataset(X, y)
             self._by_index = isinstance(X, DatasetRows)
             how = {"goes_on": goes_on, "classes": classes, "sample_weight": sample_weight}
@@ -205,7 +205,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
             arrays = (*records.arrays, *networks.weights(self.module_))
             _fitting.begun(self, plan, *arrays, beside=public)
             steps = _fitting.progress(self, plan.n_steps)
-            self.privacy_ = _fitting.charged(self, plan, given, before)
+            self.privacy_ = _fitting.charged(self, plan, given, before, groups=groups)
             self.public_scores_ = _checkpoint.notes()
             streams = _fitting.streams(self, *arrays)
             kept = self._kept if one_epoch and goes_on else None

@@ -161,7 +161,7 @@ class TableRelease(BaseEstimator):
             assumptions=(PREDICTED_BY_ROW,),
         )
         plan = FitPlan(PublicFacts(self.label, inferred=inferred), mechanism, report, n_steps=1)
-        report = charged(self, plan, given)
+        report = charged(self, plan, given, groups=groups)
         counts = rows_of(records, _Records).sum(partial(_counts, cells_of), slice(None))
         of_seed = records if isinstance(records[0], np.ndarray) else (records[0].fingerprints,)
         noise = streams(self, *of_seed)("noise")

@@ -35,8 +35,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._chunked_rows import Chunk, ChunkedRows, Misread, first_look, in_chunks, n_rows_of
-from skdp._fitting import encode_labels, fingerprint_key, part_read, target_bounds
+from skdp._fitting import encode_labels, fingerprint_key, target_bounds
 from skdp._input import without_data
+from skdp._marked_rows import part_read
 from skdp._types import ArrayLike, Estimator, Given, Seed
 from skdp._validate import as_array, expected, positive
 from skdp._warnings import FitWarning, PrivacyWarning

@@ -242,7 +242,7 @@ class DPDisjointSearch(PrivateSearch):
             facts, estimator = self._declaring(y, facts)
             plan = self._search_plan(facts, split.id, estimator)
             search: DisjointPlan = plan.config
-            report = charged(self, plan, (X, y))
+            report = charged(self, plan, (X, y), groups=groups)
             streams, seeds = self._streams("search", digest(rows)), None
             if self.random_state is not None:
                 seeds = streams("seeds").generator

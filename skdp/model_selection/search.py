@@ -285,7 +285,7 @@ class DPRandomizedSearch(PrivateSearch):
             search: SearchPlan = plan.config
             if _is_private(score):
                 score = replace(score, mechanism=search.trial.mechanism)
-            report = charged(self, plan, (X, y))
+            report = charged(self, plan, (X, y), groups=groups)
             outcomes = self._try(search, score, rows)
             self._keep_winner(_best(outcomes, search.planner.law), score, report, search)
         return self

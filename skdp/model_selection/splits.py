@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -25,7 +26,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from skdp._marked_rows import Mark, mark_of, marked
+from skdp._chunked_rows import n_rows_of
+from skdp._marked_rows import Level, Mark, claimed, levels_of, part_read, trusting
 from skdp._persons import label_digests
 from skdp._random import SecureStream
 from skdp._types import Given, Json
@@ -129,7 +131,7 @@ class DisjointSplit:
                 raise expected("None where parts are secret", random_state=random_state)
             key = hashlib.sha256(str(integer(0, random_state=random_state)).encode()).digest()
         self._set(n_samples, parts, unit, unit == GROUP or not relation.n_is_public, key)
-        self._groups = groups
+        self._groups = _own(groups)
 
     def _set(self, n_samples: Any, parts: Any, unit: str, by_coins: bool, key: bytes) -> None:
         self._n_samples, self._parts = integer(2, n_samples=n_samples), _shares(parts)
@@ -207,7 +209,7 @@ class DisjointSplit:
         if (groups is None) != (self._unit == ROW):
             of = "the person of each row" if self._unit == GROUP else "None: the split is of rows"
             raise ValueError(f"Expected groups to be {of}, as when the split was made.")
-        self._groups = groups
+        self._groups = _own(groups)
         return self
 
     @property
@@ -302,16 +304,77 @@ class DisjointSplit:
         taken = []
         for array in arrays:
             rows = np.asarray(array) if isinstance(array, list | tuple) else array
-            n_rows = rows.shape[0] if hasattr(rows, "shape") else len(rows)
+            n_rows = n_rows_of(rows)
             if not self._by_coins and n_rows != self.n_samples:
                 raise ValueError(
                     f"Expected arrays of the {self.n_samples} rows of the table that was split, in "
                     f"one order, got {n_rows} rows."
                 )
             found = self._indices(part, n_rows)
-            mark = Mark(self.id, part, len(found), self._unit, self._by_coins, mark_of(rows))
-            taken.append(marked(getattr(rows, "iloc", rows)[found], mark))
+            outer = levels_of(rows)
+            plain = np.asarray(rows) if isinstance(rows, np.ndarray) else rows
+            own = getattr(plain, "iloc", plain)[found]
+            # A row that is in the table twice may be in two parts of it.
+            if not outer or len(np.unique(outer[0].places)) == n_rows:
+                mark = Mark(self.id, part, self._unit, self._by_coins)
+                persons = self._words_of(n_rows)[found] if self._unit == GROUP else None
+                level = Level(mark, found, persons, self._key)
+                own = claimed(own, (level, *(one.at(found) for one in outer)))
+            taken.append(own)
         return taken[0] if len(taken) == 1 else taken
+
+    def fit_part(self, estimator: Any, part: str, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Fit an estimator to the rows of a part, whatever its steps make of them.
+
+        In a pipeline, steps of other libraries make new rows, of which nobody can see that they
+        are of the part. What is fitted here is taken to make each row of the rows that it is given
+        and of nothing else; its targets, weights and persons are still compared.
+
+        Parameters
+        ----------
+        estimator : Estimator
+            What is fitted, a pipeline for instance.
+        part : str
+            Name of the part.
+        X : array-like of shape (n_samples, n_features)
+            All rows of the table.
+        y : array-like of shape (n_samples,) or None, default=None
+            All targets.
+        **fit_params : object
+            For ``estimator.fit``; of what has a value for each row, ``groups`` for instance, the
+            values of the part.
+
+        Returns
+        -------
+        Estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no such part, an array has another number of rows, or the estimator refuses
+            its input.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import FunctionTransformer
+        >>> from skdp import DisjointSplit, DPVariationalLogisticRegression
+        >>> X, y = np.tile([[-1.0], [1.0]], (500, 1)), np.tile([0, 1], 500)
+        >>> split = DisjointSplit(1000)
+        >>> model = DPVariationalLogisticRegression(1.0, classes=[0, 1], n_samples=750)
+        >>> steps = make_pipeline(FunctionTransformer(np.abs), model)
+        >>> _ = split.fit_part(steps, "train", X, y)
+        """
+        n_rows = n_rows_of(X)
+        given = {"X": X} | ({} if y is None else {"y": y}) | fit_params
+        rows = {k: self.take(part, v) if _by_row(v, n_rows) else v for k, v in given.items()}
+        X, y = rows.pop("X"), rows.pop("y", None)
+        mark = part_read(X, y)
+        within = {} if mark is None else mark.proved
+        with trusting({**within, self.id: part}):
+            return estimator.fit(X, **rows) if y is None else estimator.fit(X, y, **rows)
 
     def _number(self, part: str) -> int:
         if not isinstance(part, str) or part not in self.parts:
@@ -342,14 +405,15 @@ class DisjointSplit:
             stream.words(words[start : start + _WORDS_AT_ONCE])
         return words
 
+    def _words_of(self, n_rows: int) -> np.ndarray:
+        """Digest of the label of each row's person."""
+        groups: Any = self._groups
+        words, codes = label_digests(groups, n_rows, self._key)
+        return words[codes]
+
     def _sides(self, n_rows: int) -> np.ndarray:
         """Number of the part of each row, each of its own coin."""
-        if self._unit == GROUP:
-            groups: Any = self._groups
-            words, codes = label_digests(groups, n_rows, self._key)
-            words = words[codes]
-        else:
-            words = self._words(n_rows)
+        words = self._words_of(n_rows) if self._unit == GROUP else self._words(n_rows)
         return np.searchsorted(np.cumsum(list(self.parts.values()))[:-1], words / 2.0**64, "right")
 
     def __repr__(self) -> str:
@@ -357,6 +421,16 @@ class DisjointSplit:
         about = "about " if self._by_coins else ""
         persons = " of whole persons" if self._unit == GROUP else ""
         return f"DisjointSplit({about}{sizes} of {self.n_samples} rows{persons})"
+
+
+def _own(groups: Any) -> Any:
+    """Labels that whoever gave them does not write to."""
+    return groups.copy() if hasattr(groups, "copy") else copy.copy(groups)
+
+
+def _by_row(values: Any, n_rows: int) -> bool:
+    is_array = hasattr(values, "shape") or isinstance(values, list | tuple)
+    return is_array and np.ndim(values) > 0 and n_rows_of(values) == n_rows
 
 
 def _shares(parts: Any) -> dict[str, float]:

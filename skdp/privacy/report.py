@@ -328,15 +328,17 @@ class PrivacyReport:
         if mark is None:
             return self
         relation, name = check_relation(self.neighboring_relation), f"{mark.part!r} of {mark.split}"
-        why_not = ""
-        if not (mark.by_coins or relation.n_is_public):
+        why_not = mark.why_not
+        if not why_not and not (mark.by_coins or relation.n_is_public):
             raise expected(
                 f"{'groups' if relation.unit == GROUP else repr(str(relation))} in DisjointSplit "
                 f"for a release under {relation!s}",
                 "it assigned rows by their places, and a record more would move all others",
                 rows=f"part {name}",
             )
-        if mark.unit != GROUP and relation.unit == GROUP:
+        if why_not:
+            pass
+        elif mark.unit != GROUP and relation.unit == GROUP:
             why_not = "a person may have rows in several parts"
         elif mark.unit == GROUP and relation.of_rows == REPLACE_ONE:
             why_not = "whoever takes another's place may be of another part"

@@ -26,8 +26,7 @@ from skdp import (
     PrivacyLedger,
     privacy_of,
 )
-from skdp._marked_rows import mark_of
-from skdp._marked_rows import marked as marked_rows
+from skdp._marked_rows import part_read
 from skdp.calibration import DPTemperatureScaler
 from skdp.privacy import PrivacyReport
 from skdp.privacy.parts import PartDpEvent
@@ -49,6 +48,12 @@ def model(n_samples: int = N // 2, **parameters) -> DPVariationalLogisticRegress
 def pipeline(**parameters):
     scaler = DPStandardScaler(epsilon=0.5, lower=-1, upper=1)
     return make_pipeline(BoundedScaler(lower=-1, upper=1), scaler, model(**parameters))
+
+
+def mark_of(rows):
+    """Part that rows are proved to be of."""
+    mark = part_read(rows, None)
+    return None if mark is None or mark.why_not else mark
 
 
 def as_frame(array):
@@ -143,10 +148,12 @@ def test_what_selects_rows_keeps_the_mark(container) -> None:
     rows, labels = split.take("train", container(X), container(y))
     for taken in (rows, labels):
         mark = mark_of(taken)
-        assert (mark.split, mark.part, mark.n_rows) == (split.id, "train", 300)
-        for same in (taken[:20], copy.copy(taken), copy.deepcopy(taken)):
+        assert (mark.split, mark.part) == (split.id, "train")
+        for same in (taken[:20], taken.copy(), copy.copy(taken), copy.deepcopy(taken)):
             assert mark_of(same) == mark
-        assert mark_of(pickle.loads(pickle.dumps(taken))) == mark
+        again = pickle.loads(pickle.dumps(taken))
+        assert mark_of(again) is None
+        np.testing.assert_array_equal(np.asarray(again), np.asarray(taken))
     np.testing.assert_array_equal(np.asarray(rows), X[split.train])
     assert mark_of(container(X)) is None
 
@@ -186,17 +193,24 @@ def test_other_arrays_have_none(made) -> None:
     assert mark_of(made(DisjointSplit(N).take("train", X))) is None
 
 
-def test_a_mark_survives_a_file(tmp_path) -> None:
+def test_what_comes_from_a_file_claims_nothing(tmp_path) -> None:
     pytest.importorskip("pyarrow")
     taken = DisjointSplit(N).take("test", as_frame(X).rename(columns=str))
     taken.to_parquet(tmp_path / "rows.parquet")
-    assert mark_of(pd.read_parquet(tmp_path / "rows.parquet")) == mark_of(taken)
+    assert mark_of(pd.read_parquet(tmp_path / "rows.parquet")) is None
+
+
+@pytest.mark.parametrize("dumped", [pickle.dumps, lambda rows: repr(rows.attrs).encode()])
+def test_no_value_is_in_what_says_of_which_part_rows_are(dumped) -> None:
+    secret = pd.DataFrame({"who": [f"person {i}" for i in range(N)]})
+    taken = DisjointSplit(N).take("test", secret)
+    taken["who"] = "nobody"
+    assert b"person" not in dumped(taken)
 
 
 def test_a_mark_is_not_written_into_the_table_of_the_caller() -> None:
-    rows, mark = as_frame(X), mark_of(DisjointSplit(N).take("test", X))
-    assert mark_of(marked_rows(rows[:5], mark)) == mark
-    marked_rows(rows, mark)
+    rows = as_frame(X)
+    DisjointSplit(N).take("test", rows)
     assert not rows.attrs
 
 
@@ -214,7 +228,10 @@ def test_containers() -> None:
     split = DisjointSplit(N)
     assert split.take("test", X.tolist()).shape == (100, 3)
     assert split.take("test", sparse.csr_array(X)).shape == (100, 3)
+    assert mark_of(split.take("test", sparse.csr_array(X))) is not None
     frame = split.take("test", pl.DataFrame(X))
+    assert mark_of(frame) is not None
+    assert mark_of(frame.head(5)) is None
     assert isinstance(frame, pl.DataFrame)
     assert frame.shape == (100, 3)
     assert len(split.take("test", X, y, GROUPS)) == 3
@@ -389,8 +406,11 @@ def test_parts_that_are_mixed() -> None:
     train, labels = split.take("train", X, y)
     second = DisjointSplit(len(labels), test_size=0.5)
     rows = second.take("train", np.array(train))
-    both = model(n_samples=100).fit(rows, second.take("train", labels)).privacy_.event
-    assert isinstance(both, PartDpEvent)
+    one = model(n_samples=100).fit(rows, second.take("train", labels)).privacy_.event
+    assert isinstance(one, PartDpEvent)
+    assert one.split == second.id
+    assert not isinstance(one.event, PartDpEvent)
+    both = model(n_samples=100).fit(*second.take("train", train, labels)).privacy_.event
     assert isinstance(both.event, PartDpEvent)
     with pytest.raises(ValueError, match="of one part of one split"):
         model().fit(train[:100], second.take("train", labels))
