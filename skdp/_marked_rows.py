@@ -421,10 +421,9 @@ def part_read(
     longest = max((of_X, *proved, kept[0].levels), key=lambda levels: len(levels))
     mark = None
     for depth, level in reversed(tuple(enumerate(longest))):
-        all_of_it = (
-            (*proved,) if trusted.get(level.mark.split) == level.mark.part else (of_X, *proved)
-        )
-        agrees = all(_agree(levels[depth : depth + 1], level) for levels in all_of_it)
+        is_trusted = trusted.get(level.mark.split) == level.mark.part
+        of_each = proved if is_trusted else [of_X, *proved]
+        agrees = all(_agree(levels[depth : depth + 1], level) for levels in of_each)
         why_not = "" if agrees and len(np.unique(level.places)) == len(level.places) else _CHANGED
         if not why_not and of_persons and level.mark.unit == GROUP and not level.is_of(groups):
             why_not = _OTHER_PERSONS
