@@ -45,7 +45,7 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 from skdp._object_mac import Mac, described
-from skdp._random import SecureStream, Streams, hashed
+from skdp._random import SecureStream, Streams, hashed, this_process
 from skdp._validate import expected, integer
 from skdp._version import __version__
 
@@ -136,7 +136,7 @@ class RunStreams(Streams):
         return self._present
 
     def _check_process(self) -> None:
-        if os.getpid() != self._pid:  # here the key that must not repeat is the very same
+        if this_process() != self._process:  # here the key that must not repeat is the very same
             raise RuntimeError("A run with a checkpoint cannot go on in a forked child.")
 
 

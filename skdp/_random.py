@@ -43,6 +43,26 @@ _TURN_BITS = 13
 _TURNS = np.exp(2j * np.pi * np.arange(2**_TURN_BITS) / 2**_TURN_BITS)
 
 
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def this_process() -> tuple[int, int]:
+    """Tell this process from those that it was forked from.
+
+    Its number alone does not: numbers are given again, and each namespace begins with 1.
+    """
+    return os.getpid(), _forks
+
+
 class SecureStream:
     """A stream of cryptographically strong random numbers (AES-128 in counter mode).
 
@@ -55,13 +75,13 @@ class SecureStream:
         self._rekey(key)
 
     def _rekey(self, key: bytes) -> None:
-        self._pid = os.getpid()
+        self._process = this_process()
         aes: Any = AESCounter(key=int.from_bytes(key, "little"), counter=0)
         self._generator = np.random.Generator(aes)
         self._bits = key_stream(hashed(key, b"words")[:16])  # never the bits of the generator
 
     def _here(self) -> None:
-        if os.getpid() != self._pid:  # a child must never repeat its parent's noise
+        if this_process() != self._process:  # a child must never repeat its parent's noise
             self._rekey(os.urandom(16))
 
     @property
@@ -179,7 +199,7 @@ class Streams:
     saved: Any = None  # state with which it begins; None for the data-independent start
 
     def __init__(self, seed_material: bytes | None = None) -> None:
-        self._pid = os.getpid()
+        self._process = this_process()
         self._master = os.urandom(32) if seed_material is None else hashed(b"key", seed_material)
         self._asked: set[str] = set()
 
@@ -187,12 +207,12 @@ class Streams:
     def of(cls, key: bytes) -> Streams:
         """Return the streams of a key of 32 bytes."""
         streams = Streams.__new__(Streams)
-        streams._pid, streams._master, streams._asked = os.getpid(), key, set()
+        streams._process, streams._master, streams._asked = this_process(), key, set()
         return streams
 
     def __call__(self, purpose: str) -> SecureStream:
         """Return the stream for one purpose; once, because noise must never be used again."""
-        if os.getpid() != self._pid:
+        if this_process() != self._process:
             self.__init__()
         if purpose in self._asked:
             raise RuntimeError(f"The stream for {purpose!r} has already been handed out.")

@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+import uuid
 import warnings
 from collections.abc import Sized
 from dataclasses import KW_ONLY, dataclass, replace
@@ -180,8 +181,9 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
         plan = super().plan(n_samples, n_features, classes)
         if not plan.parts:
             return plan
-        parts = {name: _of_part(part, _FIT, self.unit) for name, part in plan.parts.items()}
-        return replace(_of_part(plan, _CALIBRATE, self.unit), parts=parts)
+        split = uuid.uuid4().hex[:16]  # of two fits the records are in parts of their own each
+        parts = {k: _of_part(part, split, _FIT, self.unit) for k, part in plan.parts.items()}
+        return replace(_of_part(plan, split, _CALIBRATE, self.unit), parts=parts)
 
     # --- rows -----------------------------------------------------------------------------------
 
@@ -769,8 +771,8 @@ def _on_own_rows(told: PrivacyReport, rows: _Rows) -> str:
     )
 
 
-def _of_part(plan: FitPlan, part: str, unit: str) -> FitPlan:
+def _of_part(plan: FitPlan, split: str, part: str, unit: str) -> FitPlan:
     """Plan for a part of a split that will be made, and its own parts with it."""
-    mark = Mark("split of the fit", part, unit, True)
-    parts = {name: _of_part(inner, part, unit) for name, inner in plan.parts.items()}
+    mark = Mark(split, part, unit, True)
+    parts = {name: _of_part(inner, split, part, unit) for name, inner in plan.parts.items()}
     return replace(plan, privacy=plan.privacy.of_part(mark), parts=parts)

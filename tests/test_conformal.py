@@ -30,6 +30,7 @@ from skdp._random import Streams
 from skdp.algorithms.conformal import ConformalConfig, shift
 from skdp.conformal import DPConformalClassifier, DPConformalRegressor
 from skdp.mechanisms import QuantileMechanism
+from skdp.privacy import PrivacyReport
 from skdp.privacy.parts import PartDpEvent
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -395,3 +396,19 @@ def test_refusals_cost_nothing(model, match: str) -> None:
     with PrivacyLedger() as ledger, pytest.raises(ValueError, match=match):
         model().fit(X, y)
     assert not ledger.entries
+
+
+def test_plans_of_two_fits_are_of_splits_of_their_own():
+    """The same rows may be in the one's fit and in the other's calibration."""
+    inner = DPVariationalLogisticRegression(epsilon=1.0, classes=[0, 1], n_samples=750)
+    plans = [
+        DPConformalClassifier(inner, epsilon=1.0, n_samples=1000).plan(n_features=2)
+        for _ in range(2)
+    ]
+    one, both = (
+        PrivacyReport.compose([r for p in some for r in (p.privacy, p.parts["estimator"].privacy)])
+        for some in (plans[:1], plans)
+    )
+    fit = plans[0].parts["estimator"].privacy
+    assert one.epsilon == pytest.approx(max(1.0, fit.epsilon))
+    assert both.epsilon > PrivacyReport.compose([fit, fit]).epsilon + 0.1

@@ -111,6 +111,11 @@ def test_a_forked_child_never_repeats_its_parents_noise():
     np.testing.assert_array_equal(stream.normal(4), expected)
 
 
+def test_a_forked_child_with_its_parents_number_has_noise_of_its_own(monkeypatch):
+    monkeypatch.setattr(os, "getpid", lambda: 1)  # as in a namespace of its own
+    test_a_forked_child_never_repeats_its_parents_noise()
+
+
 def test_a_forked_child_has_many_normals_of_its_own():
     stream = Streams(b"parent")("noise")
     expected = Streams(b"parent")("noise").normal(MANY)

@@ -14,6 +14,7 @@ Classes are known by name, because accounting imports no scikit-learn.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -597,7 +598,7 @@ _PREDICTS = ("predict", "fit_predict", "score_samples")
 def rule_of(kind: type) -> Rule:
     """Find the verdict on a class: its own, or what its nearest known base leaves of one."""
     for base in kind.__mro__:
-        package = base.__module__.partition(".")[0]
+        package = package_of(base)
         rule = RULES.get((package, base.__name__))
         if rule is not None:
             return rule if base is kind else rule.of_subclass(base.__name__)
@@ -607,9 +608,15 @@ def rule_of(kind: type) -> Rule:
     return UNKNOWN
 
 
+def package_of(kind: type) -> str:
+    """Package of a class that is found in it; "" of one that only says so."""
+    found = getattr(sys.modules.get(kind.__module__), kind.__qualname__, None)
+    return kind.__module__.partition(".")[0] if found is kind else ""
+
+
 def needs_fit(kind: type) -> bool:
     """Whether an object of this class must show that it was fitted: of unknown ones who can say."""
-    packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    packages = set(map(package_of, kind.__mro__))
     rule = rule_of(kind)
     return "skdp" in packages if rule is UNKNOWN else rule.needs_fit
 

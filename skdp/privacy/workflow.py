@@ -32,12 +32,12 @@ from dp_accounting.dp_event import NonPrivateDpEvent, NoOpDpEvent
 
 from skdp._types import Opaque
 from skdp._validate import expected, in_range
-from skdp.privacy._scikit_learn import needs_fit, rule_of
+from skdp.privacy._scikit_learn import needs_fit, package_of, rule_of
 from skdp.privacy.report import PrivacyReport, joint
 from skdp.privacy.statement import settings_of
 from skdp.relations import other_relation
 
-_FROZEN = "FrozenEstimator"
+_FROZEN = ("sklearn", "FrozenEstimator")
 
 
 def privacy_of(
@@ -177,7 +177,7 @@ class _Visit:
         self, fitted: Opaque, path: str, label: str, *, frozen: bool, public: bool
     ) -> list[PrivacyReport]:
         rule = rule_of(type(fitted))
-        within = frozen or type(fitted).__name__ == _FROZEN
+        within = frozen or (package_of(type(fitted)), type(fitted).__name__) == _FROZEN
         parts = list(rule.parts(fitted))
         reports = [
             report

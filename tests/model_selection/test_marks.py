@@ -397,6 +397,7 @@ def test_steps_of_other_libraries_are_fitted_by_the_split() -> None:
     fits = (lambda part=part: split.fit_part(steps(), part, frame, y) for part in split.parts)
     assert total(*fits) < ONE
     # Trust ends with the call, and is of one part alone.
+    assert "not as part" in privacy_of(steps().fit(*test)).sampling
     assert total(*(lambda rows=rows: steps().fit(*rows) for rows in (train, test))) > 1.2
 
 

@@ -727,7 +727,7 @@ if not isinstance(own, slice):
             "part_read",
             "len({levels[0].mark[:2] for levels in (of_X, *proved) if levels}) > 1",
             "False",
-            "tests/model_selection/test_marks.py",
+            "tests/model_selection/test_splits.py",
         ),
         Mutant(
             "overlap accepted: rows that were not handed out, with targets that were",
@@ -1361,10 +1361,18 @@ theta = query(state)
             "tests/test_random.py tests/laws",
         ),
         Mutant(
+            "a fork with its parent's number repeats its noise",
+            "_random.py",
+            "this_process",
+            "os.getpid(), _forks",
+            "os.getpid(), 0",
+            "tests/test_random.py",
+        ),
+        Mutant(
             "a fork repeats its parent's noise",
             "_random.py",
             "SecureStream._here",
-            "os.getpid() != self._pid",
+            "this_process() != self._process",
             "False",
             "tests/test_random.py",
         ),
@@ -2733,6 +2741,22 @@ except BudgetExceededError:
         ),
     ],
     "workflow": [
+        Mutant(
+            "a class of scikit-learn is whatever says that it is",
+            "privacy/_scikit_learn.py",
+            "package_of",
+            'if found is kind else ""',
+            "",
+            "tests/privacy/test_workflow.py",
+        ),
+        Mutant(
+            "plans of two conformal fits are of one split",
+            "conformal.py",
+            "_DPConformal.plan",
+            "uuid.uuid4().hex[:16]",
+            '"split of the fit"',
+            "tests/test_conformal.py",
+        ),
         Mutant(
             "a release that was made twice counts once beside its model",
             "privacy/workflow.py",

@@ -1,6 +1,8 @@
 import pickle
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import dp_accounting as dp
 import numpy as np
@@ -886,8 +888,9 @@ def test_a_prefit_stack_composes():
     assert report.sampling.count("step 'final_estimator'") == 1
 
 
-def test_the_pipeline_of_imbalanced_learn_is_a_pipeline():
+def test_the_pipeline_of_imbalanced_learn_is_a_pipeline(monkeypatch):
     pipeline = type("Pipeline", (Pipeline,), {"__module__": "imblearn.pipeline"})
+    monkeypatch.setitem(sys.modules, "imblearn.pipeline", SimpleNamespace(Pipeline=pipeline))
     X = numbers(0)
     workflow = pipeline([("sampler", OverSampler()), ("model", private())])
     report = privacy_of(workflow.fit(X, binary(X)))
@@ -1040,3 +1043,11 @@ def test_strict_is_about_the_guarantee():
     without = private(epsilon=float("inf")).fit(numbers(0), np.arange(N) % 2)
     with pytest.raises(ValueError, match="not private"):
         privacy_of(without, strict=True)
+
+
+def test_a_class_of_scikit_learn_is_one_that_is_found_there():
+    """A name is no proof: StandardScaler of another making may do anything."""
+    kind = type("FunctionTransformer", (BaseEstimator, TransformerMixin), {})
+    kind.__module__ = preprocessing.FunctionTransformer.__module__
+    assert rule_of(kind) is UNKNOWN
+    assert rule_of(preprocessing.FunctionTransformer) is not UNKNOWN
