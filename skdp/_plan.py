@@ -71,6 +71,8 @@ class PublicFacts:
         Facts that were read from the data and are taken to be public.
     persons : PersonUnit or None
         About persons, where these are the records.
+    standardised : bool
+        Whether these are facts of columns that are standardised inside the fit.
 
     Examples
     --------
@@ -89,6 +91,7 @@ class PublicFacts:
     sparse: bool = False
     inferred: tuple[str, ...] = ()
     persons: PersonUnit | None = None
+    standardised: bool = False
 
     @property
     def rows(self) -> int:

@@ -128,7 +128,10 @@ class _Graph:
 
     def rows(self, n_columns: int) -> Any:
         """Rows of a linear model, with the intercept's 1 if it has one."""
-        rows = self.clipped(self.step.data_norm_)
+        norm, bounds = self.step.data_norm_, getattr(self.step, "bounds_", None)
+        rows = self.X if norm == np.inf else self.clipped(norm)
+        if bounds is not None:
+            rows = self("Min", self("Max", rows, bounds[:, 0]), bounds[:, 1])
         if n_columns == self.step.n_features_in_:
             return rows
         one = self("Add", self("Mul", self.total(rows), 0.0), 1.0)

@@ -13,9 +13,8 @@ Each level of quantiles is a mechanism of bounded range, which is at worst Gauss
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from skdp._random import Streams
 from skdp._validate import expected
 from skdp.algorithms.additive import Config, of_codes
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.parts.progress import parts_of_progress
 from skdp.algorithms.quantiles import APART, MOST_EPSILON, BinsConfig, halvings
 from skdp.engine.loop import Progress
 from skdp.mechanisms.quantile import GRID
@@ -148,7 +148,7 @@ class PrivateEdgesConfig:
         progress : callable
             Wraps the iteration over the releases of both.
         """
-        part = _parts(progress)
+        part = parts_of_progress(progress)
         found = self.edges.run(
             records._replace(X=records.X[:, self.places]),
             lambda _: streams("edges"),
@@ -204,23 +204,3 @@ def edges_of(config: BinsConfig, found: np.ndarray) -> list[tuple[float, ...]]:
             apart = np.array([low, (low + high) / 2, high])
         edges.append(tuple(apart.tolist()))
     return edges
-
-
-def _parts(progress: Progress) -> Callable[[int | None], Progress]:
-    """Wrap two iterations in one: the first is of so many states, the second is the rest."""
-    waiting: list[Iterable] = []
-
-    def each() -> Iterator:
-        while waiting:
-            yield from waiting.pop()
-
-    both = iter(progress(each()))
-
-    def part(count: int | None) -> Progress:
-        def wrapped(states: Iterable) -> Iterable:
-            waiting.append(states)
-            return islice(both, count)
-
-        return wrapped
-
-    return part

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -33,7 +33,19 @@ from skdp._validate import (
 from skdp.algorithms import dp_vi, gaussian_vi
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.noise_aware.glm import GLMConfig
+from skdp.algorithms.noise_aware.standardised import InUnits, bounded
 from skdp.estimators._arviz import GaussianDraws
+from skdp.estimators._bounds import (
+    PRIVATE,
+    DeclaresBounds,
+    beyond_bounds,
+    blocks_of_labels,
+    in_bounds,
+    norm_kept,
+    norm_of,
+    unwrapped,
+)
 from skdp.estimators._doubts import NOISE_OF_LINES, of_noise, of_posterior
 from skdp.estimators._weights import WeightedClasses, WeightedRows
 from skdp.inspection import SummaryMixin
@@ -101,7 +113,7 @@ class LinearClassifier(AccuracyMixin, PrivateEstimator):
         return self.classes_[most_probable]
 
 
-class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
+class NormalPosterior(DeclaresBounds, GaussianDraws, ProtectedUnit, WeightedRows):
     """A linear model whose posterior of the coefficients is normal.
 
     A subclass has these as parameters, or has no choice of them.
@@ -134,7 +146,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
         """Likelihood of the model."""
         raise NotImplementedError
 
-    def _configure(self, facts: PublicFacts, budget: Budget) -> Config:
+    def _configure(self, facts: PublicFacts, budget: Budget) -> Any:
         one_of((NOISE_AWARE, DPVI), inference=self.inference)
         one_of(COVARIANCES, covariance=self.covariance)
         one_of(GRADIENTS, gradient=self.gradient)
@@ -146,6 +158,12 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
                 self._OF_DPVI,
                 "the noise-aware inference has no such setting: use inference='dpvi' for it",
             )
+        if self._takes_bounds and self.bounds is not None:
+            return in_bounds(self, facts, budget, self._of_columns)
+        return self._of_columns(facts, budget)
+
+    def _of_columns(self, facts: PublicFacts, budget: Budget) -> Config:
+        """Plan a fit to columns as they are."""
         if self.inference == NOISE_AWARE and budget.private:
             return self._noise_aware(facts, budget)
         return self._optimum(facts) or self._dpvi(facts, budget)
@@ -166,7 +184,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
                 "covariance of a noise-aware posterior would take minutes and more. Use "
                 "inference='dpvi', or fewer features."
             )
-        data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
+        data_norm = norm_of(self, facts)
         R = row_bound(data_norm, self.fit_intercept)
         n_steps = integer_or_auto(self._STEPS, max_iter=self.max_iter)
         mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given
@@ -223,7 +241,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
         )
         private, likelihood = budget.private, self._likelihood_of(facts)
         n, D = facts.rows, self._n_columns(facts)
-        data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
+        data_norm = norm_of(self, facts)
         R = row_bound(data_norm, self.fit_intercept)
         filled = min(D, dp_vi.FILLED) if facts.sparse else D
         rate = sampling_rate(self, facts, lambda n: dp_vi.default_sampling_rate(n, filled))
@@ -268,7 +286,7 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
             return None
         if given != ("auto", "auto"):
             return None
-        data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
+        data_norm = norm_of(self, facts)
         bound = row_bound(data_norm, self.fit_intercept)
         return gaussian_vi.GaussianVIConfig(
             likelihood=likelihood,
@@ -287,7 +305,9 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
     def _n_columns(self, facts: PublicFacts) -> int:
         return facts.features + bool(self.fit_intercept)
 
-    def _keep(self, plan: FitPlan, released: GaussianPosterior) -> None:
+    def _keep(self, plan: FitPlan, released: Any) -> None:
+        self.data_norm_ = norm_kept(self, plan)
+        plan, released = unwrapped(self, plan, released)
         config: Config = plan.config
         self._likelihood, self._posterior = plan.config.likelihood, released
         self.coef_ = released.mean[:, : config.n_features].copy()
@@ -297,24 +317,28 @@ class NormalPosterior(GaussianDraws, ProtectedUnit, WeightedRows):
         self.n_iter_ = config.n_steps
         self.noise_multiplier_ = config.noise_multiplier
         self.clip_norm_ = config.clip_norm
-        self.data_norm_ = config.data_norm
         found = released.prior_scales
         if config.prior_scale is not None or found is None:
             found = np.full((3, 1), config.prior_scale)
         self.prior_scale_, self.prior_scale_interval_ = told_scales(found)
         self.sampling_rate_ = config.sampling.rate
 
-    def _diagnosed(self, plan: FitPlan, released: GaussianPosterior) -> tuple[str, ...]:
-        most, doubts = plan.config.likelihood.largest_target, ()
-        if isinstance(plan.config, noise_aware.NoiseAwareConfig):
-            doubts = of_posterior(plan, released, float(np.max(self.prior_scale_)))
+    def _diagnosed(self, plan: FitPlan, released: Any) -> tuple[str, ...]:
+        doubts = beyond_bounds(plan, released)
+        scaled = isinstance(released, InUnits)
+        if scaled:
+            plan, released = replace(plan, config=plan.config.fit), released.standard
+        most = plan.config.likelihood.largest_target
+        if isinstance(plan.config, noise_aware.NoiseAwareConfig | GLMConfig):
+            doubts += of_posterior(plan, released, float(np.max(self.prior_scale_)))
         elif isinstance(plan.config, dp_vi.DPVIConfig):
-            doubts = of_noise(plan.config.noise_share, "fewer features", NOISE_OF_LINES)
+            doubts += of_noise(plan.config.noise_share, "fewer features", NOISE_OF_LINES)
         return doubts + cut_records(
             plan,
             released,
             f"counts are above largest_count={most:g} and were cut to it, so that large rates are "
             "underestimated: declare a larger one",
+            of_rows=not scaled,
         )
 
     def _labels(self) -> list[Any]:
@@ -402,6 +426,7 @@ class VariationalLinearModel(SummaryMixin, NormalPosterior):
     """A linear model of the columns as they are."""
 
     _takes_sparse: ClassVar[bool] = True
+    _takes_bounds: ClassVar[bool] = True
 
     epsilon: float | None = 1.0
     delta: float = 1e-5
@@ -413,6 +438,8 @@ class VariationalLinearModel(SummaryMixin, NormalPosterior):
     robust: bool | str = "auto"
     covariance: str = "auto"
     gradient: str = "aligned"
+    bounds: Any = None
+    standardize: str | bool = PRIVATE
     data_norm: float | str = "auto"
     fit_intercept: bool = True
     max_iter: int | str = "auto"
@@ -426,30 +453,6 @@ class VariationalLinearModel(SummaryMixin, NormalPosterior):
     n_samples: int | None = None
     random_state: Any = None
     verbose: int = 0
-
-
-def blocks_of_labels(
-    estimator: Any, facts: PublicFacts, n_outputs: int = 1
-) -> tuple[int, ...] | None:
-    """Number of the block of each feature, in the order in which ``prior_blocks`` names them."""
-    given = estimator.prior_blocks
-    if given is None:
-        return None
-    labels = np.asarray(given)
-    if labels.shape != (facts.features,):
-        raise expected(
-            f"one label for each of the {facts.features} features",
-            "give features that share a prior scale the same label",
-            prior_blocks=given,
-        )
-    if n_outputs > 1 or estimator.prior_scale != "auto":
-        raise expected(
-            "None for more than two classes or with a given prior_scale",
-            "blocks are for scales that are inferred: use prior_scale='auto'",
-            prior_blocks=given,
-        )
-    order = dict.fromkeys(labels.tolist())
-    return tuple(list(order).index(label) for label in labels.tolist())
 
 
 def told_scales(found: np.ndarray) -> tuple[Any, tuple[Any, Any]]:
@@ -473,7 +476,12 @@ def fitted_parts(estimator: Any, X: Any, n_columns: int, *, sparse: bool = False
     """
     X = check_features(estimator, X, reset=False, sparse=sparse)
     has_intercept = n_columns > estimator.n_features_in_
+    bounds = getattr(estimator, "bounds_", None)
     for rows in parts_of(X) if isinstance(X, np.ndarray) else [X]:
+        if bounds is not None:
+            cut = bounded(rows, bounds.T, estimator.data_norm_)
+            yield np.hstack([cut, np.ones((len(cut), int(has_intercept)))])
+            continue
         yield clipped_rows(rows, estimator.data_norm_, fit_intercept=has_intercept, by_column=True)
 
 
@@ -506,7 +514,9 @@ def unit_of_targets(bounds: tuple[float, float] | None) -> tuple[float, float]:
     return (0.0, 1.0) if bounds is None else ((low + high) / 2, (high - low) / 2)
 
 
-def cut_records(plan: FitPlan, released: GaussianPosterior, of_targets: str) -> tuple[str, ...]:
+def cut_records(
+    plan: FitPlan, released: GaussianPosterior, of_targets: str, *, of_rows: bool = True
+) -> tuple[str, ...]:
     """Say which share of the features, or of the targets, was cut, and if rows are far too short.
 
     Parameters
@@ -517,6 +527,8 @@ def cut_records(plan: FitPlan, released: GaussianPosterior, of_targets: str) -> 
         With the noisy counts.
     of_targets : str
         What is said of targets, after their share.
+    of_rows : bool, default=True
+        Whether the norm of rows is something that the caller declared.
     """
     outside = released.outside
     if outside is None:
@@ -525,14 +537,19 @@ def cut_records(plan: FitPlan, released: GaussianPosterior, of_targets: str) -> 
     n = (released.n_counted or config.n_rows) * config.sampling.rate
     loud, shares = outside >= LOUD * config.count_noise, np.minimum(outside / n, 1.0)
     messages = []
-    if loud[0] and shares[0] >= MANY_ROWS and not (declared and declared <= config.data_norm):
+    if (
+        of_rows
+        and loud[0]
+        and shares[0] >= MANY_ROWS
+        and not (declared and declared <= config.data_norm)
+    ):
         messages.append(
             f"About {shares[0]:.0%} of the rows are longer than data_norm={config.data_norm:.3g} "
             "and were scaled down to it, so that their features no longer mean what they did: "
             "scale them before, e.g. by BoundedScaler with public bounds, or give a larger "
             "data_norm."
         )
-    if released.short_rows is not None:
+    if of_rows and released.short_rows is not None:
         messages.append(
             f"Rows are far shorter than data_norm={config.data_norm:.3g}, of norm "
             f"{released.short_rows:.2g} or so: the noise and the prior follow data_norm, so that "

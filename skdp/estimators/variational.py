@@ -90,6 +90,18 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
     gradient : {"aligned", "vanilla"}, default="aligned"
         With ``"dpvi"``: ``"vanilla"`` clips and releases the gradients of mean and scale together,
         as first published; ``"aligned"`` derives the second from the first.
+    bounds : (float, float), array-like of shape (n_features, 2), dict, Series or None, default=None
+        Public bounds of the columns, lower < upper: a pair for all, one for each, or pairs by
+        column name. Values are cut to them, in `fit` and in prediction. Rows may then be in any
+        units: coefficients, draws and summary are in those of X. A column within (0, 1) is taken
+        for an indicator of a category. None takes columns as they are, in [-1, 1] or so. A count of
+        the rows that were cut is released, and a large one is a `FitWarning`.
+    standardize : {"private", False}, default="private"
+        With ``bounds``: ``"private"`` releases where the values of each column lie and how far they
+        spread (9 % of the squared GDP budget), and the model is of columns of mean 0 and deviation
+        1: its prior scale is of these, and bounds that are far too wide cost little. Without an
+        intercept columns are divided by their root mean square alone. False scales columns by
+        their bounds to [-1, 1], as does a fit without privacy, and as ``inference="dpvi"`` asks.
     data_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
         prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
@@ -160,7 +172,11 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
     noise_multiplier_ : float
         Standard deviation of a gradient's noise over the bound on one record.
     clip_norm_, data_norm_, sampling_rate_ : float
-        The values used.
+        The values used; ``data_norm_`` is infinite where bounds are declared and no norm is.
+    bounds_ : ndarray of shape (n_features, 2)
+        Bounds of the columns, where they were declared.
+    column_scale_ : ndarray of shape (n_features,)
+        Deviation of each column, as it was released, or half the width of its bounds.
     prior_scale_ : float or ndarray of shape (n_blocks,)
         The prior scale, or its posterior median where it was inferred, of each block in the order
         in which labels first occur.

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,15 +37,24 @@ from skdp._validate import (
     integer,
     integer_or_auto,
     near_auto,
-    number_or_auto,
     one_of,
 )
 from skdp.algorithms import noise_aware_linear as algorithm
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.noise_aware.standardised import InUnits
 from skdp.estimators._arviz import ArvizMixin
+from skdp.estimators._bounds import (
+    PRIVATE,
+    DeclaresBounds,
+    beyond_bounds,
+    blocks_of_labels,
+    in_bounds,
+    norm_kept,
+    norm_of,
+    unwrapped,
+)
 from skdp.estimators._doubts import of_posterior
 from skdp.estimators._linear import (
-    blocks_of_labels,
     check_secure,
     check_sparse,
     cut_records,
@@ -60,7 +69,7 @@ from skdp.inspection import SummaryMixin
 from skdp.privacy.budget import Budget
 
 
-class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
+class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
     """A linear model of numbers whose posterior of the coefficients and of ln σ is normal.
 
     A subclass has these as parameters, or has no choice of them.
@@ -70,6 +79,8 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
     target_bounds: tuple[float, float] | None = None
     prior_scale: float | str = "auto"
     prior_blocks: Any = None
+    bounds: Any = None
+    standardize: str | bool = PRIVATE
     data_norm: float | str = "auto"
     fit_intercept: bool = True
     max_iter: int | str = "auto"
@@ -95,9 +106,16 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
             )
         return check_features_and_targets(self, X, y, multi_output=False, sparse=self._takes_sparse)
 
-    def _configure(
+    def _configure(self, facts: PublicFacts, budget: Budget) -> Any:
+        if self._takes_bounds and self.bounds is not None:
+            flag(fit_intercept=self.fit_intercept)
+            return in_bounds(self, facts, budget, self._of_columns)
+        return self._of_columns(facts, budget)
+
+    def _of_columns(
         self, facts: PublicFacts, budget: Budget
     ) -> algorithm.NoiseAwareRegressionConfig:
+        """Plan a fit to columns as they are."""
         one_of(("noise_aware", "dpvi"), inference=self.inference)
         flag(fit_intercept=self.fit_intercept)
         check_sparse(facts, self.secure)
@@ -112,7 +130,7 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
             remedy = "blocks are of the noise-aware posterior: use inference='noise_aware'"
             raise expected("None with inference='dpvi'", remedy, prior_blocks=self.prior_blocks)
         check_secure(self.secure, budget)
-        data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
+        data_norm = norm_of(self, facts)
         # 0 stands for "auto" here and below.
         n_steps = integer_or_auto(algorithm.STEPS, max_iter=self.max_iter)
         # Residuals are clipped on the scale on which targets are.
@@ -138,7 +156,9 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
             weight_bound=self._weight_bound(facts),
         ).calibrated(budget)
 
-    def _keep(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> None:
+    def _keep(self, plan: FitPlan, released: Any) -> None:
+        self.data_norm_ = norm_kept(self, plan)
+        plan, released = unwrapped(self, plan, released)
         config: algorithm.NoiseAwareRegressionConfig = plan.config
         self.target_scale_ = self._half_width * released.unit
         self._posterior, q, n = released, released, config.n_features
@@ -149,17 +169,20 @@ class NormalRegressor(ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
         self.noise_scale_ = self._half_width * math.exp(q.mean[0, -1] + q.covariance[-1, -1] / 2)
         self.n_iter_ = config.n_steps
         self.noise_multiplier_ = config.noise_multiplier
-        self.data_norm_ = config.data_norm
         self.clip_norm_ = self._half_width * released.clip
         assert released.prior_scales is not None
         self.prior_scale_, self.prior_scale_interval_ = told_scales(released.prior_scales)
 
-    def _diagnosed(self, plan: FitPlan, released: algorithm.RegressionPosterior) -> tuple[str, ...]:
-        messages = cut_records(
+    def _diagnosed(self, plan: FitPlan, released: Any) -> tuple[str, ...]:
+        messages, scaled = beyond_bounds(plan, released), isinstance(released, InUnits)
+        if scaled:
+            plan, released = replace(plan, config=plan.config.fit), released.standard
+        messages += cut_records(
             plan,
             released,
             f"targets are outside target_bounds={self.target_bounds} and were cut to them: declare "
             "bounds that hold nearly all of them",
+            of_rows=not scaled,
         )
         if plan.config.private and plan.config.noise_aware:
             prior_scale = float(np.max(self.prior_scale_)) * released.unit
@@ -327,6 +350,18 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         A label per feature: features with the same label share a prior scale, which is inferred,
         and the intercept has its own. With ``prior_scale="auto"`` and the noise-aware inference.
         None is one scale for all, the intercept too.
+    bounds : (float, float), array-like of shape (n_features, 2), dict, Series or None, default=None
+        Public bounds of the columns, lower < upper: a pair for all, one for each, or pairs by
+        column name. Values are cut to them, in `fit` and in prediction. Rows may then be in any
+        units: coefficients, draws and summary are in those of X. A column within (0, 1) is taken
+        for an indicator of a category. None takes columns as they are, in [-1, 1] or so. A count of
+        the rows that were cut is released, and a large one is a `FitWarning`.
+    standardize : {"private", False}, default="private"
+        With ``bounds``: ``"private"`` releases where the values of each column lie and how far they
+        spread (9 % of the squared GDP budget), and the model is of columns of mean 0 and deviation
+        1: its prior scale is of these, and bounds that are far too wide cost little. Without an
+        intercept columns are divided by their root mean square alone. False scales columns by
+        their bounds to [-1, 1], as does a fit without privacy.
     data_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
         prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
@@ -390,7 +425,11 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         Residual, in the unit of y, to which residuals were clipped where the run ended; infinite
         without privacy.
     data_norm_ : float
-        The value used.
+        The value used; infinite where bounds are declared and no norm is.
+    bounds_ : ndarray of shape (n_features, 2)
+        Bounds of the columns, where they were declared.
+    column_scale_ : ndarray of shape (n_features,)
+        Deviation of each column, as it was released, or half the width of its bounds.
     prior_scale_ : float or ndarray of shape (n_blocks,)
         The prior's standard deviation τ: as given, or its posterior median, of each block in the
         order in which labels first occur.
@@ -439,6 +478,7 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     """
 
     _takes_sparse: ClassVar[bool] = True
+    _takes_bounds: ClassVar[bool] = True
     epsilon: float | None = 1.0
     delta: float = 1e-5
     _: KW_ONLY
@@ -447,6 +487,8 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     target_bounds: tuple[float, float] | None = None
     prior_scale: float | str = "auto"
     prior_blocks: Any = None
+    bounds: Any = None
+    standardize: str | bool = PRIVATE
     data_norm: float | str = "auto"
     fit_intercept: bool = True
     max_iter: int | str = "auto"

@@ -5,6 +5,7 @@ warnings, and attributes of the workflow and its parts. A fit that is refused ha
 """
 
 import pickle
+import sys
 import warnings
 from contextlib import nullcontext
 from functools import partial
@@ -129,6 +130,8 @@ VOCABULARY = {"vocabulary": ["fish", "sky", "red"]}
 CATEGORIES = {"categories": [[0.5, 1.0]] * 4}
 FILLED = {"strategy": "constant", "keep_empty_features": True}
 ImbalancedPipeline = type("Pipeline", (Pipeline,), {"__module__": "imblearn.pipeline"})
+# A class is of the package in which it is found: this stands in for what is not installed.
+sys.modules.setdefault("imblearn.pipeline", SimpleNamespace(Pipeline=ImbalancedPipeline))
 
 # class: (workflow for a relation, rows, targets) of configurations that pass or compose.
 WORKFLOWS = {

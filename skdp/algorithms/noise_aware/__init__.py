@@ -1,0 +1,1 @@
+"""Posteriors given private releases of standardised columns: `columns`, then `logit`."""

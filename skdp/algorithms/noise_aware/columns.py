@@ -1,0 +1,408 @@
+"""Where the values of each column lie and how far they spread, released within declared bounds.
+
+A column u is scaled by its bounds, to [-1, 1] or, of an indicator, to [0, 1]. A run releases
+
+    counts of the values in equal cells of a range, for each number     `STAGES` times
+    Σ v of each column, Σ v² of each number, and Σ 1                      once
+    the number of records of which a value lies beyond its bounds         once
+
+A count above its noise tells that values lie in a cell: the first and the last such cell are the
+range of the next stage, and values v of the sums are scaled to the last one. So a column whose
+spread is a thousandth of its bounds is as well known as one that fills them, for the price of a
+few counts, and one far value does not make a range wide. Values beyond the range count as its ends
+in the sums, in these alone.
+
+Everything after is a function of what was released (`Columns`): the standardised columns
+z = (u - centre)/scale are a public map of the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, POSITIVE
+from skdp._chunked_rows import rows_of
+from skdp._random import Streams
+from skdp._rows import LinearBatch, LinearRows
+from skdp.algorithms.parts.gaussian_runs import GaussianRun, release_plan_of
+from skdp.engine.linear_sums import of_weights
+from skdp.engine.loop import Progress, ReleasePlan, last, run
+from skdp.engine.persons import RowSum
+from skdp.engine.sampling import FullBatch
+from skdp.relations import check_relation
+
+# Shares of the squared GDP budget, and cells of a stage: with 16 cells three stages find a range of
+# 1/4096 of the bounds. The study is benchmarks/real_tables.py on adult, credit and diabetes130.
+STAGES, CELLS = 3, 16
+CELLS_SHARE, MOMENTS_SHARE, COUNT_SHARE = 0.03, 0.05, 0.01
+LOUD = 3.0  # standard deviations of noise beyond which values lie in a cell
+UNBOUNDED = 1e100  # norm of rows of which none is declared
+
+
+class Columns(NamedTuple):
+    """What was released of columns in the units of `ColumnsConfig.scaled`, (d,) each.
+
+    Parameters
+    ----------
+    centre, scale : ndarray of shape (d,)
+        Of the public map z = (u - centre)/scale.
+    variance, error : ndarray of shape (d,)
+        Released mean of z², and its standard error; a column of which nothing is known has a
+        variance below some errors.
+    n_found : (float, float)
+        Noisy number of records, by their weights, and its standard error.
+    outside : float
+        Noisy number of records with a value beyond its bounds.
+    outside_noise : float
+        Its standard error.
+    counted : bool
+        Whether the number of records is the released one, and not a declared fact.
+    """
+
+    centre: np.ndarray
+    scale: np.ndarray
+    variance: np.ndarray
+    error: np.ndarray
+    n_found: tuple[float, float]
+    outside: float
+    outside_noise: float
+    counted: bool = False
+
+
+@dataclass(frozen=True)
+class _ColumnSum(RowSum):
+    """A sum over columns that are scaled by public middles and half widths, (d,) each."""
+
+    middle: tuple[float, ...]
+    half: tuple[float, ...]
+    numbers: tuple[bool, ...]
+
+    def _scaled(self, chunk: LinearBatch) -> np.ndarray:
+        rows = np.asarray(chunk.rows)
+        return np.clip((rows - np.array(self.middle)) / np.array(self.half), -1.0, 1.0)
+
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
+        """Return the sum."""
+        total: Any = 0.0
+        for chunk in batch.chunks(CHUNK_ROWS):
+            total = total + self.records(theta, chunk).sum(axis=0)
+        return total
+
+
+@dataclass(frozen=True)
+class CellSum(_ColumnSum):
+    """Counts of the values of each number in cells of a range, called with both ends (2, k)."""
+
+    apart = POSITIVE  # one cell of each column
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on the norm of a record's term: a 1 in each of k columns."""
+        return math.sqrt(sum(self.numbers))
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One number for each cell."""
+        return (theta_shape[-1] * CELLS,)
+
+    def _cells(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+        u = self._scaled(chunk)[:, np.array(self.numbers)]
+        low, high = theta
+        cells = np.floor((u - low) / (high - low) * CELLS)
+        return np.clip(cells, 0, CELLS - 1).astype(np.intp) + CELLS * np.arange(u.shape[1])
+
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
+        """Return the counts."""
+        size = self.shape(tuple(theta.shape))[0]
+        total = np.zeros(size)
+        for chunk in batch.chunks(CHUNK_ROWS):
+            cells = self._cells(theta, chunk)
+            weights = np.repeat(chunk.weighted(np.ones(len(cells))), cells.shape[1])
+            total += np.bincount(cells.ravel(), weights, minlength=size)
+        return total
+
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms (m, k · cells), each a function of its own record alone."""
+        cells = self._cells(theta, chunk)
+        terms = np.zeros((len(cells), self.shape(tuple(theta.shape))[0]))
+        np.put_along_axis(terms, cells, 1.0, axis=1)
+        return chunk.weighted(terms)
+
+
+@dataclass(frozen=True)
+class MomentsSum(_ColumnSum):
+    """Σ (v, v² of numbers, 1), called with both ends of the ranges of all columns, (2, d).
+
+    Parameters
+    ----------
+    norm : float
+        Bound on the norm of u.
+    """
+
+    norm: float
+    apart = 2.0
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on the norm of a record's term.
+
+        v and v² are at most 1 for a number; indicators, which have no range of their own, have
+        the norm of u at most, and are not squared.
+        """
+        k = sum(self.numbers)
+        return math.sqrt(2.0 * k + min(len(self.numbers) - k, self.norm**2) + 1.0)
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """A number for each column, one more for each number, and the number of records."""
+        return (theta_shape[-1] + sum(self.numbers) + 1,)
+
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms, each a function of its own record alone."""
+        low, high = theta
+        v = np.clip((self._scaled(chunk) - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
+        squares = v[:, np.array(self.numbers)] ** 2
+        terms = np.hstack([v, squares, np.ones((len(v), 1))])
+        return chunk.weighted(terms)
+
+
+@dataclass(frozen=True)
+class BeyondSum(RowSum):
+    """Number of records that are cut: a value beyond its bounds, or a norm beyond its own."""
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    apart = NUMBERS
+    together = POSITIVE
+
+    @property
+    def record_bound(self) -> float:
+        """A record counts once."""
+        return 1.0
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One number."""
+        return (1,)
+
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
+        """Return the count."""
+        total = np.zeros(1)
+        for chunk in batch.chunks(CHUNK_ROWS):
+            total += self.records(theta, chunk).sum(axis=0)
+        return total
+
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms (m, 1)."""
+        rows, (lower, upper) = np.asarray(chunk.rows), map(np.array, (self.lower, self.upper))
+        slack = 1e-6 * (upper - lower)  # what single precision rounds
+        beyond = ((rows < lower - slack) | (rows > upper + slack)).any(axis=1)
+        return chunk.weighted((beyond | chunk.outside[:, 0]).astype(np.float64))[:, None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnsConfig(GaussianRun):
+    """Public facts of a run.
+
+    Parameters
+    ----------
+    n_rows : int
+        Public number of rows.
+    lower, upper : tuple of float
+        Declared bounds of the columns, lower < upper. A column within (0, 1) is taken for an
+        indicator: v² is taken for v.
+    data_norm : float or None
+        Norm to which rows are clipped before, about 0; None where none is declared.
+    centred : bool
+        Whether columns are centred; without, they are divided by their root mean square alone.
+    """
+
+    n_rows: int
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    data_norm: float | None = None
+    centred: bool = True
+    fit_intercept: ClassVar[bool] = False  # of `LinearRows`
+
+    @property
+    def numbers(self) -> tuple[bool, ...]:
+        """Which columns are no indicators."""
+        return tuple(b != (0.0, 1.0) for b in zip(self.lower, self.upper, strict=True))
+
+    @property
+    def units(self) -> tuple[float, ...]:
+        """Noise multipliers of the releases, over the square root of the budget of all of them."""
+        cells = [CELLS_SHARE / STAGES] * STAGES * any(self.numbers)
+        shares = np.array([*cells, MOMENTS_SHARE, COUNT_SHARE])
+        return tuple(np.sqrt(shares.sum() / shares).tolist())
+
+    @property
+    def middle_and_half(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the map to u: about 0 where a norm is declared or nothing is centred."""
+        lower, upper = np.array(self.lower), np.array(self.upper)
+        about_zero = self.data_norm is not None or not self.centred
+        keep = about_zero | ~np.array(self.numbers)
+        middle = np.where(keep, 0.0, lower / 2 + upper / 2)
+        return middle, np.maximum(upper - middle, middle - lower)
+
+    @property
+    def norm(self) -> float:
+        """Bound on the norm of u."""
+        most = math.sqrt(len(self.lower))
+        if self.data_norm is None:
+            return most
+        return min(most, self.data_norm / float(self.middle_and_half[1].min()))
+
+    @property
+    def dimensions(self) -> list[int]:
+        """Number of coordinates of each release in turn."""
+        d, k = len(self.lower), sum(self.numbers)
+        return [k * CELLS] * STAGES * any(self.numbers) + [d + k + 1, 1]
+
+    @property
+    def sampling(self) -> FullBatch:
+        """Every record takes part in every release."""
+        return FullBatch(len(self.units))
+
+    def release_plan(self) -> ReleasePlan:
+        """What the engine executes."""
+        middle, half = (tuple(a.tolist()) for a in self.middle_and_half)
+        cells: Any = CellSum(middle, half, self.numbers)
+        sums: list[Any] = [cells] * STAGES * any(self.numbers)
+        sums.append(MomentsSum(middle, half, self.numbers, self.norm))
+        sums.append(BeyondSum(self.lower, self.upper))
+        return ReleasePlan(
+            self.sampling,
+            [of_weights(one, self.weight_bound) for one in sums],
+            self.noise_multipliers,
+            self.neighboring_relation,
+            self.secure,
+            self.persons,
+        )
+
+    def run(self, records: Any, streams: Streams, progress: Progress = iter) -> Columns:
+        """Release what is to be known of the columns of private rows."""
+        plan = release_plan_of(self)
+        config = _ClippedRows(self.data_norm or UNBOUNDED, self)
+        rows = rows_of(records, partial(LinearRows.of, config, alone=self.secure), kept=False)
+        is_public = check_relation(self.neighboring_relation).n_is_public
+        counted = not is_public or getattr(records, "weights", None) is not None
+        start = _Ranges.of(self, plan, counted=counted)
+        return last(
+            progress(run(plan, rows, start, _Ranges.query, _Ranges.update, streams))
+        ).found()
+
+
+class _ClippedRows(NamedTuple):
+    """What `LinearRows` asks of a config."""
+
+    data_norm: float
+    config: ColumnsConfig
+
+    fit_intercept = False
+
+    @property
+    def neighboring_relation(self) -> str:
+        return self.config.neighboring_relation
+
+    @property
+    def weight_bound(self) -> float:
+        return self.config.weight_bound
+
+
+class _Ranges(NamedTuple):
+    """The state of a run: all of it is a function of what has been released."""
+
+    config: ColumnsConfig
+    plan: ReleasePlan
+    low: np.ndarray
+    high: np.ndarray
+    step: int = 0
+    moments: np.ndarray | None = None
+    outside: float = 0.0
+    counted: bool = False  # whether the number of records is what was counted
+
+    @classmethod
+    def of(cls, config: ColumnsConfig, plan: ReleasePlan, *, counted: bool) -> _Ranges:
+        middle, half = config.middle_and_half
+        ends = [(np.array(b) - middle) / half for b in (config.lower, config.upper)]
+        # Indicators stay as they are.
+        low, high = (np.where(config.numbers, e, i) for e, i in zip(ends, (-1.0, 1.0), strict=True))
+        return cls(config, plan, low, high, counted=counted)
+
+    def query(self) -> np.ndarray:
+        """Ends of the ranges; of numbers alone while cells are asked for."""
+        ends = np.array([self.low, self.high])
+        if self.step < self.config.sampling.n_steps - 2:
+            return ends[:, np.array(self.config.numbers)]
+        return ends
+
+    def noise(self, step: int, shape: tuple[int, ...]) -> float:
+        """Standard deviation of the noise of a release."""
+        return self.plan.step(shape, step)[1].scale
+
+    def update(self, noisy: np.ndarray, step: int) -> _Ranges:
+        """Take in one release."""
+        state = self._replace(step=step + 1)
+        if step == self.config.sampling.n_steps - 1:
+            return state._replace(outside=float(noisy[0]))
+        if step == self.config.sampling.n_steps - 2:
+            return state._replace(moments=noisy)
+        numbers = np.array(self.config.numbers)
+        counts = noisy.reshape(-1, CELLS)
+        first, after = _told_cells(counts, self.noise(step, (2, len(counts))))
+        low, high = self.low.copy(), self.high.copy()
+        width = (high[numbers] - low[numbers]) / CELLS
+        low[numbers], high[numbers] = low[numbers] + width * first, low[numbers] + width * after
+        return state._replace(low=low, high=high)
+
+    def found(self) -> Columns:
+        """Say what the columns are, in the units of u."""
+        assert self.moments is not None
+        d, numbers = len(self.low), np.array(self.config.numbers)
+        last_step = self.config.sampling.n_steps - 1
+        noise = self.noise(last_step - 1, (2, d))
+        outside_noise = self.noise(last_step, (2, d))
+        count = float(self.moments[-1])
+        n = count if self.counted and count > LOUD * noise else float(self.config.n_rows)
+        m1, m2, s = self.moments[:d] / n, self.moments[:d] / n, noise / n
+        m2 = m2.copy()
+        m2[numbers] = self.moments[d:-1] / n
+        half, middle = (self.high - self.low) / 2, (self.high + self.low) / 2
+        m1 = np.clip(m1, -1.0, 1.0)
+        if self.config.centred:
+            centre, square = middle + half * m1, m2 - m1**2
+            error = s * np.where(numbers, np.sqrt(1 + 4 * m1**2), np.abs(1 - 2 * m1) + s)
+        else:  # the mean square about 0, of middle + half v
+            centre = np.zeros(d)
+            shift = middle / half
+            square = m2 + 2 * shift * m1 + shift**2
+            error = s * np.sqrt(1.0 + 4.0 * shift**2)
+        error = np.maximum(error, 1e-12)
+        scale = np.sqrt(np.maximum(square, 2 * error))
+        return Columns(
+            centre,
+            half * scale,
+            square / scale**2,
+            error / scale**2,
+            (count, noise),
+            self.outside,
+            outside_noise,
+            self.counted and count > LOUD * noise,
+        )
+
+
+def _told_cells(counts: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """First and last cell in which counts (k, cells), added up from an end, exceed their noise.
+
+    All cells where they do not.
+    """
+    root = np.sqrt(np.arange(1, CELLS + 1))
+    left = np.cumsum(counts, axis=1) / root > LOUD * noise
+    right = np.cumsum(counts[:, ::-1], axis=1) / root > LOUD * noise
+    first = np.where(left.any(axis=1), left.argmax(axis=1), 0)
+    after = np.where(right.any(axis=1), CELLS - right.argmax(axis=1), CELLS)
+    wrong = first >= after
+    return np.where(wrong, 0, first), np.where(wrong, CELLS, after)

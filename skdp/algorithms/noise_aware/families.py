@@ -1,0 +1,205 @@
+"""What scores of one linear predictor are of, for `skdp.algorithms.noise_aware.glm`.
+
+`Logit`: y - σ(θz), of two classes. `Line`: ψ = (y - θz)/c cut to [-1, 1], of numbers, with ψ² - ½
+beside it, from which the scale of residuals and the next c follow. Both are 0 in expectation at
+the truth, for normal residuals, whatever the row.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import expit, ndtr
+
+from skdp._bounded_sum import CHUNK_ROWS
+from skdp._coded_rows import gram
+from skdp._rows import LinearBatch
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, packed, packed_squares
+from skdp.engine.persons import RowSum
+from skdp.models.likelihoods import Likelihood
+
+USUAL_CUT = 2.5  # c over the scale of residuals: 1 % of normal ones are cut
+FASTEST = (0.125, 2.0)  # change of c from one step to the next
+WIDEST = 2.0  # c: residuals of targets in [-1, 1] that are predicted within
+
+
+def weights_of(norms: np.ndarray, clip_norm: float) -> np.ndarray:
+    """W = min(1, C²/‖z‖²)."""
+    return np.minimum(1.0, (clip_norm / np.maximum(norms, 1e-300)) ** 2)
+
+
+# --- two classes ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WeightedScores(LinearClippedSum):
+    """Σ w (y - σ(θz)) z."""
+
+    def _clipped(self, logits: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, Any]:
+        r = np.nan_to_num(self.residual(logits, chunk.targets))
+        r *= weights_of(chunk.norms, self.clip_norm)[:, None]
+        return chunk.weighted(r), chunk.rows
+
+
+@dataclass(frozen=True)
+class _Slope:
+    """w σ', for `GramSum`."""
+
+    clip_norm: float
+
+    def __call__(self, logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
+        p = expit(logits[:, 0])
+        return p * (1.0 - p) * weights_of(norms, self.clip_norm)
+
+
+@dataclass(frozen=True)
+class Logit:
+    """Two classes by one logit.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        Its residuals are in [-1, 1].
+    """
+
+    likelihood: Likelihood
+    extra: ClassVar[int] = 0  # numbers that are released beside a score
+    slopes: ClassVar[tuple[float, float]] = (0.005, 0.25)  # of the score, over Σ w z zᵀ
+
+    def scores(self, clip_norm: float) -> RowSum:
+        """The sum of a step."""
+        return WeightedScores(self.likelihood.residual, clip_norm)
+
+    def slope(self, clip_norm: float) -> RowSum:
+        """The sum that tells the slope."""
+        return GramSum(clip_norm**2 / 4.0, _Slope(clip_norm))
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def _residuals(theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+    """(y - θz)/c of rows (m,), for (θ, c) in one row."""
+    line = chunk.logits(theta[:, :-1].T)[:, 0]
+    return np.nan_to_num((chunk.targets[:, 0] - line) / theta[0, -1])
+
+
+@dataclass(frozen=True)
+class WeightedResiduals(RowSum):
+    """Σ (w ψ z, a(ψ² - ½)) for (θ, c) in one row.
+
+    Parameters
+    ----------
+    clip_norm : float
+        C, and a = C/2: the last number adds 3 % to the bound.
+    """
+
+    clip_norm: float
+
+    @property
+    def square_weight(self) -> float:
+        """The weight a."""
+        return self.clip_norm / 2.0
+
+    @property
+    def record_bound(self) -> float:
+        """Bound on the norm of a record's term: w‖z‖ ≤ C, and |ψ² - ½| ≤ ½."""
+        return math.hypot(self.clip_norm, self.square_weight / 2.0)
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """A number for each column, and one."""
+        return (theta_shape[-1],)
+
+    def _parts(self, theta: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, np.ndarray]:
+        psi = np.clip(_residuals(theta, chunk), -1.0, 1.0)
+        squares = self.square_weight * (psi**2 - 0.5)
+        psi = psi * weights_of(chunk.norms, self.clip_norm)
+        return chunk.weighted(psi), chunk.weighted(squares)
+
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
+        """Return the sum."""
+        total = np.zeros(theta.shape[-1])
+        for chunk in batch.chunks(CHUNK_ROWS):
+            psi, squares = self._parts(theta, chunk)
+            total += np.append(psi @ chunk.rows, squares.sum())
+        return total
+
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms, each a function of its own record alone."""
+        psi, squares = self._parts(theta, chunk)
+        return np.hstack([psi[:, None] * np.asarray(chunk.rows), squares[:, None]])
+
+
+@dataclass(frozen=True)
+class InsideGram(GramSum):
+    """Σ w 1(|y - θz| < c) z zᵀ, for (θ, c) in one row: c times the slope of Σ w ψ z."""
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One number for each of the pairs of columns."""
+        return super().shape((theta_shape[-1] - 1,))
+
+    def _inside(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+        w = (np.abs(_residuals(theta, chunk)) < 1.0) * weights_of(chunk.norms, self.bound**0.5)
+        return chunk.weighted(w)
+
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
+        """Return the sum."""
+        d = theta.shape[-1] - 1
+        total = np.zeros((d, d))
+        for chunk in batch.chunks(CHUNK_ROWS):
+            total += gram(chunk.rows, self._inside(theta, chunk))
+        return packed(total)
+
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms, each a function of its own record alone."""
+        return packed_squares(np.asarray(chunk.rows), self._inside(theta, chunk))
+
+
+@dataclass(frozen=True)
+class Line:
+    """Numbers in [-1, 1], with normal residuals of a scale that is learned.
+
+    Scores and slopes are in units in which the slope of Σ w ψ z is Σ w z zᵀ: c/p times what was
+    released, p the share of residuals that are not cut.
+    """
+
+    extra: ClassVar[int] = 1
+    slopes: ClassVar[tuple[float, float]] = (0.5, 1.5)
+
+    def scores(self, clip_norm: float) -> RowSum:
+        """The sum of a step."""
+        return WeightedResiduals(clip_norm)
+
+    def slope(self, clip_norm: float) -> RowSum:
+        """The sum that tells the slope."""
+        return InsideGram(clip_norm**2)
+
+
+def inside(scale: float) -> float:
+    """Share of normal residuals of a scale, in units of c, that are not cut."""
+    return float(2.0 * ndtr(1.0 / scale) - 1.0)
+
+
+def mean_square(scale: np.ndarray) -> np.ndarray:
+    """E ψ² for normal residuals of a scale, in units of c."""
+    x = 1.0 / scale
+    density = np.exp(-(x**2) / 2.0) / math.sqrt(2.0 * math.pi)
+    p = 2.0 * ndtr(x) - 1.0
+    return scale**2 * (p - 2.0 * x * density) + (1.0 - p)
+
+
+_SCALES = np.exp(np.linspace(math.log(1e-4), math.log(30.0), 4001))
+
+
+@lru_cache(maxsize=1)
+def _squares() -> np.ndarray:
+    return mean_square(_SCALES)
+
+
+def scale_of(square: float) -> float:
+    """Scale, in units of c, at which E ψ² is a number; within what the table has."""
+    return float(np.interp(square, _squares(), _SCALES))

@@ -1,0 +1,460 @@
+"""The posterior of one linear predictor on standardised columns, given private releases.
+
+With z the standardised columns and a 1 (`skdp.algorithms.noise_aware.columns`),
+w = min(1, C²/‖z‖²), and s(θ) the score of a row (`skdp.algorithms.noise_aware.families`), of size 1
+at most, a run releases
+
+    G̃   = Σ w z zᵀ + noise             once                        bound C²
+    g̃_t = Σ w s(θ_t) z + noise          T times                     bound C
+    H̃   = -Σ w s'(θ_T) z zᵀ + noise     once, at the last θ_t       bound C² max|s'|
+
+Rows are not changed: w scales scores, by nothing that depends on y, so that the expected score is
+0 at the truth whatever C is, if the model holds; on other rows the root moves, by up to some
+standard errors where tails are heavy. H is the derivative of the expected score.
+
+*Where the run goes.* θ_t is the mean of the posterior given the g̃_t and one likely slope.
+
+*The posterior.* Of a drawn slope H, each g̃_t moved to the last θ_T by it is a measurement
+
+    g̃_t + H(θ_t - θ_T) = H(θ - θ_T) + (sampling of the scores, variance κH) + noise,
+
+of which the sampling is one for all, and κ is 1 for classes. A step that went far counts for less,
+because slopes change on the way. Slopes are drawn: G by `matrices.draws`, and H = c G^½(1 + X)G^½
+with X symmetric, its size learned from both matrices, its entries given H̃ normal. Effects of
+standardised columns, over the scale of residuals for numbers, have Student-t priors of 4 degrees of
+freedom under a common scale τ with a half-Cauchy prior of scale ½: small ones shrink and one strong
+one does not. Where the noise hides how far a column spreads, its spread is drawn too, and the prior
+is of the effect times it. Given slopes all of it is a Gibbs sampler of normal and inverse-gamma
+draws; its draws' mean and covariance are what is returned.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from skdp._chunked_rows import rows_of
+from skdp._random import Streams
+from skdp._rows import LinearRows
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.noise_aware import matrices
+from skdp.algorithms.noise_aware.columns import UNBOUNDED, Columns
+from skdp.algorithms.noise_aware.families import (
+    FASTEST,
+    USUAL_CUT,
+    WIDEST,
+    Line,
+    Logit,
+    inside,
+    mean_square,
+    scale_of,
+)
+from skdp.algorithms.noise_aware_linear import RegressionPosterior
+from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of
+from skdp.engine.linear_sums import GramSum, of_weights, unpacked
+from skdp.engine.loop import Progress, ReleasePlan, last, run
+from skdp.engine.sampling import FullBatch
+
+# Shares of the squared GDP budget that is left to this run. The study of these constants is
+# benchmarks/real_tables.py on adult, credit and diabetes130.
+GRAM_SHARE, SLOPE_SHARE = 0.08, 0.08
+STEPS = 15
+CLIP = 1.5  # C over √D, the root mean square of ‖z‖
+QUIET = 0.3  # noise of a score over its sampling, below which C grows: rows cost nothing to keep
+DEGREES, TAU = 4.0, 0.5  # of the Student-t prior, and scale of the half-Cauchy prior of τ
+INTERCEPT = 5.0  # standard deviation of the prior of the intercept
+WALK = 0.3  # that of effects, while the run is on its way
+FARTHEST = 2.0  # deviations of the logits that a step goes at most
+MODEL_ERROR = 0.3  # of a score that was moved, over the way that it was moved
+SPREAD = 1.15  # of the logarithms of the spreads of columns
+CHAINS, MATRIX_SWEEPS, SWEEPS, BURN = 16, 4, 24, 8
+
+
+class State(NamedTuple):
+    """All of it is a function of what has been released."""
+
+    theta: np.ndarray
+    gram: np.ndarray | None = None
+    likely: np.ndarray | None = None
+    queries: tuple[np.ndarray, ...] = ()
+    scores: tuple[np.ndarray, ...] = ()
+    units: tuple[float, ...] = ()  # by which what was released was multiplied to be a score
+    cut: float = WIDEST  # c
+    scales: tuple[float, ...] = ()  # of residuals
+    slope: np.ndarray | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GLMConfig(GaussianRun):
+    """Public facts of a run on standardised rows.
+
+    Parameters
+    ----------
+    family : Logit or Line
+        What scores are of.
+    n_rows, n_features : int
+        Public numbers of rows and of columns.
+    fit_intercept : bool
+        Whether each row has a 1 appended.
+    clip_norm : float
+        C > 0.
+    n_steps : int
+        T ≥ 1.
+    prior_scale : float or None
+        Standard deviation of a normal prior of each standardised effect; None learns τ.
+    prior_blocks : tuple of int or None
+        Block of each column; those of one share a τ.
+    covariance : {"full", "diag"}
+        Of what is returned.
+    """
+
+    family: Logit | Line
+    n_rows: int
+    n_features: int
+    fit_intercept: bool
+    clip_norm: float
+    n_steps: int
+    prior_scale: float | None = None
+    prior_blocks: tuple[int, ...] | None = None
+    covariance: str = "full"
+    data_norm: float = UNBOUNDED  # of `LinearRows`: standardised rows are not clipped
+    noise_aware: ClassVar[bool] = True
+    private: ClassVar[bool] = True
+
+    @property
+    def likelihood(self) -> Any:
+        """Of two classes."""
+        return self.family.likelihood if isinstance(self.family, Logit) else None
+
+    @property
+    def n_columns(self) -> int:
+        """D."""
+        return self.n_features + self.fit_intercept
+
+    @property
+    def units(self) -> tuple[float, ...]:
+        """Noise multipliers over that of a score."""
+        of_a_score = (1.0 - GRAM_SHARE - SLOPE_SHARE) / self.n_steps
+        gram, slope = (math.sqrt(of_a_score / share) for share in (GRAM_SHARE, SLOPE_SHARE))
+        return (gram, *[1.0] * self.n_steps, slope)
+
+    @property
+    def dimensions(self) -> list[int]:
+        """Number of coordinates of each release in turn."""
+        D = self.n_columns
+        pairs = D * (D + 1) // 2
+        return [pairs, *[D + self.family.extra] * self.n_steps, pairs]
+
+    @property
+    def sampling(self) -> FullBatch:
+        """Every record takes part in every release."""
+        return FullBatch(self.n_steps + 2)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the standardised rows, about."""
+        return FLOAT * self.n_rows * (self.n_columns + 3)
+
+    def release_plan(self) -> ReleasePlan:
+        """What the engine executes."""
+        C = self.clip_norm
+        sums: list[Any] = [self.family.scores(C)] * self.sampling.n_steps
+        sums[0], sums[-1] = GramSum(C**2), self.family.slope(C)
+        return ReleasePlan(
+            self.sampling,
+            [of_weights(one, self.weight_bound) for one in sums],
+            self.noise_multipliers,
+            self.neighboring_relation,
+            self.secure,
+            self.persons,
+        )
+
+    def on(
+        self, records: Any, columns: Columns, streams: Streams, progress: Progress = iter
+    ) -> GaussianPosterior:
+        """Run on private rows that are standardised as was released of the columns."""
+        bounds = (-1.0, 1.0) if isinstance(self.family, Line) else (-np.inf, np.inf)
+        build = partial(LinearRows.of, self, alone=self.secure, target_bounds=bounds)
+        rows = rows_of(records, build, kept=False)
+        update = Update(self, columns)
+        state = last(progress(run(update.plan, rows, update.init(), update.query, update, streams)))
+        return update.posterior(state, streams("inference").generator)
+
+
+class Update:
+    """Inference: pure functions of what has been released."""
+
+    def __init__(self, config: GLMConfig, columns: Columns) -> None:
+        self.config, self.columns, self.plan = config, columns, release_plan_of(config)
+        self.n = max(1.0, columns.n_found[0]) if columns.counted else float(config.n_rows)
+
+    def init(self) -> State:
+        """Start where all effects are 0."""
+        return State(np.zeros(self.config.n_columns))
+
+    def query(self, state: State) -> np.ndarray:
+        """θ_t, (1, D), and c beside it where the family has one."""
+        if state.gram is None or not self.config.family.extra:
+            return state.theta[None]
+        return np.append(state.theta, state.cut)[None]
+
+    def noise(self, step: int) -> float:
+        """Standard deviation of the noise of a release."""
+        width = self.config.n_columns + (self.config.family.extra if step else 0)
+        return self.plan.step((1, width), step)[1].scale
+
+    def __call__(self, state: State, noisy: np.ndarray, step: int) -> State:
+        """Take in one release."""
+        D = self.config.n_columns
+        if step == 0:
+            gram = unpacked(noisy, D) / self.n
+            sd = self.noise(0) / math.sqrt(2.0) / self.n
+            return state._replace(gram=gram, likely=matrices.likely(gram, sd, 0.02))
+        if step == self.config.n_steps + 1:
+            slope = unpacked(noisy, D) / self.n
+            if self.config.family.extra:
+                slope = slope / inside(state.scales[-1] / state.cut)
+            return state._replace(slope=slope)
+        state, cut = self._scored(state, noisy.ravel())
+        if step == self.config.n_steps:  # the slope is released where the last score was
+            return state
+        return state._replace(theta=self._next(state), cut=cut)
+
+    def _scored(self, state: State, noisy: np.ndarray) -> tuple[State, float]:
+        """Take in a score, and say what c comes next."""
+        D, unit, scales, cut = self.config.n_columns, 1.0, state.scales, state.cut
+        if self.config.family.extra:
+            weight, noise = self.config.clip_norm / 2.0, self.noise(1)
+            square, error = noisy[D] / (weight * self.n) + 0.5, noise / (weight * self.n)
+            scale = scale_of(min(max(square, 2.0 * error), 0.999))
+            unit, scales = cut / inside(scale), (*scales, scale * cut)
+            slow, fast = FASTEST
+            cut = min(cut * min(max(USUAL_CUT * scale, slow), fast), WIDEST)
+        return state._replace(
+            queries=(*state.queries, state.theta),
+            scores=(*state.scores, unit * noisy[:D]),
+            units=(*state.units, unit),
+            scales=scales,
+        ), cut
+
+    def _sampling(self, state: State) -> float:
+        """κ: variance of the scores over their slope."""
+        if not self.config.family.extra:
+            return 1.0
+        scale = state.scales[-1] / state.cut
+        return float(mean_square(np.array(scale))) * state.units[-1] ** 2
+
+    def _mean_slope(self, state: State) -> float:
+        """Slope of the scores over Σ w z zᵀ."""
+        if self.config.family.extra:
+            return 1.0
+        assert state.likely is not None
+        return _mean_slope(state.theta, state.likely, self.config.fit_intercept)
+
+    def _next(self, state: State) -> np.ndarray:
+        """Mean given the later half of the scores and one likely slope, no farther than a step."""
+        assert state.likely is not None
+        G, theta, n = state.likely, state.theta, self.n
+        use = max(1, (len(state.queries) + 1) // 2)
+        variances = (self.noise(1) * np.array(state.units[-use:])) ** 2
+        weights = 1.0 / variances / np.sum(1.0 / variances)
+        q, g = (weights @ np.array(a[-use:]) for a in (state.queries, state.scores))
+        H = n * self._mean_slope(state) * G
+        W = np.linalg.inv(self._sampling(state) * H + np.eye(len(H)) / np.sum(1.0 / variances))
+        precision = np.diag(self._precision(np.full(self.config.n_features, WALK**-2)))
+        new = np.linalg.solve(H @ W @ H + precision, H @ W @ (g + H @ q))
+        step = new - theta
+        length = math.sqrt(max(float(step @ G @ step), 0.0))
+        return theta + step * min(1.0, FARTHEST / max(length, 1e-9))
+
+    def _precision(self, of_features: np.ndarray) -> np.ndarray:
+        """Prior precisions (..., D), with that of the intercept."""
+        if not self.config.fit_intercept:
+            return of_features
+        shape = (*of_features.shape[:-1], 1)
+        return np.concatenate([of_features, np.full(shape, INTERCEPT**-2)], axis=-1)
+
+    def posterior(self, state: State, generator: Any) -> GaussianPosterior:
+        """Mean and covariance of θ on the standardised columns."""
+        H, spread = self._slopes(state, generator)
+        P, b = self._measured(state, H)
+        unit = state.scales[-1] if self.config.family.extra else 1.0
+        mean, covariance, scales = self._sampled(P, b, spread, unit, generator)
+        covariance = (covariance + covariance.T) / 2.0
+        if self.config.family.extra:
+            return self._with_scale(state, mean, covariance, scales)
+        return GaussianPosterior(
+            mean[None],
+            np.sqrt(np.diag(covariance)) if self.config.covariance == "diag" else covariance,
+            prior_scales=scales,
+        )
+
+    def _with_scale(
+        self, state: State, mean: np.ndarray, covariance: np.ndarray, scales: np.ndarray
+    ) -> RegressionPosterior:
+        """The posterior of (θ, ln σ), σ by the ψ² of the last third of the steps."""
+        use = max(1, len(state.scales) // 3)
+        found, error = np.log(state.scales[-use:]), self.noise(1) / self.n
+        near = state.scales[-1] / state.cut * np.array([0.99, 1.01])
+        slope = float(np.diff(mean_square(near))[0]) / math.log(near[1] / near[0])
+        of_noise = (error / (self.config.clip_norm / 2.0)) ** 2 / use
+        variance = (of_noise + 0.5 / self.n) / max(slope, 1e-6) ** 2
+        whole = np.zeros((len(mean) + 1,) * 2)
+        whole[:-1, :-1], whole[-1, -1] = covariance, variance
+        return RegressionPosterior(
+            np.append(mean, found.mean())[None],
+            whole,
+            prior_scales=scales * state.scales[-1],
+            clip=state.cut,
+        )
+
+    def _slopes(self, state: State, generator: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Draws of H/n (K, D, D), and of the spread of each column over its scale (K, d)."""
+        assert state.gram is not None
+        assert state.slope is not None
+        M, N, D = state.gram, state.slope, len(state.gram)
+        s, t = (self.noise(i) / math.sqrt(2.0) / self.n for i in (0, self.config.n_steps + 1))
+        if self.config.family.extra:
+            t /= inside(state.scales[-1] / state.cut)
+        axes, values = matrices.draws(M, s, CHAINS, MATRIX_SWEEPS, generator)
+        trace = max(float(np.trace(M)), 1e-3)
+        c = float(np.clip(np.trace(N) / trace, *self.config.family.slopes))
+        # E ‖H̃ - c G̃‖² = c² x² (tr² G + tr G²) + noise, for X of entries of variance x².
+        together = values.sum(axis=1).mean() ** 2 + (values**2).sum(axis=1).mean()
+        missed = float(((N - c * M) ** 2).sum()) - D * (D + 1) * (t**2 + c**2 * s**2)
+        square = max(missed / (c**2 * together), 0.05**2)
+        root = np.sqrt(values)
+        unit = c * root[:, :, None] * root[:, None, :]
+        kept = unit**2 * square / (unit**2 * square + t**2)
+        Y = axes.transpose(0, 2, 1) @ N @ axes
+        at = np.arange(D)
+        Y[:, at, at] -= c * values
+        noise = matrices.symmetric_noise((CHAINS,), D, generator)
+        X = (kept * Y + np.sqrt(kept) * t * noise) / unit
+        X[:, at, at] += 1.0
+        of_X, Q = np.linalg.eigh(X)
+        B = Q * np.sqrt(np.maximum(of_X, 0.05))[:, None, :]
+        B = axes @ (root[:, :, None] * B) * math.sqrt(c)
+        H = B @ B.transpose(0, 2, 1)
+        return self._hidden(H, c * trace / D, generator)
+
+    def _hidden(
+        self, H: np.ndarray, average: float, generator: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Let the slope of a column whose spread the noise hides be that of a drawn spread."""
+        columns, d = self.columns, self.config.n_features
+        hidden = columns.variance < 4.0 * columns.error
+        spread = np.ones((CHAINS, d))
+        if hidden.any():
+            spread[:, hidden] = np.minimum(1.0, drawn_spreads(columns, hidden, generator))
+            at = np.flatnonzero(hidden)
+            factor = np.ones(H.shape[:2])
+            believed = np.maximum(H[:, at, at], 1e-9)
+            factor[:, at] = np.minimum(1.0, spread[:, at] * np.sqrt(average / believed))
+            H = H * factor[:, :, None] * factor[:, None, :]
+        return H, spread
+
+    def _measured(self, state: State, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Precision (K, D, D), and its product with the mean (K, D), of the likelihood of θ."""
+        q, g = np.array(state.queries), np.array(state.scores)
+        noise = (self.noise(1) * np.array(state.units)) ** 2
+        moved = self.n * (q - q[-1]) @ H.mean(axis=0)
+        variances = noise + np.mean((MODEL_ERROR * moved) ** 2, axis=1)
+        weights = 1.0 / np.maximum(variances, 1e-300)
+        weights = weights / weights.sum()
+        variance = float(weights**2 @ variances)
+        nH = self.n * H
+        measured = weights @ g + nH @ (weights @ q)
+        tiny = 1e-9 * self.n  # where there is no noise, and a direction without rows
+        sampling = self._sampling(state) * nH
+        W = np.linalg.inv(sampling + (variance + tiny) * np.eye(nH.shape[-1]))
+        HW = nH @ W
+        return HW @ nH, np.einsum("kij,kj->ki", HW, measured)
+
+    def _sampled(
+        self, P: np.ndarray, b: np.ndarray, spread: np.ndarray, unit: float, generator: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Gibbs sampler of θ, local scales and τ: mean, covariance, percentiles of τ (3, blocks).
+
+        The moments are those of the normal laws of θ given the rest, averaged.
+        """
+        config, (K, d) = self.config, spread.shape
+        spread = spread / unit  # so that the prior is of effects over the scale of residuals
+        blocks = np.zeros(d, dtype=int) if config.prior_blocks is None else config.prior_blocks
+        member = np.eye(max(blocks, default=0) + 1)[np.asarray(blocks)].T  # (blocks, d)
+        local, tau2 = np.ones((K, d)), np.full((K, len(member)), TAU**2)
+        if config.prior_scale is not None:
+            tau2[:] = config.prior_scale**2
+        at, means, covariances, scales = np.arange(P.shape[-1]), [], [], []
+        for sweep in range(SWEEPS):
+            Q = P.copy()
+            Q[:, at, at] += self._precision(spread**2 / (local * (tau2 @ member)))
+            root = np.linalg.inv(np.linalg.cholesky(Q))
+            mean = np.einsum("kji,kj->ki", root, np.einsum("kij,kj->ki", root, b))
+            normals = generator.standard_normal(mean.shape)
+            theta = mean + np.einsum("kji,kj->ki", root, normals)
+            effects = (theta[:, :d] * spread) ** 2
+            if config.prior_scale is None:
+                shape = (DEGREES + effects / (tau2 @ member)) / 2.0
+                local = shape / generator.gamma((DEGREES + 1.0) / 2.0, size=(K, d))
+                tau2 = _drawn_scales(effects / local, member, generator)
+            if sweep >= BURN:
+                means.append(mean)
+                covariances.append(root.transpose(0, 2, 1) @ root)
+                scales.append(np.sqrt(tau2))
+        found = np.concatenate(means)
+        covariance = np.mean(np.concatenate(covariances), axis=0)
+        covariance = covariance + np.atleast_2d(np.cov(found.T))
+        percentiles = np.percentile(np.concatenate(scales), [5, 50, 95], axis=0)
+        return found.mean(axis=0), covariance, percentiles
+
+
+_TAUS = np.exp(np.linspace(math.log(0.02), math.log(5.0), 60))
+
+
+def _drawn_scales(squares: np.ndarray, member: np.ndarray, generator: Any) -> np.ndarray:
+    """Draw τ² of each block (K, blocks) on a grid, given effects² over their local scales."""
+    sizes = member.sum(axis=1)[:, None]
+    log_p = -(squares @ member.T)[..., None] / (2.0 * _TAUS**2) - sizes * np.log(_TAUS)
+    log_p += np.log(_TAUS) - np.log1p((_TAUS / TAU) ** 2)
+    return _TAUS[(log_p + generator.gumbel(size=log_p.shape)).argmax(axis=-1)] ** 2
+
+
+_RATIOS = np.exp(np.linspace(math.log(1e-3), math.log(3.0), 80))
+
+
+def drawn_spreads(columns: Columns, hidden: np.ndarray, generator: Any) -> np.ndarray:
+    """Draw the spread over the scale (K, hidden) of columns whose variance the noise hides.
+
+    Spreads are log-normal over columns, about those that are known.
+    """
+    scale, known = columns.scale, columns.variance > 4.0 * columns.error
+    about = np.log(np.sqrt(np.maximum(columns.variance, 1e-300)) * scale)[known]
+    centre = np.median(about) if known.sum() > 2 else np.log(np.median(scale)) - 1.0
+    like = -((columns.variance[hidden, None] - _RATIOS**2) ** 2) / (
+        2.0 * columns.error[hidden, None] ** 2
+    )
+    log_p = like - (np.log(_RATIOS * scale[hidden, None]) - centre) ** 2 / (2.0 * SPREAD**2)
+    noise = generator.gumbel(size=(CHAINS, *log_p.shape))
+    return _RATIOS[(log_p + noise).argmax(axis=-1)]
+
+
+def _mean_slope(theta: np.ndarray, G: np.ndarray, fit_intercept: bool) -> float:
+    """E σ'(θz) for normal z."""
+    d = len(theta) - fit_intercept
+    deviation = math.sqrt(max(float(theta[:d] @ G[:d, :d] @ theta[:d]), 0.0))
+    x = np.linspace(-4.0, 4.0, 41)
+    p = np.exp(-(x**2) / 2)
+    y = expit((theta[d] if fit_intercept else 0.0) + deviation * x)
+    return float(p @ (y * (1.0 - y)) / p.sum())
+
+
+def default_clip(n_rows: int, n_columns: int, mu: float) -> float:
+    """C: 1.5 √D, or more where the noise of the scores stays well below their sampling."""
+    of_sampling = QUIET * mu * math.sqrt((1.0 - GRAM_SHARE - SLOPE_SHARE) * n_rows / 4.0)
+    return max(CLIP * math.sqrt(n_columns), of_sampling)

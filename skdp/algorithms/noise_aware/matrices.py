@@ -1,0 +1,132 @@
+"""What a noisy symmetric matrix tells of the positive one behind it.
+
+A released matrix is M = A + s W, W with independent normal entries of variance 1 beside the
+diagonal and 2 on it: a law that rotations leave alone. So is the prior here: axes of A are
+uniform, and the logarithms of its eigenvalues normal, their mean and spread from the trace and the
+norm of M less its noise, with a left tail no steeper than λ^½, because columns that nearly
+determine each other are common.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+# The left tail of the prior, and eigenvalues below which none are drawn, over the mean one.
+TAIL, LEAST = 0.5, 1e-4
+RANDOM_WALKS = 6  # of each eigenvalue, for each sweep over the planes
+
+
+def symmetric_noise(size: tuple[int, ...], D: int, generator: Any) -> np.ndarray:
+    """Draw W, of shape (*size, D, D)."""
+    normals = generator.standard_normal((*size, D, D))
+    return (normals + np.swapaxes(normals, -1, -2)) / np.sqrt(2.0)
+
+
+def _unmixed(values: np.ndarray, s: float) -> np.ndarray:
+    """Eigenvalues less what the noise has pushed them apart, not descending."""
+    gap = values[:, None] - values
+    pushed = 2.0 * s**2 * (gap / (gap**2 + s**2 * len(values) ** 0.5 + 1e-300)).sum(axis=1)
+    return np.maximum.accumulate(values - pushed)
+
+
+def likely(M: np.ndarray, s: float, floor: float) -> np.ndarray:
+    """One positive matrix that M makes likely: its axes, with eigenvalues less their noise."""
+    values, axes = np.linalg.eigh(M)
+    return (axes * np.maximum(_unmixed(values, s), floor)) @ axes.T
+
+
+def _log_prior(x: np.ndarray, mean: float, spread: float) -> np.ndarray:
+    below = mean - x
+    knee = TAIL * spread**2
+    return np.where(below > knee, -TAIL * below + TAIL * knee / 2, -(below**2) / (2 * spread**2))
+
+
+def draws(
+    M: np.ndarray, s: float, n_draws: int, n_sweeps: int, generator: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw positive matrices given M, by a Gibbs sampler over planes and eigenvalues.
+
+    Parameters
+    ----------
+    M : ndarray of shape (D, D)
+        The noisy matrix.
+    s : float
+        Standard deviation of its noise beside the diagonal.
+    n_draws, n_sweeps : int
+        Chains, of which the last state is a draw, and sweeps over all planes.
+    generator : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    axes : ndarray of shape (n_draws, D, D)
+        In columns.
+    values : ndarray of shape (n_draws, D)
+        Eigenvalues > 0.
+    """
+    D, s = len(M), max(s, 1e-9)
+    found, Q = np.linalg.eigh(M)
+    average = max(float(np.trace(M)) / D, 1e-3)
+    square = max(float((found**2).mean()) - s**2 * (D + 1), average**2 * 1.05)
+    spread = float(np.sqrt(np.log(square / average**2)))
+    mean = float(np.log(average)) - spread**2 / 2
+    unmixed = _unmixed(found, s)
+    # Where the noise hides an eigenvalue it starts at a quantile of the prior, below the noise.
+    start = np.minimum(np.exp(mean + spread * ndtri((np.arange(D) + 0.5) / D)), 2.0 * s)
+    values = np.repeat(np.where(unmixed > 2.0 * s, unmixed, start)[None], n_draws, 0)
+    A, axes_ = np.repeat(np.diag(found)[None], n_draws, 0), np.repeat(Q.T[None], n_draws, 0)
+    for _ in range(n_sweeps):
+        for p, q in _rounds(D):
+            _rotate(A, axes_, values, p, q, s, generator)
+        diagonal = A[:, np.arange(D), np.arange(D)]
+        for _ in range(RANDOM_WALKS):
+            values = _walked(values, diagonal, s, mean, spread, LEAST * average, generator)
+    return axes_.transpose(0, 2, 1), values
+
+
+def _rounds(D: int) -> Any:
+    """Pairs of coordinates, each once, in rounds of pairs that have none in common."""
+    ring = np.arange(D + D % 2)
+    half = len(ring) // 2
+    for _ in range(len(ring) - 1):
+        p, q = ring[:half], ring[half:][::-1]
+        there = (p < D) & (q < D)
+        yield p[there], q[there]
+        ring = np.concatenate([ring[:1], np.roll(ring[1:], 1)])
+
+
+def _rotate(
+    A: np.ndarray, axes_: np.ndarray, values: np.ndarray, p: Any, q: Any, s: float, generator: Any
+) -> None:
+    """Draw the angle of each plane, whose law is von Mises's, and rotate M in these coordinates."""
+    a, b, apart = (A[:, p, p] - A[:, q, q]) / 2, A[:, p, q], values[:, p] - values[:, q]
+    sharp = np.minimum(np.hypot(a, b) * np.abs(apart) / (2 * s**2), 1e15)
+    angle = (np.arctan2(b * apart, a * apart) + generator.vonmises(0.0, sharp)) / 2
+    cos, sin = np.cos(angle)[..., None], np.sin(angle)[..., None]
+    for Y in (A, axes_, A.transpose(0, 2, 1)):
+        x, y = Y[:, p], Y[:, q]
+        Y[:, p], Y[:, q] = cos * x + sin * y, cos * y - sin * x
+
+
+def _walked(
+    values: np.ndarray,
+    diagonal: np.ndarray,
+    s: float,
+    mean: float,
+    spread: float,
+    least: float,
+    generator: Any,
+) -> np.ndarray:
+    """One Metropolis-Hastings step of log λ, of a width that depends on where it is."""
+    x, width = np.log(values), np.minimum(1.5, 2 * s / values)
+    new = values * np.exp(width * generator.standard_normal(values.shape))
+    back = np.minimum(1.5, 2 * s / new)
+    moved = np.log(new / values)
+    ratio = ((values - diagonal) ** 2 - (new - diagonal) ** 2) / (4 * s**2)
+    ratio += _log_prior(np.log(new), mean, spread) - _log_prior(x, mean, spread)
+    ratio += np.log(width / back) + moved**2 / 2 * (1 / width**2 - 1 / back**2)
+    taken = (np.log(generator.random(values.shape)) < ratio) & (new > least)
+    return np.where(taken, new, values)

@@ -1,0 +1,187 @@
+"""Runs on columns that are scaled inside: by their bounds alone, or by released moments.
+
+The event is declared before: how often the linear model releases, and with which noise, does not
+depend on what was released of the columns, and its sensitivities hold for any public map of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from skdp._chunked_rows import changed
+from skdp._random import Streams
+from skdp._rows import clipped_rows
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.noise_aware.columns import Columns, ColumnsConfig
+from skdp.algorithms.noise_aware.glm import GLMConfig
+from skdp.algorithms.parts.progress import parts_of_progress
+from skdp.engine.loop import Progress
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
+    from skdp.privacy.budget import Budget
+
+
+class InUnits(NamedTuple):
+    """What a run released.
+
+    Parameters
+    ----------
+    posterior : GaussianPosterior
+        Of the columns as they were given.
+    standard : GaussianPosterior
+        The same of the columns as the model saw them.
+    columns : Columns or None
+        What was released of them; None where they were scaled by their bounds alone.
+    """
+
+    posterior: GaussianPosterior
+    standard: GaussianPosterior
+    columns: Columns | None
+
+
+@dataclass(frozen=True)
+class Standardise:
+    """The map of rows to z = (x - centre)/scale, after values and norms are cut to their bounds."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    data_norm: float | None
+    centre: np.ndarray
+    scale: np.ndarray
+
+    def __call__(self, records: Any) -> Any:
+        """Map the rows of records."""
+        X = bounded(records.X, (self.lower, self.upper), self.data_norm)
+        return records._replace(X=(X - self.centre) / self.scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandardisedConfig:
+    """Public facts of a run.
+
+    Parameters
+    ----------
+    columns : ColumnsConfig
+        Of the columns, with their bounds.
+    fit : config
+        The run that follows, on standardised columns.
+    released : bool
+        Whether moments are released; without, columns are scaled to [-1, 1] by their bounds.
+    """
+
+    columns: ColumnsConfig
+    fit: Any
+    released: bool = True
+    instead_of_all_rows: ClassVar[str] = "declared bounds"
+
+    @property
+    def n_releases(self) -> int:
+        """Number of noisy releases."""
+        return self.released * self.columns.n_releases + self.fit.n_releases
+
+    @property
+    def noise_multiplier(self) -> float:
+        """That of the fit."""
+        return self.fit.noise_multiplier
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that the fit takes, about."""
+        return getattr(self.fit, "memory", None)
+
+    @property
+    def n_rows(self) -> int:
+        """Public number of rows."""
+        return self.fit.n_rows
+
+    @property
+    def sampling(self) -> str:
+        """How the report says it."""
+        if not self.released:
+            return str(self.fit.sampling)
+        return f"columns standardised by {self.columns.n_releases} sums over all rows; then " + str(
+            self.fit.sampling
+        )
+
+    def event(self) -> DpEvent:
+        """What the run releases."""
+        if not self.released:
+            return self.fit.event()
+        from dp_accounting.dp_event import ComposedDpEvent
+
+        return ComposedDpEvent([self.columns.event(), self.fit.event()])
+
+    def calibrated(self, budget: Budget, share: float) -> StandardisedConfig:
+        """Return the same run where columns take a share of the squared GDP budget.
+
+        A fit that was calibrated to all of the budget is left the rest; noise that was given stays.
+        """
+        if not self.released or not budget.private:
+            return self
+        sigma = self.fit.noise_multiplier
+        of_fit = math.sqrt(sum(1.0 / (sigma * unit) ** 2 for unit in self.fit.units))
+        sigma /= 1.0 if budget.given is not None else math.sqrt(1.0 - share)
+        of_columns = math.sqrt(sum(1.0 / unit**2 for unit in self.columns.units))
+        own = of_columns / (of_fit * math.sqrt(share))
+
+        def of(factor: float) -> StandardisedConfig:
+            columns = replace(self.columns, noise_multiplier=own * factor)
+            fit = replace(self.fit, noise_multiplier=sigma * factor)
+            return replace(self, columns=columns, fit=fit)
+
+        if budget.given is not None:
+            return of(1.0)
+        return of(budget.least(lambda factor: of(factor).event(), 1.0))
+
+    def run(self, records: Any, streams: Streams, progress: Progress = iter) -> InUnits:
+        """Release what is to be known of the columns, and run the fit on standardised rows."""
+        config, part = self.columns, parts_of_progress(progress)
+        middle, half = config.middle_and_half
+        columns = None
+        centre, scale = middle, half
+        if self.released:
+            own = Streams.of(streams.secret("columns"))
+            columns = config.run(records, own, part(config.n_releases))
+            centre, scale = middle + half * columns.centre, half * columns.scale
+        bounds = np.array(config.lower), np.array(config.upper)
+        z = changed(records, Standardise(*bounds, config.data_norm, centre, scale))
+        rest = part(None)
+        if isinstance(self.fit, GLMConfig):
+            assert columns is not None
+            standard = self.fit.on(z, columns, streams, rest)
+        else:
+            standard = self.fit.run(z, streams, rest)
+        return InUnits(
+            in_units(standard, centre, scale, has_intercept=config.centred), standard, columns
+        )
+
+
+def in_units(
+    q: GaussianPosterior, centre: np.ndarray, scale: np.ndarray, *, has_intercept: bool
+) -> GaussianPosterior:
+    """The posterior of the coefficients of x, for one of those of (x - centre)/scale.
+
+    What follows the intercept, as the logarithm of a residual's scale does, stays as it is.
+    """
+    (K, D), d = q.mean.shape, len(scale)
+    A = np.eye(D)
+    A[:d, :d] = np.diag(1.0 / scale)
+    if has_intercept:
+        A[d, :d] = -centre / scale
+    whole = np.kron(np.eye(K), A)
+    covariance = whole @ q.covariance @ whole.T
+    spread = np.sqrt(np.diag(covariance)) if q.is_diagonal else (covariance + covariance.T) / 2.0
+    return replace(q, mean=q.mean @ A.T, spread=spread, outside=None)
+
+
+def bounded(X: np.ndarray, bounds: Any, data_norm: float | None) -> np.ndarray:
+    """Rows that are scaled down to a norm, if there is one, and whose values are cut to bounds."""
+    if data_norm is not None and data_norm < math.inf:
+        X = clipped_rows(X, data_norm, fit_intercept=False)
+    return np.clip(X, *bounds)

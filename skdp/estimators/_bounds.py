@@ -1,0 +1,245 @@
+"""Bounds of the columns of a linear model, and columns that are standardised inside its fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from skdp._plan import FitPlan, PublicFacts
+from skdp._validate import expected, integer_or_auto, near_auto, number_or_auto, one_of
+from skdp.algorithms.noise_aware import columns, glm
+from skdp.algorithms.noise_aware.families import Line, Logit
+from skdp.algorithms.noise_aware.standardised import InUnits, StandardisedConfig
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
+
+PRIVATE = "private"
+# Norm over √d to which standardised rows are clipped by fits that clip rows. At 1 a rare category
+# loses most of its effect, at 2.5 the noise is still that of columns alike.
+NORM = 2.5
+MANY_ROWS, LOUD = 0.05, 4.0  # share of rows, and deviations of noise, from which a fit says so
+# Of the squared GDP budget, for all that is released of the columns.
+SHARE = columns.CELLS_SHARE + columns.MOMENTS_SHARE + columns.COUNT_SHARE
+
+_PAIR = "a lower and a larger upper bound, finite: a pair for all columns, one for each, or a dict"
+
+
+def declared_bounds(estimator: Any, n_features: int) -> np.ndarray:
+    """Bounds (n_features, 2) as they were declared, in the order of the columns."""
+    given = estimator.bounds
+    if hasattr(given, "items"):
+        given = _by_name(given, getattr(estimator, "feature_names_in_", None), n_features)
+    try:
+        found = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise expected(_PAIR, "e.g. bounds={'age': (0, 120)}", bounds=estimator.bounds) from None
+    if found.shape == (2,):
+        found = np.tile(found, (n_features, 1))
+    if found.shape != (n_features, 2):
+        remedy = f"X has {n_features} columns"
+        raise expected(_PAIR, remedy, bounds=estimator.bounds)
+    wide = found[:, 1] / 2 - found[:, 0] / 2
+    if not (np.isfinite(found).all() and (wide > 1e-150).all() and (wide < 1e150).all()):
+        raise expected(_PAIR, "neither the same nor beyond 1e150", bounds=estimator.bounds)
+    return found
+
+
+def _by_name(given: Any, names: Any, n_features: int) -> list[Any]:
+    of_columns = dict(given.items())
+    if (
+        names is None
+        and len(of_columns) == n_features
+        and set(of_columns) == set(range(n_features))
+    ):
+        return [of_columns[i] for i in range(n_features)]
+    if names is None:
+        return list(of_columns.values())  # a plan before there is a frame
+    missing = [str(name) for name in names if name not in of_columns]
+    unknown = [str(name) for name in of_columns if name not in set(names)]
+    if missing or unknown:
+        said = [f"missing: {', '.join(missing)}"] * bool(missing)
+        said += [f"not in X: {', '.join(unknown)}"] * bool(unknown)
+        raise expected("bounds of each column of X by its name", "; ".join(said), bounds=given)
+    return [of_columns[name] for name in names]
+
+
+def in_bounds(
+    estimator: Any,
+    facts: PublicFacts,
+    budget: Budget,
+    configure: Callable[[PublicFacts, Budget], Any],
+) -> StandardisedConfig:
+    """Plan a fit on columns that are standardised inside.
+
+    Parameters
+    ----------
+    estimator : NormalPosterior
+        With ``bounds`` and ``standardize``.
+    facts : PublicFacts
+        Public facts of the fit.
+    budget : Budget
+        Of all of it.
+    configure : callable
+        Makes the config of a fit to columns as they are.
+    """
+    found = declared_bounds(estimator, facts.features)
+    if facts.sparse:
+        raise expected(
+            "None for sparse rows", "centring fills them: use X.toarray()", bounds="given"
+        )
+    private = estimator.standardize
+    if private is not False:
+        one_of((PRIVATE,), "or False, where columns have been standardised", standardize=private)
+    dpvi = getattr(estimator, "inference", "") == "dpvi" and hasattr(estimator, "gradient")
+    if private and dpvi:
+        remedy = "its steps take columns as their bounds scale them"
+        raise expected("False with inference='dpvi'", remedy, standardize=private)
+    private = private and budget.private  # without, nothing is gained by it
+    norm = None
+    if not isinstance(estimator.data_norm, str) or facts.declared_norm is not None:
+        norm = number_or_auto(facts.auto_norm, data_norm=estimator.data_norm)
+    of_columns = columns.ColumnsConfig(
+        n_rows=facts.rows,
+        lower=tuple(found[:, 0].tolist()),
+        upper=tuple(found[:, 1].tolist()),
+        data_norm=norm,
+        centred=bool(estimator.fit_intercept),
+        neighboring_relation=estimator._relation,
+        secure=bool(estimator.secure),
+        persons=facts.persons,
+        weight_bound=estimator._weight_bound(facts),
+    )
+    family = _family(estimator, facts, budget) if private else None
+    if family is not None:
+        fit: Any = _glm(estimator, facts, budget, family)
+    else:
+        scaled = NORM * math.sqrt(facts.features) if private else of_columns.norm
+        of_fit = replace(facts, declared_norm=scaled, norm_lost=False, standardised=True)
+        fit = configure(of_fit, budget)
+    config = StandardisedConfig(columns=of_columns, fit=fit, released=bool(private))
+    return config.calibrated(budget, SHARE)
+
+
+def _family(estimator: Any, facts: PublicFacts, budget: Budget) -> Logit | Line | None:
+    """What `skdp.algorithms.noise_aware.glm` knows of the model; None where it does not."""
+    if facts.persons is not None or estimator.robust is True or not budget.private:
+        return None
+    if estimator._weight_bound(facts) != 1.0 or estimator.inference == "dpvi":
+        return None
+    if not hasattr(estimator, "_likelihood_of"):
+        return None if estimator.target_bounds is None else Line()
+    likelihood = estimator._likelihood_of(facts)
+    classes = likelihood.n_outputs == 1 and likelihood.largest_target == math.inf
+    return Logit(likelihood) if classes else None
+
+
+def _glm(estimator: Any, facts: PublicFacts, budget: Budget, family: Logit | Line) -> glm.GLMConfig:
+    D = facts.features + bool(estimator.fit_intercept)
+    n_steps = integer_or_auto(glm.STEPS, max_iter=estimator.max_iter)
+    mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given
+    mu *= math.sqrt(1.0 - SHARE)
+    auto = glm.default_clip(facts.rows, D, mu)
+    given = "auto" if isinstance(family, Line) else estimator.clip_norm
+    return glm.GLMConfig(
+        family=family,
+        n_rows=facts.rows,
+        n_features=facts.features,
+        fit_intercept=bool(estimator.fit_intercept),
+        clip_norm=near_auto(auto, clip_norm=given),
+        n_steps=n_steps,
+        prior_scale=near_auto(0.0, 1.0, prior_scale=estimator.prior_scale) or None,
+        prior_blocks=blocks_of_labels(estimator, facts),
+        covariance="diag" if getattr(estimator, "covariance", "") == "diag" else "full",
+        neighboring_relation=estimator._relation,
+        secure=bool(estimator.secure),
+    ).calibrated(budget)
+
+
+def blocks_of_labels(
+    estimator: Any, facts: PublicFacts, n_outputs: int = 1
+) -> tuple[int, ...] | None:
+    """Number of the block of each feature, in the order in which ``prior_blocks`` names them."""
+    given = estimator.prior_blocks
+    if given is None:
+        return None
+    labels = np.asarray(given)
+    if labels.shape != (facts.features,):
+        raise expected(
+            f"one label for each of the {facts.features} features",
+            "give features that share a prior scale the same label",
+            prior_blocks=given,
+        )
+    if n_outputs > 1 or estimator.prior_scale != "auto":
+        raise expected(
+            "None for more than two classes or with a given prior_scale",
+            "blocks are for scales that are inferred: use prior_scale='auto'",
+            prior_blocks=given,
+        )
+    order = dict.fromkeys(labels.tolist())
+    return tuple(list(order).index(label) for label in labels.tolist())
+
+
+class DeclaresBounds:
+    """What the statement of a fit says of its settings."""
+
+    bounds: Any = None
+    standardize: str | bool = PRIVATE
+    _takes_bounds: ClassVar[bool] = False  # of columns, that are standardised inside the fit
+
+    @property
+    def _NO_FACTS(self) -> tuple[str, ...]:
+        """Without bounds nothing is standardised."""
+        return ("standardize",) if self.bounds is None else ()
+
+
+def norm_of(estimator: Any, facts: PublicFacts) -> float:
+    """Norm to which the rows that the fit sees are clipped."""
+    if facts.standardised:
+        return facts.auto_norm
+    return number_or_auto(facts.auto_norm, data_norm=estimator.data_norm)
+
+
+def unwrapped(estimator: Any, plan: FitPlan, released: Any) -> tuple[FitPlan, Any]:
+    """Plan and posterior of a fit, in the units of the columns as they were given.
+
+    Keeps the bounds, and what was released of the columns, as fitted attributes.
+    """
+    for name in ("bounds_", "column_scale_"):
+        vars(estimator).pop(name, None)
+    if not isinstance(released, InUnits):
+        return plan, released
+    config: StandardisedConfig = plan.config
+    of_columns = config.columns
+    estimator.bounds_ = np.array([of_columns.lower, of_columns.upper]).T
+    _, half = of_columns.middle_and_half
+    scale = half if released.columns is None else half * released.columns.scale
+    estimator.column_scale_ = scale
+    return replace(plan, config=config.fit), released.posterior
+
+
+def norm_kept(estimator: Any, plan: FitPlan) -> float:
+    """Norm to which rows are clipped in prediction; infinite where bounds alone are declared."""
+    if not isinstance(plan.config, StandardisedConfig):
+        return plan.config.data_norm
+    norm = plan.config.columns.data_norm
+    return math.inf if norm is None else norm
+
+
+def beyond_bounds(plan: FitPlan, released: Any) -> tuple[str, ...]:
+    """Say which share of the rows held values beyond their bounds, by a noisy count."""
+    if not isinstance(released, InUnits) or released.columns is None:
+        return ()
+    found = released.columns
+    n = found.n_found[0] if found.counted else plan.config.n_rows
+    share = min(found.outside / max(n, 1.0), 1.0)
+    if found.outside < LOUD * found.outside_noise or share < MANY_ROWS:
+        return ()
+    return (
+        f"About {share:.0%} of the rows hold values beyond bounds, or are longer than data_norm, "
+        "and were cut: what they would say of the coefficients is lost. Declare wider bounds.",
+    )
