@@ -1,7 +1,8 @@
-"""What 0.1.0 stored is read by this version, and what it named is there or says what to use.
+"""What 0.1.0 and 0.2.0 stored is read by this version, and what they named is there.
 
-`data/fitted_0.1.0.json` holds one pickle per class, its predictions on three rows, and its report,
-as 0.1.0 wrote them; `data/names_0.1.0.json` its public names, their methods and parameters.
+`data/fitted_VERSION.json` holds one pickle per class, its predictions on three rows, its report,
+and of 0.2.0 its summary, as that version wrote them; `data/names_VERSION.json` its public names,
+their methods and parameters.
 """
 
 import base64
@@ -20,9 +21,11 @@ from skdp import DPQuantileScaler, OPSPosteriorSampler
 from skdp.privacy import PrivacyReport
 
 DATA = Path(__file__).parent / "data"
-STORED = json.loads((DATA / "fitted_0.1.0.json").read_text())
-NAMES = json.loads((DATA / "names_0.1.0.json").read_text())
-ROWS = np.array(STORED["rows"])
+VERSIONS = ("0.1.0", "0.2.0")
+STORED = {v: json.loads((DATA / f"fitted_{v}.json").read_text()) for v in VERSIONS}
+NAMES = {v: json.loads((DATA / f"names_{v}.json").read_text()) for v in VERSIONS}
+ROWS = np.array(STORED["0.1.0"]["rows"])
+FITTED = [(v, name) for v in VERSIONS for name in STORED[v]["fitted"]]
 
 pytestmark = [
     pytest.mark.filterwarnings(
@@ -39,22 +42,33 @@ def output(fitted):
     return np.asarray(fitted.predict(ROWS))
 
 
-@bundled("name", STORED["fitted"])
-def test_a_pickle_of_0_1_0_predicts_as_it_did(name):
-    fitted = pickle.loads(zlib.decompress(base64.b64decode(STORED["fitted"][name]["pickle"])))
-    np.testing.assert_allclose(output(fitted), STORED["fitted"][name]["output"], rtol=1e-7)
-    assert name.startswith(type(fitted).__name__)
+def stored(key):
+    version, name = key
+    return STORED[version]["fitted"][name]
+
+
+@bundled("key", FITTED)
+def test_a_pickle_predicts_as_it_did(key):
+    fitted = pickle.loads(zlib.decompress(base64.b64decode(stored(key)["pickle"])))
+    np.testing.assert_allclose(output(fitted), stored(key)["output"], rtol=1e-7)
+    assert key[1].startswith(type(fitted).__name__)
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(output(again), output(fitted))
+    if stored(key).get("summary") is not None:
+        last = fitted[-1] if hasattr(fitted, "steps") else fitted
+        assert str(last.summary()) == stored(key)["summary"]
+    if stored(key).get("predict") is not None:
+        predicted = np.asarray(fitted.predict(ROWS), dtype=float)
+        np.testing.assert_allclose(predicted, stored(key)["predict"], rtol=1e-7)
 
 
-@bundled("name", [n for n, stored in STORED["fitted"].items() if stored["report"]])
-def test_a_report_of_0_1_0_states_the_same(name):
-    stored = STORED["fitted"][name]["report"]
-    report = PrivacyReport.from_json(json.dumps(stored))
-    assert report.epsilon == pytest.approx(stored["epsilon"])
-    assert report.to_dict()["event"] == stored["event"]
-    assert report.skdp_version == "0.1.0"
+@bundled("key", [key for key in FITTED if stored(key)["report"]])
+def test_a_report_states_the_same(key):
+    told = stored(key)["report"]
+    report = PrivacyReport.from_json(json.dumps(told))
+    assert report.epsilon == pytest.approx(told["epsilon"])
+    assert report.to_dict()["event"] == told["event"]
+    assert report.skdp_version == key[0]
 
 
 def of_name(name):
@@ -62,10 +76,11 @@ def of_name(name):
     return getattr(importlib.import_module(module), attribute)
 
 
-@bundled("name", NAMES)
-def test_a_public_name_of_0_1_0_has_its_methods_and_parameters(name):
+@bundled("key", [(v, name) for v in VERSIONS for name in NAMES[v]])
+def test_a_public_name_has_its_methods_and_parameters(key):
+    version, name = key
     here = of_name(name)
-    for member, parameters in NAMES[name].items():
+    for member, parameters in NAMES[version][name].items():
         found = getattr(here, member) if member else here
         if parameters:
             assert set(parameters) <= set(inspect.signature(found).parameters), member

@@ -90,6 +90,8 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "": {},
             "secure": _SECURE,
             "robust": _ROBUST,
+            "in bounds": {"bounds": (-1.0, 1.0)},
+            "in bounds, secure": _SECURE | {"bounds": (-1.0, 1.0)},
             "dpvi": _DPVI,
             "dpvi, Poisson": _DPVI | _POISSON,
             "dpvi, secure": _DPVI | _SECURE,
@@ -105,6 +107,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "": {},
             "secure": _SECURE,
             "robust": _ROBUST,
+            "in bounds": {"bounds": (-1.0, 1.0), "target_bounds": (-200, 200)},
             "dpvi": _DPVI | {"target_bounds": (-200, 200)},
         },
     ),
@@ -136,7 +139,13 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
     ),
     DPVariationalPoissonRegression: (
         _STEPS,
-        {"": {}, "secure": _SECURE, "robust": _ROBUST, "dpvi, Poisson": _DPVI | _POISSON},
+        {
+            "": {},
+            "in bounds": {"bounds": (-1.0, 1.0)},
+            "secure": _SECURE,
+            "robust": _ROBUST,
+            "dpvi, Poisson": _DPVI | _POISSON,
+        },
     ),
     DPVariationalModel: (
         _STEPS,
