@@ -270,7 +270,7 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
         spread (9 % of the squared GDP budget), and the model is of columns of mean 0 and deviation
         1: its prior scale is of these, and bounds that are far too wide cost little. Without an
         intercept columns are divided by their root mean square alone. False scales columns by
-        their bounds to [-1, 1], as does a fit without privacy, and as ``inference="dpvi"`` asks.
+        their bounds to [-1, 1], as does a fit without privacy.
     data_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
         prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
@@ -279,9 +279,9 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     fit_intercept : bool, default=True
         Append a 1 to each row.
     max_iter : int or "auto", default="auto"
-        Number of noisy gradients. ``"auto"`` is 20; with ``"dpvi"`` 150, or 72 where rows x columns
-        exceed 1e6. Without privacy it is Newton's method, in at most 200 passes over the rows, and
-        a number takes so many stochastic steps instead.
+        Number of noisy gradients. ``"auto"`` is 20, or 15 of standardised columns; with ``"dpvi"``
+        150, or 72 where rows x columns exceed 1e6. Without privacy it is Newton's method, in at
+        most 200 passes over the rows, and a number takes so many stochastic steps instead.
     batch_size : int or "auto", default="auto"
         With ``"dpvi"``: expected number of rows in a Poisson batch. ``"auto"`` reads all rows in
         each step while rows x columns is at most 1e8.

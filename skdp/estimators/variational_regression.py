@@ -370,7 +370,7 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     fit_intercept : bool, default=True
         Append a 1 to each row.
     max_iter : int or "auto", default="auto"
-        Number of noisy sums of clipped residuals; 12 if ``"auto"``.
+        Number of noisy sums of clipped residuals; 12 if ``"auto"``, or 15 of standardised columns.
     clip_norm : float or "auto", default="auto"
         Residual > 0, in the unit of y, to which residuals are clipped. ``"auto"`` follows their
         scale as it has been released.

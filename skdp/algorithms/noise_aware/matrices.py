@@ -3,7 +3,7 @@
 A released matrix is M = A + s W, W with independent normal entries of variance 1 beside the
 diagonal and 2 on it: a law that rotations leave alone. So is the prior here: axes of A are
 uniform, and the logarithms of its eigenvalues normal, their mean and spread from the trace and the
-norm of M less its noise, with a left tail no steeper than λ^½, because columns that nearly
+norm of M less its noise, with a left tail no steeper than λ^⅕, because columns that nearly
 determine each other are common.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtri
 
 # The left tail of the prior, and eigenvalues below which none are drawn, over the mean one.
-TAIL, LEAST = 0.5, 1e-4
+TAIL, LEAST = 0.2, 1e-4
 RANDOM_WALKS = 6  # of each eigenvalue, for each sweep over the planes
 
 
