@@ -116,6 +116,28 @@ def test_the_bound_on_moments_is_reached():
     assert np.linalg.norm(term) == pytest.approx(one.record_bound)
 
 
+def test_the_bound_on_scores_of_numbers_is_reached():
+    one, theta = SUMS["scores of numbers"]
+    term = one.records(theta, batch([[0.7, 0.0, 0.0]], [50.0]))
+    assert np.linalg.norm(term) == pytest.approx(one.record_bound)
+
+
+def test_slopes_are_the_derivatives_of_weighted_scores():
+    """Central differences of the sum of scores; of numbers c times them."""
+    rows, targets = rng.normal(size=(40, 3)), rng.choice([0.0, 1.0], 40)
+    for kind, unit in (("classes", 1.0), ("numbers", 0.4)):
+        scores, theta = SUMS[f"scores of {kind}"]
+        slope = unpacked(SUMS[f"slope of {kind}"][0](theta, batch(rows, targets)), 3)
+        found = np.empty((3, 3))
+        for j in range(3):
+            up, down = theta.copy(), theta.copy()
+            up[0, j] += 1e-6
+            down[0, j] -= 1e-6
+            ends = [np.ravel(scores(at, batch(rows, targets)))[:3] for at in (up, down)]
+            found[j] = (ends[1] - ends[0]) / 2e-6
+        np.testing.assert_allclose(slope, unit * found, atol=1e-5)
+
+
 def test_scores_are_not_changed_by_what_the_target_is():
     """Weights look at the row alone, so that scores are 0 in expectation at the truth."""
     one, theta = SUMS["scores of classes"]
@@ -255,6 +277,15 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(make):
     assert [r.call for r in again] == [r.call for r in tape]
     np.testing.assert_array_equal(first.coef_, second.coef_)
     np.testing.assert_array_equal(first.covariance_, second.covariance_)
+
+
+def test_each_fit_has_noise_of_its_own_for_columns_and_for_scores():
+    tapes = []
+    for _ in range(2):
+        with _release_hook.record() as tape:
+            classifier().fit(TABLE, CLASSES)
+        tapes.append([np.ravel(release.output) for release in tape])
+    assert all(not np.array_equal(one, other) for one, other in zip(*tapes, strict=True))
 
 
 @pytest.mark.parametrize("make", [classifier, regressor])
