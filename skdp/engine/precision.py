@@ -115,8 +115,9 @@ def strict() -> Iterator[None]:
     """Compute in IEEE arithmetic of at least single precision; put back what was set before.
 
     TF32, bfloat16 and half precision inside products, reductions in half precision, the caller's
-    autocast, a default type of less than single precision, and small numbers flushed to 0: none of
-    these is left. Settings of the process are so for other threads too, until the last block ends.
+    autocast, a default type of less than single precision, small numbers flushed to 0, and a mode
+    without gradients: none of these is left. Settings of the process are so for other threads too,
+    until the last block ends.
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "backends"):  # not imported, or not yet as a whole
@@ -124,6 +125,9 @@ def strict() -> Iterator[None]:
         return
     with ExitStack() as stack:
         stack.enter_context(_full_precision(torch))
+        # A caller's inference mode makes tensors that no gradient can be had of.
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
         for device in _DEVICES:
             with suppress(RuntimeError):  # of a device that this version does not know
                 if torch.is_autocast_enabled(device):

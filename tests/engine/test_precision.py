@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 import torch
 from engine.networks import seeded
+from sklearn.base import clone
 from torch import nn
 
-from skdp import DPSGDClassifier, OPSPosteriorSampler, PrivacyLedger
+from skdp import DPSGDClassifier, DPSGLDClassifier, OPSPosteriorSampler, PrivacyLedger
 from skdp._random import Streams
 from skdp.engine import precision
 from skdp.engine.loop import ReleasePlan, last, run
 from skdp.engine.modules.network_sum import FlatModule, NetworkClippedSum, NetworkRecords
 from skdp.engine.precision import strict
 from skdp.engine.sampling import sampling
+from skdp.testing import fixed_streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning", "ignore::skdp.FitWarning")
 BACKENDS = torch.backends
@@ -252,3 +254,17 @@ def test_less_precision_by_the_environment_is_refused_before_the_charge(name, mo
                 with pytest.raises(ValueError, match=f"{says}='{value}'"):
                     model.fit(X, Y)
         assert len(ledger.entries) == (says is None)
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+@pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGLDClassifier])
+def test_a_fit_in_a_mode_without_gradients_is_the_same(mode, kind):
+    X = np.random.default_rng(0).uniform(-1, 1, (60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    model = kind(5.0, classes=[0, 1], n_samples=60, max_iter=3, hidden_layer_sizes=(4,))
+    with fixed_streams():
+        expected = clone(model).fit(X, y).predict_proba(X)
+    with fixed_streams(), mode():
+        found = clone(model).fit(X, y).predict_proba(X)
+    np.testing.assert_array_equal(found, expected)
+    assert not np.allclose(expected, expected[0])
