@@ -8,7 +8,7 @@ what was released, and costs no privacy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from typing import Any, NamedTuple
@@ -112,11 +112,17 @@ class CoefficientTable:
         return shown
 
     def _cells(self) -> list[list[str]]:
-        columns = self._columns()
+        columns, what = self._columns(), self.ratio_name
         rows = zip(*(values for _, values in columns), strict=True)
         return [
             [heading for heading, _ in columns],
-            *([cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row] for row in rows),
+            *(
+                [
+                    cell if isinstance(cell, str) else _digits(cell, bool(what) and what in heading)
+                    for cell, (heading, _) in zip(row, columns, strict=True)
+                ]
+                for row in rows
+            ),
         ]
 
     def __repr__(self) -> str:
@@ -141,7 +147,9 @@ class CoefficientTable:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
 
 
-def summary(model: Any, level: float = 0.9) -> CoefficientTable:
+def summary(
+    model: Any, level: float = 0.9, per: float | str | Mapping[str, float] | None = None
+) -> CoefficientTable:
     """Table of the coefficients of a fitted linear model or pipeline; this costs no privacy.
 
     Parameters
@@ -154,6 +162,10 @@ def summary(model: Any, level: float = 0.9) -> CoefficientTable:
         ColumnTransformer; the columns of any other step keep the names that it gives them.
     level : float, default=0.9
         Posterior probability in (0, 1) of the intervals, which are central.
+    per : float, dict, "sd" or None, default=None
+        Of how many units of a feature the effect is shown: a number > 0 for all, or by name for
+        some of them; ``"sd"`` for the released deviation of each column, of a model with
+        ``bounds``. None is one unit.
 
     Returns
     -------
@@ -164,7 +176,8 @@ def summary(model: Any, level: float = 0.9) -> CoefficientTable:
     Raises
     ------
     ValueError
-        If the model has no coefficients with a posterior, or ``level`` is out of range.
+        If the model has no coefficients with a posterior, ``level`` is out of range, or ``per`` is
+        not a number > 0, has names that are no features, or is ``"sd"`` of a model without bounds.
 
     Examples
     --------
@@ -193,6 +206,12 @@ def summary(model: Any, level: float = 0.9) -> CoefficientTable:
     K, d = coefficients.shape
     has_intercept = "".join(last.parameter_names_[d : d + 1]).endswith("intercept")
     A, names = features.coefficients(has_intercept)
+    of_features = names[: np.count_nonzero(np.any(features.A, axis=1))]
+    units = _units(per, of_features, last if len(steps) == 1 else None)
+    A = A * np.append(units, np.ones(len(A) - len(units)))[:, None]
+    per_unit = zip(of_features, units, strict=True)
+    shown = [name if unit == 1.0 else f"{name} (per {unit:.3g})" for name, unit in per_unit]
+    names = [*shown, *names[len(units) :]]
     contrast, notes = np.eye(K), features.notes
     if K > 1:
         # Softmax identifies differences of logits only; their sum has the prior as its posterior.
@@ -238,6 +257,26 @@ def summary(model: Any, level: float = 0.9) -> CoefficientTable:
     )
 
 
+def _units(per: Any, names: Sequence[str], model: Any) -> np.ndarray:
+    """Of how many units of each feature its effect is shown."""
+    units = np.ones(len(names))
+    if per is None:
+        return units
+    if isinstance(per, str):
+        scale = getattr(model, "column_scale_", None)
+        if per != "sd" or scale is None:
+            remedy = "'sd' is of a model with bounds, without steps before it"
+            raise expected("a number > 0, a dict of them by feature, 'sd' or None", remedy, per=per)
+        return np.asarray(scale)
+    given = dict(per.items()) if hasattr(per, "items") else dict.fromkeys(names, per)
+    unknown = [str(name) for name in given if name not in names]
+    if unknown:
+        raise expected("names of features", f"not among them: {', '.join(unknown)}", per=per)
+    for name, value in given.items():
+        units[names.index(name)] = in_range(0.0, np.inf, per=value)
+    return units
+
+
 def _of_the_prior(model: Any, A: np.ndarray, sd: np.ndarray, names: Sequence[str]) -> list[str]:
     """Note the features whose intervals the prior still decides: they are short because τ is."""
     scales, d = np.atleast_1d(model.prior_scale_), model.n_features_in_
@@ -245,6 +284,7 @@ def _of_the_prior(model: Any, A: np.ndarray, sd: np.ndarray, names: Sequence[str
     labels = [0] * d if blocks is None else np.asarray(blocks).tolist()
     place = {label: i for i, label in enumerate(dict.fromkeys(labels))}
     scale = scales[[place[label] for label in labels]] * getattr(model, "target_scale_", 1.0)
+    scale = scale / getattr(model, "column_scale_", 1.0)  # it is of standardised columns
     K = len(np.atleast_2d(model.coef_))
     of_features = np.tile(np.arange(A.shape[1] // K) < d, K)
     prior = np.sqrt((A[:, of_features] ** 2) @ np.tile(scale**2, K))
@@ -267,16 +307,27 @@ def _range(scales: np.ndarray) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def _digits(number: float, is_ratio: bool) -> str:
+    """Four digits; of a ratio as many as tell it from 1, which is no effect."""
+    off = abs(number - 1.0)
+    if not is_ratio or off == 0.0 or off >= 1e-2 or not np.isfinite(off):
+        return f"{number:.4g}"
+    return f"{number:.{min(12, 1 - int(np.floor(np.log10(off))))}f}"
+
+
 class SummaryMixin:
     """Adds `summary` to linear models with a posterior of their coefficients."""
 
-    def summary(self, level: float = 0.9) -> CoefficientTable:
+    def summary(self, level: float = 0.9, per: Any = None) -> CoefficientTable:
         """Table of the coefficients: mean, deviation, interval, P(> 0); this costs no privacy.
 
         Parameters
         ----------
         level : float, default=0.9
             Posterior probability in (0, 1) of the intervals.
+        per : float, dict, "sd" or None, default=None
+            Of how many units of a feature the effect is shown, e.g. ``{"income": 10_000}``;
+            ``"sd"`` for the released deviation of each column, of a model with ``bounds``.
 
         Returns
         -------
@@ -284,7 +335,7 @@ class SummaryMixin:
             Per unit of the features of `fit`; `skdp.inspection.summary` takes a whole pipeline,
             for the units before its scalers.
         """
-        return summary(self, level)
+        return summary(self, level, per)
 
 
 # --- features in the units that they came in ------------------------------------------------------

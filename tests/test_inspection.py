@@ -262,3 +262,45 @@ class TestIntervalsOfThePrior:
         X = np.column_stack([AGE, DAYS])
         pipeline = make_pipeline(BoundedScaler([0, 0], [100, 1e6]), logistic()).fit(X, CLASSES)
         assert "little of x1: a quarter" in summary(pipeline).notes[-1]
+
+
+# --- of several units -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def incomes():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"income": rng.normal(40_000, 9_000, 2000), "sick": rng.random(2000) < 0.3})
+    y = rng.random(2000) < 1 / (1 + np.exp(-(X["income"] - 40_000) / 9_000))
+    model = DPVariationalLogisticRegression(
+        3.0, bounds={"income": (0, 200_000), "sick": (0, 1)}, classes=[False, True], n_samples=2000
+    )
+    return model.fit(X.astype(float), y)
+
+
+def test_effects_are_shown_of_as_many_units_as_are_asked_for(incomes):
+    one, many = incomes.summary(), incomes.summary(per={"income": 10_000})
+    assert many.name == ("income (per 1e+04)", "sick", "intercept")
+    for field in ("mean", "sd", "low", "high"):
+        first, second = getattr(one, field), getattr(many, field)
+        np.testing.assert_allclose(second, first * [10_000, 1, 1])
+    np.testing.assert_allclose(many.ratio, np.exp(many.mean))
+    deviations = incomes.summary(per="sd")
+    np.testing.assert_allclose(deviations.mean[:2], one.mean[:2] * incomes.column_scale_)
+    np.testing.assert_allclose(incomes.summary(per=5).mean, one.mean * [5, 5, 1])
+
+
+def test_a_ratio_has_the_digits_that_tell_it_from_1(incomes):
+    (line,) = [line for line in repr(incomes.summary()).splitlines() if line.startswith("income")]
+    assert " 1.000" in line
+    assert all(float(cell) > 1.0 for cell in line.split()[-3:])
+
+
+@pytest.mark.parametrize("per", [{"other": 1}, 0, -1.0, "unit", {"income": "many"}])
+def test_units_that_are_none(incomes, per):
+    with pytest.raises(ValueError, match="per"):
+        incomes.summary(per=per)
+
+
+def test_the_prior_is_of_standardised_columns(incomes):
+    assert not [note for note in incomes.summary().notes if "income" in note]
