@@ -12,7 +12,7 @@ import numpy as np
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, integer_or_auto, near_auto, number_or_auto, one_of
 from skdp.algorithms.noise_aware import columns, glm
-from skdp.algorithms.noise_aware.families import Line, Logit
+from skdp.algorithms.noise_aware.families import Counts, Line, Logit
 from skdp.algorithms.noise_aware.standardised import InUnits, StandardisedConfig
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def in_bounds(
     return config.calibrated(budget, SHARE)
 
 
-def _family(estimator: Any, facts: PublicFacts, budget: Budget) -> Logit | Line | None:
+def _family(estimator: Any, facts: PublicFacts, budget: Budget) -> Logit | Counts | Line | None:
     """What `skdp.algorithms.noise_aware.glm` knows of the model; None where it does not."""
     if facts.persons is not None or estimator.robust is True or not budget.private:
         return None
@@ -134,11 +134,14 @@ def _family(estimator: Any, facts: PublicFacts, budget: Budget) -> Logit | Line 
     if not hasattr(estimator, "_likelihood_of"):
         return None if estimator.target_bounds is None else Line()
     likelihood = estimator._likelihood_of(facts)
-    classes = likelihood.n_outputs == 1 and likelihood.largest_target == math.inf
-    return Logit(likelihood) if classes else None
+    if likelihood.n_outputs > 1 or facts.exposed:
+        return None
+    return Logit(likelihood) if likelihood.largest_target == math.inf else Counts(likelihood)
 
 
-def _glm(estimator: Any, facts: PublicFacts, budget: Budget, family: Logit | Line) -> glm.GLMConfig:
+def _glm(
+    estimator: Any, facts: PublicFacts, budget: Budget, family: Logit | Counts | Line
+) -> glm.GLMConfig:
     D = facts.features + bool(estimator.fit_intercept)
     n_steps = integer_or_auto(glm.STEPS, max_iter=estimator.max_iter)
     mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given

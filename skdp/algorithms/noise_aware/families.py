@@ -1,13 +1,15 @@
 """What scores of one linear predictor are of, for `skdp.algorithms.noise_aware.glm`.
 
-`Logit`: y - σ(θz), of two classes. `Line`: ψ = (y - θz)/c cut to [-1, 1], of numbers, with ψ² - ½
-beside it, from which the scale of residuals and the next c follow. Both are 0 in expectation at
-the truth, for normal residuals, whatever the row.
+`Logit`: y - σ(θz), of two classes. `Counts`: y less a rate exp θz, cut and less the mean that it
+has then under Poisson's law, over the most that this can be. `Line`: ψ = (y - θz)/c cut to [-1, 1],
+of numbers, with ψ² - ½ beside it, from which the scale of residuals and the next c follow. All are
+0 in expectation at the truth, whatever the row.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -47,13 +49,13 @@ class WeightedScores(LinearClippedSum):
 
 @dataclass(frozen=True)
 class _Slope:
-    """w σ', for `GramSum`."""
+    """w times an expected slope, for `GramSum`."""
 
     clip_norm: float
+    slope_at: Callable[[np.ndarray], np.ndarray]
 
     def __call__(self, logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
-        p = expit(logits[:, 0])
-        return p * (1.0 - p) * weights_of(norms, self.clip_norm)
+        return self.slope_at(logits[:, 0]) * weights_of(norms, self.clip_norm)
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,61 @@ class Logit:
 
     def slope(self, clip_norm: float) -> RowSum:
         """The sum that tells the slope."""
-        return GramSum(clip_norm**2 / 4.0, _Slope(clip_norm))
+        return GramSum(clip_norm**2 / 4.0, _Slope(clip_norm, self.slope_at))
+
+    def slope_at(self, logits: np.ndarray) -> np.ndarray:
+        """Expected slope of the score."""
+        p = expit(logits)
+        return p * (1.0 - p)
+
+    variance_at = slope_at
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts with a rate exp θz.
+
+    Parameters
+    ----------
+    likelihood : Poisson
+        Its scores are cut at the scale of the residuals of the largest count.
+    """
+
+    likelihood: Any
+    extra: ClassVar[int] = 0
+    slopes: ClassVar[tuple[float, float]] = (1e-4, 1.0)
+
+    @property
+    def _score(self) -> Any:
+        return self.likelihood.score(self.likelihood.residual_scale)
+
+    @property
+    def _most(self) -> float:
+        return 2.0 * self.likelihood.residual_scale  # of what is cut, less its mean
+
+    def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """The score, within [-1, 1]."""
+        return np.clip(self._score.residual(logits, targets) / self._most, -1.0, 1.0)
+
+    def scores(self, clip_norm: float) -> RowSum:
+        """The sum of a step."""
+        return WeightedScores(self.residual, clip_norm)
+
+    def slope(self, clip_norm: float) -> RowSum:
+        """The sum that tells the slope."""
+        most = float(self._score.slope_bound) / self._most
+        return GramSum(clip_norm**2 * most, _Slope(clip_norm, self.slope_at))
+
+    def slope_at(self, logits: np.ndarray) -> np.ndarray:
+        """Expected slope of the score."""
+        return self._score.slope(np.asarray(logits)[:, None])[:, 0, 0] / self._most
+
+    def variance_at(self, logits: np.ndarray) -> np.ndarray:
+        """Expected square of the score."""
+        return self._score.variance(np.asarray(logits)[:, None])[:, 0, 0] / self._most**2
 
 
 # --- numbers --------------------------------------------------------------------------------------

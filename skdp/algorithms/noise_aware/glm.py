@@ -31,12 +31,12 @@ draws; its draws' mean and covariance are what is returned.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import expit
 
 from skdp._chunked_rows import rows_of
 from skdp._random import Streams
@@ -48,6 +48,7 @@ from skdp.algorithms.noise_aware.families import (
     FASTEST,
     USUAL_CUT,
     WIDEST,
+    Counts,
     Line,
     Logit,
     inside,
@@ -96,7 +97,7 @@ class GLMConfig(GaussianRun):
 
     Parameters
     ----------
-    family : Logit or Line
+    family : Logit, Counts or Line
         What scores are of.
     n_rows, n_features : int
         Public numbers of rows and of columns.
@@ -114,7 +115,7 @@ class GLMConfig(GaussianRun):
         Of what is returned.
     """
 
-    family: Logit | Line
+    family: Logit | Counts | Line
     n_rows: int
     n_features: int
     fit_intercept: bool
@@ -129,8 +130,8 @@ class GLMConfig(GaussianRun):
 
     @property
     def likelihood(self) -> Any:
-        """Of two classes."""
-        return self.family.likelihood if isinstance(self.family, Logit) else None
+        """Of classes and counts."""
+        return None if isinstance(self.family, Line) else self.family.likelihood
 
     @property
     def n_columns(self) -> int:
@@ -245,17 +246,26 @@ class Update:
 
     def _sampling(self, state: State) -> float:
         """κ: variance of the scores over their slope."""
-        if not self.config.family.extra:
-            return 1.0
+        family = self.config.family
+        if not isinstance(family, Line):
+            return self._mean(family.variance_at, state) / self._mean(family.slope_at, state)
         scale = state.scales[-1] / state.cut
         return float(mean_square(np.array(scale))) * state.units[-1] ** 2
 
     def _mean_slope(self, state: State) -> float:
         """Slope of the scores over Σ w z zᵀ."""
-        if self.config.family.extra:
-            return 1.0
+        family = self.config.family
+        return 1.0 if isinstance(family, Line) else self._mean(family.slope_at, state)
+
+    def _mean(self, of_logits: Callable[[np.ndarray], np.ndarray], state: State) -> float:
+        """Mean of a function of the logits of normal rows."""
         assert state.likely is not None
-        return _mean_slope(state.theta, state.likely, self.config.fit_intercept)
+        G, theta, d = state.likely, state.theta, self.config.n_features
+        deviation = math.sqrt(max(float(theta[:d] @ G[:d, :d] @ theta[:d]), 0.0))
+        x = np.linspace(-4.0, 4.0, 41)
+        p = np.exp(-(x**2) / 2)
+        about = theta[d] if self.config.fit_intercept else 0.0
+        return max(float(p @ of_logits(about + deviation * x) / p.sum()), 1e-9)
 
     def _next(self, state: State) -> np.ndarray:
         """Mean given the later half of the scores and one likely slope, no farther than a step."""
@@ -443,16 +453,6 @@ def drawn_spreads(columns: Columns, hidden: np.ndarray, generator: Any) -> np.nd
     log_p = like - (np.log(_RATIOS * scale[hidden, None]) - centre) ** 2 / (2.0 * SPREAD**2)
     noise = generator.gumbel(size=(CHAINS, *log_p.shape))
     return _RATIOS[(log_p + noise).argmax(axis=-1)]
-
-
-def _mean_slope(theta: np.ndarray, G: np.ndarray, fit_intercept: bool) -> float:
-    """E σ'(θz) for normal z."""
-    d = len(theta) - fit_intercept
-    deviation = math.sqrt(max(float(theta[:d] @ G[:d, :d] @ theta[:d]), 0.0))
-    x = np.linspace(-4.0, 4.0, 41)
-    p = np.exp(-(x**2) / 2)
-    y = expit((theta[d] if fit_intercept else 0.0) + deviation * x)
-    return float(p @ (y * (1.0 - y)) / p.sum())
 
 
 def default_clip(n_rows: int, n_columns: int, mu: float) -> float:
