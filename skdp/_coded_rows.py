@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+NEARLY = 1e-3  # relative: a row that is cut by less is none to be told of, whatever its precision
 ON_BOUND = 1e-9  # relative: rounding makes a row of one-hot columns longer than its norm
 
 

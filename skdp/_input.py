@@ -70,6 +70,23 @@ def _least_rows(estimator: Any, reset: bool) -> dict[str, Any]:
     return least_rows(estimator) if reset or hasattr(estimator, "transform") else {}
 
 
+def _refuse(X: Any) -> None:
+    """Refuse rows in chunks, and frames of which a name stands for two columns."""
+    refuse_chunks(X)
+    names = list(getattr(X, "columns", ()))
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        remedy = "rename or drop them"
+        text = f"Expected columns of X with names that differ, got {twice} twice: {remedy}."
+        raise ValueError(text)
+
+
+def _as_objects(y: Any) -> Any:
+    """Text of numpy's newer kind as objects, which scikit-learn reads."""
+    kind = getattr(getattr(y, "dtype", None), "kind", "")
+    return y.astype(object) if isinstance(y, np.ndarray) and kind == "T" else y
+
+
 def check_features(
     estimator: Estimator, X: Any, *, dtype: _DType = _FLOATS, sparse: bool = False, **checks: Any
 ) -> Any:
@@ -105,7 +122,7 @@ def check_features(
     >>> check_features(DPStandardScaler(), [[1, 2]])
     array([[1., 2.]])
     """
-    refuse_chunks(X)
+    _refuse(X)
     how = {"dtype": dtype, "accept_sparse": _kinds(sparse), **checks}
     how = _least_rows(estimator, checks.get("reset", True)) | how
     with without_data(n_is_public=n_is_public(estimator)):
@@ -149,7 +166,8 @@ def check_features_and_labels(
     >>> check_features_and_labels(DPSGDClassifier(), [[1], [2]], ["b", "a"], declared=True)[1]
     array(['b', 'a'], dtype='<U1')
     """
-    refuse_chunks(X)
+    _refuse(X)
+    y = _as_objects(y)
     how = least_rows(estimator) | {"dtype": dtype, "accept_sparse": _kinds(sparse), **checks}
     with without_data(n_is_public=n_is_public(estimator)):
         rows, y = validate_data(estimator, X, y, **how)
@@ -198,7 +216,7 @@ def check_features_and_targets(
     >>> check_features_and_targets(DPSGDRegressor(), [[1], [2]], [0, 1])[1]
     array([0., 1.])
     """
-    refuse_chunks(X)
+    _refuse(X)
     how = least_rows(estimator) | {"dtype": "numeric"}
     of_rows = {**how, "accept_sparse": _kinds(sparse), **checks}
     with without_data(n_is_public=n_is_public(estimator)):
@@ -233,7 +251,7 @@ def check_columns(estimator: Estimator, X: Any, *, reset: bool) -> dict[Any, np.
     ValueError
         If the input is invalid; no value of it is quoted.
     """
-    refuse_chunks(X)
+    _refuse(X)
     size = _least_rows(estimator, reset)
     with without_data(n_is_public=n_is_public(estimator)):
         if not _is_frame(X):
@@ -355,6 +373,13 @@ def _plain(X: Any, given: Any) -> Any:
 # --- scores -------------------------------------------------------------------------------------
 
 
+def _targets_beside(estimator: Any, X: Any, y: Any) -> Any:
+    """Return targets that were given, or those that X holds: of chunks, or of a dataset."""
+    of_dataset = getattr(estimator, "_targets_of_dataset", None)
+    y = targets_of(X, y)
+    return of_dataset(X) if y is None and of_dataset is not None else y
+
+
 class AccuracyMixin(ClassifierMixin):
     """A classifier whose score is accuracy, of rows and labels that are checked first.
 
@@ -402,7 +427,7 @@ class AccuracyMixin(ClassifierMixin):
         if is_dask(X):
             return mean_of_blocks(self.score, X, y, sample_weight)
         predicted: Any = self.predict(X)  # type: ignore[attr-defined]
-        y = targets_of(X, y)
+        y = _targets_beside(self, X, y)
         if predicted.ndim == 2:  # labels that do not exclude each other: all have to be right
             y = check_targets(predicted, y)
             if y.shape != predicted.shape:

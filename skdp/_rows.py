@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from skdp._bounded_sum import CHUNK_ROWS
-from skdp._coded_rows import ON_BOUND, ImplicitRows
+from skdp._coded_rows import NEARLY, ImplicitRows
 from skdp._persons import sizes_between
 from skdp.relations import ZERO_OUT, check_relation
 
@@ -286,7 +286,7 @@ class LinearRows:
         by_column = not (self._kept or self._alone or self._shifting) and _by_column(X)
         rows, longer = _clipped(X, self._data_norm, self._fit_intercept, self._alone, by_column)
         low, high = self._target_bounds
-        beyond = (targets < low - ON_BOUND * abs(low)) | (targets > high + ON_BOUND * abs(high))
+        beyond = (targets < low - NEARLY * abs(low)) | (targets > high + NEARLY * abs(high))
         outside = np.stack([longer, np.logical_or.reduce(beyond, axis=1)], axis=1)
         norms = _norms(rows, self._alone)
         cut = np.clip(targets, low, high)
@@ -371,7 +371,7 @@ def _clipped(
     features[...] = X
     with np.errstate(over="ignore", invalid="ignore"):
         norms = _norms(features, alone)
-    longer = norms > norm * (1 + ON_BOUND)
+    longer = norms > norm * (1 + NEARLY)
     extreme = np.flatnonzero(np.logical_not(np.isfinite(norms)))
     if extreme.size:
         features[extreme] = _tamed(features[extreme], norm, alone)

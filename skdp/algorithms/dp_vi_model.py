@@ -70,9 +70,10 @@ from torch import Tensor
 
 from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
 from skdp._chunked_rows import rows_of
+from skdp._coded_rows import ON_BOUND
 from skdp._persons import PersonUnit, sizes_between
 from skdp._random import SecureStream, Streams
-from skdp._rows import ON_BOUND, clipped_rows
+from skdp._rows import clipped_rows
 from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.dp_vi import COVARIANCES
 from skdp.algorithms.gaussian_posterior import GaussianPosterior

@@ -25,8 +25,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from skdp._bounded_sum import CHUNK_ROWS, BoundedSum
+from skdp._coded_rows import ON_BOUND
 from skdp._persons import PersonUnit
-from skdp._rows import ON_BOUND, row_norms
+from skdp._rows import row_norms
 from skdp._validate import positive
 
 

@@ -499,6 +499,10 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
         how = {"double": self.module is None, "integers": self._looks_up}
         return networks.outputs(self.module_, vectors, self._rows(X), **how)
 
+    def _targets_of_dataset(self, X: Any) -> Any:
+        """Targets of the items of a dataset; None of other rows."""
+        return from_dataset(X, None)[1]
+
     def _rows(self, X: Any) -> Any:
         """Check rows of the kind that the fit saw."""
         shape = getattr(self, "_shape", (self.n_features_in_,))  # fits of 0.1.0 saw rows of numbers

@@ -3,6 +3,7 @@
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 from bundles import bundled
 from scipy import sparse
@@ -200,3 +201,31 @@ def test_a_long_run_is_announced_before_it_starts(two_blobs):
         pytest.raises(RuntimeError, match="stopped here"),
     ):
         sampler.fit(*two_blobs)
+
+
+def test_a_name_of_two_columns_is_named():
+    frame = pd.DataFrame(np.zeros((40, 3)), columns=["a", "b", "a"])
+    model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=40)
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=r"\['a'\] twice: rename"):
+        model.fit(frame, np.arange(40) % 2)
+    assert not ledger.entries
+
+
+@pytest.mark.parametrize("declared", [["no", "yes"], None])
+def test_labels_of_numpys_newer_text_are_labels(declared):
+    X = np.tile([[-1.0], [1.0]], (50, 1))
+    y = np.tile(["no", "yes"], 50)
+    model = DPVariationalLogisticRegression(50.0, classes=declared, n_samples=100)
+    fitted = model.fit(X, y.astype(np.dtypes.StringDType()))
+    assert fitted.predict(X[:2]).tolist() == ["no", "yes"]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_rows_of_the_declared_norm_are_not_longer_for_their_precision(kind):
+    rows = np.random.default_rng(0).normal(size=(500, 32)).astype(kind)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    model = DPVariationalLogisticRegression(
+        50.0, classes=[0, 1], data_norm=1.0, n_samples=500, max_iter=3
+    )
+    model.fit(rows, (rows[:, 0] > 0).astype(int))
+    assert not [told for told in model.diagnostics_ if "longer" in told]

@@ -575,6 +575,7 @@ class TestDatasets:
         assert len(pictures.read) < 310 + 3 * 60
         assert any("item of the dataset" in words for words in model.privacy_.assumptions)
         np.testing.assert_array_equal(model.predict(pictures), model.predict(pictures.X))
+        assert model.score(pictures) == model.score(pictures.X, pictures.y)
         model.fit(pictures.X, pictures.y)
         assert not any("item" in words for words in model.privacy_.assumptions)
 

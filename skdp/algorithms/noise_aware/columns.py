@@ -27,6 +27,7 @@ import numpy as np
 
 from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, POSITIVE
 from skdp._chunked_rows import rows_of
+from skdp._coded_rows import NEARLY
 from skdp._random import Streams
 from skdp._rows import LinearBatch, LinearRows
 from skdp.algorithms.parts.gaussian_runs import GaussianRun, release_plan_of
@@ -202,7 +203,7 @@ class BeyondSum(RowSum):
     def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms (m, 1)."""
         rows, (lower, upper) = np.asarray(chunk.rows), map(np.array, (self.lower, self.upper))
-        slack = 1e-6 * (upper - lower)  # what single precision rounds
+        slack = NEARLY * (upper - lower)  # as of norms
         beyond = ((rows < lower - slack) | (rows > upper + slack)).any(axis=1)
         return chunk.weighted((beyond | chunk.outside[:, 0]).astype(np.float64))[:, None]
 
