@@ -132,7 +132,8 @@ def _family(estimator: Any, facts: PublicFacts, budget: Budget) -> Logit | Count
     if estimator._weight_bound(facts) != 1.0 or estimator.inference == "dpvi":
         return None
     if not hasattr(estimator, "_likelihood_of"):
-        return None if estimator.target_bounds is None else Line()
+        found = estimator.target_bounds is not None and isinstance(estimator.clip_norm, str)
+        return Line() if found else None
     likelihood = estimator._likelihood_of(facts)
     if likelihood.n_outputs > 1 or facts.exposed:
         return None

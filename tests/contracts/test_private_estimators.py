@@ -110,7 +110,7 @@ class DPCentre(TransformerMixin, BaseEstimator):
         self.n_features_in_ = clipper.n_features_in_
         if hasattr(clipper, "feature_names_in_"):
             self.feature_names_in_ = clipper.feature_names_in_
-        self.mean_ = total / len(rows)
+        self.mean_ = total / max(len(rows), 1)
         return self
 
     def transform(self, X):

@@ -91,9 +91,9 @@ class _ColumnSum(RowSum):
 
     def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the sum."""
-        total: Any = 0.0
+        total = np.zeros(self.shape(tuple(theta.shape)))
         for chunk in batch.chunks(CHUNK_ROWS):
-            total = total + self.records(theta, chunk).sum(axis=0)
+            total += self.records(theta, chunk).sum(axis=0)
         return total
 
 
@@ -230,6 +230,7 @@ class ColumnsConfig(GaussianRun):
     upper: tuple[float, ...]
     data_norm: float | None = None
     centred: bool = True
+    asks_sums: ClassVar[bool] = True
     fit_intercept: ClassVar[bool] = False  # of `LinearRows`
 
     @property

@@ -125,6 +125,7 @@ class GLMConfig(GaussianRun):
     prior_blocks: tuple[int, ...] | None = None
     covariance: str = "full"
     data_norm: float = UNBOUNDED  # of `LinearRows`: standardised rows are not clipped
+    asks_sums: ClassVar[bool] = True
     noise_aware: ClassVar[bool] = True
     private: ClassVar[bool] = True
 
@@ -314,11 +315,12 @@ class Update:
         near = state.scales[-1] / state.cut * np.array([0.99, 1.01])
         slope = float(np.diff(mean_square(near))[0]) / math.log(near[1] / near[0])
         of_noise = (error / (self.config.clip_norm / 2.0)) ** 2 / use
-        variance = (of_noise + 0.5 / self.n) / max(slope, 1e-6) ** 2
+        told = max(slope, 1e-6) ** 2 / (of_noise + 0.5 / self.n)
+        variance = 1.0 / (told + 1.0)  # of which nothing is told: a factor of e, up to 2
         whole = np.zeros((len(mean) + 1,) * 2)
         whole[:-1, :-1], whole[-1, -1] = covariance, variance
         return RegressionPosterior(
-            np.append(mean, found.mean())[None],
+            np.append(mean, min(float(found.mean()), math.log(WIDEST)))[None],
             whole,
             prior_scales=scales * state.scales[-1],
             clip=state.cut,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -78,7 +78,6 @@ class StandardisedConfig:
     columns: ColumnsConfig
     fit: Any
     released: bool = True
-    instead_of_all_rows: ClassVar[str] = "declared bounds"
 
     @property
     def n_releases(self) -> int:
@@ -89,6 +88,11 @@ class StandardisedConfig:
     def noise_multiplier(self) -> float:
         """That of the fit."""
         return self.fit.noise_multiplier
+
+    @property
+    def asks_sums(self) -> bool:
+        """Whether the fit takes rows in chunks, as the columns do."""
+        return bool(getattr(self.fit, "asks_sums", False))
 
     @property
     def memory(self) -> int | None:
