@@ -64,7 +64,7 @@ LAYERS = [
             "tests/engine/test_examples", "tests/engine/test_gram",
             "tests/engine/test_grid",
             "tests/engine/test_layers", "tests/engine/test_linear_sums", "tests/engine/test_loop",
-            "tests/engine/test_persons",
+            "tests/engine/test_persons", "tests/engine/test_precision",
             "tests/engine/test_network_sum", "tests/engine/test_perceptron_sum",
             "tests/engine/test_records",
             "tests/engine/test_recurrent", "tests/engine/test_rows", "tests/engine/test_zoo",
@@ -174,7 +174,10 @@ LAYERS = [
         "Robustness",
         "kill −9, interrupts, memory that runs out, full disks, 1000 forked children, races on one"
         " ledger file, 24 fits that leave no memory behind.",
-        ("tests/hardening/test_robustness", "tests/privacy/test_crashes"),
+        (
+            "tests/hardening/test_robustness", "tests/privacy/test_crashes",
+            "tests/test_object_mac",
+        ),
     ),
     (
         "Published bugs",
