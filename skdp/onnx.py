@@ -142,7 +142,8 @@ class _Graph:
         posterior = self.step._posterior
         rows = self.rows(posterior.mean.shape[1])
         mean = self("MatMul", rows, posterior.mean.T)
-        variance = self.total(self("Mul", self("MatMul", rows, posterior.covariance), rows))
+        seen = np.diag(posterior.seen**2) if posterior.seen.ndim == 1 else posterior.seen
+        variance = self.total(self("Mul", self("MatMul", rows, seen), rows))
         deviation = self("Sqrt", self("Max", variance, 0.0))
         nodes, weights = (np.array([column]) for column in zip(*HERMITE, strict=True))
         return self("Add", mean, self("Mul", deviation, nodes)), weights.T

@@ -29,6 +29,9 @@ class GaussianPosterior:
         Noisy number of records and the deviation of its noise, where second moments hold it.
     prior_scales : ndarray of shape (3, blocks) or None
         Percentiles 5, 50 and 95 of the prior's standard deviation, of each block of features.
+    of_logits : ndarray of shape (KD, KD) or None
+        Covariance that rows see, where it is less than that of θ: effects are large where columns
+        hardly vary. None is that of θ.
     """
 
     mean: np.ndarray
@@ -38,6 +41,7 @@ class GaussianPosterior:
     short_rows: float | None = None
     n_found: tuple[float, float] | None = None
     prior_scales: np.ndarray | None = None
+    of_logits: np.ndarray | None = None
 
     @property
     def is_diagonal(self) -> bool:
@@ -49,6 +53,11 @@ class GaussianPosterior:
         """Covariance of the coordinates, (KD, KD)."""
         return np.diag(self.spread**2) if self.is_diagonal else self.spread
 
+    @property
+    def seen(self) -> np.ndarray:
+        """Spread of θ as rows see it: of the shape of `spread`, or a covariance matrix."""
+        return self.spread if self.of_logits is None else self.of_logits
+
     def sample(self, n_samples: int, generator: np.random.RandomState) -> np.ndarray:
         """Draw θ, (n_samples, KD)."""
         normals = generator.standard_normal((n_samples, self.mean.size))
@@ -58,11 +67,11 @@ class GaussianPosterior:
 
     def logits(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean (n, K) and covariance (n, K, K) of the logits of rows (n, D)."""
-        K, D = self.mean.shape
-        if self.is_diagonal:
-            variance = rows**2 @ (self.spread.reshape(K, D) ** 2).T
+        (K, D), seen = self.mean.shape, self.seen
+        if seen.ndim == 1:
+            variance = rows**2 @ (seen.reshape(K, D) ** 2).T
             return rows @ self.mean.T, variance[:, :, None] * np.eye(K)
-        blocks = self.spread.reshape(K, D, K, D)
+        blocks = seen.reshape(K, D, K, D)
         covariance = np.empty((len(rows), K, K))
         for start in range(0, len(rows), _CHUNK_ROWS):
             columns = np.asarray(rows[start : start + _CHUNK_ROWS]).T

@@ -237,7 +237,8 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
         if not return_std:
             lines = np.concatenate([rows @ q.mean[:, :-1].T for rows in parts])
             return self._center + self._half_width * lines[:, 0]
-        line = GaussianPosterior(q.mean[:, :-1], q.covariance[:-1, :-1])
+        seen = np.diag(q.seen**2) if q.seen.ndim == 1 else q.seen
+        line = GaussianPosterior(q.mean[:, :-1], seen[:-1, :-1])
         mean, variance = logits_of(line, parts)
         of_residual = math.exp(2 * q.mean[0, -1] + 2 * q.covariance[-1, -1])  # E σ²
         deviation = self._half_width * np.sqrt(variance[:, 0, 0] + of_residual)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import integrate, sparse, stats
+from scipy import sparse, stats
 
 from skdp import (
     DPVariationalLinearRegression,
@@ -21,6 +21,7 @@ from skdp import (
 )
 from skdp._rows import LinearBatch
 from skdp.algorithms.noise_aware import families, glm, matrices
+from skdp.algorithms.noise_aware import prior as prior_of_effects
 from skdp.algorithms.noise_aware.columns import BeyondSum, CellSum, ColumnsConfig, MomentsSum
 from skdp.engine.linear_sums import GramSum, unpacked
 from skdp.models.likelihoods import Poisson, classification_likelihood
@@ -210,7 +211,7 @@ def test_drawn_matrices_have_the_law_of_an_importance_sampler():
     a11 = lam[:, 0] * c**2 + lam[:, 1] * d**2
     a22 = lam[:, 0] * d**2 + lam[:, 1] * c**2
     a12 = (lam[:, 0] - lam[:, 1]) * c * d
-    log_w = matrices._log_prior(x, mean, spread).sum(axis=1)
+    log_w = matrices.log_prior(x, mean, spread).sum(axis=1)
     log_w -= ((a11 - M[0, 0]) ** 2 + (a22 - M[1, 1]) ** 2) / (4 * s**2)
     log_w -= (a12 - M[0, 1]) ** 2 / (2 * s**2)
     w = np.where((lam > matrices.LEAST * average).all(axis=1), np.exp(log_w - log_w.max()), 0.0)
@@ -222,37 +223,90 @@ def test_drawn_matrices_have_the_law_of_an_importance_sampler():
     np.testing.assert_allclose(drawn[:, at, at].std(axis=0), deviation, rtol=0.08)
 
 
-@pytest.mark.parametrize("mean", [0.1, 0.6, 3.0])
-@pytest.mark.parametrize("deviation", [0.05, 0.4])
-def test_the_posterior_of_one_effect_is_that_of_a_quadrature(mean, deviation):
-    config = glm.GLMConfig(
-        family=LOGIT, n_rows=1000, n_features=1, fit_intercept=False, clip_norm=2.0, n_steps=3
+def of_the_grid(grid, scale, size, generator):
+    """Draws of a half-Cauchy law on a logarithmic grid."""
+    p = grid / (1.0 + (grid / scale) ** 2)
+    return generator.choice(grid, size, p=p / p.sum())
+
+
+def from_the_prior(H, spread, mean, P, n_draws=400_000):
+    """Mean and covariance of θ given a normal measurement, by weights of draws of the prior."""
+    generator, d = np.random.default_rng(0), len(mean)
+    values, axes = np.linalg.eigh(H / (np.trace(H) / d))
+    inverse = (axes * values**-0.5) @ axes.T
+    tau = of_the_grid(prior_of_effects._SCALES, prior_of_effects.TAU, n_draws, generator)
+    beta = of_the_grid(prior_of_effects._BETAS, prior_of_effects.BETA, n_draws, generator)
+    half = prior_of_effects.DEGREES / 2.0
+    local = half / generator.gamma(half, size=(n_draws, d))
+    C = beta[:, None, None] ** 2 * inverse
+    C[:, np.arange(d), np.arange(d)] += local * tau[:, None] ** 2 / spread**2
+    measured = C + np.linalg.inv(P)
+    solved = np.linalg.solve(measured, np.broadcast_to(mean, (n_draws, d))[..., None])[..., 0]
+    log_w = -(solved @ mean) / 2.0 - np.linalg.slogdet(measured)[1] / 2.0
+    w = np.exp(log_w - log_w.max())
+    w /= w.sum()
+    each = np.einsum("kij,kj->ki", C, solved)
+    covariance = C - C @ np.linalg.solve(measured, C)
+    first = w @ each
+    off = each - first
+    return first, np.einsum("k,kij->ij", w, covariance) + (w[:, None] * off).T @ off
+
+
+@pytest.mark.parametrize(
+    ("H", "spread", "mean", "deviation"),
+    [
+        ([[2.0]], [1.0], [0.1], 0.05),
+        ([[2.0]], [1.0], [0.6], 0.4),
+        ([[2.0]], [0.3], [3.0], 0.4),
+        ([[1.0, 0.95], [0.95, 1.0]], [1.0, 1.0], [1.5, -1.2], 0.3),
+        ([[1.0, 0.95], [0.95, 1.0]], [1.0, 0.5], [0.2, 0.1], 0.1),
+    ],
+)
+def test_the_posterior_of_effects_is_that_of_an_importance_sampler(H, spread, mean, deviation):
+    H, spread, mean = map(np.array, (H, spread, mean))
+    K, d = glm.CHAINS, len(mean)
+    precision = np.eye(d) / deviation**2
+    P, b = np.tile(precision, (K, 1, 1)), np.tile(precision @ mean, (K, 1))
+    update, spreads = glm.Update.__new__(glm.Update), np.tile(spread, (K, 1))
+    runs = []
+    for seed in range(30):
+        prior = prior_of_effects.Prior(np.tile(H, (K, 1, 1)), spreads, 1.0, None, None)
+        draws = update._sampled(P, b, prior, np.random.default_rng(seed))
+        runs.append(draws.moments(spreads))
+    found = np.mean([mean for mean, *_ in runs], axis=0)
+    second = np.mean([S + np.outer(mean, mean) for mean, S, _ in runs], axis=0)
+    first, covariance = from_the_prior(H, spread, mean, precision)
+    deviations = np.sqrt(np.diag(covariance))
+    assert np.all(np.abs(found - first) < 0.08 * deviations)
+    off = second - np.outer(found, found) - covariance
+    assert np.all(np.abs(off) < 0.15 * np.outer(deviations, deviations))
+
+
+def test_a_normal_prior_that_is_given_is_the_prior():
+    K, spreads = 4, np.full((4, 2), 0.5)
+    prior = prior_of_effects.Prior(np.tile(np.eye(3), (K, 1, 1)), spreads, 2.0, None, 3.0)
+    before = prior.precision(3)
+    expected = [1 / (3.0 * 2.0 / 0.5) ** 2] * 2 + [prior_of_effects.INTERCEPT**-2]
+    np.testing.assert_allclose(before, np.tile(np.diag(expected), (K, 1, 1)))
+    prior.draw(np.ones((K, 3)), before, np.random.default_rng(0))
+    np.testing.assert_array_equal(prior.precision(3), before)
+
+
+def test_effects_of_columns_that_may_be_nearly_constant_are_wide_and_predictions_are_not():
+    """Two draws: the column varies as its scale says, or a tenth of that with ten times the effect.
+
+    In the first its logits are ±1 for usual rows, in the second too, and not ±10.
+    """
+    spread = np.array([[1.0], [0.1]])
+    means, covariances = np.array([[[1.0], [10.0]]]), np.array([[[[0.01]], [[1.0]]]])
+    mean, covariance, seen = glm.Draws(means, covariances, np.ones((2, 1))).moments(spread)
+    weight = 0.1 / math.sqrt(0.505)
+    assert mean[0] == pytest.approx((1.0 + 10.0 * weight) / 2)
+    assert covariance[0, 0] == pytest.approx(
+        0.505 + ((1.0 - mean[0]) ** 2 + (10.0 - mean[0]) ** 2) / 2
     )
-    update = glm.Update.__new__(glm.Update)
-    update.config = config
-    P = np.full((glm.CHAINS, 1, 1), deviation**-2)
-    b = np.full((glm.CHAINS, 1), mean * deviation**-2)
-    runs = [
-        update._sampled(P, b, np.ones((glm.CHAINS, 1)), 1.0, np.random.default_rng(seed))
-        for seed in range(30)
-    ]
-    found = np.mean([run[0][0] for run in runs])
-    second = np.mean([run[1][0, 0] + run[0][0] ** 2 for run in runs])
-    taus = glm._TAUS
-    prior = 1.0 / (1.0 + (taus / glm.TAU) ** 2) * taus  # on a grid of ln τ
-
-    def density(x):
-        law = stats.t.pdf(x / taus, glm.DEGREES) / taus
-        return float(prior @ law) * stats.norm.pdf(x, mean, deviation)
-
-    low, high = mean - 8 * deviation, mean + 8 * deviation
-    how = {"points": [0.0, mean], "limit": 400}
-    moments = [
-        integrate.quad(lambda x, k=k: x**k * density(x), low, high, **how)[0] for k in range(3)
-    ]
-    assert found == pytest.approx(moments[1] / moments[0], abs=0.06 * deviation)
-    variance = moments[2] / moments[0] - (moments[1] / moments[0]) ** 2
-    assert second - found**2 == pytest.approx(variance, rel=0.15)
+    expected = (0.01 + weight**2) / 2 + ((1.0 - 10.0 * weight) / 2) ** 2
+    assert seen[0, 0] == pytest.approx(expected)
 
 
 def test_what_clipped_residuals_tell_of_their_scale():
@@ -366,7 +420,7 @@ def test_coefficients_are_those_of_the_columns_whatever_the_bounds(make, widest)
         fit = make(bounds=bounds).fit(TABLE, y)
         deviation = np.sqrt(np.diag(fit.covariance_))[:3]
         inside.append(np.abs(np.ravel(fit.coef_) - reference) < 1.645 * deviation)
-        assert np.all(deviation < np.array([0.02, 0.5, 0.2]) * (2 if make is counter else 1))
+        assert np.all(deviation < np.array([0.02, 0.5, 0.2]) * (4 if make is counter else 1))
     assert np.mean(inside) >= 0.75  # of 30; below by chance once in a hundred where 90 % hold
 
 

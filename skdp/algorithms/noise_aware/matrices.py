@@ -38,7 +38,8 @@ def likely(M: np.ndarray, s: float, floor: float) -> np.ndarray:
     return (axes * np.maximum(_unmixed(values, s), floor)) @ axes.T
 
 
-def _log_prior(x: np.ndarray, mean: float, spread: float) -> np.ndarray:
+def log_prior(x: np.ndarray, mean: float, spread: float) -> np.ndarray:
+    """Log density of a logarithm: normal, with a left tail no steeper than exp(TAIL x)."""
     below = mean - x
     knee = TAIL * spread**2
     return np.where(below > knee, -TAIL * below + TAIL * knee / 2, -(below**2) / (2 * spread**2))
@@ -126,7 +127,7 @@ def _walked(
     back = np.minimum(1.5, 2 * s / new)
     moved = np.log(new / values)
     ratio = ((values - diagonal) ** 2 - (new - diagonal) ** 2) / (4 * s**2)
-    ratio += _log_prior(np.log(new), mean, spread) - _log_prior(x, mean, spread)
+    ratio += log_prior(np.log(new), mean, spread) - log_prior(x, mean, spread)
     ratio += np.log(width / back) + moved**2 / 2 * (1 / width**2 - 1 / back**2)
     taken = (np.log(generator.random(values.shape)) < ratio) & (new > least)
     return np.where(taken, new, values)

@@ -179,9 +179,12 @@ def in_units(
     if has_intercept:
         A[d, :d] = -centre / scale
     whole = np.kron(np.eye(K), A)
-    covariance = whole @ q.covariance @ whole.T
+    covariance, seen = (
+        None if S is None else whole @ S @ whole.T for S in (q.covariance, q.of_logits)
+    )
+    assert covariance is not None
     spread = np.sqrt(np.diag(covariance)) if q.is_diagonal else (covariance + covariance.T) / 2.0
-    return replace(q, mean=q.mean @ A.T, spread=spread, outside=None)
+    return replace(q, mean=q.mean @ A.T, spread=spread, outside=None, of_logits=seen)
 
 
 def bounded(X: np.ndarray, bounds: Any, data_norm: float | None) -> np.ndarray:

@@ -1,0 +1,119 @@
+"""The prior of standardised effects, θ = a + b, with scales that are learned.
+
+- a_j ~ N(0, λ_j τ²/s_j²): each column by itself, s_j its spread, with λ_j so that a_j has the
+  tails of Student's t. Small effects shrink, a strong one does not.
+- b ~ N(0, β² R^{-½}), R the slope over the mean of its diagonal: larger where columns say little
+  that the others do not. Of columns that nearly determine each other effects are large and
+  opposite, as of the weights of an animal and of its parts; a_j alone takes them for impossible.
+  R^{-½} lies half-way from a ridge to Zellner's g-prior.
+
+τ, for each block of columns, and β have half-Cauchy priors.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+DEGREES, TAU = 4.0, 0.5  # of Student's t, and scale of the prior of τ
+BETA = 0.1  # scale of the prior of β
+INTERCEPT = 5.0  # standard deviation of the prior of the intercept
+_LEAST = 1e-6  # eigenvalue of R: below, rounding decides
+_SCALES = np.exp(np.linspace(math.log(0.02), math.log(5.0), 60))
+_BETAS = np.exp(np.linspace(math.log(0.003), math.log(3.0), 60))
+
+
+class Prior:
+    """Scales of K chains, drawn anew whenever θ is.
+
+    Parameters
+    ----------
+    H : ndarray of shape (K, D, D)
+        Slopes, that of the intercept last if there is one.
+    spread : ndarray of shape (K, d)
+        Spread of each column, over the unit of effects.
+    unit : float
+        The unit of effects.
+    blocks : tuple of int or None
+        Block of each column; None is one for all.
+    scale : float or None
+        Standard deviation of normal effects; None learns all scales.
+    """
+
+    def __init__(
+        self,
+        H: np.ndarray,
+        spread: np.ndarray,
+        unit: float,
+        blocks: tuple[int, ...] | None,
+        scale: float | None,
+    ) -> None:
+        (K, d), self.learned = spread.shape, scale is None
+        self.spread = spread / unit
+        of_columns = np.zeros(d, dtype=int) if blocks is None else np.asarray(blocks)
+        self.member = np.eye(max(of_columns, default=0) + 1)[of_columns].T  # (blocks, d)
+        self.local, self.beta2 = np.ones((K, d)), np.full(K, BETA**2)
+        self.tau2 = np.full((K, len(self.member)), TAU**2 if scale is None else scale**2)
+        if self.learned:
+            self.root, self.inverse = _roots(H, d)  # R^½ and R^{-½}
+            self.root, self.inverse = self.root / unit**2, self.inverse * unit**2
+
+    def precision(self, D: int) -> np.ndarray:
+        """Precision (K, D, D) of θ given the scales."""
+        K, d = self.spread.shape
+        own = self._own
+        found, at = np.zeros((K, D, D)), np.arange(d)
+        if self.learned:
+            both = self.beta2[:, None, None] * self.inverse
+            both[:, at, at] += own
+            found[:, :d, :d] = np.linalg.inv(both)
+        else:
+            found[:, at, at] = 1.0 / own
+        found[:, range(d, D), range(d, D)] = INTERCEPT**-2
+        return found
+
+    @property
+    def _own(self) -> np.ndarray:
+        """Variance of a, (K, d)."""
+        return self.local * (self.tau2 @ self.member) / self.spread**2
+
+    def draw(self, theta: np.ndarray, precision: np.ndarray, generator: Any) -> None:
+        """Draw a and b given θ and the scales, then the scales given a and b."""
+        if not self.learned:
+            return
+        (K, d), own, of_block = self.spread.shape, self._own, self.tau2 @ self.member
+        theta, kept = theta[:, :d], own[:, :, None] * precision[:, :d, :d]
+        covariance = -kept * own[:, None, :]
+        covariance[:, np.arange(d), np.arange(d)] += own
+        values, axes = np.linalg.eigh((covariance + covariance.transpose(0, 2, 1)) / 2.0)
+        normals = np.sqrt(np.maximum(values, 0.0)) * generator.standard_normal((K, d))
+        a = np.einsum("kij,kj->ki", kept, theta) + np.einsum("kij,kj->ki", axes, normals)
+        b, effects = theta - a, (a * self.spread) ** 2
+        shape = (DEGREES + effects / of_block) / 2.0
+        self.local = shape / generator.gamma((DEGREES + 1.0) / 2.0, size=(K, d))
+        squares, sizes = (effects / self.local) @ self.member.T, self.member.sum(axis=1)
+        self.tau2 = _drawn(squares, sizes, _SCALES, TAU, generator)
+        square = np.einsum("ki,kij,kj->k", b, self.root, b)
+        self.beta2 = _drawn(square, np.array(float(d)), _BETAS, BETA, generator)
+
+
+def _roots(H: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """R^½ and R^{-½} of the columns, less what the intercept takes."""
+    of_columns = H[:, :d, :d]
+    if H.shape[-1] > d:
+        of_columns = of_columns - H[:, :d, d:] * H[:, d:, :d] / H[:, d:, d:]
+    mean = max(float(np.trace(of_columns.mean(axis=0))) / d, 1e-300)
+    values, axes = np.linalg.eigh(of_columns / mean)
+    root = np.sqrt(np.maximum(values, _LEAST))[:, None, :]
+    return (axes * root) @ axes.transpose(0, 2, 1), (axes / root) @ axes.transpose(0, 2, 1)
+
+
+def _drawn(
+    squares: np.ndarray, sizes: np.ndarray, grid: np.ndarray, scale: float, generator: Any
+) -> np.ndarray:
+    """Draw variances on a grid of their roots, of normals of which sums of squares are given."""
+    log_p = -squares[..., None] / (2.0 * grid**2) - sizes[..., None] * np.log(grid)
+    log_p += np.log(grid) - np.log1p((grid / scale) ** 2)
+    return grid[(log_p + generator.gumbel(size=log_p.shape)).argmax(axis=-1)] ** 2
