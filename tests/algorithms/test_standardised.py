@@ -309,6 +309,36 @@ def test_effects_of_columns_that_may_be_nearly_constant_are_wide_and_predictions
     assert seen[0, 0] == pytest.approx(expected)
 
 
+def test_slopes_of_columns_that_saturate_are_found():
+    gram, true = np.array([1.0, 1.0, 0.5]), np.array([1.0, 0.04, 0.3])
+    sharp = glm.drawn_factors(gram, gram * true, 1e-4, 1e-4, np.random.default_rng(0))
+    np.testing.assert_allclose(np.median(sharp**2, axis=0), true, rtol=0.1)
+    blunt = glm.drawn_factors(gram, gram * true, 0.01, 3.0, np.random.default_rng(0))
+    assert 0.5 < np.median(blunt) < 1.5  # the noise is larger than the slopes
+
+
+def test_a_run_learns_on_its_way_which_slopes_are_small():
+    """Scores that change by a tenth of what the mean slope foretells, noise far below that."""
+    config = glm.GLMConfig(
+        family=LOGIT,
+        n_rows=1000,
+        n_features=2,
+        fit_intercept=False,
+        clip_norm=2.0,
+        n_steps=3,
+        noise_multiplier=1e-3,
+    )
+    update = glm.Update.__new__(glm.Update)
+    update.config, update.noise = config, lambda step: 0.01
+    queries = tuple(np.array([x, 0.5 * x]) for x in (0.0, 0.1, 0.3, 0.4))
+    H = np.diag([100.0, 100.0])
+    scores = tuple(-np.diag([10.0, 100.0]) @ q for q in queries)
+    state = glm.State(queries[-1], queries=queries, scores=scores, units=(1.0,) * 4)
+    np.testing.assert_allclose(update._on_the_way(state, H) ** 2, [0.1, 1.0], rtol=0.01)
+    update.noise = lambda step: 1e6
+    np.testing.assert_allclose(update._on_the_way(state, H), 1.0, rtol=0.01)
+
+
 def test_what_clipped_residuals_tell_of_their_scale():
     for scale in (0.1, 0.4, 1.0, 3.0):
         draws = np.clip(scale * np.random.default_rng(0).standard_normal(10**6), -1, 1)

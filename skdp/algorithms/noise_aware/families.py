@@ -71,6 +71,8 @@ class Logit:
     likelihood: Likelihood
     extra: ClassVar[int] = 0  # numbers that are released beside a score
     slopes: ClassVar[tuple[float, float]] = (0.005, 0.25)  # of the score, over Σ w z zᵀ
+    bends: ClassVar[bool] = True  # whether slopes depend on θ
+    saturates: ClassVar[bool] = True  # whether they only fall, where the outcome is sure
 
     def scores(self, clip_norm: float) -> RowSum:
         """The sum of a step."""
@@ -104,6 +106,8 @@ class Counts:
     likelihood: Any
     extra: ClassVar[int] = 0
     slopes: ClassVar[tuple[float, float]] = (1e-4, 1.0)
+    bends: ClassVar[bool] = True
+    saturates: ClassVar[bool] = False
 
     @property
     def _score(self) -> Any:
@@ -225,6 +229,8 @@ class Line:
 
     extra: ClassVar[int] = 1
     slopes: ClassVar[tuple[float, float]] = (0.5, 1.5)
+    bends: ClassVar[bool] = False
+    saturates: ClassVar[bool] = True
 
     def scores(self, clip_norm: float) -> RowSum:
         """The sum of a step."""

@@ -12,20 +12,20 @@ Rows are not changed: w scales scores, by nothing that depends on y, so that the
 0 at the truth whatever C is, if the model holds; on other rows the root moves, by up to some
 standard errors where tails are heavy. H is the derivative of the expected score.
 
-*Where the run goes.* θ_t is the mean of the posterior given the g̃_t and one likely slope.
+*Where the run goes.* θ_t is the mean of the posterior given the g̃_t and one likely slope, which is
+learned on the way column by column.
 
 *The posterior.* Of a drawn slope H, each g̃_t moved to the last θ_T by it is a measurement
 
     g̃_t + H(θ_t - θ_T) = H(θ - θ_T) + (sampling of the scores, variance κH) + noise,
 
 of which the sampling is one for all, and κ is 1 for classes. A step that went far counts for less,
-because slopes change on the way. Slopes are drawn: G by `matrices.draws`, and H = c G^½(1 + X)G^½
-with X symmetric, its size learned from both matrices, its entries given H̃ normal. Effects of
-standardised columns, over the scale of residuals for numbers, have Student-t priors of 4 degrees of
-freedom under a common scale τ with a half-Cauchy prior of scale ½: small ones shrink and one strong
-one does not. Where the noise hides how far a column spreads, its spread is drawn too, and the prior
-is of the effect times it. Given slopes all of it is a Gibbs sampler of normal and inverse-gamma
-draws; its draws' mean and covariance are what is returned.
+because slopes change on the way. Slopes are drawn: G by `matrices.draws`, a factor f of each column
+by `drawn_factors`, and H = c B(1 + X)Bᵀ, B Bᵀ = f G f, with X symmetric, its size learned from both
+matrices, its entries given H̃ normal. The prior of θ is that of `skdp.algorithms.noise_aware.prior`;
+where the noise hides how far a column spreads, its spread is drawn too (`drawn_spreads`), and the
+prior is of the effect times it. Given slopes all of it is a Gibbs sampler; the mean and covariance
+of its draws are what is returned (`Draws.moments`).
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ from skdp.engine.loop import Progress, ReleasePlan, last, run
 from skdp.engine.sampling import FullBatch
 
 # Shares of the squared GDP budget that is left to this run. The study of these constants is
-# benchmarks/real_tables.py, which says
-# the tables that they were chosen on.
+# benchmarks/real_tables.py, which says the tables that they were chosen on.
 GRAM_SHARE, SLOPE_SHARE = 0.08, 0.08
 STEPS = 15
 CLIP = 1.5  # C over √D, the root mean square of ‖z‖
@@ -72,6 +71,7 @@ QUIET = 0.3  # noise of a score over its sampling, below which C grows: rows cos
 WALK = 0.3  # that of effects, while the run is on its way
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
 MODEL_ERROR = 0.6  # of a score that was moved, over the way that it was moved
+FACTOR = 0.25  # scale of Laplace's law of the logarithms of factors of columns' slopes
 CHAINS, MATRIX_SWEEPS, SWEEPS, BURN = 16, 4, 24, 8
 
 
@@ -275,12 +275,26 @@ class Update:
         weights = 1.0 / variances / np.sum(1.0 / variances)
         q, g = (weights @ np.array(a[-use:]) for a in (state.queries, state.scores))
         H = n * self._mean_slope(state) * G
+        if self.config.family.bends:
+            factor = self._on_the_way(state, H)
+            H = H * factor[:, None] * factor
         W = np.linalg.inv(self._sampling(state) * H + np.eye(len(H)) / np.sum(1.0 / variances))
         precision = np.diag(self._precision(np.full(self.config.n_features, WALK**-2)))
         new = np.linalg.solve(H @ W @ H + precision, H @ W @ (g + H @ q))
         step = new - theta
         length = math.sqrt(max(float(step @ G @ step), 0.0))
         return theta + step * min(1.0, FARTHEST / max(length, 1e-9))
+
+    def _on_the_way(self, state: State, H: np.ndarray) -> np.ndarray:
+        """Factors of the slopes of columns (D,), as scores have told on the way of the queries.
+
+        Change of each score over that which H foretells, by least squares, about 1 ± ½.
+        """
+        q, g = np.array(state.queries), np.array(state.scores)
+        foretold, seen = -(q - q[0]) @ H, g - g[0]
+        noise = 2.0 * (self.noise(1) * max(state.units)) ** 2 / 0.5**2
+        found = (np.sum(foretold * seen, axis=0) + noise) / (np.sum(foretold**2, axis=0) + noise)
+        return np.sqrt(np.clip(found, _FACTORS[0] ** 2, _FACTORS[-1] ** 2))
 
     def _precision(self, of_features: np.ndarray) -> np.ndarray:
         """Prior precisions (..., D), with that of the intercept."""
@@ -338,22 +352,29 @@ class Update:
         axes, values = matrices.draws(M, s, CHAINS, MATRIX_SWEEPS, generator)
         trace = max(float(np.trace(M)), 1e-3)
         c = float(np.clip(np.trace(N) / trace, *self.config.family.slopes))
-        # E ‖H̃ - c G̃‖² = c² x² (tr² G + tr G²) + noise, for X of entries of variance x².
+        factor = np.ones((CHAINS, D))
+        if self.config.family.saturates:
+            factor = drawn_factors(np.diag(M), np.diag(N) / c, s, t / c, generator)
+        F = np.median(factor, axis=0)
+        cM, of_noise = c * M * np.outer(F, F), t**2 + (c * s * np.outer(F, F)) ** 2
+        # Slopes are B (1 + X) Bᵀ with B = √c F G^½ and X of entries of variance x².
+        whole = axes * np.sqrt(values)[:, None, :]
+        whole = whole @ axes.transpose(0, 2, 1) * factor[:, :, None] * math.sqrt(c)
+        left, root, _ = np.linalg.svd(whole)
+        values = root**2 / c
+        # E ‖H̃ - c FG̃F‖² = c² x² (tr² FGF + tr (FGF)²) + noise.
         together = values.sum(axis=1).mean() ** 2 + (values**2).sum(axis=1).mean()
-        missed = float(((N - c * M) ** 2).sum()) - D * (D + 1) * (t**2 + c**2 * s**2)
+        missed = float(((N - cM) ** 2).sum() - of_noise.sum() - np.trace(of_noise))
         square = max(missed / (c**2 * together), 0.05**2)
-        root = np.sqrt(values)
-        unit = c * root[:, :, None] * root[:, None, :]
+        unit = root[:, :, None] * root[:, None, :]
         kept = unit**2 * square / (unit**2 * square + t**2)
-        Y = axes.transpose(0, 2, 1) @ N @ axes
-        at = np.arange(D)
-        Y[:, at, at] -= c * values
+        Y, at = left.transpose(0, 2, 1) @ N @ left, np.arange(D)
+        Y[:, at, at] -= root**2
         noise = matrices.symmetric_noise((CHAINS,), D, generator)
         X = (kept * Y + np.sqrt(kept) * t * noise) / unit
         X[:, at, at] += 1.0
         of_X, Q = np.linalg.eigh(X)
-        B = Q * np.sqrt(np.maximum(of_X, 0.05))[:, None, :]
-        B = axes @ (root[:, :, None] * B) * math.sqrt(c)
+        B = left @ (root[:, :, None] * Q * np.sqrt(np.maximum(of_X, 0.05))[:, None, :])
         H = B @ B.transpose(0, 2, 1)
         return self._hidden(H, c * trace / D, generator)
 
@@ -440,6 +461,24 @@ class Draws(NamedTuple):
         covariance = each.mean(axis=0) + off.T @ off / len(off)
         within = np.mean(each * weight[:, :, None] * weight[:, None, :], axis=0)
         return mean, covariance, within + of_logits.T @ of_logits / len(of_logits)
+
+
+_FACTORS = np.exp(np.linspace(math.log(0.05), math.log(5.0), 80))
+
+
+def drawn_factors(
+    of_gram: np.ndarray, of_slope: np.ndarray, s: float, t: float, generator: Any
+) -> np.ndarray:
+    """Draw f (K, D) where slopes are f_i f_j times those of usual columns.
+
+    f² is far below 1 where the rows that make a column vary are those of which the outcome is
+    sure. Its logarithm has Laplace's law.
+    """
+    error = 2.0 * (t**2 + _FACTORS**4 * s**2)
+    off = of_slope[:, None] - _FACTORS**2 * np.maximum(of_gram, 2.0 * s)[:, None]
+    log_p = -(off**2) / (2.0 * error) - np.log(error) / 2.0 - np.abs(np.log(_FACTORS)) / FACTOR
+    noise = generator.gumbel(size=(CHAINS, *log_p.shape))
+    return _FACTORS[(log_p + noise).argmax(axis=-1)]
 
 
 # Of the logarithms of the spreads of columns over half the width of their bounds: 151 columns of 11
