@@ -233,12 +233,11 @@ def from_the_prior(H, spread, mean, P, n_draws=400_000):
     """Mean and covariance of θ given a normal measurement, by weights of draws of the prior."""
     generator, d = np.random.default_rng(0), len(mean)
     values, axes = np.linalg.eigh(H / (np.trace(H) / d))
-    inverse = (axes * values**-0.5) @ axes.T
     tau = of_the_grid(prior_of_effects._SCALES, prior_of_effects.TAU, n_draws, generator)
     beta = of_the_grid(prior_of_effects._BETAS, prior_of_effects.BETA, n_draws, generator)
     half = prior_of_effects.DEGREES / 2.0
-    local = half / generator.gamma(half, size=(n_draws, d))
-    C = beta[:, None, None] ** 2 * inverse
+    local, along = half / generator.gamma(half, size=(2, n_draws, d))
+    C = (axes * (beta[:, None] ** 2 * along * values**-0.5)[:, None, :]) @ axes.T
     C[:, np.arange(d), np.arange(d)] += local * tau[:, None] ** 2 / spread**2
     measured = C + np.linalg.inv(P)
     solved = np.linalg.solve(measured, np.broadcast_to(mean, (n_draws, d))[..., None])[..., 0]

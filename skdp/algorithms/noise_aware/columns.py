@@ -64,6 +64,8 @@ class Columns(NamedTuple):
         Its standard error.
     counted : bool
         Whether the number of records is the released one, and not a declared fact.
+    numbers : tuple of bool
+        Which columns are no indicators.
     """
 
     centre: np.ndarray
@@ -74,6 +76,7 @@ class Columns(NamedTuple):
     outside: float
     outside_noise: float
     counted: bool = False
+    numbers: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -398,6 +401,7 @@ class _Ranges(NamedTuple):
             self.outside,
             outside_noise,
             self.counted and count > LOUD * noise,
+            self.config.numbers,
         )
 
 

@@ -72,6 +72,7 @@ WALK = 0.3  # that of effects, while the run is on its way
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
 MODEL_ERROR = 0.6  # of a score that was moved, over the way that it was moved
 FACTOR = 0.25  # scale of Laplace's law of the logarithms of factors of columns' slopes
+RARE = 0.1  # deviation of an indicator below which its effects are taken to be no larger
 CHAINS, MATRIX_SWEEPS, SWEEPS, BURN = 16, 4, 24, 8
 
 
@@ -308,7 +309,9 @@ class Update:
         H, spread = self._slopes(state, generator)
         P, b = self._measured(state, H)
         config, unit = self.config, state.scales[-1] if self.config.family.extra else 1.0
-        prior = Prior(H, spread, unit, config.prior_blocks, config.prior_scale)
+        # What is rare has no larger effects for it, as what is narrow in its unit has.
+        least = np.where(self.columns.numbers, 0.0, RARE / self.columns.scale)
+        prior = Prior(H, np.maximum(spread, least), unit, config.prior_blocks, config.prior_scale)
         draws = self._sampled(P, b, prior, generator)
         mean, *both = draws.moments(spread)
         covariance, of_logits = ((S + S.T) / 2.0 for S in both)

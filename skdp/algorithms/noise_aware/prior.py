@@ -2,10 +2,10 @@
 
 - a_j ~ N(0, λ_j τ²/s_j²): each column by itself, s_j its spread, with λ_j so that a_j has the
   tails of Student's t. Small effects shrink, a strong one does not.
-- b ~ N(0, β² R^{-½}), R the slope over the mean of its diagonal: larger where columns say little
-  that the others do not. Of columns that nearly determine each other effects are large and
-  opposite, as of the weights of an animal and of its parts; a_j alone takes them for impossible.
-  R^{-½} lies half-way from a ridge to Zellner's g-prior.
+- b ~ N(0, β² R^{-½}), R the slope over the mean of its diagonal, with Student's tails along its
+  axes: larger where columns say little that the others do not. Of columns that nearly determine
+  each other effects are large and opposite, as of the weights of an animal and of its parts; a_j
+  alone takes them for impossible. R^{-½} lies half-way from a ridge to Zellner's g-prior.
 
 τ, for each block of columns, and β have half-Cauchy priors.
 """
@@ -57,8 +57,9 @@ class Prior:
         self.local, self.beta2 = np.ones((K, d)), np.full(K, BETA**2)
         self.tau2 = np.full((K, len(self.member)), TAU**2 if scale is None else scale**2)
         if self.learned:
-            self.root, self.inverse = _roots(H, d)  # R^½ and R^{-½}
-            self.root, self.inverse = self.root / unit**2, self.inverse * unit**2
+            self.axes, values = _spectrum(H, d)
+            self.usual = unit**2 / np.sqrt(values)  # of R^{-½}, along the axes
+            self.along = np.ones((K, d))
 
     def precision(self, D: int) -> np.ndarray:
         """Precision (K, D, D) of θ given the scales."""
@@ -66,7 +67,8 @@ class Prior:
         own = self._own
         found, at = np.zeros((K, D, D)), np.arange(d)
         if self.learned:
-            both = self.beta2[:, None, None] * self.inverse
+            variances = self.beta2[:, None] * self.along * self.usual
+            both = (self.axes * variances[:, None, :]) @ self.axes.transpose(0, 2, 1)
             both[:, at, at] += own
             found[:, :d, :d] = np.linalg.inv(both)
         else:
@@ -90,24 +92,30 @@ class Prior:
         values, axes = np.linalg.eigh((covariance + covariance.transpose(0, 2, 1)) / 2.0)
         normals = np.sqrt(np.maximum(values, 0.0)) * generator.standard_normal((K, d))
         a = np.einsum("kij,kj->ki", kept, theta) + np.einsum("kij,kj->ki", axes, normals)
-        b, effects = theta - a, (a * self.spread) ** 2
-        shape = (DEGREES + effects / of_block) / 2.0
-        self.local = shape / generator.gamma((DEGREES + 1.0) / 2.0, size=(K, d))
+        effects = (a * self.spread) ** 2
+        self.local = _local(effects / of_block, generator)
         squares, sizes = (effects / self.local) @ self.member.T, self.member.sum(axis=1)
         self.tau2 = _drawn(squares, sizes, _SCALES, TAU, generator)
-        square = np.einsum("ki,kij,kj->k", b, self.root, b)
+        b = np.einsum("kij,ki->kj", self.axes, theta - a) ** 2 / self.usual
+        self.along = _local(b / self.beta2[:, None], generator)
+        square = (b / self.along).sum(axis=1)
         self.beta2 = _drawn(square, np.array(float(d)), _BETAS, BETA, generator)
 
 
-def _roots(H: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """R^½ and R^{-½} of the columns, less what the intercept takes."""
+def _spectrum(H: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Axes and eigenvalues of R of the columns, less what the intercept takes."""
     of_columns = H[:, :d, :d]
     if H.shape[-1] > d:
         of_columns = of_columns - H[:, :d, d:] * H[:, d:, :d] / H[:, d:, d:]
     mean = max(float(np.trace(of_columns.mean(axis=0))) / d, 1e-300)
     values, axes = np.linalg.eigh(of_columns / mean)
-    root = np.sqrt(np.maximum(values, _LEAST))[:, None, :]
-    return (axes * root) @ axes.transpose(0, 2, 1), (axes / root) @ axes.transpose(0, 2, 1)
+    return axes, np.maximum(values, _LEAST)
+
+
+def _local(squares: np.ndarray, generator: Any) -> np.ndarray:
+    """Draw the local variances of normals that have Student's tails together, given squares."""
+    shape = (DEGREES + squares) / 2.0
+    return shape / generator.gamma((DEGREES + 1.0) / 2.0, size=shape.shape)
 
 
 def _drawn(
