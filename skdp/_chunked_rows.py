@@ -696,10 +696,16 @@ def targets_of(X: Any, y: Any) -> Any:
 
 
 def _blockwise(method: Any) -> Any:
-    takes_targets = "y" in signature(method).parameters
+    takes = signature(method)
+    takes_targets = "y" in takes.parameters
 
     @wraps(method)
     def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        try:  # Python would name the class that defines the method
+            takes.bind(self, X, *args, **kwargs)
+        except TypeError as wrong:
+            name = f"{type(self).__name__}.{method.__name__}()"
+            raise TypeError(f"{name} {wrong}") from None
         if is_dask(X):
             from skdp._dask_rows import blockwise
 

@@ -29,6 +29,7 @@ from skdp._chunked_rows import (
 )
 from skdp._input import LABELS, without_data
 from skdp._marked_rows import part_read
+from skdp._named_methods import name_methods
 from skdp._persons import PersonUnit, rows_of_persons
 from skdp._plan import Config, FitPlan, PublicFacts
 from skdp._random import Streams, seed_material
@@ -568,6 +569,7 @@ def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
         warnings.warn(told, FitWarning, stacklevel=5)
 
 
+_NAMES = "DP", "OPS"  # of the classes that users call, not of what these share
 _OF_GROUPS = "it is for unit='group', which protects a person with all of its rows"
 _PLAIN = frozenset([int, float, str, bool, type(None)])
 _MOST_PLANS = 256
@@ -836,6 +838,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         takes_chunks(cls)
+        if cls.__name__.startswith(_NAMES):
+            name_methods(cls)
 
     def _taken_in(self, X: Any, y: Any, **how: Any) -> tuple[Records, PublicFacts]:
         """Read the rows, at once or a chunk at a time, and count them."""

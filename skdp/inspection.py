@@ -192,34 +192,9 @@ def summary(
     (('x0', 'intercept'), True)
     """
     in_range(0.0, 1.0, level=level)
-    steps = model.steps if isinstance(model, Pipeline) else [("", model)]
-    last: Any = steps[-1][1]
-    if not hasattr(type(last), "summary"):
-        raise expected(
-            "a linear model with a posterior of its coefficients, or a pipeline that ends in one",
-            "additive models have curves, networks have neither",
-            model=last,
-        )
-    check_is_fitted(last)
-    features = _features(model, steps[:-1])
+    last, A, names, notes = effects(model, per)
     coefficients = np.atleast_2d(last.coef_)
-    K, d = coefficients.shape
-    has_intercept = "".join(last.parameter_names_[d : d + 1]).endswith("intercept")
-    A, names = features.coefficients(has_intercept)
-    of_features = names[: np.count_nonzero(np.any(features.A, axis=1))]
-    units = _units(per, of_features, last if len(steps) == 1 else None)
-    A = A * np.append(units, np.ones(len(A) - len(units)))[:, None]
-    per_unit = zip(of_features, units, strict=True)
-    shown = [name if unit == 1.0 else f"{name} (per {unit:.3g})" for name, unit in per_unit]
-    names = [*shown, *names[len(units) :]]
-    contrast, notes = np.eye(K), features.notes
-    if K > 1:
-        # Softmax identifies differences of logits only; their sum has the prior as its posterior.
-        contrast = contrast - 1.0 / K
-        names = [f"{label}: {name}" for label in last.classes_ for name in names]
-        notes = (*notes, "Of each class less the mean of all classes.")
-    A = np.kron(contrast, A)
-    size = A.shape[1]
+    K, size = len(coefficients), A.shape[1]
     if hasattr(last, "covariance_"):
         theta = np.column_stack([coefficients, np.ravel(last.intercept_)])[:, : size // K].ravel()
         covariance = last.covariance_[:size, :size]
@@ -255,6 +230,57 @@ def summary(
         ratio_name=what,
         notes=notes,
     )
+
+
+class Effects(NamedTuple):
+    """Coefficients in the user's units: Aθ of those of a model."""
+
+    model: Any
+    A: np.ndarray  # (n_names, n_coefficients)
+    names: list[str]
+    notes: tuple[str, ...]
+
+
+def effects(model: Any, per: Any = None) -> Effects:
+    """Say what the coefficients of a linear model are of the features before a pipeline.
+
+    Parameters
+    ----------
+    model, per
+        As in `summary`.
+
+    Returns
+    -------
+    Effects
+        The model itself; the matrix from its parameters, of which those after the coefficients
+        have no column, to coefficients of features; their names, and notes.
+    """
+    steps = model.steps if isinstance(model, Pipeline) else [("", model)]
+    last: Any = steps[-1][1]
+    if not hasattr(type(last), "summary"):
+        raise expected(
+            "a linear model with a posterior of its coefficients, or a pipeline that ends in one",
+            "additive models have curves, networks have neither",
+            model=last,
+        )
+    check_is_fitted(last)
+    features = _features(model, steps[:-1])
+    K, d = np.atleast_2d(last.coef_).shape
+    has_intercept = "".join(last.parameter_names_[d : d + 1]).endswith("intercept")
+    A, names = features.coefficients(has_intercept)
+    of_features = names[: np.count_nonzero(np.any(features.A, axis=1))]
+    units = _units(per, of_features, last if len(steps) == 1 else None)
+    A = A * np.append(units, np.ones(len(A) - len(units)))[:, None]
+    per_unit = zip(of_features, units, strict=True)
+    shown = [name if unit == 1.0 else f"{name} (per {unit:.3g})" for name, unit in per_unit]
+    names = [*shown, *names[len(units) :]]
+    contrast, notes = np.eye(K), features.notes
+    if K > 1:
+        # Softmax identifies differences of logits only; their sum has the prior as its posterior.
+        contrast = contrast - 1.0 / K
+        names = [f"{label}: {name}" for label in last.classes_ for name in names]
+        notes = (*notes, "Of each class less the mean of all classes.")
+    return Effects(last, np.kron(contrast, A), names, notes)
 
 
 def _units(per: Any, names: Sequence[str], model: Any) -> np.ndarray:

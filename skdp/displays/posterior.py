@@ -10,15 +10,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from skdp._types import ArrayLike, Params, Seed
 from skdp._validate import expected, in_range, integer
 from skdp.displays._axes import GREY, Artist, Axes, ColorType, axes, legend, plain
 from skdp.displays._inputs import Chosen, check_names, columns, last_step, level_between, select
+from skdp.inspection import effects
 
 _MEDIANS = "skdp.PosteriorDisplay.medians"
 _N_DEFAULT = 8
@@ -75,6 +77,7 @@ class PosteriorDisplay:
         estimator: Any,
         *,
         parameters: Chosen | None = None,
+        per: float | str | Mapping[str, float] | None = None,
         n_samples: int = 1000,
         random_state: Seed = None,
         name: str | None = None,
@@ -86,9 +89,14 @@ class PosteriorDisplay:
         Parameters
         ----------
         estimator : fitted estimator or Pipeline
-            Has `sample_posterior` and ``parameter_names_``.
+            Has `sample_posterior` and ``parameter_names_``. Coefficients of a linear model are
+            named and stated as by `skdp.inspection.summary`: of a pipeline, per unit of the
+            features before its scalers; of several classes, less their mean.
         parameters : str, int, or list of them, default=None
             Names or indices of the parameters. None takes the first eight.
+        per : float, dict, "sd" or None, default=None
+            Of how many units of a feature the effect is shown, as in `skdp.inspection.summary`;
+            of linear models.
         n_samples : int, default=1000
             Number of posterior samples ≥ 1.
         random_state : int, RandomState instance or None, default=None
@@ -108,14 +116,16 @@ class PosteriorDisplay:
         Raises
         ------
         ValueError
-            If the estimator has no posterior, or a parameter is not one of its.
+            If the estimator has no posterior, a parameter is not one of its, or ``per`` is invalid.
         """
         last = last_step(estimator, "sample_posterior")
         names = list(last_step(estimator, "parameter_names_").parameter_names_)
+        A, names, shown = _stated(estimator, names, per)
         chosen = select(parameters, names, _N_DEFAULT)
         seed = {} if random_state is None else {"random_state": random_state}
         samples = last.sample_posterior(integer(1, n_samples=n_samples), **seed)
-        display = cls(samples[:, chosen], names=[names[i] for i in chosen], name=name)
+        samples = np.hstack([samples[:, : A.shape[1]] @ A.T, samples[:, A.shape[1] :]])
+        display = cls(samples[:, chosen], names=[shown[i] for i in chosen], name=name)
         return display.plot(ax, **kwargs)
 
     @classmethod
@@ -233,6 +243,26 @@ class PosteriorDisplay:
         top = row - 0.65 * density / density.max()
         self.ax_.plot(grid, top, color=color, linewidth=1)
         return self.ax_.fill_between(grid, row, top, color=color, alpha=0.25, linewidth=0)
+
+
+def _stated(estimator: Any, names: list[str], per: Any) -> tuple[np.ndarray, list[str], list[str]]:
+    """Say what parameters make of those of a model; names to choose by, and names that are shown.
+
+    Those of a model that is not linear, and of a pipeline whose steps name no columns, are as they
+    are.
+    """
+    last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    if per is None and not hasattr(type(last), "summary"):
+        return np.zeros((0, 0)), names, names
+    try:
+        plain, of_units = effects(estimator), effects(estimator, per)
+    except AttributeError:
+        if per is not None:
+            remedy = "a step before the model has no get_feature_names_out"
+            raise expected("None", remedy, per=per) from None
+        return np.zeros((0, 0)), names, names
+    rest = names[plain.A.shape[1] :]
+    return of_units.A, [*plain.names, *rest], [*of_units.names, *rest]
 
 
 def _density(values: np.ndarray, n_grid: int = 512) -> tuple[np.ndarray, np.ndarray]:

@@ -59,7 +59,7 @@ class ReliabilityDisplay:
     accuracy_interval, share_interval : Estimate, default=None
         Of the accuracy in each bin, for a band, and of the share of rows in it: arrays (n_bins,)
         of a released report. Bins of which nothing is known, with the interval [0, 1], have no
-        point.
+        point, and no part in the band.
     calibration_error : Estimate, default=None
         For the legend; None takes that of the table.
     name : str, default=None
@@ -360,13 +360,17 @@ class ReliabilityDisplay:
         legend(self.ax_, loc="best")
         return self
 
+    @property
+    def _filled(self) -> np.ndarray:
+        """Which bins hold rows, as far as is known."""
+        filled = self.table.counts > 0
+        return filled if self._accuracy is None else filled & ~self._accuracy.is_unknown
+
     def _draw_curve(self, ax: Axes, name: str | None, kwargs: Params) -> None:
         plain(ax)
         if not shown(ax, _CALIBRATED):
             ax.plot([0, 1], [0, 1], color=GREY, linestyle=":", label=_CALIBRATED)
-        filled = self.table.counts > 0
-        if self._accuracy is not None:
-            filled &= ~self._accuracy.is_unknown
+        filled = self._filled
         kind = "ECE" if self.class_label is None else "calibration error"
         error = f"{kind} {self.table.calibration_error:.3f}"
         if self._error is not None:
@@ -380,20 +384,28 @@ class ReliabilityDisplay:
     def _draw_band(self, ax: Axes, level: float) -> None:
         self.band_ = None
         if self._accuracy is not None:
-            drawn = slice(None)
+            drawn = self._filled
             low, high = self._accuracy.low, self._accuracy.high
             label = f"{self._accuracy.level:.0%} intervals"
         elif self.accuracy_samples is not None:
             # A bin without rows in every sample has no interval, and needs no warning either.
             drawn = (self.table.counts > 0) & ~np.isnan(self.accuracy_samples).all(axis=0)
             quantiles = level_between(level)
-            low, high = np.nanquantile(self.accuracy_samples[:, drawn], quantiles, axis=0)
+            low, high = np.full((2, len(drawn)), np.nan)
+            low[drawn], high[drawn] = np.nanquantile(
+                self.accuracy_samples[:, drawn], quantiles, axis=0
+            )
             label = f"{level:.0%} of posterior samples"
         else:
             return
         style: Params = {"color": self.line_.get_color(), "alpha": 0.2, "linewidth": 0}
         style["label"] = None if shown(ax, label) else label
-        self.band_ = ax.fill_between(self.table.confidence[drawn], low, high, **style)
+        x, beside = self.table.confidence, np.r_[False, drawn, False]
+        # Between bins that hold rows, and no further: a bin that stands alone has a line.
+        self.band_ = ax.fill_between(x, low, high, where=drawn, **style)
+        alone = drawn & ~beside[:-2] & ~beside[2:]
+        if alone.any():
+            ax.vlines(x[alone], low[alone], high[alone], **style | {"linewidth": 3, "label": None})
 
     def _draw_histogram(self, ax: Axes) -> Artist:
         plain(ax)

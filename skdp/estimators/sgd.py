@@ -149,10 +149,11 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
             default="cross_entropy"
         What is clipped and summed is its gradient. ``"cross_entropy"`` takes
         ``loss__label_smoothing``, ``"focal"`` ``loss__gamma`` (2); ``"ranked_probability"`` is for
-        classes whose sorted order means something. Or a loss of torch with ``reduction="none"``, or
-        a function of outputs and targets (class numbers) that returns one number per record: a
-        record's must not depend on others, which is tried and assumed as for ``module``. With
-        y (n, n_labels) of 0 and 1 each label has a loss of its own, and they are added up.
+        classes whose sorted order means something. Or a loss of torch, of each record whatever its
+        ``reduction``, or a function of outputs and targets (class numbers) that returns one number
+        per record: a record's must not depend on others, which is tried and assumed as for
+        ``module``. With y (n, n_labels) of 0 and 1 each label has a loss of its own, and they are
+        added up.
     optimizer : {"adam", "sgd"}, class or callable, default="adam"
         ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
         momentum .9. Or a torch optimiser class, with ``optimizer__`` parameters, or a function from
@@ -382,9 +383,10 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         or on global state.
     loss : {"squared_error", "absolute_error", "huber"}, class or callable, default="squared_error"
         What is clipped and summed is its gradient, on the scale that the network works on;
-        ``"huber"`` takes ``loss__delta`` (1). Or a loss of torch with ``reduction="none"``, or a
-        function of outputs and targets (n, n_targets) that returns one number per record: a
-        record's must not depend on others, which is tried and assumed as for ``module``.
+        ``"huber"`` takes ``loss__delta`` (1). Or a loss of torch, of each record
+        whatever its ``reduction``, or a function of outputs and targets (n, n_targets) that returns
+        one number per record: a record's must not depend on others, which is tried and assumed as
+        for ``module``.
     optimizer : {"adam", "sgd"}, class or callable, default="adam"
         ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
         momentum .9. Or a torch optimiser class, with ``optimizer__`` parameters, or a function from

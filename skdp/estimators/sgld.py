@@ -168,10 +168,11 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
             default="cross_entropy"
         What is clipped and summed is its gradient. ``"cross_entropy"`` takes
         ``loss__label_smoothing``, ``"focal"`` ``loss__gamma`` (2); ``"ranked_probability"`` is for
-        classes whose sorted order means something. Or a loss of torch with ``reduction="none"``, or
-        a function of outputs and targets (class numbers) that returns one number per record: a
-        record's must not depend on others, which is tried and assumed as for ``module``. With
-        y (n, n_labels) of 0 and 1 each label has a loss of its own, and they are added up.
+        classes whose sorted order means something. Or a loss of torch, of each record whatever its
+        ``reduction``, or a function of outputs and targets (class numbers) that returns one number
+        per record: a record's must not depend on others, which is tried and assumed as for
+        ``module``. With y (n, n_labels) of 0 and 1 each label has a loss of its own, and they are
+        added up.
     learning_rate : float, callable or "auto", default="auto"
         η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy,
         less where that overshoots the prior. η_0 may not exceed N times the prior's variance.
@@ -401,9 +402,10 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
         or on global state.
     loss : {"squared_error", "absolute_error", "huber"}, class or callable, default="squared_error"
         What is clipped and summed is its gradient, on the scale that the network works on;
-        ``"huber"`` takes ``loss__delta`` (1). Or a loss of torch with ``reduction="none"``, or a
-        function of outputs and targets (n, n_targets) that returns one number per record: a
-        record's must not depend on others, which is tried and assumed as for ``module``.
+        ``"huber"`` takes ``loss__delta`` (1). Or a loss of torch, of each record
+        whatever its ``reduction``, or a function of outputs and targets (n, n_targets) that returns
+        one number per record: a record's must not depend on others, which is tried and assumed as
+        for ``module``.
     learning_rate : float, callable or "auto", default="auto"
         η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy,
         less where that overshoots the prior. η_0 may not exceed N times the prior's variance.

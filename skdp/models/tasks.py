@@ -6,6 +6,7 @@ outputs and targets that returns one number per record, or several, which are ad
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -180,16 +181,35 @@ def _loss(named: Mapping[str, type], loss: Any, given: Mapping[str, Any]) -> Los
     if isinstance(make, nn.Module) and given:
         raise expected("a class or a function, which takes loss__ parameters", loss=loss)
     try:
-        if not isinstance(make, type):
-            own: Any = partial(make, **given) if given else make
-            return GivenLoss(own)
         if isinstance(loss, str):
             return make(**given)
-        if "reduction" in inspect.signature(make).parameters:
+        if isinstance(make, nn.Module):
+            return GivenLoss(_by_record(make))
+        if _reduces(make):
             given = {"reduction": "none", **given}
-        return GivenLoss(make(**given))
+        if isinstance(make, type):
+            return GivenLoss(make(**given))
+        own: Any = partial(make, **given) if given else make
+        return GivenLoss(own)
     except TypeError as error:
         raise expected(what, f"with loss__ parameters that it takes ({error})", loss=loss) from None
+
+
+def _by_record(loss: nn.Module) -> nn.Module:
+    """Return a loss of torch that reduces nothing: clipping comes before any mean."""
+    if not isinstance(loss, nn.modules.loss._Loss) or loss.reduction == "none":
+        return loss
+    loss = copy.copy(loss)  # the caller's stays as it is
+    loss.reduction = "none"
+    return loss
+
+
+def _reduces(make: Callable[..., Any]) -> bool:
+    """Whether a class or function can be told not to reduce."""
+    try:
+        return "reduction" in inspect.signature(make).parameters
+    except ValueError:  # of some functions in C
+        return False
 
 
 # --- tasks --------------------------------------------------------------------------------------

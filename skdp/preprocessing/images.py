@@ -27,6 +27,7 @@ from torch.nn import functional as F
 
 from skdp._bounded_rows import declares_norm
 from skdp._input import check_features
+from skdp._named_methods import name_methods
 from skdp._validate import expected, in_range, integer
 from skdp.preprocessing._base import float_tags
 
@@ -41,6 +42,10 @@ class ImageTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     image_shape: Any
     n_groups: int | None
     _eps = 1e-5  # added to the variance of a group of channels
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_methods(cls)
 
     def __sklearn_tags__(self) -> Any:
         return float_tags(super().__sklearn_tags__(), allow_nan=False)

@@ -48,6 +48,12 @@ def band(display):
     return display.band_.get_paths()[0]
 
 
+def drawn(display, point):
+    """Whether a point is an end of the band, or of the line of a bin that stands alone."""
+    paths = [path for found in display.ax_.collections for path in found.get_paths()]
+    return any(np.isclose(path.vertices, point).all(axis=1).any() for path in paths)
+
+
 @pytest.mark.parametrize("of", ["two classes", "three"])
 def test_calibration_is_that_of_the_report_with_its_band(report, three, of):
     report = report if of == "two classes" else three
@@ -58,8 +64,8 @@ def test_calibration_is_that_of_the_report_with_its_band(report, three, of):
     np.testing.assert_array_equal(display.line_.get_xdata(), curve.predicted[known])
     np.testing.assert_array_equal(display.line_.get_ydata(), curve.happened.value[known])
     for ends in (curve.happened.low, curve.happened.high):
-        for point in zip(curve.predicted, ends, strict=True):
-            assert np.isclose(band(display).vertices, point).all(axis=1).any()
+        for point in zip(curve.predicted[known], ends[known], strict=True):
+            assert drawn(display, point)
     below = display.axes_[1]
     np.testing.assert_array_equal(display.histogram_.get_data().values, curve.share.value)
     bars = below.collections[0].get_segments()
@@ -74,15 +80,21 @@ def test_calibration_is_that_of_the_report_with_its_band(report, three, of):
     assert display.ax_.get_ylabel() == label
 
 
-def test_a_bin_of_which_nothing_is_known_has_no_point_and_a_whole_band():
+def test_a_bin_of_which_nothing_is_known_has_no_point_and_leaves_a_gap_in_the_band():
     report = binary(60, 0.1)
     curve = report.calibration_curve()
     unknown = (curve.happened.low <= 0) & (curve.happened.high >= 1)
     assert unknown.any()
     display = ReliabilityDisplay.from_report(report)
     assert not np.isin(display.line_.get_xdata(), curve.predicted[unknown]).any()
-    at = band(display).vertices[:, 0] == curve.predicted[unknown][0]
-    assert set(band(display).vertices[at, 1]) >= {0.0, 1.0}
+    for path in display.band_.get_paths():
+        x, y = path.vertices.T
+        assert not (
+            (curve.predicted[unknown] >= x.min()) & (curve.predicted[unknown] <= x.max())
+        ).any()
+        assert not {0.0, 1.0} <= set(y)
+    for x, low in zip(curve.predicted[~unknown], curve.happened.low[~unknown], strict=True):
+        assert drawn(display, (x, low))
 
 
 def test_roc_curve_is_that_of_the_report(report):
@@ -133,9 +145,9 @@ def test_the_band_is_the_union_of_the_boxes_of_thresholds(kind, n, epsilon):
 @pytest.mark.parametrize("kind", [*CURVES, ReliabilityDisplay])
 def test_less_budget_makes_wider_bands(kind):
     def height(epsilon):
-        path = band(kind.from_report(binary(2000, epsilon)))
-        x, y = path.vertices.T
-        return abs(np.trapezoid(y, x))
+        paths = kind.from_report(binary(2000, epsilon)).band_.get_paths()
+        areas = [abs(np.trapezoid(*path.vertices.T[::-1])) for path in paths]
+        return sum(areas) / sum(np.ptp(path.vertices[:, 0]) for path in paths)
 
     assert height(0.1) > 1.5 * height(3.0)
 

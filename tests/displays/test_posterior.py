@@ -1,14 +1,19 @@
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from bundles import bundled
 from scipy import stats
+from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
-from skdp import BoundedScaler, DPVariationalLogisticRegression
+from skdp import BoundedScaler, DPSGLDClassifier, DPVariationalLogisticRegression
 from skdp.displays import PosteriorDisplay
 from skdp.displays.posterior import _density
+from skdp.inspection import summary
 
 
 @pytest.fixture
@@ -83,6 +88,60 @@ def test_from_estimator_draws_the_parameters_chosen(fitted, parameters):
     assert ticks(display.ax_) == ["x2", "intercept"]
     samples = fitted[-1].sample_posterior(50, random_state=0)
     np.testing.assert_array_equal(display.samples, samples[:, [2, 3]])
+
+
+def table(labels):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.uniform(0, 100, 300), "dose": rng.uniform(0, 10, 300)})
+    X["sex"] = rng.choice(["f", "m"], 300)
+    y = np.array(labels)[(X["age"] * len(labels) // 101).astype(int)]
+    columns = ColumnTransformer(
+        [
+            ("numbers", BoundedScaler([0, 0], [100, 10]), ["age", "dose"]),
+            ("kinds", OneHotEncoder(categories=[["f", "m"]], sparse_output=False), ["sex"]),
+        ]
+    )
+    model = DPVariationalLogisticRegression(epsilon=20.0, classes=labels, n_samples=300)
+    return make_pipeline(columns, model).fit(X, y)
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], ["a", "b", "c"]])
+@pytest.mark.parametrize("per", [None, 10, {"age": 10, "sex_m": 2}])
+def test_names_and_units_behind_a_column_transformer_are_those_of_the_summary(labels, per):
+    fitted = table(labels)
+    told = summary(fitted, per=per)
+    n = len(told.name)
+    display = PosteriorDisplay.from_estimator(
+        fitted, parameters=list(range(n)), per=per, n_samples=4000, random_state=0
+    )
+    assert ticks(display.ax_) == list(told.name)
+    # Means of 4000 draws are off by 5 in 63 standard deviations with probability 1e-6.
+    np.testing.assert_array_less(abs(display.samples.mean(axis=0) - told.mean), told.sd * 5 / 63)
+    of_age = "age" if len(labels) == 2 else "a: age"
+    display = PosteriorDisplay.from_estimator(fitted, parameters=of_age, per=per)
+    assert ticks(display.ax_) == [next(name for name in told.name if name.startswith(of_age))]
+
+
+def test_steps_without_names_leave_the_names_of_the_model(two_blobs):
+    class Same(BaseEstimator):
+        def fit(self, X, y=None):
+            return self
+
+        def transform(self, X):
+            return X
+
+    model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=120)
+    fitted = make_pipeline(Same(), model).fit(*two_blobs)
+    assert ticks(PosteriorDisplay.from_estimator(fitted).ax_) == ["x0", "x1", "x2", "intercept"]
+    with pytest.raises(ValueError, match=r"per=10 .*get_feature_names_out"):
+        PosteriorDisplay.from_estimator(fitted, per=10)
+
+
+def test_per_is_of_linear_models(two_blobs):
+    fitted = DPSGLDClassifier(classes=[0, 1], n_samples=120, max_iter=20).fit(*two_blobs)
+    with pytest.raises(ValueError, match="a linear model"):
+        PosteriorDisplay.from_estimator(fitted, per=10)
+    assert PosteriorDisplay.from_estimator(fitted, n_samples=2).samples.shape == (2, 8)
 
 
 @pytest.mark.thorough

@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -139,6 +140,31 @@ class TestRecords:
             DPSGDClassifier(classes=[0, 1]).fit(X, y)
         with pytest.raises(ValueError, match=r"records of shape \(1, 6, 6\)"):
             DPSGDClassifier(module=nn.Linear(3, 2), classes=[0, 1]).fit(X, y)
+
+    @pytest.mark.parametrize(
+        ("shape", "first", "message"),
+        [
+            ((6, 6), nn.Conv2d(1, 4, 3), r"shape \(1, height, width\): .* channels, X\[:, None\]"),
+            ((36,), nn.Conv2d(1, 4, 3), r"X\.reshape\(-1, 1, 6, 6\)"),
+            ((6, 6, 3), nn.Conv2d(3, 4, 3), r"np\.moveaxis\(X, -1, 1\)"),
+            ((6, 6), nn.Conv2d(3, 4, 3), r"shape \(3, height, width\), channels first"),
+            ((6,), nn.Conv1d(1, 4, 3), r"shape \(1, length\): .*X\[:, None\]"),
+            ((6, 6, 6), nn.Conv3d(1, 4, 3), r"shape \(1, depth, height, width\)"),
+            ((5,), nn.Linear(4, 4), r"Linear '0' takes 4 features: give X a last axis of 4"),
+            ((2, 6), nn.Sequential(nn.Flatten(), nn.Linear(9, 4)), "takes 9 features .* given 12"),
+        ],
+    )
+    def test_the_shape_that_a_layer_takes_is_named(self, shape, first, message):
+        body = nn.Sequential(first, nn.Flatten(), nn.Linear(4, 2))
+        model = DPSGDClassifier(module=body, classes=[0, 1], n_samples=20)
+        X = np.zeros((20, *shape), np.float32)
+        told = rf"^Expected module to take .*, as X has, but its .*{message}"
+        with PrivacyLedger() as ledger, pytest.raises(ValueError, match=told) as refusal:
+            model.fit(X, np.arange(20) % 2)
+        assert ledger.entries == ()
+        assert "but got" not in str(refusal.value)
+        with pytest.raises(ValueError, match=message):
+            model.try_module(shape)
 
     @pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
     def test_numbers_of_words_reach_an_embedding_as_they_are(self, kind):
@@ -281,6 +307,41 @@ class TestLosses:
         np.testing.assert_allclose(weights[0], weights[2], rtol=1e-5)
 
     @pytest.mark.parametrize(
+        "loss",
+        [
+            nn.CrossEntropyLoss(),
+            nn.CrossEntropyLoss(reduction="sum"),
+            nn.functional.cross_entropy,
+            partial(nn.functional.cross_entropy, reduction="mean"),
+            nn.MultiMarginLoss(),
+        ],
+    )
+    def test_a_loss_that_reduces_is_taken_of_each_record(self, two_blobs, loss):
+        of_each = nn.CrossEntropyLoss(reduction="none")
+        if isinstance(loss, nn.MultiMarginLoss):
+            of_each = nn.MultiMarginLoss(reduction="none")
+        plan = {"max_iter": 3, "random_state": 0, "sampling_rate": 1.0, "epsilon": INF, **FACTS}
+        body = nn.Linear(3, 2)
+        weights = [
+            DPSGDClassifier(loss=one, module=body, **plan).fit(*two_blobs)._posterior.mean
+            for one in (loss, of_each)
+        ]
+        np.testing.assert_array_equal(*weights)
+        assert getattr(loss, "reduction", "mean") in ("mean", "sum")  # the caller's own is left
+
+    def test_a_mean_over_targets_is_their_sum(self):
+        X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
+        found = []
+        for loss in (nn.MSELoss(), nn.MSELoss(reduction="sum"), nn.MSELoss):
+            model = DPSGDRegressor(
+                INF, loss=loss, max_iter=3, random_state=0, module=nn.Linear(2, 2, bias=False)
+            )
+            model.module.weight.data.fill_(0.1)
+            found.append(model.fit(X, X)._posterior.mean)
+        np.testing.assert_array_equal(found[0], found[1])
+        np.testing.assert_array_equal(found[0], found[2])
+
+    @pytest.mark.parametrize(
         ("loss", "given", "message"),
         [
             ("hinge", {}, "'focal'"),
@@ -290,7 +351,7 @@ class TestLosses:
             ("cross_entropy", {"loss__label_smoothing": 1.0}, "loss__label_smoothing=1"),
             (mean_loss, {}, r"got \(\) for 33; use reduction='none'"),
             (against_others, {}, "Expected loss to treat each record by itself"),
-            (nn.CrossEntropyLoss(), {}, "reduction='none'"),
+            (nn.CrossEntropyLoss, {"loss__reduction": "mean"}, "reduction='none'"),
             (nn.CrossEntropyLoss(reduction="none"), {"loss__weight": None}, "loss__ parameters"),
             (lambda outputs, targets: (outputs - targets).square().sum(1), {}, "failed on synth"),
         ],

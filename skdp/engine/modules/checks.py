@@ -36,6 +36,7 @@ from skdp.engine.modules.network_sum import (
     vmapped,
 )
 from skdp.engine.modules.recurrent import Recurrent
+from skdp.engine.modules.shapes import mismatch
 
 N_RECORDS = 33
 _FEWEST_RECORDS = 7  # that a trial means something with
@@ -181,6 +182,7 @@ def tried(
         torch.manual_seed(0)
         bits = torch.randint(2, (n, *shape)).to(like.device)
         failure: Exception | None = None
+        of_failure = bits
         for x in (torch.randn(n, *shape).to(like), bits.to(like), *[bits] * integers):
             y = targets.to(like.device)
             try:
@@ -201,8 +203,11 @@ def tried(
                         integers=integers,
                     )
                 # The first says most, but of a lookup that of integers.
-                failure = error if failure is None or looks_up else failure
+                if failure is None or looks_up:
+                    failure, of_failure = error, x
     rows = f"rows of {shape[0]} features" if len(shape) == 1 else f"records of shape {shape}"
+    if in_words := mismatch(module.module, of_failure):
+        raise ValueError(f"Expected module to take {rows}, as X has, but {in_words}.") from failure
     said = str(failure).splitlines()[0] if str(failure) else ""
     if looks_up and not integers:
         said += "; for an Embedding, give X as integers"
