@@ -570,7 +570,7 @@ def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
 
 _OF_GROUPS = "it is for unit='group', which protects a person with all of its rows"
 _PLAIN = frozenset([int, float, str, bool, type(None)])
-_MOST_PLANS = 256
+_MOST_PLANS, _MOST_REMEMBERED = 256, 1000  # plans that are kept, and columns or labels of one
 _MANY_MINUTES = 10.0
 _FEW_COLUMNS = 50  # of which a sparse row may well fill most
 _plans: dict[tuple, FitPlan] = {}
@@ -579,15 +579,18 @@ _plans: dict[tuple, FitPlan] = {}
 def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
     """Everything that a plan depends on, types included; None where an object could change.
 
-    Classes of other packages have attributes and code of their own, which may change too.
+    Classes of other packages have attributes and code of their own, which may change too. Plans of
+    very many columns or classes are large, and not kept either.
     """
     if not type(estimator).__module__.startswith("skdp."):
+        return None
+    if max(facts.n_features or 0, facts.n_outputs or 0) > _MOST_REMEMBERED:
         return None
     parts: list[Any] = [type(estimator), facts]
     for name, value in estimator.get_params(deep=False).items():
         values = tuple(value) if isinstance(value, list | tuple | range) else (value,)
         kinds = tuple(map(type, values))
-        if not _PLAIN.issuperset(kinds):
+        if not _PLAIN.issuperset(kinds) or len(values) > _MOST_REMEMBERED:
             return None
         parts += [name, type(value), kinds, values]
     return tuple(parts)
