@@ -270,8 +270,8 @@ def test_few_schedules_of_many_levels_are_kept():
     caches = accounting._bound, noise_calibration._calibrate
     for cache in caches:
         cache.cache_clear()
-    for epsilon in (1.0, 2.0):
-        calibrate_schedule(np.linspace(1.0, 2.0, 40), epsilon=epsilon, delta=1e-6)
+    for target in (1.0, 2.0):
+        calibrate_schedule(np.linspace(1.0, 2.0, 40), epsilon=target, delta=1e-6)
     assert [cache.cache_info().currsize for cache in caches] == [0, 0]
     of_many = accounting._bound_of_many, noise_calibration._calibrate_many
     assert all(0 < c.cache_info().currsize <= c.cache_info().maxsize <= 32 for c in of_many)
