@@ -664,7 +664,8 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
         rows = _doubts.synthetic_rows(plan.facts.features)
         parameters = released.posterior.sample(_doubts.N_DRAWS, np.random.RandomState(0))
         draws = np.concatenate(list(self._outputs(rows, parameters)), axis=1)
-        return _doubts.of_outputs(draws, bounded=self.target_bounds is not None)
+        chain = np.concatenate(list(self._outputs(rows)), axis=1)
+        return _doubts.of_outputs(draws, bounded=self.target_bounds is not None, chain=chain)
 
     def __sklearn_tags__(self) -> Any:
         """Several targets are allowed; noise dominates on the few rows of scikit-learn's checks."""

@@ -147,17 +147,32 @@ def test_targets_out_of_reach_are_said(model):
     assert quiet(model.set_params(target_bounds=BOUNDS), NUMBERS).diagnostics_ == ()
 
 
-@pytest.mark.quick(1)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "model",
     [
         OPSRegressor(target_bounds=(-4e4, 4e4), n_samples=N),
         DPSGDRegressor(target_bounds=(-4e4, 4e4), n_samples=N),
+        DPSGLDRegressor(target_bounds=(-4e4, 4e4), n_samples=N),
     ],
-    ids=["ops", "sgd"],
+    ids=["ops", "sgd", "sgld"],
 )
 def test_bounds_that_are_far_too_wide_are_said(model):
     assert re.search(f"{LOST}|than the noise of the fit", said_by_some_fit(model, NUMBERS))
+
+
+def test_blocks_of_a_chain_tell_a_finding_from_wandering():
+    rng = np.random.default_rng(5)
+    rows = _doubts.synthetic_rows(5)
+    walk = np.zeros((60, 5))
+    for i in range(1, 60):
+        walk[i] = 0.9 * walk[i - 1] + rng.normal(size=5)
+    wandered = (walk[10:] @ rows.T)[..., None]
+    assert _doubts.between_rows(wandered) < _doubts.WANDERED
+    assert _doubts.of_outputs(0.01 * wandered, bounded=True, chain=0.01 * wandered)
+    found = wandered + 10.0 * (rows @ np.ones(5))[None, :, None]
+    assert _doubts.between_rows(found) > 2 * _doubts.WANDERED
+    assert not _doubts.of_outputs(0.01 * wandered, bounded=True, chain=0.01 * found)
 
 
 def test_samples_of_labels_that_features_say_nothing_of():
