@@ -204,6 +204,7 @@ def target_bounds(bounds: Any) -> tuple[float, float]:
 
 # A declared n may be that of a whole of which folds are fitted, or of last year's table.
 _TOO_FEW, _TOO_MANY, _FAR_FROM = 2, 3, 2.1  # of two folds each is half of what was declared
+_MORE_THAN = 1.5  # of what was declared, which no fold is
 
 
 def public_n_rows(declared: int | None, n: int, *, is_public: bool) -> int:
@@ -226,10 +227,11 @@ def public_n_rows(declared: int | None, n: int, *, is_public: bool) -> int:
             "report, as learning curves and halving searches need",
             n_samples=declared,
         )
-    if is_public and found > _FAR_FROM * n:
+    if is_public and not n <= _MORE_THAN * found <= _MORE_THAN * _FAR_FROM * n:
+        which = "for rows that are not there" if found > n else "without many that are there"
         warnings.warn(
-            f"n_samples={found} is {found / n:.1f} times the number of rows, {n}: steps, noise and "
-            "posterior are planned for rows that are not there. Declare a number nearby.",
+            f"n_samples={found} is {found / n:.2g} times the number of rows, {n}: steps, noise and "
+            f"posterior are planned {which}. Declare a number nearby.",
             FitWarning,
             stacklevel=6,
         )

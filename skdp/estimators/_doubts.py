@@ -20,7 +20,7 @@ CHANCE = 0.1  # that coefficients which are 0 look as if they were not
 CHANCE_OF_SAMPLES = 0.02  # the same of samples, which are that much noisier than a posterior
 TOLD = 2.5  # end over end of the interval of a prior's scale; above 3.3 where coefficients are 0
 LOUD = 4.0  # standard deviations of noise beyond which a number of rows is another
-TOO_FEW, TOO_MANY = 2.0, 3.0  # times the declared number of rows, as where that is public
+TOO_FEW, TOO_MANY = 1.5, 3.0  # times the declared number of rows, and of them that there are
 NOISE_OF_LINES = 0.5  # the same of linear models; at .3 most are right, at 1 as many as by chance
 MOSTLY_NOISE = 5.0  # noise over sums; at 4 digits are a quarter right, at 8 as many as by chance
 PUSH = 0.5  # of what all gradients together could come to, from which on a run has not arrived
@@ -114,9 +114,11 @@ def of_samples(
     """
     p = config.posterior
     even = p.row_bound**2 / (EVEN * p.shape[1])  # mean square of a feature
-    precision = config.likelihood_power * config.n_rows * p.likelihood.curvature_bound * even
+    of_rows = config.n_rows * p.likelihood.curvature_bound * even
+    width = 1.0 / (config.likelihood_power * of_rows + p.prior_precision)
     slopes = draws.mean(axis=0)[:, : p.n_features]
-    statistic = len(draws) * (precision + p.prior_precision) * float(np.sum(slopes**2))
+    # What rows drawn at random move the mode by, and what the samples are off it.
+    statistic = float(np.sum(slopes**2)) / (1.0 / of_rows + width / len(draws))
     return () if statistic > chi2.isf(CHANCE_OF_SAMPLES, slopes.size) else (_LOST,)
 
 

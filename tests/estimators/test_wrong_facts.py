@@ -90,6 +90,9 @@ def test_more_rows_declared_than_there_are_is_said_where_their_number_is_public(
     model = DPVariationalLogisticRegression(3.0, classes=[0, 1], n_samples=int(2.8 * N))
     with pytest.warns(FitWarning, match=r"n_samples=5600 is 2\.8 times the number of rows, 2000"):
         model.fit(X, LABELS)
+    with pytest.warns(FitWarning, match=r"n_samples=1111 is 0\.56 times the number of rows, 2000"):
+        model.set_params(n_samples=int(N / 1.8)).fit(X, LABELS)
+    quiet(model.set_params(n_samples=int(N / 1.4)), LABELS)
     # Each of two folds has half of the rows that were declared.
     quiet(model.set_params(n_samples=N // 2 * 2 + 1), LABELS)
 
@@ -127,6 +130,13 @@ def test_large_coefficients_whose_size_is_uncertain_are_found():
     model.fit(rows, labels)
     assert model.score(rows, labels) > 0.8
     assert LOST not in " ".join(model.diagnostics_)
+
+
+def test_twice_the_private_number_of_rows_is_said():
+    model = DPVariationalLogisticRegression(3.0, classes=[0, 1], n_samples=int(N / 1.8), **ADD)
+    with pytest.warns(FitWarning, match=r"rows took part.*n_samples=1111 is declared"):
+        model.fit(X, LABELS)
+    quiet(model.set_params(n_samples=int(N / 1.3)), LABELS)
 
 
 @pytest.mark.quick(1)
@@ -176,8 +186,10 @@ def test_blocks_of_a_chain_tell_a_finding_from_wandering():
 
 
 def test_samples_of_labels_that_features_say_nothing_of():
-    model = OPSPosteriorSampler(0.1, classes=[0, 1], n_samples=N)
-    assert LOST in said_by_some_fit(model, RNG.integers(0, 2, N))
+    # A large ε as well: what is found then is what the rows happen to be.
+    for epsilon in (0.1, 10.0):
+        model = OPSPosteriorSampler(epsilon, classes=[0, 1], n_samples=N)
+        assert LOST in said_by_some_fit(model, RNG.integers(0, 2, N))
 
 
 def test_a_run_of_few_steps_and_one_of_a_module_are_not_asked():
