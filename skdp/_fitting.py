@@ -691,6 +691,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False
     _takes_sparse: ClassVar[bool] = False
+    # What declares where the columns of a frame lie; "" where there is no such thing.
+    _declared_by: ClassVar[str] = ""
     _no_unit: ClassVar[str] = ""  # remedy where ``unit`` was something else
     _max_rows: ClassVar[float] = MAX_ROWS  # beyond, the rounding of a sum is not covered
 
@@ -767,6 +769,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             given = (X, y, how.get("sample_weight"))
             self._check_beside(X, groups)
             records, facts = self._taken_in(X, y, **how)
+            self._warn_if_undeclared(given[0], facts)
             check_n_rows(records.X, self._max_rows)
             records = self._by_person(records, groups)
             plan = self._plan(facts)
@@ -941,6 +944,29 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         X, targets = copied(records.X, rows), copied(records.targets, rows)
         weights = None if records.weights is None else records.weights[rows]
         return records._replace(X=X, targets=targets, starts=starts, weights=weights)
+
+    def _warn_if_undeclared(self, X: Any, facts: PublicFacts) -> None:
+        """Say once in a process if nothing tells where the numbers of a frame lie.
+
+        Arrays have been prepared by whoever made them; a frame is often a table as it was found.
+        """
+        own = ("bounds", "edges", "categories")
+        told = any(getattr(self, name, None) is not None for name in own)
+        told |= not isinstance(getattr(self, "data_norm", "auto"), str)
+        if told or not self._declared_by or facts.norm_lost or row_norm(X) is not None:
+            return
+        dtypes = [str(dtype).lower() for dtype in getattr(X, "dtypes", ())] * hasattr(X, "columns")
+        where = (facts.label, "columns")
+        if where in _said or not any(t.startswith(("int", "uint", "float")) for t in dtypes):
+            return
+        _said.add(where)
+        warnings.warn(
+            f"{facts.label} takes the numbers in X as they are, for values in [-1, 1] or so: "
+            "nothing says where those of this table lie, and of columns in other units little is "
+            f"learned. {self._declared_by} This warning comes once.",
+            FitWarning,
+            stacklevel=5,
+        )
 
     def _norm_cautions(self, facts: PublicFacts) -> tuple[str, ...]:
         """Say if ``data_norm="auto"`` is far above what sparse rows can be expected to have."""

@@ -31,6 +31,10 @@ EVEN = 3.0  # mean square of a feature at its bound over that of one spread even
 PULLED = 0.5  # share of the largest pull of all records
 N_ROWS, N_DRAWS = 256, 30  # public rows, and draws of the parameters, for which outputs are seen
 
+# What a fit asks for, to a table whose numbers may lie anywhere.
+BOUNDS_GIVEN = "Give bounds=, a pair for all columns or by column name."
+SCALED_BEFORE = "Put BoundedScaler(lower, upper) before, by column name."
+
 _LOST = (
     "At this budget no coefficient is distinguishable from 0, so that predictions are hardly "
     "better than a constant, or worse where its level is uncertain too. More rows, a larger "

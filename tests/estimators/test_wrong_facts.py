@@ -5,10 +5,16 @@ import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 from torch import nn
 
 from skdp import (
+    BoundedScaler,
+    DPAdditiveClassifier,
+    DPAdditiveRegressor,
     DPSGDClassifier,
     DPSGDRegressor,
     DPSGLDClassifier,
@@ -20,6 +26,7 @@ from skdp import (
     OPSPosteriorSampler,
     OPSRegressor,
     PrivacyWarning,
+    _fitting,
 )
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators import _doubts
@@ -219,3 +226,53 @@ def test_stochastic_fits_that_are_mostly_noise_say_so(kind):
 def test_networks_that_learn_are_quiet():
     model = DPSGDClassifier(3.0, classes=[0, 1], n_samples=N, hidden_layer_sizes=(10,))
     assert quiet(model, LABELS).diagnostics_ == ()
+
+
+UNDECLARED = "takes the numbers in X as they are.* nothing says where those of this table lie"
+NETWORK = {"hidden_layer_sizes": (5,), "max_iter": 5, "n_samples": N}
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "declared"),
+    [
+        (DPVariationalLogisticRegression(classes=[0, 1], n_samples=N), LABELS, "bounds"),
+        (DPVariationalLinearRegression(target_bounds=BOUNDS, n_samples=N), NUMBERS, "bounds"),
+        (DPVariationalPoissonRegression(n_samples=N), COUNTS, "bounds"),
+        (DPAdditiveClassifier(classes=[0, 1], n_samples=N), LABELS, "bounds"),
+        (DPAdditiveRegressor(target_bounds=BOUNDS, n_samples=N), NUMBERS, "edges"),
+        (OPSPosteriorSampler(classes=[0, 1], n_samples=N), LABELS, "data_norm"),
+        (DPSGDClassifier(classes=[0, 1], **NETWORK), LABELS, ""),
+        (DPSGLDRegressor(target_bounds=BOUNDS, **NETWORK), NUMBERS, ""),
+    ],
+    ids=lambda x: type(x).__name__ if hasattr(x, "fit") else "",
+)
+def test_a_table_whose_columns_nothing_is_declared_of_is_said_once(model, y, declared, monkeypatch):
+    monkeypatch.setattr(_fitting, "_said", set())
+    frame = pd.DataFrame(1e6 * X, columns=list("abc"))
+
+    def said(model, X):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(X, y)
+        return [w for w in caught if re.search(UNDECLARED, str(w.message))]
+
+    assert said(model, 1e6 * X) == []  # an array
+    told = {"bounds": [(-1e6, 1e6)] * 3, "data_norm": 1e6, "edges": [[-1e6, 0.0, 1e6]] * 3}
+    if declared:
+        assert said(clone(model).set_params(**{declared: told[declared]}), frame) == []
+    scaled = BoundedScaler(-1e6, 1e6).set_output(transform="pandas")
+    assert said(make_pipeline(scaled, clone(model)), frame) == []
+    (warning,) = said(model, frame)
+    assert warning.category is FitWarning
+    assert ("Put BoundedScaler" in str(warning.message)) == (declared not in ("bounds", "edges"))
+    assert said(model, frame) == []
+
+
+def test_a_table_of_categories_and_a_module_of_ones_own_are_taken_as_they_are(monkeypatch):
+    monkeypatch.setattr(_fitting, "_said", set())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*" + UNDECLARED)
+        model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=N)
+        model.fit(pd.DataFrame(X > 0, columns=list("abc")), LABELS)
+        model = DPSGDClassifier(classes=[0, 1], module=_line, max_iter=5, n_samples=N)
+        model.fit(pd.DataFrame(X, columns=list("abc")), LABELS)
