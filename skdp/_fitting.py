@@ -205,6 +205,7 @@ def target_bounds(bounds: Any) -> tuple[float, float]:
 
 # A declared n may be that of a whole of which folds are fitted, or of last year's table.
 _TOO_FEW, _TOO_MANY, _FAR_FROM = 2, 3, 2.1  # of two folds each is half of what was declared
+_MORE_THAN = 1.5  # of what was declared, which no fold is
 
 
 def public_n_rows(declared: int | None, n: int, *, is_public: bool) -> int:
@@ -227,10 +228,11 @@ def public_n_rows(declared: int | None, n: int, *, is_public: bool) -> int:
             "report, as learning curves and halving searches need",
             n_samples=declared,
         )
-    if is_public and found > _FAR_FROM * n:
+    if is_public and not n <= _MORE_THAN * found <= _MORE_THAN * _FAR_FROM * n:
+        which = "for rows that are not there" if found > n else "without many that are there"
         warnings.warn(
-            f"n_samples={found} is {found / n:.1f} times the number of rows, {n}: steps, noise and "
-            "posterior are planned for rows that are not there. Declare a number nearby.",
+            f"n_samples={found} is {found / n:.2g} times the number of rows, {n}: steps, noise and "
+            f"posterior are planned {which}. Declare a number nearby.",
             FitWarning,
             stacklevel=6,
         )
@@ -572,7 +574,7 @@ def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
 _NAMES = "DP", "OPS"  # of the classes that users call, not of what these share
 _OF_GROUPS = "it is for unit='group', which protects a person with all of its rows"
 _PLAIN = frozenset([int, float, str, bool, type(None)])
-_MOST_PLANS = 256
+_MOST_PLANS, _MOST_REMEMBERED = 256, 1000  # plans that are kept, and columns or labels of one
 _MANY_MINUTES = 10.0
 _FEW_COLUMNS = 50  # of which a sparse row may well fill most
 _plans: dict[tuple, FitPlan] = {}
@@ -581,15 +583,18 @@ _plans: dict[tuple, FitPlan] = {}
 def _plan_key(estimator: BaseEstimator, facts: PublicFacts) -> tuple | None:
     """Everything that a plan depends on, types included; None where an object could change.
 
-    Classes of other packages have attributes and code of their own, which may change too.
+    Classes of other packages have attributes and code of their own, which may change too. Plans of
+    very many columns or classes are large, and not kept either.
     """
     if not type(estimator).__module__.startswith("skdp."):
+        return None
+    if max(facts.n_features or 0, facts.n_outputs or 0) > _MOST_REMEMBERED:
         return None
     parts: list[Any] = [type(estimator), facts]
     for name, value in estimator.get_params(deep=False).items():
         values = tuple(value) if isinstance(value, list | tuple | range) else (value,)
         kinds = tuple(map(type, values))
-        if not _PLAIN.issuperset(kinds):
+        if not _PLAIN.issuperset(kinds) or len(values) > _MOST_REMEMBERED:
             return None
         parts += [name, type(value), kinds, values]
     return tuple(parts)
@@ -688,6 +693,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False
     _takes_sparse: ClassVar[bool] = False
+    # What declares where the columns of a frame lie; "" where there is no such thing.
+    _declared_by: ClassVar[str] = ""
     _no_unit: ClassVar[str] = ""  # remedy where ``unit`` was something else
     _max_rows: ClassVar[float] = MAX_ROWS  # beyond, the rounding of a sum is not covered
 
@@ -764,6 +771,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             given = (X, y, how.get("sample_weight"))
             self._check_beside(X, groups)
             records, facts = self._taken_in(X, y, **how)
+            self._warn_if_undeclared(given[0], facts)
             check_n_rows(records.X, self._max_rows)
             records = self._by_person(records, groups)
             plan = self._plan(facts)
@@ -940,6 +948,29 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         X, targets = copied(records.X, rows), copied(records.targets, rows)
         weights = None if records.weights is None else records.weights[rows]
         return records._replace(X=X, targets=targets, starts=starts, weights=weights)
+
+    def _warn_if_undeclared(self, X: Any, facts: PublicFacts) -> None:
+        """Say once in a process if nothing tells where the numbers of a frame lie.
+
+        Arrays have been prepared by whoever made them; a frame is often a table as it was found.
+        """
+        own = ("bounds", "edges", "categories")
+        told = any(getattr(self, name, None) is not None for name in own)
+        told |= not isinstance(getattr(self, "data_norm", "auto"), str)
+        if told or not self._declared_by or facts.norm_lost or row_norm(X) is not None:
+            return
+        dtypes = [str(dtype).lower() for dtype in getattr(X, "dtypes", ())] * hasattr(X, "columns")
+        where = (facts.label, "columns")
+        if where in _said or not any(t.startswith(("int", "uint", "float")) for t in dtypes):
+            return
+        _said.add(where)
+        warnings.warn(
+            f"{facts.label} takes the numbers in X as they are, for values in [-1, 1] or so: "
+            "nothing says where those of this table lie, and of columns in other units little is "
+            f"learned. {self._declared_by} This warning comes once.",
+            FitWarning,
+            stacklevel=5,
+        )
 
     def _norm_cautions(self, facts: PublicFacts) -> tuple[str, ...]:
         """Say if ``data_norm="auto"`` is far above what sparse rows can be expected to have."""

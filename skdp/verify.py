@@ -16,7 +16,7 @@ import re
 import sys
 from collections import Counter
 from fractions import Fraction
-from functools import cache, partial
+from functools import lru_cache, partial
 from itertools import product
 from typing import NamedTuple
 
@@ -130,7 +130,7 @@ def epsilon(terms, factor, delta):
     return min(found)
 
 
-@cache
+@lru_cache(2**12)
 def mu_squared(term, factor):
     """μ² for which one draw is μ-GDP [1, 2]."""
     size = term.size * (2 if term.kind == "pure" else 1)
@@ -190,7 +190,7 @@ def convolved(terms, factor, delta):
     return sure.composed([(curves(t, factor), n) for t, n in counts], delta)
 
 
-@cache
+@lru_cache(2**15)
 def scaled(term, factor, order):
     """λ − 1 times the Rényi divergence of order λ of one mechanism [4]."""
     x, size = I(order), I(term.size)

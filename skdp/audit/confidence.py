@@ -203,7 +203,7 @@ def proved(
     return {"epsilon_lower_bound": frame.epsilon(strength), "threshold": threshold, **counts}
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _log_choose(n: int) -> np.ndarray:
     k = np.arange(n + 1)
     return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
@@ -215,7 +215,7 @@ def _binomial(n: int, rates: np.ndarray) -> np.ndarray:
     return np.exp(_log_choose(n) + xlogy(k, p) + xlog1py(n - k, -p))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _all_limits(n: int, level: float) -> np.ndarray:
     return upper_limit(np.arange(n + 1), n, level)
 

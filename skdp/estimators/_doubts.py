@@ -17,17 +17,23 @@ from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.relations import check_relation
 
 CHANCE = 0.1  # that coefficients which are 0 look as if they were not
+CHANCE_OF_SAMPLES = 0.02  # the same of samples, which are that much noisier than a posterior
 TOLD = 2.5  # end over end of the interval of a prior's scale; above 3.3 where coefficients are 0
 LOUD = 4.0  # standard deviations of noise beyond which a number of rows is another
-TOO_FEW, TOO_MANY = 2.0, 3.0  # times the declared number of rows, as where that is public
+TOO_FEW, TOO_MANY = 1.5, 3.0  # times the declared number of rows, and of them that there are
 NOISE_OF_LINES = 0.5  # the same of linear models; at .3 most are right, at 1 as many as by chance
 MOSTLY_NOISE = 5.0  # noise over sums; at 4 digits are a quarter right, at 8 as many as by chance
 PUSH = 0.5  # of what all gradients together could come to, from which on a run has not arrived
 AT_BOUNDS = 0.95  # root mean square of outputs that the bounds hold to [-1, 1]
 DROWNED = 0.35  # deviation of outputs between rows over that between draws
+N_BLOCKS, WANDERED = 5, 8.0  # of a chain; R² is below .2 up to that ratio, and above .7 at 12
 EVEN = 3.0  # mean square of a feature at its bound over that of one spread evenly
 PULLED = 0.5  # share of the largest pull of all records
 N_ROWS, N_DRAWS = 256, 30  # public rows, and draws of the parameters, for which outputs are seen
+
+# What a fit asks for, to a table whose numbers may lie anywhere.
+BOUNDS_GIVEN = "Give bounds=, a pair for all columns or by column name."
+SCALED_BEFORE = "Put BoundedScaler(lower, upper) before, by column name."
 
 _LOST = (
     "At this budget no coefficient is distinguishable from 0, so that predictions are hardly "
@@ -112,10 +118,12 @@ def of_samples(
     """
     p = config.posterior
     even = p.row_bound**2 / (EVEN * p.shape[1])  # mean square of a feature
-    precision = config.likelihood_power * config.n_rows * p.likelihood.curvature_bound * even
+    of_rows = config.n_rows * p.likelihood.curvature_bound * even
+    width = 1.0 / (config.likelihood_power * of_rows + p.prior_precision)
     slopes = draws.mean(axis=0)[:, : p.n_features]
-    statistic = len(draws) * (precision + p.prior_precision) * float(np.sum(slopes**2))
-    return () if statistic > chi2.isf(CHANCE, slopes.size) else (_LOST,)
+    # What rows drawn at random move the mode by, and what the samples are off it.
+    statistic = float(np.sum(slopes**2)) / (1.0 / of_rows + width / len(draws))
+    return () if statistic > chi2.isf(CHANCE_OF_SAMPLES, slopes.size) else (_LOST,)
 
 
 def of_level(
@@ -192,7 +200,9 @@ def synthetic_rows(n_features: int) -> np.ndarray:
     return np.random.RandomState(0).uniform(-1.0, 1.0, (N_ROWS, n_features))
 
 
-def of_outputs(draws: np.ndarray, *, bounded: bool) -> tuple[str, ...]:
+def of_outputs(
+    draws: np.ndarray, *, bounded: bool, chain: np.ndarray | None = None
+) -> tuple[str, ...]:
     """Say if the outputs of a regression lie at their bounds, or are dominated by noise.
 
     Parameters
@@ -201,14 +211,31 @@ def of_outputs(draws: np.ndarray, *, bounded: bool) -> tuple[str, ...]:
         Outputs for public rows under draws of the parameters.
     bounded : bool
         Whether the targets were cut to bounds, and lie in [-1, 1].
+    chain : ndarray of shape (n_samples, n, n_targets) or None
+        Outputs for the same rows under the samples of a chain, in their order.
     """
     mean, spread = draws.mean(axis=0), draws.std(axis=0)
     if bounded and math.sqrt(float(np.mean(mean**2))) > AT_BOUNDS:
         return (_BEYOND,)
-    if float(mean.std(axis=0).max()) > DROWNED * float(spread.mean()):
+    if chain is None or len(chain) < N_BLOCKS:
+        if float(mean.std(axis=0).max()) > DROWNED * float(spread.mean()):
+            return ()
+    elif between_rows(chain) > WANDERED:
         return ()
     return (
         "Predictions vary less between rows in [-1, 1] than the noise of the fit moves each of "
         "them: target_bounds are far too wide, features are not of the order of 1, or the budget "
         "is too small for so many parameters.",
     )
+
+
+def between_rows(chain: np.ndarray) -> float:
+    """Variance between rows of the mean output of a chain, over that of this mean by its blocks.
+
+    Samples that follow each other are alike, so that means of blocks tell what their mean is off
+    by. It is 1 to 6 or so where outputs say nothing of the targets, as blocks are alike too.
+    """
+    outputs = chain - chain.mean(axis=1, keepdims=True)
+    blocks = np.array([part.mean(axis=0) for part in np.array_split(outputs, N_BLOCKS)])
+    off = blocks.var(axis=0, ddof=1).mean(axis=0) / N_BLOCKS
+    return float(np.max(outputs.mean(axis=0).var(axis=0) / np.maximum(off, 1e-300)))

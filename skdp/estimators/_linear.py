@@ -46,7 +46,7 @@ from skdp.estimators._bounds import (
     norm_of,
     unwrapped,
 )
-from skdp.estimators._doubts import NOISE_OF_LINES, of_noise, of_posterior
+from skdp.estimators._doubts import BOUNDS_GIVEN, NOISE_OF_LINES, of_noise, of_posterior
 from skdp.estimators._weights import WeightedClasses, WeightedRows
 from skdp.inspection import SummaryMixin
 from skdp.models.likelihoods import BoundedScores, Likelihood, classification_likelihood
@@ -427,6 +427,7 @@ class VariationalLinearModel(SummaryMixin, NormalPosterior):
 
     _takes_sparse: ClassVar[bool] = True
     _takes_bounds: ClassVar[bool] = True
+    _declared_by: ClassVar[str] = BOUNDS_GIVEN
 
     epsilon: float | None = 1.0
     delta: float = 1e-5

@@ -113,6 +113,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
     _by_index = False  # whether the fit read a dataset
     warm_start = False  # of some algorithms, as the next: no fields here
     prenoise_scale = 0.0
+    _declared_by: ClassVar[str] = _doubts.SCALED_BEFORE
     _REMEDY: ClassVar[str] = "Scale the features, or give a larger learning_rate or max_iter."
     score: ClassVar[Callable[..., float]]
     loss: Any = None
@@ -183,6 +184,8 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
             self._by_index = isinstance(X, DatasetRows)
             how = {"goes_on": goes_on, "classes": classes, "sample_weight": sample_weight}
             records, facts = self._taken_in(X, y, **how)
+            if self.module is None:  # which would know of units
+                self._warn_if_undeclared(given[0], facts)
             records = self._by_person(records, groups)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
             _fitting.check_in_chunks(self, plan, records)
@@ -664,7 +667,8 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
         rows = _doubts.synthetic_rows(plan.facts.features)
         parameters = released.posterior.sample(_doubts.N_DRAWS, np.random.RandomState(0))
         draws = np.concatenate(list(self._outputs(rows, parameters)), axis=1)
-        return _doubts.of_outputs(draws, bounded=self.target_bounds is not None)
+        chain = np.concatenate(list(self._outputs(rows)), axis=1)
+        return _doubts.of_outputs(draws, bounded=self.target_bounds is not None, chain=chain)
 
     def __sklearn_tags__(self) -> Any:
         """Several targets are allowed; noise dominates on the few rows of scikit-learn's checks."""

@@ -48,6 +48,7 @@ class Family(NamedTuple):
 class PosteriorSampler(SummaryMixin, ArvizMixin, ProtectedUnit, PrivateEstimator):
     """A linear model of which a few posterior samples are released."""
 
+    _declared_by: ClassVar[str] = _doubts.SCALED_BEFORE
     _n_draws: ClassVar[int | None] = None
 
     epsilon: float | None = 1.0

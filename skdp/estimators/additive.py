@@ -142,6 +142,7 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
     _keys: list[Any]  # names or positions of the declared columns
     _model: Additive
     _finds_edges: ClassVar[bool] = True
+    _declared_by: ClassVar[str] = "Give bounds=, edges= or categories=, by column name."
     edges_share: float
 
     # --- fit ------------------------------------------------------------------------------------

@@ -59,6 +59,9 @@ from skdp.privacy.budget import Budget
 _N_PREDICTIVE_DRAWS = 200
 _MANY_CLIPPED = 0.03  # of the records; a posterior without them is off by about its deviation
 _CLEARLY = 3.5  # standard deviations of the noise
+# Of what steps of one sign come to in the later half of a run, and deviations of the posterior that
+# its mean is off the run's: .04 and 1 by default, .5 and more or 8 with a fifth of steps or rate.
+_ONE_WAY, _FAR_OFF = 0.5, 5.0
 _MUCH_WIDER = 1.2  # posterior deviation over that of the prior, from which on a fit says so
 _MANY_HIDDEN = 0.25  # of the directions of theta
 
@@ -489,6 +492,7 @@ class DPVariationalModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
             self._clipped(released.clipping),
             self._hidden(plan.config, released.n_hidden),
             self._widened(plan.config, released),
+            self._underway(plan.config, released),
         )
         return tuple(message for message in found if message)
 
@@ -515,6 +519,22 @@ class DPVariationalModel(GaussianDraws, ProtectedUnit, PrivateEstimator):
             f"The posterior of a parameter is {wider:.1f} times as wide as its prior: noise hides "
             "what the records say, or x, y and theta are not of the order of 1. Scale them, or use "
             "more rows or a larger epsilon."
+        )
+
+    def _underway(
+        self, config: dp_vi_model.ModelConfig, released: dp_vi_model.ModelPosterior
+    ) -> str:
+        (steps, means, _), half = released.path, len(released.path.steps) // 2
+        off = np.abs(released.mean.ravel() - means[half:].mean(axis=0))
+        deviations = np.sqrt(np.diagonal(released.covariance))
+        reach = dp_vi_model.TAIL_RATE * config.learning_rate * max(1, steps[-1] - steps[half])
+        one_way = float(np.abs(means[-1] - means[half]).max()) / reach
+        if one_way < _ONE_WAY and (off < _FAR_OFF * deviations).all():
+            return ""
+        return (
+            "The run has not converged: in its later half the mean of a parameter still moved one "
+            "way, or gradients there pointed far from it. Use the defaults of max_iter and "
+            "learning_rate, or more and longer steps, or give an initial_mean that is nearer."
         )
 
     def _clipped(self, clipping: dp_vi_model.Clipping) -> str:

@@ -126,8 +126,8 @@ class NormalCounts(R2Mixin, NormalPosterior):
         return_std : bool, default=False
             Also return the standard deviation of a new count: of the rate and around it.
         exposure : array-like of shape (n,) or None, default=None
-            Finite numbers > 0, which the rates are multiplied by before they are cut to
-            ``largest_count``; None is 1 for each row.
+            Finite numbers > 0, which the rates are multiplied by; None is 1 for each row. What is
+            predicted is cut to ``largest_count``, times the exposure where that is above 1.
 
         Returns
         -------
@@ -135,9 +135,9 @@ class NormalCounts(R2Mixin, NormalPosterior):
             Means, and standard deviations.
         """
         logits, covariance = self._logits(X)
-        if exposure is not None:
-            logits = logits + _log_exposure(exposure, len(logits))
-        mean, variance = self._likelihood.predictive(logits, covariance)
+        below, above = _exposures(exposure, len(logits))
+        mean, variance = self._likelihood.predictive(logits + below, covariance)
+        mean, variance = above * mean, above * mean + above**2 * (variance - mean)
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def score(self, X, y=None, sample_weight=None, *, exposure=None) -> float:
@@ -191,9 +191,8 @@ class NormalCounts(R2Mixin, NormalPosterior):
             Their mean over draws approaches `predict`.
         """
         draws = self._logit_draws(X, n_samples, random_state)
-        if exposure is not None:
-            draws = draws + _log_exposure(exposure, draws.shape[1])
-        return self._likelihood.rate(draws)[:, :, 0]
+        below, above = _exposures(exposure, draws.shape[1])
+        return above * self._likelihood.rate(draws + below)[:, :, 0]
 
 
 @dataclass(eq=False, repr=False)
@@ -373,6 +372,18 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
 
     _: KW_ONLY
     largest_count: float = 100.0
+
+
+def _exposures(exposure: Given, n_rows: int) -> tuple[np.ndarray | float, np.ndarray | float]:
+    """Logarithms (n_rows, 1) of exposures up to 1, and the others (n_rows,); 1 in their places.
+
+    Rates are cut between the two: ``largest_count`` bounds those of exposures as in the fit, of
+    which 1 is one, and a thousand times as long a time may have a thousand times as many.
+    """
+    if exposure is None:
+        return 0.0, 1.0
+    logs = _log_exposure(exposure, n_rows)
+    return np.minimum(logs, 0.0), np.exp(np.maximum(logs, 0.0))[:, 0]
 
 
 def _log_exposure(exposure: Given, n_rows: int) -> np.ndarray:

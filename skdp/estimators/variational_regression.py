@@ -53,7 +53,7 @@ from skdp.estimators._bounds import (
     norm_of,
     unwrapped,
 )
-from skdp.estimators._doubts import of_posterior
+from skdp.estimators._doubts import BOUNDS_GIVEN, of_posterior
 from skdp.estimators._linear import (
     check_secure,
     check_sparse,
@@ -480,6 +480,7 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
 
     _takes_sparse: ClassVar[bool] = True
     _takes_bounds: ClassVar[bool] = True
+    _declared_by: ClassVar[str] = BOUNDS_GIVEN
     epsilon: float | None = 1.0
     delta: float = 1e-5
     _: KW_ONLY

@@ -29,6 +29,7 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from dp_accounting.rdp import RdpAccountant
+from scipy import fft
 
 from skdp.privacy.gdp import compose_gdp, gdp_delta, gdp_to_epsilon
 from skdp.privacy.posterior_samples import (
@@ -53,6 +54,7 @@ PLD_MAX_BOUNDED = 100_000  # Laplace and the like are not cut off: more take all
 _PLD_MANY_POINTS, _PLD_MAX_POINTS = 3 * 10**4, 10**6  # the second keeps memory below 1 GiB
 _PLD_MAX_COMPOSED = 10**7  # points of a composition, for the same reason
 _PLD_AT_ONCE = 10**4  # releases, of a stage of `self_compose`
+_TRANSFORMS_KEPT = 16  # lengths whose tables SciPy keeps, of complex and of real transforms each
 _ROUND_UP = 1 + 1e-9  # covers the floating-point error of the numerical accountants
 
 
@@ -190,7 +192,20 @@ class _PLD:
                     total = total.compose(self_compose(step, term.n_mechanisms))
         except FloatingPointError:  # of the convolution of very many steps
             return math.inf if direction == "get_epsilon_for_delta" else 1.0
+        finally:
+            forget_transforms()
         return _ROUND_UP * float(getattr(total, direction)(at))
+
+
+def forget_transforms() -> None:
+    """Push SciPy's tables of the last Fourier transforms out of its cache.
+
+    It keeps those of 16 lengths, 30 bytes a point: 5 GB after as many compositions of 10⁷ points,
+    whose lengths are hardly ever the same again. There is no call that empties it.
+    """
+    for length in range(2, 2 + _TRANSFORMS_KEPT):
+        fft.fft(np.zeros(length, dtype=complex))  # of real numbers it is a real transform
+        fft.rfft(np.zeros(length))
 
 
 def discretisation(terms: Terms, relation: Relation, epsilon: float) -> tuple[float, float]:

@@ -180,11 +180,12 @@ def least_bound(
         names = [GDP] if all_exact(terms) else [PURE, POSTERIOR, GDP, numerical, RDP]
         if names == [GDP] and distance > 0.0:
             names.append(RDP)
+    bound = _bound if len(terms) <= _FEW_TERMS else _bound_of_many
     found: list[tuple[float, str]] = []
     refused: list[str] = []
     for name in names:
         try:
-            found.append((_bound(name, wanted, terms, distance, at, relation), name))
+            found.append((bound(name, wanted, terms, distance, at, relation), name))
         except NoBoundError as refusal:
             refused.append(f"{name}: {refusal}")
     if not found:
@@ -193,8 +194,7 @@ def least_bound(
     return (math.inf if math.isnan(value) else value), name
 
 
-@lru_cache(maxsize=4096)
-def _bound(
+def _computed(
     accountant: str, wanted: str, terms: Terms, distance: float, at: float, relation: Relation
 ) -> float:
     if wanted == "epsilon" and at == 0.0 and accountant != PURE:
@@ -204,6 +204,12 @@ def _bound(
     if distance > 0.0 and (accountant != RDP or any(term.sampled for term in terms)):
         curve = accountants.nearby(curve, distance)
     return curve.epsilon(at) if wanted == "epsilon" else curve.delta(at)
+
+
+# Of a schedule of 10⁴ noise levels one key is a megabyte: few of these are kept.
+_FEW_TERMS = 32
+_bound = lru_cache(maxsize=4096)(_computed)
+_bound_of_many = lru_cache(maxsize=32)(_computed)
 
 
 def epsilon(

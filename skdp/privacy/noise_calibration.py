@@ -118,7 +118,8 @@ def calibrate_schedule(
     runs = groupby(sorted(positive(units=unit) for unit in units))
     levels = tuple((unit, len(list(run))) for unit, run in runs)
     facts = _checked(delta, sampling_rate, neighboring_relation, accountant)
-    return _calibrate(levels, positive(epsilon=epsilon), *facts)
+    calibrated = _calibrate if len(levels) <= _FEW_LEVELS else _calibrate_many
+    return calibrated(levels, positive(epsilon=epsilon), *facts)
 
 
 def _checked(
@@ -132,8 +133,7 @@ def _checked(
     )
 
 
-@lru_cache(maxsize=1024)
-def _calibrate(
+def _calibrated(
     levels: Levels, epsilon: float, delta: float, q: float, relation: Relation, accountant: str
 ) -> float:
     if epsilon == math.inf:
@@ -178,6 +178,12 @@ def _calibrate(
     while spent(factor) > epsilon:  # the last digits of two numerical bounds need not agree
         factor *= 1.001
     return factor
+
+
+# A key holds all levels: few are kept where these are many.
+_FEW_LEVELS = 32
+_calibrate = lru_cache(maxsize=1024)(_calibrated)
+_calibrate_many = lru_cache(maxsize=32)(_calibrated)
 
 
 def calibrate(

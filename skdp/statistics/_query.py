@@ -29,7 +29,22 @@ from skdp.relations import ROW, UNITS, Relation
 DATA, POPULATION = OF = ("data", "population")
 _EPSILONS = 1e-6, 50.0
 _NORM_BITS, _SCALE_BITS = 33, 48  # of what a record moves a release by, and of the noise's scale
+_SHOWN = 10  # columns that a doubt names
+NARROW = 0.05  # width of an interval over that of the bounds, up to which it tells of these
+_REMEDY = "Declare bounds that hold nearly all values, and not much more."
 _ROUNDING = 4e-15  # for accountants, which round up
+AT = (
+    "is no farther from its {} bound than the noise: nearly all values are at that bound or beyond "
+    f"it, where they are cut, or the bounds are far too wide. {_REMEDY}"
+)
+ALIKE = (
+    "is no larger than the noise: nearly all values are alike, or are beyond one bound, where they "
+    f"are cut, or the bounds are far too wide. {_REMEDY}"
+)
+APART = (
+    "is as large as the bounds allow: nearly all values are at one of the bounds or beyond it, "
+    f"where they are cut. {_REMEDY}"
+)
 _WRONG = (
     "Expected values to be numbers of shape (n,) or (n, d), with NaN where one is missing; convert "
     "them first."
@@ -59,6 +74,8 @@ class PrivateStatistic:
         What it cost.
     edges : ndarray or None
         Of the bins of a histogram.
+    diagnostics_ : tuple of str
+        Doubts about the bounds that the released values raise; each was a `FitWarning`.
 
     Examples
     --------
@@ -78,6 +95,7 @@ class PrivateStatistic:
     interval_of: str
     privacy_: PrivacyReport
     edges: np.ndarray | None = None
+    diagnostics_: tuple[str, ...] = ()
 
     def __float__(self) -> float:
         return float(self.value)
@@ -172,6 +190,20 @@ class StatisticConfig:
         """What the run releases."""
         return PureDpEvent(self.epsilon)
 
+    def doubts(self, answer: Answer) -> Iterable[tuple[int, str]]:
+        """Columns, and what released values tell against their bounds, after the function's name.
+
+        Where values are 0 and 1, as those of events are, a mean near 0 is one of rare events.
+        """
+        return ()
+
+    def at_bounds(self, low: np.ndarray, high: np.ndarray) -> Iterable[tuple[int, str]]:
+        """Doubts where intervals (d,) of means, as shares of the bounds, are narrow and at them."""
+        for j, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+            rare = (self.lower[j], self.upper[j]) == (0.0, 1.0)
+            if b - a <= NARROW and ((a <= 0.0 and not rare) or b >= 1.0):
+                yield j, AT.format("upper" if b >= 1.0 else "lower")
+
     def on_grid(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Integers in [0, G] for values (n, d), each by itself, and which of them are there."""
         lower, upper = np.array(self.lower), np.array(self.upper)
@@ -206,7 +238,7 @@ class Query(PrivateEstimator):
     def answer(self, values: ArrayLike, groups: Given) -> PrivateStatistic:
         """Fit, and return what was released."""
         self.fit(values, groups=groups)
-        return self.statistic_
+        return replace(self.statistic_, diagnostics_=self.diagnostics_)
 
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         values = _numbers(X, self.config.false)
@@ -266,6 +298,19 @@ class Query(PrivateEstimator):
             level=in_range(0.0, 1.0, level=self.level),
             of_population=one_of(OF, interval_of=self.interval_of) == POPULATION,
             **self.options,
+        )
+
+    def _diagnosed(self, plan: FitPlan, released: Answer) -> tuple[str, ...]:
+        found = plan.config.doubts(released)
+        one = self._is_column or plan.facts.features == 1
+        where = [] if one else [f"column {i}" for i in range(plan.facts.features)]
+        told: dict[str, list[str]] = {}
+        for column, sentence in found:
+            told.setdefault(sentence, []).extend(where[column : column + 1])
+        return tuple(
+            f"{self.name}{' of ' * bool(at)}{', '.join(at[:_SHOWN])}{', ...' * (len(at) > _SHOWN)} "
+            + sentence
+            for sentence, at in told.items()
         )
 
     def _keep(self, plan: FitPlan, released: Answer) -> None:

@@ -11,7 +11,7 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -124,6 +124,10 @@ class CovarianceConfig(MeanConfig):
         scale = np.outer(self.widths, self.widths) / 4
         low, high = np.minimum(low, value), np.maximum(high, value)
         return Answer(value * scale, low * scale, high * scale)
+
+    def doubts(self, answer: Answer) -> Iterable[tuple[int, str]]:
+        """Variances that are 0, or the largest that there can be."""
+        return self.of_variances(np.diag(answer.low), np.diag(answer.high))
 
     def _error(self, alpha: float) -> float:
         """What the noise on one entry exceeds with probability α."""

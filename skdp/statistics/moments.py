@@ -8,7 +8,7 @@ sensitivity of one that is taken about the right centre in those of `dp_var`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,7 +18,17 @@ from skdp._random import Streams
 from skdp._types import ArrayLike, Given, Seed
 from skdp.relations import ROW, ZERO_OUT
 from skdp.statistics._noise import geometric_quantile, kept, tail
-from skdp.statistics._query import DATA, Answer, PrivateStatistic, Query, StatisticConfig, sums
+from skdp.statistics._query import (
+    ALIKE,
+    APART,
+    DATA,
+    NARROW,
+    Answer,
+    PrivateStatistic,
+    Query,
+    StatisticConfig,
+    sums,
+)
 
 _PLACE_LEVEL = math.exp(-2.0)  # of the interval for a mean, about which a variance is taken
 _SHARES = 0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1  # of ε for it
@@ -152,6 +162,22 @@ class MeanConfig(StatisticConfig):
         found = np.array([[s.value(), *end] for s, end in zip(means, ends, strict=True)])
         return Answer(*(np.array(self.lower) + self.widths * s for s in found.T))
 
+    def doubts(self, answer: Answer) -> Iterable[tuple[int, str]]:
+        """Means that are at a bound."""
+        shares = ((x - np.array(self.lower)) / self.widths for x in (answer.low, answer.high))
+        return self.at_bounds(*(_rounded(x) for x in shares))
+
+    def of_variances(self, low: np.ndarray, high: np.ndarray) -> Iterable[tuple[int, str]]:
+        """Doubts where intervals (d,) of variances are narrow and at either end of what can be."""
+        squares = self.widths**2
+        for j, (a, b) in enumerate(zip(low / squares, high / squares, strict=True)):
+            if (self.lower[j], self.upper[j]) == (0.0, 1.0):  # of events
+                continue
+            if a <= 0.0 and b <= NARROW**2:
+                yield j, ALIKE
+            elif b >= 0.25 * (1 - 1e-9) and b - a <= NARROW / 4:
+                yield j, APART
+
     def sums_of(self, values: np.ndarray) -> Sums:
         """Exact sums of values (n, d) on the grid."""
         t, there = self.on_grid(values)
@@ -189,6 +215,10 @@ class VarConfig(MeanConfig):
         found = self.variances(sums_of, means, rest, 1.0 - self.level, noise)
         return Answer(*(self.widths**2 * x for x in found.T))
 
+    def doubts(self, answer: Answer) -> Iterable[tuple[int, str]]:
+        """Variances that are 0, or the largest that there can be."""
+        return self.of_variances(answer.low, answer.high)
+
 
 class Sums(NamedTuple):
     """Numbers of values, sums and sums of squares of each column."""
@@ -200,6 +230,11 @@ class Sums(NamedTuple):
 
 def _outwards(ends: tuple[float, float], G: int) -> tuple[int, int]:
     return max(0, math.floor(ends[0] * G)), min(G, math.ceil(ends[1] * G))
+
+
+def _rounded(shares: np.ndarray) -> np.ndarray:
+    """Shares of the bounds' width; those at a bound are so in spite of rounding."""
+    return np.where(shares < 1e-9, 0.0, np.where(shares > 1 - 1e-9, 1.0, shares))
 
 
 def _about(n: int, S: int, Q: int, place: tuple[int, int]) -> int:
@@ -240,6 +275,13 @@ class SumConfig(StatisticConfig):
         return Answer(
             *(np.clip(first + unit * x, *limits) for x in (noisy, noisy - off, noisy + off))
         )
+
+    def doubts(self, answer: Answer) -> Iterable[tuple[int, str]]:
+        """Sums of a public number of values that are all at a bound."""
+        if not self.n:
+            return ()
+        means = (x / self.n for x in (answer.low, answer.high))
+        return self.at_bounds(*(_rounded((x - np.array(self.lower)) / self.widths) for x in means))
 
 
 def dp_sum(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,6 +21,12 @@ from skdp.relations import ROW, ZERO_OUT
 from skdp.statistics._noise import geometric_quantile
 from skdp.statistics._query import DATA, Answer, PrivateStatistic, Query, StatisticConfig
 
+_MIDDLE = 0.05  # least quantile, and 1 less the largest, of which a bound is no place
+_AT_BOUND = 1e-6  # of the bounds' width
+_CUT = (
+    "is the {} bound itself: a large share of the values is at that bound or beyond it, where they "
+    "are cut. Declare bounds that hold nearly all values, and not much more."
+)
 _COUNT_SHARE = 0.1  # of what the interval gets
 
 
@@ -91,6 +97,17 @@ class QuantileConfig(StatisticConfig):
         low, high = np.minimum(low, value) - step, np.maximum(high, value) + step
         answer = Answer(value, np.maximum(low, self.lower), np.minimum(high, self.upper))
         return Answer(*(x[0] for x in answer[:3])) if self.is_one else answer
+
+    def doubts(self, answer: Answer) -> Iterable[tuple[int, str]]:
+        """Quantiles in the middle that are at a bound, unless zeros may be frequent there."""
+        values = np.atleast_2d(answer.value) if not self.is_one else answer.value[None]
+        middle = [i for i, q in enumerate(self.quantiles) if _MIDDLE <= q <= 1.0 - _MIDDLE]
+        for j, (low, high) in enumerate(zip(self.lower, self.upper, strict=True)):
+            shares = (values[middle, j] - low) / (high - low)
+            if (shares > 1.0 - _AT_BOUND).any() and (low, high) != (0.0, 1.0):
+                yield j, _CUT.format("upper")
+            elif (shares < _AT_BOUND).any() and low != 0.0:
+                yield j, _CUT.format("lower")
 
     def targets(self, q: float, m: int, noise: Any) -> tuple[float, float]:
         """Quantiles that lie below and above the q-th in spite of noise, and of sampling."""

@@ -684,3 +684,19 @@ class TestFit:
 @parametrize_with_checks([DPVariationalModel(scaled, 2, max_iter=20)])
 def test_sklearn_compatible(estimator, check):
     check(estimator)
+
+
+def line(theta, x, y):
+    return Normal(x @ theta[:2] + theta[2], theta[3].exp()).log_prob(y)
+
+
+@pytest.mark.parametrize("epsilon", [2.0, INF])
+def test_a_run_that_has_not_arrived_says_so(epsilon):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (3000, 2))
+    y = X @ [0.3, -0.2] + 1.0 + 0.1 * rng.normal(size=3000)
+    facts = {"epsilon": epsilon, "n_samples": 3000}
+    assert make(line, 4, **facts).fit(X, y).diagnostics_ == ()
+    for short in ({"max_iter": 10}, {"max_iter": 4}, {"learning_rate": 1e-3, "max_iter": 150}):
+        with pytest.warns(FitWarning, match="The run has not converged"):
+            make(line, 4, **facts, **short).fit(X, y)

@@ -5,10 +5,16 @@ import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 from torch import nn
 
 from skdp import (
+    BoundedScaler,
+    DPAdditiveClassifier,
+    DPAdditiveRegressor,
     DPSGDClassifier,
     DPSGDRegressor,
     DPSGLDClassifier,
@@ -20,6 +26,7 @@ from skdp import (
     OPSPosteriorSampler,
     OPSRegressor,
     PrivacyWarning,
+    _fitting,
 )
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators import _doubts
@@ -90,6 +97,9 @@ def test_more_rows_declared_than_there_are_is_said_where_their_number_is_public(
     model = DPVariationalLogisticRegression(3.0, classes=[0, 1], n_samples=int(2.8 * N))
     with pytest.warns(FitWarning, match=r"n_samples=5600 is 2\.8 times the number of rows, 2000"):
         model.fit(X, LABELS)
+    with pytest.warns(FitWarning, match=r"n_samples=1111 is 0\.56 times the number of rows, 2000"):
+        model.set_params(n_samples=int(N / 1.8)).fit(X, LABELS)
+    quiet(model.set_params(n_samples=int(N / 1.4)), LABELS)
     # Each of two folds has half of the rows that were declared.
     quiet(model.set_params(n_samples=N // 2 * 2 + 1), LABELS)
 
@@ -129,6 +139,13 @@ def test_large_coefficients_whose_size_is_uncertain_are_found():
     assert LOST not in " ".join(model.diagnostics_)
 
 
+def test_twice_the_private_number_of_rows_is_said():
+    model = DPVariationalLogisticRegression(3.0, classes=[0, 1], n_samples=int(N / 1.8), **ADD)
+    with pytest.warns(FitWarning, match=r"rows took part.*n_samples=1111 is declared"):
+        model.fit(X, LABELS)
+    quiet(model.set_params(n_samples=int(N / 1.3)), LABELS)
+
+
 @pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "model",
@@ -147,22 +164,39 @@ def test_targets_out_of_reach_are_said(model):
     assert quiet(model.set_params(target_bounds=BOUNDS), NUMBERS).diagnostics_ == ()
 
 
-@pytest.mark.quick(1)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "model",
     [
         OPSRegressor(target_bounds=(-4e4, 4e4), n_samples=N),
         DPSGDRegressor(target_bounds=(-4e4, 4e4), n_samples=N),
+        DPSGLDRegressor(target_bounds=(-4e4, 4e4), n_samples=N),
     ],
-    ids=["ops", "sgd"],
+    ids=["ops", "sgd", "sgld"],
 )
 def test_bounds_that_are_far_too_wide_are_said(model):
     assert re.search(f"{LOST}|than the noise of the fit", said_by_some_fit(model, NUMBERS))
 
 
+def test_blocks_of_a_chain_tell_a_finding_from_wandering():
+    rng = np.random.default_rng(5)
+    rows = _doubts.synthetic_rows(5)
+    walk = np.zeros((60, 5))
+    for i in range(1, 60):
+        walk[i] = 0.9 * walk[i - 1] + rng.normal(size=5)
+    wandered = (walk[10:] @ rows.T)[..., None]
+    assert _doubts.between_rows(wandered) < _doubts.WANDERED
+    assert _doubts.of_outputs(0.01 * wandered, bounded=True, chain=0.01 * wandered)
+    found = wandered + 10.0 * (rows @ np.ones(5))[None, :, None]
+    assert _doubts.between_rows(found) > 2 * _doubts.WANDERED
+    assert not _doubts.of_outputs(0.01 * wandered, bounded=True, chain=0.01 * found)
+
+
 def test_samples_of_labels_that_features_say_nothing_of():
-    model = OPSPosteriorSampler(0.1, classes=[0, 1], n_samples=N)
-    assert LOST in said_by_some_fit(model, RNG.integers(0, 2, N))
+    # A large ε as well: what is found then is what the rows happen to be.
+    for epsilon in (0.1, 10.0):
+        model = OPSPosteriorSampler(epsilon, classes=[0, 1], n_samples=N)
+        assert LOST in said_by_some_fit(model, RNG.integers(0, 2, N))
 
 
 def test_a_run_of_few_steps_and_one_of_a_module_are_not_asked():
@@ -192,3 +226,53 @@ def test_stochastic_fits_that_are_mostly_noise_say_so(kind):
 def test_networks_that_learn_are_quiet():
     model = DPSGDClassifier(3.0, classes=[0, 1], n_samples=N, hidden_layer_sizes=(10,))
     assert quiet(model, LABELS).diagnostics_ == ()
+
+
+UNDECLARED = "takes the numbers in X as they are.* nothing says where those of this table lie"
+NETWORK = {"hidden_layer_sizes": (5,), "max_iter": 5, "n_samples": N}
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "declared"),
+    [
+        (DPVariationalLogisticRegression(classes=[0, 1], n_samples=N), LABELS, "bounds"),
+        (DPVariationalLinearRegression(target_bounds=BOUNDS, n_samples=N), NUMBERS, "bounds"),
+        (DPVariationalPoissonRegression(n_samples=N), COUNTS, "bounds"),
+        (DPAdditiveClassifier(classes=[0, 1], n_samples=N), LABELS, "bounds"),
+        (DPAdditiveRegressor(target_bounds=BOUNDS, n_samples=N), NUMBERS, "edges"),
+        (OPSPosteriorSampler(classes=[0, 1], n_samples=N), LABELS, "data_norm"),
+        (DPSGDClassifier(classes=[0, 1], **NETWORK), LABELS, ""),
+        (DPSGLDRegressor(target_bounds=BOUNDS, **NETWORK), NUMBERS, ""),
+    ],
+    ids=lambda x: type(x).__name__ if hasattr(x, "fit") else "",
+)
+def test_a_table_whose_columns_nothing_is_declared_of_is_said_once(model, y, declared, monkeypatch):
+    monkeypatch.setattr(_fitting, "_said", set())
+    frame = pd.DataFrame(1e6 * X, columns=list("abc"))
+
+    def said(model, X):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(X, y)
+        return [w for w in caught if re.search(UNDECLARED, str(w.message))]
+
+    assert said(model, 1e6 * X) == []  # an array
+    told = {"bounds": [(-1e6, 1e6)] * 3, "data_norm": 1e6, "edges": [[-1e6, 0.0, 1e6]] * 3}
+    if declared:
+        assert said(clone(model).set_params(**{declared: told[declared]}), frame) == []
+    scaled = BoundedScaler(-1e6, 1e6).set_output(transform="pandas")
+    assert said(make_pipeline(scaled, clone(model)), frame) == []
+    (warning,) = said(model, frame)
+    assert warning.category is FitWarning
+    assert ("Put BoundedScaler" in str(warning.message)) == (declared not in ("bounds", "edges"))
+    assert said(model, frame) == []
+
+
+def test_a_table_of_categories_and_a_module_of_ones_own_are_taken_as_they_are(monkeypatch):
+    monkeypatch.setattr(_fitting, "_said", set())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*" + UNDECLARED)
+        model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=N)
+        model.fit(pd.DataFrame(X > 0, columns=list("abc")), LABELS)
+        model = DPSGDClassifier(classes=[0, 1], module=_line, max_iter=5, n_samples=N)
+        model.fit(pd.DataFrame(X, columns=list("abc")), LABELS)

@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 
 import dp_accounting as dp
 import numpy as np
@@ -7,14 +9,18 @@ from bundles import bundled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skdp import DPAdditiveClassifier, DPSGDClassifier, _fitting
 from skdp.privacy import (
     accountants,
+    accounting,
     calibrate_noise_multiplier,
     epsilon,
     epsilon_of_event,
     gdp_to_epsilon,
+    noise_calibration,
 )
 from skdp.privacy.events import PosteriorSamplesDpEvent, dp_sgd_event
+from skdp.privacy.noise_calibration import calibrate_schedule
 from skdp.privacy.terms import GaussianTerm
 from skdp.relations import ZERO_OUT
 
@@ -209,14 +215,73 @@ def test_calibrated_noise_affords_the_target_and_little_more(
 
 
 def test_calibration_is_cached_and_infinite_budget_asks_for_no_noise():
-    from skdp.privacy import noise_calibration
-
     plan = {"epsilon": 1.25, "delta": 1e-6, "sampling_rate": 0.02, "n_steps": 200}
     first = calibrate_noise_multiplier(**plan)
     hits = noise_calibration._calibrate.cache_info().hits
     assert calibrate_noise_multiplier(**plan) == first
     assert noise_calibration._calibrate.cache_info().hits == hits + 1
     assert calibrate_noise_multiplier(**{**plan, "epsilon": math.inf}) == 0.0
+
+
+# --- memory of what was computed ----------------------------------------------------------------
+
+_TRANSFORMS = """
+import os, sys
+import numpy as np
+from scipy import fft
+from skdp.privacy import accountants
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+def transforms():
+    for i in range(4):
+        n = fft.next_fast_len(3_000_000 + 100_000 * i)
+        fft.irfft(fft.rfft(np.zeros(n)), n), fft.ifft(fft.fft(np.zeros(n)))
+
+before = resident()
+transforms()
+kept = resident() - before
+accountants.forget_transforms()
+print(kept, resident() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_tables_of_large_fourier_transforms_are_not_kept():
+    """30 bytes a point of each length: 16 lengths of 10⁷ points are 5 GB."""
+    run = subprocess.run(
+        [sys.executable, "-c", _TRANSFORMS], capture_output=True, text=True, check=True
+    )
+    kept, left = map(float, run.stdout.split())
+    assert kept > 200  # MB: another SciPy may keep nothing, and need nothing of this
+    assert left < kept / 3
+
+
+def test_a_privacy_loss_forgets_its_transforms(monkeypatch):
+    lengths = []
+    monkeypatch.setattr(accountants.fft, "rfft", lambda x: lengths.append(len(x)))
+    epsilon(noise_multiplier=1.7, delta=1e-6, sampling_rate=0.03, n_steps=77, accountant="pld")
+    assert len(set(lengths)) == accountants._TRANSFORMS_KEPT
+
+
+def test_few_schedules_of_many_levels_are_kept():
+    """Their keys hold every level; 4096 of them would be gigabytes."""
+    caches = accounting._bound, noise_calibration._calibrate
+    for cache in caches:
+        cache.cache_clear()
+    for target in (1.0, 2.0):
+        calibrate_schedule(np.linspace(1.0, 2.0, 40), epsilon=target, delta=1e-6)
+    assert [cache.cache_info().currsize for cache in caches] == [0, 0]
+    of_many = accounting._bound_of_many, noise_calibration._calibrate_many
+    assert all(0 < c.cache_info().currsize <= c.cache_info().maxsize <= 32 for c in of_many)
+
+
+def test_plans_of_very_many_columns_are_not_kept():
+    before = len(_fitting._plans)
+    DPAdditiveClassifier(classes=[0, 1], n_samples=5000).plan(n_features=1001)
+    DPSGDClassifier(classes=range(1001), n_samples=5000, max_iter=3).plan(n_features=3)
+    assert len(_fitting._plans) == before
 
 
 def test_an_unaffordable_target_is_an_error():

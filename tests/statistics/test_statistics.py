@@ -11,6 +11,7 @@ import pytest
 from skdp import (
     BudgetExceededError,
     DisjointSplit,
+    FitWarning,
     PrivacyLedger,
     PrivacyWarning,
     _release_hook,
@@ -407,3 +408,57 @@ def test_statistics_import_no_torch():
     code = "import sys, skdp.statistics; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+# --- bounds that cut nearly all values ----------------------------------------------------------
+
+SPREAD = np.random.default_rng(3).normal(50.0, 12.0, (3000, 2))
+
+
+def doubts(function, values, *args, **how):
+    """What a statistic says against its bounds: the same as warnings and as diagnostics."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FitWarning)
+        found = function(values, *args, epsilon=2.0, **how)
+    assert found.diagnostics_ == tuple(str(w.message) for w in caught)
+    return " ".join(found.diagnostics_)
+
+
+@pytest.mark.parametrize("function", [dp_mean, dp_var, dp_quantile, dp_sum])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_bounds_that_cut_nearly_all_values_are_said(function, relation):
+    if function is dp_sum and relation == "add_or_remove_one":
+        return  # a sum alone does not tell of its number of values
+    how = {"neighboring_relation": relation}
+    # Noise is at most a twentieth of the bounds here, but for less than e^-100.
+    for values in (SPREAD[:, 0], SPREAD):
+        # An interval of level .9 of noise alone leaves out the bound in one of twenty releases.
+        said = [doubts(function, values, lower=-10, upper=0, **how) for _ in range(12)]
+        assert any("cut" in sentence for sentence in said)
+        assert ("column 0, column 1" in " ".join(said)) == (values.ndim == 2)
+        assert "upper" in " ".join(said) or function is dp_var
+        assert not any(doubts(function, values, lower=0, upper=100, **how) for _ in range(5))
+    said = [doubts(function, SPREAD[:, 0], lower=1000, upper=2000, **how) for _ in range(12)]
+    assert any("lower bound" in sentence or function is dp_var for sentence in said if sentence)
+
+
+def test_a_variance_as_large_as_the_bounds_allow_is_said():
+    values = np.where(np.arange(4000) % 2, -1e3, 1e3)
+    assert any(
+        "as large as the bounds allow" in doubts(dp_var, values, lower=-1, upper=1)
+        for _ in range(8)
+    )
+
+
+def test_rare_and_even_events_and_many_zeros_are_not_doubted():
+    rare, even, zeros = np.zeros(4000), np.arange(4000) % 2, np.zeros(4000)
+    zeros[:1500] = SPREAD[:1500, 0]
+    for _ in range(8):
+        assert not doubts(dp_mean, rare, lower=0, upper=1)
+        assert not doubts(dp_var, rare, lower=0, upper=1)
+        assert not doubts(dp_var, even, lower=0, upper=1)
+        assert not doubts(dp_quantile, zeros, 0.5, lower=0, upper=100)
+        assert not doubts(dp_mean, zeros, lower=0, upper=100)
+    # The largest value may well be at the bound; an interval as wide as the bounds tells nothing.
+    assert not doubts(dp_quantile, np.minimum(SPREAD[:, 0], 70), 1.0, lower=0, upper=70)
+    assert not doubts(dp_mean, SPREAD[:4, 0], lower=-10, upper=0)
