@@ -182,7 +182,8 @@ def _loss(named: Mapping[str, type], loss: Any, given: Mapping[str, Any]) -> Los
         raise expected("a class or a function, which takes loss__ parameters", loss=loss)
     try:
         if isinstance(loss, str):
-            return make(**given)
+            of_a_name: Any = make(**given)
+            return of_a_name
         if isinstance(make, nn.Module):
             return GivenLoss(_by_record(make))
         if _reduces(make):
