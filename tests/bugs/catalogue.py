@@ -32,6 +32,7 @@ BUGS = {
     "rounding of a floating-point sum": UNDERESTIMATED,
     "integers that wrap around": UNDERESTIMATED,
     "balanced class weights": PATTERN,
+    "rows repeated by an oversampler": f"{PATTERN}: imbalanced-learn's samplers before a model",
     "bounds read from the data": "diffprivlib's PrivacyLeakWarning: bounds not specified",
     "batch normalisation": "refused by Opacus's ModuleValidator",
     # noise

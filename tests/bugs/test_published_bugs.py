@@ -189,6 +189,22 @@ class TestWhatOneRecordAdds:
         with pytest.raises(ValueError, match="class_weight"):
             DPSGDClassifier(class_weight="balanced").fit(np.eye(2), [0, 1])
 
+    @caught("rows repeated by an oversampler")
+    def test_rows_repeated_by_an_oversampler(self):
+        y = np.array([1] + [0] * 39)
+        model = DPSGDClassifier(**PLAN, classes=[0, 1])
+        ours = skdp_sum(model.set_params(class_weight={0: 1, 1: 4}))
+
+        def wrong(X, y):
+            rows = np.concatenate([np.arange(len(y)), np.repeat(np.flatnonzero(y), 3)])
+            return skdp_sum(DPSGDClassifier(**PLAN, classes=[0, 1]))(X[rows], y[rows])
+
+        # A record that has four rows moves the sum by four bounds, of which the noise is for one.
+        assert moved_by_a_record(wrong, LOUD[0], y) > 2 * C
+        calls = releases(clone(model), LOUD[0], y)[1]
+        assert calls[0].sensitivity >= 4 * C
+        assert moved_by_a_record(ours, LOUD[0], y) <= calls[0].sensitivity * (1 + ROOM)
+
 
 class TestArithmetic:
     """The computed sum moves no further than declared, whatever its rounding."""
