@@ -57,6 +57,7 @@ except ImportError:  # pragma: no cover - not a POSIX system
 
 FORMAT, EVERY = 1, 50
 PLACES = ("checkpoint", "every")  # parameters that say where, and nothing of the run
+_SHARED = "what several of them share"
 _WORDS = "Key of a private fit that has not ended: as secret as its rows. The fit deletes it."
 
 
@@ -190,11 +191,9 @@ class Checkpoint:
             new: dict[str, Any] = {"secret": os.urandom(32).hex()}
             self._key, self._sums = self._read_key() if self.charged else (new, {})
             self.secret = bytes.fromhex(self._key["secret"])
-            self._parameters = {
-                name: described(self.secret, _plain(value))
-                for name, value in parameters.items()
-                if name not in (*PLACES, "verbose")
-            }
+            given = {k: _plain(v) for k, v in parameters.items() if k not in (*PLACES, "verbose")}
+            self._parameters = {k: described(self.secret, value) for k, value in given.items()}
+            self._parameters[_SHARED] = described(self.secret, given)
             if self.charged:
                 self._found = self._read()
                 self.name = self._found["name"]

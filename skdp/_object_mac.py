@@ -28,11 +28,16 @@ False
 
 from __future__ import annotations
 
+import abc
+import builtins
 import copyreg
 import dis
 import functools
+import gc
 import hmac
 import importlib
+import inspect
+import mmap
 import os
 import platform
 import struct
@@ -67,14 +72,23 @@ _LEAVES: dict[type, Any] = {
     bytes: bytes.hex,
     range: repr,
 }
+_BARE: dict[type, Any] = {  # of an instance of a subclass, whose own methods are not asked
+    int: int.__index__,
+    float: float.__pos__,
+    complex: complex.__pos__,
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+}
 _CONTAINERS: dict[type, Any] = {
     list: list.__iter__,
     tuple: tuple.__iter__,
-    deque: deque.__iter__,
+    deque: lambda value: chain((_MAXLEN.__get__(value),), deque.__iter__(value)),
     dict: lambda value: chain.from_iterable(dict.items(value)),
     OrderedDict: lambda value: chain.from_iterable(OrderedDict.items(value)),
 }
 _SETS = set, frozenset
+_MAXLEN: Any = deque.maxlen
+_DUMP: Any = abc._get_dump  # type: ignore  # the registry is its first part
 _FIELDS: dict[type, tuple[str, ...]] = {  # C-level objects that are these and nothing else
     functools.partial: ("func", "args", "keywords"),
     functools.cached_property: ("func", "attrname"),
@@ -95,12 +109,23 @@ _OF_CLASSES = {  # which tell nothing of what a class does, or appear later
     "__firstlineno__", "__module__", "__slotnames__", "__static_attributes__", "__weakref__",
     "_abc_impl",
 }  # fmt: skip
+_OF_FIELDS = "default", "default_factory", "init", "repr", "hash", "compare", "metadata", "kw_only"
 _REDUCERS = "__reduce_ex__", "__reduce__", "__getstate__", "__getnewargs_ex__", "__getnewargs__"
 _NAMES_MORE = {  # than what the code of a function names
     "__import__", "breakpoint", "compile", "eval", "exec", "globals", "input", "locals", "open",
     "vars",
 }  # fmt: skip
-_NOT_ENCODED = {"__annotations__", "__code__", "__doc__", "__globals__", "_getframe"}
+_NOT_ENCODED = {
+    "__annotations__", "__builtins__", "__code__", "__doc__", "__globals__", "_getframe",
+    "currentframe", "f_globals", "import_module",
+}  # fmt: skip
+_READ_MORE = (  # whatever name they are called by
+    *(getattr(builtins, name) for name in sorted(_NAMES_MORE)),
+    importlib.import_module, inspect.currentframe, inspect.stack, sys._getframe,
+)  # fmt: skip
+_NO_STEPS = {"EXTENDED_ARG", "PUSH_NULL", "CACHE"}
+_LOADS = "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR"
+_HEAP_TYPE = 1 << 9  # of `__flags__`: made by a program, and perhaps not by what it names
 
 
 def described(secret: bytes, value: Any) -> str:
@@ -206,7 +231,9 @@ class _Walk:
 
     def _object(self, value: Any, kind: type) -> None:
         torch = sys.modules.get("torch")
-        if kind in _FIELDS:
+        if kind is types.MappingProxyType:
+            self._all("view of", gc.get_referents(value))
+        elif kind in _FIELDS:
             self._all(kind.__name__, (getattr(value, name) for name in _FIELDS[kind]))
             if kind is functools.partial:
                 self._by_name(value)
@@ -241,6 +268,8 @@ class _Walk:
         """Take in the name of what an installed package has under it; say if it was that."""
         if not _library(module) or _resolved(module, name) is not value:
             return False
+        if any(value is one for one in _READ_MORE):
+            raise refused(f"a function that calls {name}")
         self._text("library", module, name, _version_of(module))
         return True
 
@@ -249,6 +278,11 @@ class _Walk:
         self.add(type(value))
         self._all("bases", value.__bases__)
         held = {k: v for k, v in vars(value).items() if k not in _OF_CLASSES}
+        for field in vars(value).get("__dataclass_fields__", {}).values():
+            about = [getattr(field, name) for name in _OF_FIELDS]
+            self._all(f"field {field.name}", (*about, repr(field._field_type)))
+        if "_abc_impl" in vars(value) and _DUMP(value)[0]:
+            raise refused(f"a class ({name}) at which others are registered")
         self._text("of class", str(len(held)))
         for attribute, one in held.items():
             self._text(attribute)
@@ -270,12 +304,17 @@ class _Walk:
         for cell in function.__closure__ or ():
             self._cell(cell, names)
         self._by_name(function)
+        _refuse_whole_modules(function, codes)
+        known: Any = function.__builtins__  # type: ignore
         for name in sorted({name for code in codes for name in _global_names(code)}):
             self._text("global", name)
             if name in function.__globals__:
                 self.add(function.__globals__[name], names)
             elif name in _NAMES_MORE:
                 raise refused(f"a function that calls {name}")
+            elif name in known:
+                self._text("builtin")
+                self.add(known[name], names)
 
     def _cell(self, cell: types.CellType, names: frozenset[str]) -> None:
         """Take in a variable of a closure, which several functions may share."""
@@ -299,7 +338,9 @@ class _Walk:
         elif names is None:
             raise refused(f"the module {name}")
         elif not self._met((id(module), names)):
-            found = {k: v for k, v in vars(module).items() if k in names}
+            if type(module) is not types.ModuleType:
+                raise refused(f"the module {name}, which is of a class of its own")
+            found = {k: v for k, v in vars(module).items() if k in names or k == "__getattr__"}
             self._text("of module", str(len(found)))
             for attribute in sorted(found):
                 self._text(attribute)
@@ -309,14 +350,20 @@ class _Walk:
 
     def _array(self, value: Any) -> None:
         array = np.asarray(value)
-        self._text(type(value).__name__, str(array.dtype.descr), str(array.strides))
-        if array.dtype.hasobject:
-            if array.dtype != object:
-                raise refused(f"an array of {array.dtype}")
+        about = array.strides, array.flags.writeable
+        self._text(type(value).__name__, described(self._secret, array.dtype), str(about))
+        if not array.dtype.hasobject:
+            self.mac.add(array)
+        elif array.dtype != object:
+            raise refused(f"an array of {array.dtype}")
+        else:
             self._text(str(array.shape))
             self._all("objects", array.ravel())
-            return
-        self.mac.add(array)
+        self._memory_of(array)
+
+    def _memory_of(self, array: np.ndarray) -> None:
+        if array.flags.writeable and _in_a_file(array):
+            raise refused("an array that is written to a file")
         self._overlaps(array.ctypes.data, array.shape, array.strides, array.itemsize)
 
     def _tensor(self, value: Any) -> None:
@@ -325,7 +372,7 @@ class _Walk:
         if value.grad_fn is not None:
             raise refused("a tensor that was computed from others (detach it)")
         about = value.dtype, value.layout, value.device, value.shape, value.requires_grad
-        self._text("tensor", *map(str, about))
+        self._text("tensor", *map(str, (*about, value.is_inference())))
         if value.layout is not torch.strided:
             self._all("sparse", torch.Tensor.__reduce_ex__(value, 4))
             return
@@ -338,7 +385,8 @@ class _Walk:
         self._text(str(strides))
         steps = tuple(size * stride for stride in strides)
         self._overlaps(value.data_ptr(), tuple(value.shape), steps, size)
-        self._all("beside", (value.grad if value.is_leaf else None, value._backward_hooks))
+        hooks = value._backward_hooks, getattr(value, "_post_accumulate_grad_hooks", None)
+        self._all("beside", (value.grad if value.is_leaf else None, *hooks))
         self._by_name(value)
 
     def _overlaps(
@@ -365,14 +413,14 @@ class _Walk:
             return
         self._text("instance")
         self.add(kind)
-        installed = all(_library(c.__module__) for c in kind.__mro__)
+        installed = all(map(_of_library, kind.__mro__))
         base: Any = _opaque(kind)
         if base in _CONTAINERS:
             self._all("items", _CONTAINERS[base](value))
         elif base in _SETS:
             self._set(base.__iter__(value))
         elif base in _LEAVES:
-            self._text(_LEAVES[base](base(value)))
+            self._text(_LEAVES[base](_BARE[base](value)))
         elif base is not None or (installed and _reduces(kind)):
             self._reduced(value, kind)
             if installed:
@@ -405,7 +453,7 @@ class _Walk:
     def _reduced(self, value: Any, kind: type) -> None:
         """Take in what an installed package says that an object is, for its pickle."""
         for name in _REDUCERS:
-            if not _library(_definer(kind, name).__module__):
+            if not _of_library(_definer(kind, name)):
                 raise refused(f"an object ({kind.__name__}) with a {name} of yours")
         try:
             by_type = copyreg.dispatch_table.get(kind)
@@ -419,6 +467,15 @@ class _Walk:
         if not isinstance(found, tuple):
             raise refused(f"an object ({kind.__name__})")
         self._all("reduced", (list(p) if isinstance(p, Iterator) else p for p in found))
+        seen: Any = value
+        if isinstance(value, np.ma.MaskedArray):
+            self.add(seen._mask)
+        if not isinstance(value, np.ndarray):
+            try:
+                seen = np.asarray(memoryview(seen))
+            except (TypeError, ValueError):  # it shows no memory
+                return
+        self._memory_of(seen)
 
 
 def _of_leaves(value: Any) -> bool:
@@ -463,6 +520,20 @@ def _library(module: str) -> bool:
     return any(place.startswith(_INSTALLED) for place in places)
 
 
+def _of_library(kind: type) -> bool:
+    """Whether a class is what its name leads to in an installed package, or one in C without."""
+    if not _library(kind.__module__):
+        return False
+    return not kind.__flags__ & _HEAP_TYPE or _resolved(kind.__module__, kind.__qualname__) is kind
+
+
+def _in_a_file(array: Any) -> bool:
+    """Whether the memory of an array is that of a file, which other arrays may share."""
+    while array is not None and not isinstance(array, mmap.mmap):
+        array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
+    return array is not None
+
+
 @functools.cache
 def _version_of(module: str) -> str:
     top = module.partition(".")[0]
@@ -499,7 +570,8 @@ def _global_names(code: types.CodeType) -> Iterator[str]:
     for step in dis.get_instructions(code):
         if step.opname == "IMPORT_NAME" and not (before[0] == 0 and _imports(step.argval)):
             raise refused(f"a function that imports {step.argval or 'a module'} when called")
-        if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and step.argval in _NOT_ENCODED:
+        named = step.opname in ("LOAD_ATTR", "LOAD_METHOD") or type(step.argval) is str
+        if named and step.argval in _NOT_ENCODED:
             raise refused(f"a function that reads {step.argval}")
         if step.opname == "LOAD_NAME" or (
             step.opname.startswith("LOAD_") and "GLOBAL" in step.opname
@@ -514,3 +586,37 @@ def _imports(name: str) -> bool:
         importlib.import_module(name)
         return _library(name)
     return False
+
+
+def _refuse_whole_modules(function: types.FunctionType, codes: list[types.CodeType]) -> None:
+    """Refuse a function that does more with a module than to read attributes that it names.
+
+    What is read of a module of the caller's is found by the names in the code; of one that is given
+    away, or asked for a name that the code does not hold, anything may be read.
+    """
+    held = dict(function.__globals__)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # empty
+            held[name] = cell.cell_contents
+    for code in codes:
+        steps = [step for step in dis.get_instructions(code) if step.opname not in _NO_STEPS]
+        for i, step in enumerate(steps):
+            if step.opname.startswith(_LOADS) and isinstance(step.argval, str):
+                _follow(held.get(step.argval), steps, i)
+
+
+def _follow(value: Any, steps: list[dis.Instruction], i: int) -> None:
+    """Follow what attributes of a module a code reads, from where it loads the module."""
+    by_text = i > 0 and steps[i - 1].argval in ("getattr", "hasattr")
+    while isinstance(value, types.ModuleType):
+        i += 1
+        then = steps[i] if i < len(steps) else None
+        if value is sys and then is not None and then.argval == "modules":
+            raise refused("a function that reads sys.modules")
+        if _library(value.__name__) and sys.modules.get(value.__name__) is value:
+            return
+        is_read = then is not None and then.opname in ("LOAD_ATTR", "LOAD_METHOD")
+        is_asked = by_text and then is not None and then.opname == "LOAD_CONST"
+        if then is None or not (is_read or (is_asked and isinstance(then.argval, str))):
+            raise refused(f"a function that gives the module {value.__name__} away as a whole")
+        value, by_text = vars(value).get(then.argval), False

@@ -1,9 +1,14 @@
 """Two objects have one hash only if they are the same: types, leaves, order and sharing."""
 
+import abc
 import copy
+import dataclasses
 import functools
+import importlib
+import mmap
 import sys
 import types
+from collections import deque
 
 import numpy as np
 import pytest
@@ -237,7 +242,86 @@ def cells(shared):
     return (f, g) if shared else (f, made(one)[1])
 
 
+class Constant(str):
+    def __str__(self):
+        return "the same"
+
+
+class Whole(int):
+    def __int__(self):
+        return 0
+
+
+class Pale(bytes):
+    def __bytes__(self):
+        return b""
+
+
+def of_field(scale):
+    @dataclasses.dataclass
+    class Recorded:
+        x: float = dataclasses.field(default=1.0, metadata={"scale": scale})
+
+    return Recorded
+
+
+def made_by_dataclasses(scale):
+    hidden = {"__getstate__": lambda self: {}}
+    return dataclasses.make_dataclass("Made", ["scale"], namespace=hidden)(scale)
+
+
+def objects(shared):
+    array = np.array([1, "x"], dtype=object)
+    return array, array[:] if shared else array.copy()
+
+
+def buffers(shared):
+    memory = bytearray(8)
+    return memory, np.frombuffer(memory if shared else bytearray(8), np.uint8)
+
+
+def masked(shared):
+    array = np.ma.MaskedArray([1.0, 2.0], mask=[0, 1])
+    return array, array._mask if shared else array._mask.copy()
+
+
+def lazy(scale):
+    module = types.ModuleType("of_the_users")
+    exec("def __getattr__(name): return SCALE", vars(module))
+    module.SCALE = scale
+    return of_code("def h(x): return x * m.gain", m=module)
+
+
+def after_a_gradient(by):
+    weight = torch.ones(2, requires_grad=True)
+    weight.register_post_accumulate_grad_hook(of_code(f"def h(p): p.grad *= {by}"))
+    return weight
+
+
 PAIRS = {
+    "how much a queue holds": (deque([1], 2), deque([1], 3)),
+    "text of a class of the user's": (Constant("relu"), Constant("tanh")),
+    "a number of a class of the user's": (Whole(1), Whole(2)),
+    "bytes of a class of the user's": (Pale(b"a"), Pale(b"b")),
+    "what is said of a field": (of_field(1.0), of_field(2.0)),
+    "an object whose class says that it is Python's": (
+        made_by_dataclasses(1.0),
+        made_by_dataclasses(2.0),
+    ),
+    "arrays of objects that share memory": (objects(True), objects(False)),
+    "bytes that share memory": (buffers(True), buffers(False)),
+    "a mask that is shared": (masked(True), masked(False)),
+    "an array that is not written to": (np.zeros(2), np.broadcast_to(np.zeros(2), 2)),
+    "what a type of numbers says": (
+        np.zeros(2, np.dtype(float, metadata={"scale": 1})),
+        np.zeros(2, np.dtype(float, metadata={"scale": 2})),
+    ),
+    "what a module gives by a function": (lazy(1.0), lazy(2.0)),
+    "a builtin of its own": (
+        of_code("def h(x): return gain", __builtins__={"gain": 1.0}),
+        of_code("def h(x): return gain", __builtins__={"gain": 2.0}),
+    ),
+    "a hook after a gradient": (after_a_gradient(1.0), after_a_gradient(2.0)),
     "an attribute of a function": (by_attribute(1.0), by_attribute(2.0)),
     "which object was met": ((a := [0.0], b := [0.0], a), (a, b, b)),
     "a layer that is used again": (layers(0, 1, 0), layers(0, 1, 1)),
@@ -299,12 +383,26 @@ def test_functions_are_followed_into_other_modules_of_the_users(monkeypatch):
     assert not {*before} & {*after}
 
 
+Registered = abc.ABCMeta("Registered", (), {})
+Registered.register(float)  # which no attribute says
+
 UNKNOWN = {
     "eval": of_code("def h(x): return eval('x')"),
     "globals": of_code("def h(x): return globals()['GAIN'] * x"),
     "an import of the user's": of_code(f"def h(x):\n import {__name__} as m\n return m.GAIN"),
     "a relative import": of_code("def h(x):\n from . import random\n return random"),
     "its own code": of_code("def h(x): return h.__code__"),
+    "its own globals, by a text": of_code("def h(x): return getattr(h, '__globals__')"),
+    "eval by another name": of_code("def h(x): return e('x')", e=eval),
+    "a module by its name": of_code("def h(x): return i.import_module('m').G", i=importlib),
+    "all modules": of_code("def h(x): return sys.modules['m'].GAIN", sys=sys),
+    "a module that is passed on": of_code("def h(x): return g(m)", m=HERE, g=by_attribute(1.0)),
+    "a name that is computed": of_code("def h(x): return getattr(m, x)", m=HERE),
+    "a module of a class of its own": of_code(
+        "def h(x): return m.GAIN", m=type("Odd", (types.ModuleType,), {"GAIN": 1.0})("odd")
+    ),
+    "a class at which others are registered": Registered,
+    "an array that is a file": np.frombuffer(mmap.mmap(-1, 8), np.uint8),
     "a module in an object": Node(HERE),
     "a set of objects": {Slotted()},
     "a tensor with a graph": torch.ones(2, requires_grad=True) * 2,

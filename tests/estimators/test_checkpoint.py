@@ -802,6 +802,30 @@ def test_whatever_else_the_run_depends_on_is_compared(name, tmp_path_factory):
     assert make().fit(X, Y, **public).n_iter_ == STEPS
 
 
+def test_what_two_parameters_share_is_compared(tmp_path):
+    def make(shared):
+        kept = [1.0]
+        own = kept if shared else [1.0]
+
+        def loss(scores, y):
+            return functional.cross_entropy(scores, y, reduction="none") * kept[0]
+
+        def schedule(step):
+            return own[0]
+
+        parameters = {"loss": loss, "learning_rate_schedule": schedule}
+        return NETWORK(**parameters, checkpoint=tmp_path / "run", every=4)
+
+    stopped(make(True), X, Y)
+    with (
+        PrivacyLedger() as ledger,
+        pytest.raises(ValueError, match=r"other parameters \(what several of them share\)"),
+    ):
+        make(False).fit(X, Y)
+    assert not ledger.entries
+    assert make(True).fit(X, Y).n_iter_ == STEPS
+
+
 def test_equal_parameters_of_another_type_are_equal(tmp_path):
     path = tmp_path / "run"
     stopped(NETWORK(checkpoint=path, every=4, learning_rate=0.1, device="cpu"), X, Y)
