@@ -193,6 +193,7 @@ LAYERS = [
             "tests/metrics", "tests/mutants", "tests/statistics",
             "tests/test_benchmarks_page", "tests/test_calibration", "tests/test_compatibility",
             "tests/test_conformal", "tests/test_docs", "tests/test_evidence",
+            "tests/test_house",
             "tests/test_inspection", "tests/test_notebooks", "tests/test_package",
         ),
     ),
