@@ -340,6 +340,7 @@ class Checkpoint:
             if about["parameters"].get(name) != self._parameters.get(name)
         ]
         if differ:
+            differ = [name for name in differ if name != _SHARED] or differ
             raise self._refused(
                 f"is of a fit with other parameters ({', '.join(differ)})",
                 "Give those of that fit, or another path",

@@ -147,7 +147,9 @@ class MarkedRows(np.ndarray):
     def __getitem__(self, key: Any) -> Any:
         """Select."""
         plain = np.asarray(self)[key]
-        axes = key if isinstance(key, tuple) else (key,)
+        axes: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
+        if axes and axes[-1] is ...:  # as scikit-learn selects rows
+            axes = axes[:-1]
         if self._kept is None or not isinstance(plain, np.ndarray) or not _by_axes(axes):
             return plain
         rows, columns = self._rows[axes[0]], self._columns

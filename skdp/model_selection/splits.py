@@ -177,7 +177,8 @@ class DisjointSplit:
         token : str
             `token` of the split.
         groups : array-like of shape (n_samples,) or None, default=None
-            The person of each row, if it was made with groups.
+            The person of each row by the same labels, if it was made with groups: by other ones the
+            parts are others, and share rows with the former.
 
         Returns
         -------
@@ -278,8 +279,9 @@ class DisjointSplit:
         part : str
             Name of the part.
         *arrays : array-like of shape (n_samples, ...)
-            X, y and whatever else has a row each; lists become arrays. Frames and series of pandas
-            and arrays carry the mark; of others it is enough that the targets are an array.
+            X, y and whatever else has a row each; lists become arrays, and sparse
+            rows in formats other than CSR and CSC become CSR. These, and frames and series of
+            pandas and polars, carry the mark; rows in others are fitted by `fit_part`.
 
         Returns
         -------
@@ -303,7 +305,9 @@ class DisjointSplit:
             raise ValueError("Expected arrays to take rows of, e.g. take('train', X, y).")
         taken = []
         for array in arrays:
-            rows = np.asarray(array) if isinstance(array, list | tuple) else array
+            rows: Any = np.asarray(array) if isinstance(array, list | tuple) else array
+            if getattr(rows, "format", "csr") not in ("csr", "csc") and hasattr(rows, "tocsr"):
+                rows = rows.tocsr()  # other formats have no rows to select, or none to compare
             n_rows = n_rows_of(rows)
             if not self._by_coins and n_rows != self.n_samples:
                 raise ValueError(

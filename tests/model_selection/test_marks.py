@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
+from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
@@ -80,6 +81,8 @@ ARRAYS = {
     "reverse": lambda a, b, r: a[::-1],
     "view": lambda a, b, r: a.view(),
     "repeat": lambda a, b, r: np.repeat(a, 2, axis=0),
+    "of scikit-learn": lambda a, b, r: train_test_split(a, random_state=0)[0],
+    "an axis more": lambda a, b, r: a[None, ...][0],
 }
 FRAMES = {
     "head": lambda a, b, r: a.head(int(r.integers(1, len(a) + 1))),
@@ -198,7 +201,7 @@ def test_rows_are_of_a_part_only_where_each_of_them_is(operations, container) ->
 
 
 HONEST = {
-    np.array: ("slice", "subset", "shuffle", "mask", "copy", "reverse"),
+    np.array: ("slice", "subset", "shuffle", "mask", "copy", "reverse", "of scikit-learn"),
     pd.DataFrame: ("head", "sample", "loc", "copy", "halves", "sort"),
 }
 
@@ -305,7 +308,9 @@ def test_what_can_be_written_to_inside_a_cell_is_of_no_part() -> None:
     assert part_read(train[["b"]], None).why_not == ""
 
 
-@pytest.mark.parametrize("made", [sparse.csr_array, pl.DataFrame])
+@pytest.mark.parametrize(
+    "made", [sparse.csr_array, sparse.lil_array, sparse.coo_matrix, pl.DataFrame]
+)
 def test_other_containers_are_known_by_themselves(made) -> None:
     _, (train, _) = halves(made(X), y)
     assert part_read(*train).why_not == ""
