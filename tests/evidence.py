@@ -167,6 +167,7 @@ LAYERS = [
             "tests/contracts/test_bad", "tests/contracts/test_declared",
             "tests/contracts/test_extremes",
             "tests/contracts/test_refusals", "tests/contracts/test_sizes",
+            "tests/contracts/test_wrong",
             "tests/estimators/test_bad_input", "tests/fuzz",
         ),
     ),

@@ -1172,7 +1172,7 @@ theta = query(state)
         Mutant(
             "divergences of mixtures of discrete Gaussians are taken for those of normals",
             "privacy/accounting.py",
-            "_bound",
+            "_computed",
             "any(term.sampled for term in terms)",
             "False",
             "tests/privacy/test_discrete.py",
@@ -3671,7 +3671,7 @@ charge(
             "a class says itself what its objects are",
             "_object_mac.py",
             "_Walk._reduced",
-            "not _library(_definer(kind, name).__module__)",
+            "not _of_library(_definer(kind, name))",
             "False",
             "tests/test_object_mac.py",
         ),
