@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse, stats
+from scipy.linalg import sqrtm
 
 from skdp import (
     DPVariationalLinearRegression,
@@ -20,10 +21,10 @@ from skdp import (
     _release_hook,
 )
 from skdp._rows import LinearBatch
-from skdp.algorithms.noise_aware import families, glm, matrices
+from skdp.algorithms.noise_aware import columns, families, glm, matrices
 from skdp.algorithms.noise_aware import prior as prior_of_effects
 from skdp.algorithms.noise_aware.columns import BeyondSum, CellSum, ColumnsConfig, MomentsSum
-from skdp.engine.linear_sums import GramSum, unpacked
+from skdp.engine.linear_sums import GramSum, packed, unpacked
 from skdp.models.likelihoods import Poisson, classification_likelihood
 from skdp.preprocessing import BoundedScaler
 from skdp.privacy.events import terms_of
@@ -271,9 +272,10 @@ def test_the_posterior_of_effects_is_that_of_an_importance_sampler(H, spread, me
     for seed in range(30):
         prior = prior_of_effects.Prior(np.tile(H, (K, 1, 1)), spreads, 1.0, None, None)
         draws = update._sampled(P, b, prior, np.random.default_rng(seed))
-        runs.append(draws.moments(spreads))
-    found = np.mean([mean for mean, *_ in runs], axis=0)
-    second = np.mean([S + np.outer(mean, mean) for mean, S, _ in runs], axis=0)
+        means = draws.means.reshape(-1, d)
+        second = draws.covariances.mean(axis=(0, 1)) + means.T @ means / len(means)
+        runs.append((means.mean(axis=0), second))
+    found, second = (np.mean(each, axis=0) for each in zip(*runs, strict=True))
     first, covariance = from_the_prior(H, spread, mean, precision)
     deviations = np.sqrt(np.diag(covariance))
     assert np.all(np.abs(found - first) < 0.08 * deviations)
@@ -296,16 +298,66 @@ def test_effects_of_columns_that_may_be_nearly_constant_are_wide_and_predictions
 
     In the first its logits are ±1 for usual rows, in the second too, and not ±10.
     """
-    spread = np.array([[1.0], [0.1]])
+    H = np.array([[[1.0]], [[0.01]]])
     means, covariances = np.array([[[1.0], [10.0]]]), np.array([[[[0.01]], [[1.0]]]])
-    mean, covariance, seen = glm.Draws(means, covariances, np.ones((2, 1))).moments(spread)
-    weight = 0.1 / math.sqrt(0.505)
-    assert mean[0] == pytest.approx((1.0 + 10.0 * weight) / 2)
+    mean, covariance, seen = glm.Draws(means, covariances, np.ones((2, 1))).moments(H)
+    weight = np.array([1.0, 0.1]) / math.sqrt(0.505)
+    effects, variances = weight * [1.0, 10.0], weight**2 * [0.01, 1.0]
+    np.testing.assert_allclose(effects[0], effects[1])
+    assert mean[0] == pytest.approx(effects[0])
     assert covariance[0, 0] == pytest.approx(
         0.505 + ((1.0 - mean[0]) ** 2 + (10.0 - mean[0]) ** 2) / 2
     )
-    expected = (0.01 + weight**2) / 2 + ((1.0 - 10.0 * weight) / 2) ** 2
-    assert seen[0, 0] == pytest.approx(expected)
+    assert seen[0, 0] == pytest.approx(variances[0])
+
+
+def test_logits_of_draws_count_as_probabilities_tell():
+    """By a loop over draws; draws that are sure of all rows, and one that knows nothing."""
+    generator, D = np.random.default_rng(0), 3
+    H = np.array([(A := generator.normal(size=(D, D))) @ A.T + np.eye(D) for _ in range(2)])
+    means = generator.normal(size=(4, 2, D))
+    covariances = np.tile(0.01 * np.eye(D), (4, 2, 1, 1))
+    covariances[0, 0] *= 1e5
+    found = glm.Draws(means, covariances, np.ones((8, 1))).moments(H)
+    usual = H.mean(axis=0)
+    roots = [np.linalg.inv(sqrtm(usual)) @ sqrtm(h) for h in H]
+    laws = [
+        (roots[k] @ means[s, k], roots[k] @ covariances[s, k] @ roots[k].T)
+        for s, k in np.ndindex(4, 2)
+    ]
+    about, unit = np.mean([m for m, _ in laws], axis=0), usual * D / np.trace(usual)
+    v = [np.trace(unit @ C) + (m - about) @ unit @ (m - about) for m, C in laws]
+    share = 1.0 / (1.0 + np.pi / 8.0 * np.array(v))
+    assert share.min() < 0.01
+    mean = np.average([m for m, _ in laws], axis=0, weights=np.sqrt(share))
+    np.testing.assert_allclose(found[0], mean)
+    seen = np.average([C + np.outer(m - mean, m - mean) for m, C in laws], axis=0, weights=share)
+    np.testing.assert_allclose(found[2], seen)
+    off = means.reshape(-1, D) - mean
+    np.testing.assert_allclose(found[1], covariances.mean(axis=(0, 1)) + off.T @ off / 8)
+
+
+def test_a_likely_slope_is_no_smaller_than_the_noise_may_hide():
+    config = glm.GLMConfig(
+        family=LOGIT, n_rows=1000, n_features=30, fit_intercept=False, clip_norm=2.0, n_steps=3
+    )
+    update = glm.Update.__new__(glm.Update)
+    update.config, update.n = config, 1000.0
+    of_noise = 0.5 * 2 * 0.02 / math.sqrt(2) * math.sqrt(30)
+    for noise, least in ((1e-6, glm.LEAST_LIKELY), (20.0, of_noise)):
+        update.noise = lambda step, noise=noise: noise
+        released = packed(np.diag([1000.0] * 29 + [0.0]))
+        found = np.linalg.eigvalsh(update(glm.State(np.zeros(30)), released, 0).likely)
+        assert found[0] == pytest.approx(least)
+        assert found[-1] > 0.9
+
+
+def test_a_range_leaves_no_more_values_out_than_the_noise_lets_it_see():
+    """Most values in one cell, a tenth anywhere: seen where the noise is small."""
+    counts = np.array([[9000.0] + [1000.0 / 7] * 7])
+    for noise, expected in ((1.0, (0, 8)), (150.0, (0, 1)), (800.0, (0, 8))):
+        first, after = columns._told_cells(counts, noise)
+        assert (first[0], after[0]) == expected
 
 
 def test_slopes_of_columns_that_saturate_are_found():

@@ -37,6 +37,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from skdp._chunked_rows import rows_of
 from skdp._random import Streams
@@ -67,8 +68,13 @@ from skdp.engine.sampling import FullBatch
 GRAM_SHARE, SLOPE_SHARE = 0.08, 0.08
 STEPS = 15
 CLIP = 1.5  # C over √D, the root mean square of ‖z‖
-QUIET = 0.3  # noise of a score over its sampling, below which C grows: rows cost nothing to keep
+QUIET = 0.3  # noise of a score over its sampling, below which C grows: more of the rows counts
 WALK = 0.3  # that of effects, while the run is on its way
+# Eigenvalues of one likely slope, over the mean one, are not below the first, and not below this
+# share of the edge 2 s √D of the spectrum of the noise.
+LEAST_LIKELY, HIDDEN = 0.02, 0.5
+SLOPE_ERROR = 0.5  # of the mean slope that the logits of normal rows tell, over it
+USUAL_LOGITS = 8.0 / math.pi  # variance beyond which probabilities shrink (MacKay, 1992)
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
 MODEL_ERROR = 0.6  # of a score that was moved, over the way that it was moved
 FACTOR = 0.25  # scale of Laplace's law of the logarithms of factors of columns' slopes
@@ -216,7 +222,10 @@ class Update:
         if step == 0:
             gram = unpacked(noisy, D) / self.n
             sd = self.noise(0) / math.sqrt(2.0) / self.n
-            return state._replace(gram=gram, likely=matrices.likely(gram, sd, 0.02))
+            # Directions that the noise hides may hold rows: a slope that is too small lets steps
+            # overshoot, one that is too large makes them short.
+            least = max(LEAST_LIKELY, HIDDEN * 2.0 * sd * math.sqrt(D))
+            return state._replace(gram=gram, likely=matrices.likely(gram, sd, least))
         if step == self.config.n_steps + 1:
             slope = unpacked(noisy, D) / self.n
             if self.config.family.extra:
@@ -280,8 +289,9 @@ class Update:
             factor = self._on_the_way(state, H)
             H = H * factor[:, None] * factor
         W = np.linalg.inv(self._sampling(state) * H + np.eye(len(H)) / np.sum(1.0 / variances))
-        precision = np.diag(self._precision(np.full(self.config.n_features, WALK**-2)))
-        new = np.linalg.solve(H @ W @ H + precision, H @ W @ (g + H @ q))
+        precision = np.full(len(H), WALK**-2)
+        precision[self.config.n_features :] = INTERCEPT**-2
+        new = np.linalg.solve(H @ W @ H + np.diag(precision), H @ W @ (g + H @ q))
         step = new - theta
         length = math.sqrt(max(float(step @ G @ step), 0.0))
         return theta + step * min(1.0, FARTHEST / max(length, 1e-9))
@@ -297,13 +307,6 @@ class Update:
         found = (np.sum(foretold * seen, axis=0) + noise) / (np.sum(foretold**2, axis=0) + noise)
         return np.sqrt(np.clip(found, _FACTORS[0] ** 2, _FACTORS[-1] ** 2))
 
-    def _precision(self, of_features: np.ndarray) -> np.ndarray:
-        """Prior precisions (..., D), with that of the intercept."""
-        if not self.config.fit_intercept:
-            return of_features
-        shape = (*of_features.shape[:-1], 1)
-        return np.concatenate([of_features, np.full(shape, INTERCEPT**-2)], axis=-1)
-
     def posterior(self, state: State, generator: Any) -> GaussianPosterior:
         """Mean and covariance of θ on the standardised columns."""
         H, spread = self._slopes(state, generator)
@@ -313,7 +316,7 @@ class Update:
         least = np.where(self.columns.numbers, 0.0, RARE / self.columns.scale)
         prior = Prior(H, np.maximum(spread, least), unit, config.prior_blocks, config.prior_scale)
         draws = self._sampled(P, b, prior, generator)
-        mean, *both = draws.moments(spread)
+        mean, *both = draws.moments(H)
         covariance, of_logits = ((S + S.T) / 2.0 for S in both)
         scales = np.percentile(draws.scales, [5, 50, 95], axis=0)
         if config.family.extra:
@@ -338,9 +341,9 @@ class Update:
         mean, covariance, of_logits = moments
         return RegressionPosterior(
             np.append(mean, min(float(found.mean()), math.log(WIDEST)))[None],
-            beside(covariance, variance),
+            block_diag(covariance, variance),
             prior_scales=scales * state.scales[-1],
-            of_logits=beside(of_logits, variance),
+            of_logits=block_diag(of_logits, variance),
             clip=state.cut,
         )
 
@@ -354,7 +357,7 @@ class Update:
             t /= inside(state.scales[-1] / state.cut)
         axes, values = matrices.draws(M, s, CHAINS, MATRIX_SWEEPS, generator)
         trace = max(float(np.trace(M)), 1e-3)
-        c = float(np.clip(np.trace(N) / trace, *self.config.family.slopes))
+        c = self._share(state, np.trace(N) / trace, math.sqrt(2.0 * D) * t / trace)
         factor = np.ones((CHAINS, D))
         if self.config.family.saturates:
             factor = drawn_factors(np.diag(M), np.diag(N) / c, s, t / c, generator)
@@ -380,6 +383,12 @@ class Update:
         B = left @ (root[:, :, None] * Q * np.sqrt(np.maximum(of_X, 0.05))[:, None, :])
         H = B @ B.transpose(0, 2, 1)
         return self._hidden(H, c * trace / D, generator)
+
+    def _share(self, state: State, found: float, error: float) -> float:
+        """Mean slope over that of Σ w z zᵀ: as released, and as the logits of normal rows tell."""
+        told = self._mean_slope(state)
+        known = (SLOPE_ERROR * told) ** 2 / (error**2 + (SLOPE_ERROR * told) ** 2)
+        return float(np.clip(told + known * (found - told), *self.config.family.slopes))
 
     def _hidden(
         self, H: np.ndarray, average: float, generator: Any
@@ -432,13 +441,6 @@ class Update:
         return Draws(np.array(means), np.array(covariances), np.concatenate(scales))
 
 
-def beside(covariance: np.ndarray, variance: float) -> np.ndarray:
-    """A covariance with an independent number below."""
-    found = np.zeros((len(covariance) + 1,) * 2)
-    found[:-1, :-1], found[-1, -1] = covariance, variance
-    return found
-
-
 class Draws(NamedTuple):
     """Normal laws of θ given the rest, of S sweeps and K chains, and draws of τ."""
 
@@ -446,24 +448,37 @@ class Draws(NamedTuple):
     covariances: np.ndarray  # (S, K, D, D)
     scales: np.ndarray  # (SK, blocks)
 
-    def moments(self, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def moments(self, H: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A point θ̂, E (θ - θ̂)(θ - θ̂)ᵀ, and the covariance of the logits of rows.
 
-        A draw that takes a column for nearly constant takes its effect for large, and no row for
-        far from the others in it. The two go together: in logits an effect has the weight of its
-        draw's spread over the usual one, at most 1. θ̂ is the mean with these weights, so that
-        predictions are those of θ̂.
+        A draw H that takes rows for hardly varying in a direction takes effects in it for large.
+        The two go together: in logits effects count as H̄^{-½} H^{½} θ, whose logits vary over
+        usual rows as much as those of θ over the rows of the draw. Laws with logits of a variance v
+        count 1/(1 + πv/8) times in their covariance, and by the root of this in their mean: so
+        much is left of the logit of a mean probability. θ̂ is that mean, so that predictions are
+        those of θ̂; its own covariance has all draws alike.
         """
-        (_, K, D), d = self.means.shape, spread.shape[1]
-        weight = np.ones((K, D))
-        weight[:, :d] = np.minimum(1.0, spread / np.sqrt(np.mean(spread**2, axis=0)))
-        weighted = self.means * weight
-        mean = weighted.mean(axis=(0, 1))
-        off, of_logits = ((a - mean).reshape(-1, D) for a in (self.means, weighted))
-        each = self.covariances.mean(axis=0)
-        covariance = each.mean(axis=0) + off.T @ off / len(off)
-        within = np.mean(each * weight[:, :, None] * weight[:, None, :], axis=0)
-        return mean, covariance, within + of_logits.T @ of_logits / len(of_logits)
+        D, usual = H.shape[-1], H.mean(axis=0)
+        weight = _root(usual[None], -0.5) @ _root(H, 0.5)
+        means = np.einsum("kij,skj->ski", weight, self.means)
+        covariances = weight @ self.covariances @ weight.transpose(0, 2, 1)
+        off = means - means.mean(axis=(0, 1))
+        spread = np.einsum("ij,skij->sk", usual, covariances)
+        spread += np.einsum("ski,ij,skj->sk", off, usual, off)
+        share = 1.0 / (1.0 + spread * (D / np.trace(usual)) / USUAL_LOGITS)
+        root = np.sqrt(share)
+        mean = np.einsum("sk,ski->i", root, means) / root.sum()
+        off, own = means - mean, (self.means - mean).reshape(-1, D)
+        covariance = self.covariances.mean(axis=(0, 1)) + own.T @ own / len(own)
+        of_logits = np.einsum("sk,skij->ij", share, covariances)
+        of_logits += np.einsum("sk,ski,skj->ij", share, off, off)
+        return mean, covariance, of_logits / share.sum()
+
+
+def _root(H: np.ndarray, power: float) -> np.ndarray:
+    """Symmetric powers of positive matrices (K, D, D)."""
+    values, axes = np.linalg.eigh(H)
+    return (axes * np.maximum(values, 1e-12)[:, None, :] ** power) @ axes.transpose(0, 2, 1)
 
 
 _FACTORS = np.exp(np.linspace(math.log(0.05), math.log(5.0), 80))
@@ -510,6 +525,11 @@ def drawn_spreads(columns: Columns, hidden: np.ndarray, generator: Any) -> np.nd
 
 
 def default_clip(n_rows: int, n_columns: int, mu: float) -> float:
-    """C: 1.5 √D, or more where the noise of the scores stays well below their sampling."""
-    of_sampling = QUIET * mu * math.sqrt((1.0 - GRAM_SHARE - SLOPE_SHARE) * n_rows / 4.0)
-    return max(CLIP * math.sqrt(n_columns), of_sampling)
+    """C: 1.5 √D where little is told; else the geometric mean of that and of the largest.
+
+    The largest keeps the noise of the scores at `QUIET` times their sampling. That of G̃, which
+    grows with C², then stays about √D/2 times its sampling, whatever ε and n are.
+    """
+    least = CLIP * math.sqrt(n_columns)
+    largest = QUIET * mu * math.sqrt((1.0 - GRAM_SHARE - SLOPE_SHARE) * n_rows / 4.0)
+    return math.sqrt(least * max(least, largest))
