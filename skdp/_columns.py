@@ -16,7 +16,7 @@ from skdp._input import numbers, without_data
 from skdp._validate import expected, integer
 from skdp.models.additive import Additive, Category, Number, Pair
 
-PRIVATE = "private"  # edges that are to be found
+PRIVATE, AUTO = "private", "auto"  # edges that are to be found, and that are if facts suffice
 MOST_OF_PAIR = 10**8  # cells times products of a pair, which its surface takes as doubles
 
 
@@ -45,7 +45,7 @@ class DeclaredColumns:
         private: list[Any] = []
         for kind in ("bounds", "edges", "categories"):
             given = getattr(self, kind)
-            if given is None or (kind == "edges" and _is_private(given)):
+            if given is None or (kind == "edges" and _names(given)):
                 continue
             if not isinstance(given, Mapping):
                 if isinstance(given, str) or not hasattr(given, "__len__"):
@@ -66,6 +66,8 @@ class DeclaredColumns:
         bounded = [column for column, (kind, _) in found.items() if kind == "bounds"]
         if _is_private(self.edges):
             private = bounded or list(found)
+        elif _names(self.edges) and self.bounds is not None:
+            private = bounded
         if not set(private) <= set(bounded):
             raise self._wrong("bounds of each column whose edges are private", "edges", PRIVATE)
         if private and not self._finds_edges:
@@ -147,6 +149,10 @@ def _is_private(edges: Any) -> bool:
     return isinstance(edges, str) and edges == PRIVATE
 
 
+def _names(edges: Any) -> bool:
+    return isinstance(edges, str) and edges in (PRIVATE, AUTO)
+
+
 def declared_pairs(
     given: Any, keys: list[Any], columns: tuple[Number | Category, ...]
 ) -> tuple[Pair, ...]:
@@ -184,7 +190,7 @@ def places_of(
 
 
 def _number(name: str, kind: str, value: Any, n_bins: int) -> Number:
-    edges = numbers(np.asarray(value), kind)
+    edges = numbers(np.asarray(value), "bounds" if kind == PRIVATE else kind)
     if kind != "edges":
         if edges.shape != (2,) or not np.isfinite(edges).all() or edges[0] >= edges[1]:
             raise expected("a lower and a larger upper bound of each column", bounds=value)

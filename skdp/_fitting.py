@@ -954,8 +954,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
         Arrays have been prepared by whoever made them; a frame is often a table as it was found.
         """
-        own = ("bounds", "edges", "categories")
-        told = any(getattr(self, name, None) is not None for name in own)
+        own = [getattr(self, name, None) for name in ("bounds", "edges", "categories")]
+        told = not all(given is None or isinstance(given, str) for given in own)
         told |= not isinstance(getattr(self, "data_norm", "auto"), str)
         if told or not self._declared_by or facts.norm_lost or row_norm(X) is not None:
             return

@@ -47,6 +47,22 @@ class AtEdges(NamedTuple):
     posterior: GaussianPosterior
 
 
+@dataclass(frozen=True)
+class AtDeclared:
+    """Takes records with numbers of the columns at places to codes of the bins of a model."""
+
+    model: Additive
+    places: tuple[int, ...]
+
+    def __call__(self, records: Any) -> Any:
+        """Code the records."""
+        codes = records.X.copy()
+        for place in self.places:
+            column: Any = self.model.columns[place]
+            codes[:, place] = column.codes(codes[:, place])
+        return records._replace(X=codes.astype(np.int32))
+
+
 @dataclass(frozen=True, kw_only=True)
 class PrivateEdgesConfig:
     """Public facts of a run.
@@ -73,7 +89,7 @@ class PrivateEdgesConfig:
     model: Additive
     mu: float
     telling: Telling
-    instead_of_all_rows: ClassVar[str] = "declared edges"
+    instead_of_all_rows: ClassVar[str] = "declared edges, or edges=None"
 
     @classmethod
     def of(cls, bounds: Sequence[Any], n_bins: int, **run: Any) -> PrivateEdgesConfig:
@@ -154,15 +170,14 @@ class PrivateEdgesConfig:
             lambda _: streams("edges"),
             part(self.edges.n_releases),
         )
-        columns, codes = list(self.model.columns), records.X.copy()
+        columns = list(self.model.columns)
         for place, edges in zip(self.places, edges_of(self.edges, found), strict=True):
             columns[place] = Number(columns[place].name, edges)
-            codes[:, place] = columns[place].codes(codes[:, place])
         model = self.model.of_columns(columns)
         # No larger than what was planned, whose size is in the event where noise is discrete.
         model = model.asked(self.fit.n_rows, self.mu, self.fit.model.size, self.telling)
         config = of_codes(self.fit, model, self.mu)
-        records = records._replace(X=codes.astype(np.int32))
+        records = AtDeclared(model, self.places)(records)
         return AtEdges(config, config.run(records, streams, part(None)))
 
 

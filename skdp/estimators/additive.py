@@ -30,7 +30,8 @@ from scipy.special import expit
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._columns import DeclaredColumns, declared_pairs, places_of
+from skdp._chunked_rows import changed
+from skdp._columns import AUTO, DeclaredColumns, declared_pairs, places_of
 from skdp._fitting import PrivateEstimator, Records
 from skdp._input import check_columns, check_columns_and_labels, check_columns_and_targets
 from skdp._plan import FitPlan, PublicFacts
@@ -40,7 +41,7 @@ from skdp.algorithms import additive
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.additive import Config
 from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
-from skdp.algorithms.private_edges import AtEdges, PrivateEdgesConfig, bins_told
+from skdp.algorithms.private_edges import AtDeclared, AtEdges, PrivateEdgesConfig, bins_told
 from skdp.estimators._linear import NormalClassifier, parts_of
 from skdp.mechanisms.quantile import check_persons
 from skdp.models.additive import (
@@ -58,6 +59,7 @@ from skdp.models.additive import (
 from skdp.privacy.budget import Budget
 
 PARTS = ("curve", "deviation")
+FEW_BINS = 8  # between private edges, with fewer of which curves are coarser than between bounds
 N_DRAWS = 4000  # for the simultaneous band: its level errs by .005 or so
 
 
@@ -180,7 +182,11 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
             if budget.given is None:
                 mu *= math.sqrt(1.0 - share)
             of_edges = mu * math.sqrt(share / (1.0 - share))
-            n_bins = bins_told(n_bins, len(places), facts.rows, of_edges)
+            told = bins_told(n_bins, len(places), facts.rows, of_edges)
+            if isinstance(self.edges, str) and self.edges == AUTO and told < min(n_bins, FEW_BINS):
+                places, mu = (), mu if budget.given is not None else mu / math.sqrt(1.0 - share)
+            else:
+                n_bins = told
         most = additive.most_features(facts.rows, mu, self._moments_share)
         declared = self._declared_model(facts.n_features, n_bins)
         telling = self._telling(facts)
@@ -195,9 +201,13 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
         ).calibrated(budget, share)
 
     def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
-        if isinstance(plan.config, PrivateEdgesConfig) and records.starts is not None:
-            check_persons(records.starts)
-        return plan.config.run
+        if isinstance(plan.config, PrivateEdgesConfig):
+            if records.starts is not None:
+                check_persons(records.starts)
+            return plan.config.run
+        places, _ = self._private(self.n_features_in_)
+        coded = AtDeclared(plan.config.model, places)
+        return lambda records, *how: plan.config.run(changed(records, coded), *how)
 
     def _keep(self, plan: FitPlan, released: Any) -> None:
         plan, released = _at_edges(plan, released)
@@ -448,7 +458,7 @@ class AdditiveParameters(AdditiveModel):
     delta: float = 1e-5
     _: KW_ONLY
     bounds: Any = None
-    edges: Any = None
+    edges: Any = AUTO
     categories: Any = None
     pairs: Any = None
     n_bins: int = 32
@@ -491,10 +501,12 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
         Public lower and upper bound of columns of numbers, by name or by position, or a pair per
         column of X. Values beyond count as the bound. Every column of X is in ``bounds``, ``edges``
         or ``categories``; where all three are None, numbers are in [-1, 1].
-    edges : dict, or sequence, or "private", or None, default=None
+    edges : {"auto", "private"}, or dict, or sequence, or None, default="auto"
         Public ascending edges of the bins of columns of numbers, instead of bounds. ``"private"``
         in the place of edges takes part of the budget to find them between the bounds of a column,
         or of all columns that have bounds, so that about as many rows are in each bin: see Notes.
+        ``"auto"`` does so for ``bounds`` where number of rows and budget tell edges of 8 bins of
+        each; else, and with None, bins are of equal width.
     categories : dict, or sequence, or None, default=None
         Public levels of columns of categories, in the type that the column has: text or numbers.
         Others share an effect with missing values.

@@ -72,10 +72,12 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
         Public lower and upper bound of columns of numbers, by name or by position, or a pair per
         column of X. Values beyond count as the bound. Every column of X is in ``bounds``, ``edges``
         or ``categories``; where all three are None, numbers are in [-1, 1].
-    edges : dict, or sequence, or "private", or None, default=None
+    edges : {"auto", "private"}, or dict, or sequence, or None, default="auto"
         Public ascending edges of the bins of columns of numbers, instead of bounds. ``"private"``
         in the place of edges takes part of the budget to find them between the bounds of a column,
         or of all columns that have bounds, so that about as many rows are in each bin: see Notes.
+        ``"auto"`` does so for ``bounds`` where number of rows and budget tell edges of 8 bins of
+        each; else, and with None, bins are of equal width.
     categories : dict, or sequence, or None, default=None
         Public levels of columns of categories, in the type that the column has: text or numbers.
         Others share an effect with missing values.
@@ -280,10 +282,12 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
         Public lower and upper bound of columns of numbers, by name or by position, or a pair per
         column of X. Values beyond count as the bound. Every column of X is in ``bounds``, ``edges``
         or ``categories``; where all three are None, numbers are in [-1, 1].
-    edges : dict, or sequence, or "private", or None, default=None
+    edges : {"auto", "private"}, or dict, or sequence, or None, default="auto"
         Public ascending edges of the bins of columns of numbers, instead of bounds. ``"private"``
         in the place of edges takes part of the budget to find them between the bounds of a column,
         or of all columns that have bounds, so that about as many rows are in each bin: see Notes.
+        ``"auto"`` does so for ``bounds`` where number of rows and budget tell edges of 8 bins of
+        each; else, and with None, bins are of equal width.
     categories : dict, or sequence, or None, default=None
         Public levels of columns of categories, in the type that the column has: text or numbers.
         Others share an effect with missing values.

@@ -141,7 +141,7 @@ def test_missing_values_and_levels_that_nobody_declared_have_an_effect_of_their_
 
 
 def test_the_plan_needs_no_data_and_is_what_a_fit_does(table):
-    model = DPAdditiveClassifier(1.0, **DECLARED)
+    model = DPAdditiveClassifier(1.0, edges=None, **DECLARED)
     plan = model.plan()
     with record_releases() as tape:
         model.fit(*table)
@@ -155,7 +155,7 @@ def test_the_plan_needs_no_data_and_is_what_a_fit_does(table):
 def test_no_row_is_ever_cut(table):
     X, y = table
     X = X.assign(age=X["age"] * 1e300, dose=-1e300)
-    model = DPAdditiveClassifier(100.0, **DECLARED).fit(X, y)
+    model = DPAdditiveClassifier(100.0, edges=None, **DECLARED).fit(X, y)
     assert not any("data_norm" in message for message in model.diagnostics_)
     shared = model._posterior.outside[0]
     assert abs(shared) < 6 * model.plan().config.count_noise

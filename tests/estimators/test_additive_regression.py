@@ -154,7 +154,7 @@ def test_bands_hold_the_truth_as_often_as_they_say(table):
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", MODELS)
 def test_it_is_the_linear_model_of_the_same_public_features(kind, table, monkeypatch):
-    plan = MODELS[kind].plan(n_features=3)
+    plan = clone(MODELS[kind]).set_params(edges=None).plan(n_features=3)
     model, y = plan.config.model, targets(kind, table)[:, None].astype(float)
     codes = model.codes([table[name].to_numpy() for name in ("age", "dose", "ward")])
     facts = {"data_norm": model.norm, "prior_blocks": list(model.blocks), "n_samples": N}

@@ -106,7 +106,7 @@ N = 240
 X = RNG.uniform(-1, 1, (N, 2))
 WEIGHTS = RNG.integers(0, 4, N).astype(float)
 AGAIN = np.repeat(np.arange(N), WEIGHTS.astype(int))
-COLUMNS = {"bounds": [(-1, 1), (-1, 1)], "n_bins": 3}
+COLUMNS = {"bounds": [(-1, 1), (-1, 1)], "edges": None, "n_bins": 3}
 Y = {
     "classes": (X[:, 0] + RNG.logistic(0, 0.3, N) > 0).astype(int),
     "three classes": np.digitize(X[:, 0] + RNG.logistic(0, 0.2, N), [-0.4, 0.4]),

@@ -16,6 +16,7 @@ from skdp import (
 )
 from skdp.algorithms.private_edges import edges_of
 from skdp.algorithms.quantiles import BinsConfig
+from skdp.data import ChunkedRows
 from skdp.preprocessing import AdditiveFeatures, DPBins
 from skdp.privacy import epsilon_to_gdp, gdp_to_epsilon
 from skdp.privacy.events import PosteriorTerm, gaussian_mu, terms_of
@@ -155,6 +156,34 @@ def test_fewer_rows_have_fewer_bins():
     ]
     assert levels == sorted(levels)
     assert (levels[0], levels[-1]) == (2, 10)
+
+
+@pytest.mark.parametrize(("epsilon", "alike"), [(3.0, "private"), (0.01, None)])
+def test_by_default_edges_are_private_where_facts_tell_enough_of_them(table, epsilon, alike):
+    declared = {**DECLARED, "n_samples": N} | CLASSES
+    found = []
+    for edges in ("auto", alike):
+        model = DPAdditiveClassifier(epsilon, **(declared | {"edges": edges}))
+        with fixed_streams():
+            found.append(model.fit(*table))
+    assert found[0].privacy_.event == found[1].privacy_.event
+    np.testing.assert_array_equal(found[0].coef_, found[1].coef_)
+    for name, edges in found[1].edges_.items():
+        np.testing.assert_array_equal(found[0].edges_[name], edges)
+
+
+def test_without_bounds_that_are_given_the_default_finds_no_edges():
+    X = np.random.default_rng(0).uniform(-1, 1, (N, 2))
+    model = DPAdditiveClassifier(3.0, n_samples=N, **CLASSES).fit(X, (X[:, 0] > 0).astype(int))
+    np.testing.assert_allclose(model.edges_["x0"], np.linspace(-1, 1, 33))
+
+
+def test_rows_in_chunks_are_told_of_edges_that_need_no_quantiles(table):
+    model = DPAdditiveClassifier(3.0, **(DECLARED | {"edges": "auto"}), **CLASSES)
+    chunks = ChunkedRows(lambda i: table, 1)
+    with PrivacyLedger(10.0, 1e-4) as ledger, pytest.raises(ValueError, match="edges=None"):
+        model.fit(chunks)
+    assert not ledger.entries
 
 
 def test_the_fit_is_that_of_bins_made_before_by_hand(table):
