@@ -337,6 +337,13 @@ def test_logits_of_draws_count_as_probabilities_tell():
     np.testing.assert_allclose(found[1], covariances.mean(axis=(0, 1)) + off.T @ off / 8)
 
 
+def test_the_clip_norm_is_between_that_of_usual_rows_and_that_of_quiet_scores():
+    assert glm.default_clip(100, 16, 0.1) == pytest.approx(6.0)
+    n, mu = 10**6, 2.0
+    largest = 0.3 * mu * math.sqrt(0.84 * n / 4)
+    assert glm.default_clip(n, 16, mu) == pytest.approx(math.sqrt(6.0 * largest))
+
+
 def test_a_likely_slope_is_no_smaller_than_the_noise_may_hide():
     config = glm.GLMConfig(
         family=LOGIT, n_rows=1000, n_features=30, fit_intercept=False, clip_norm=2.0, n_steps=3

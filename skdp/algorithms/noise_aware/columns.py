@@ -296,7 +296,7 @@ class ColumnsConfig(GaussianRun):
     def run(self, records: Any, streams: Streams, progress: Progress = iter) -> Columns:
         """Release what is to be known of the columns of private rows."""
         plan = release_plan_of(self)
-        config = replace(self, data_norm=self.data_norm or UNBOUNDED)
+        config: Any = replace(self, data_norm=self.data_norm or UNBOUNDED)
         rows = rows_of(records, partial(LinearRows.of, config, alone=self.secure), kept=False)
         is_public = check_relation(self.neighboring_relation).n_is_public
         counted = not is_public or getattr(records, "weights", None) is not None

@@ -338,12 +338,13 @@ class Update:
         of_noise = (error / (self.config.clip_norm / 2.0)) ** 2 / use
         told = max(slope, 1e-6) ** 2 / (of_noise + 0.5 / self.n)
         variance = 1.0 / (told + 1.0)  # of which nothing is told: a factor of e, up to 2
-        mean, covariance, of_logits = moments
+        mean, *both = moments
+        covariance, of_logits = (np.array(block_diag(S, variance)) for S in both)
         return RegressionPosterior(
             np.append(mean, min(float(found.mean()), math.log(WIDEST)))[None],
-            block_diag(covariance, variance),
+            covariance,
             prior_scales=scales * state.scales[-1],
-            of_logits=block_diag(of_logits, variance),
+            of_logits=of_logits,
             clip=state.cut,
         )
 

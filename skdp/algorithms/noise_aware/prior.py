@@ -86,17 +86,16 @@ class Prior:
         if not self.learned:
             return
         (K, d), own, of_block = self.spread.shape, self._own, self.tau2 @ self.member
-        theta, kept = theta[:, :d], own[:, :, None] * precision[:, :d, :d]
-        covariance = -kept * own[:, None, :]
-        covariance[:, np.arange(d), np.arange(d)] += own
-        values, axes = np.linalg.eigh((covariance + covariance.transpose(0, 2, 1)) / 2.0)
-        normals = np.sqrt(np.maximum(values, 0.0)) * generator.standard_normal((K, d))
-        a = np.einsum("kij,kj->ki", kept, theta) + np.einsum("kij,kj->ki", axes, normals)
+        # A draw of both from the prior, moved by what θ differs from their sum (Matheron's rule).
+        normals = generator.standard_normal((2, K, d))
+        along = np.sqrt(self.beta2[:, None] * self.along * self.usual) * normals[0]
+        a, b = np.sqrt(own) * normals[1], np.einsum("kij,kj->ki", self.axes, along)
+        a = a + own * np.einsum("kij,kj->ki", precision[:, :d, :d], theta[:, :d] - a - b)
         effects = (a * self.spread) ** 2
         self.local = _local(effects / of_block, generator)
         squares, sizes = (effects / self.local) @ self.member.T, self.member.sum(axis=1)
         self.tau2 = _drawn(squares, sizes, _SCALES, TAU, generator)
-        b = np.einsum("kij,ki->kj", self.axes, theta - a) ** 2 / self.usual
+        b = np.einsum("kij,ki->kj", self.axes, theta[:, :d] - a) ** 2 / self.usual
         self.along = _local(b / self.beta2[:, None], generator)
         square = (b / self.along).sum(axis=1)
         self.beta2 = _drawn(square, np.array(float(d)), _BETAS, BETA, generator)
