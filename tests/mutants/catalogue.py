@@ -3600,22 +3600,6 @@ charge(
             "tests/statistics/test_sensitivity.py",
         ),
         Mutant(
-            "weights: a mean is over the number of rows",
-            "statistics/moments.py",
-            "MeanConfig.sums_of",
-            "Sums(sums(m), sums(m * t), squares)",
-            "Sums(sums(there * self.steps), sums(m * t), squares)",
-            "tests/statistics/test_sensitivity.py",
-        ),
-        Mutant(
-            "weights: they are not over their bound",
-            "statistics/_query.py",
-            "StatisticConfig.shares_of",
-            "np.clip(records.weights / self.weight_bound, 0, 1)",
-            "np.clip(records.weights, 0, 1)",
-            "tests/statistics/test_sensitivity.py",
-        ),
-        Mutant(
             "weights: a quantile takes them beyond their bound",
             "mechanisms/quantile.py",
             "QuantileMechanism.release",
