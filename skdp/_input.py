@@ -36,7 +36,7 @@ from skdp._chunked_rows import (
 )
 from skdp._sparse_rows import SparseRows
 from skdp._types import ArrayLike, Estimator, Given
-from skdp._validate import expected, is_dask
+from skdp._validate import expected, in_range, is_dask
 from skdp.relations import GROUP, ROW, check_relation
 
 _FLOATS = (np.float64, np.float32)
@@ -539,6 +539,26 @@ def _of_blocks(function: Callable[[Chunk], Any], X: Any, y: Any, sample_weight: 
     if not found:
         raise ValueError("Expected at least one row, but there are none.")
     return found
+
+
+def bounded_weights(
+    sample_weight: Given, max_sample_weight: Any, n_rows: int, remedy: str
+) -> np.ndarray | None:
+    """Check weights of rows against their declared bound; None where all are 1."""
+    bound = in_range(1e-10, 1e10, max_sample_weight=max_sample_weight)
+    if sample_weight is None:
+        if bound != 1.0:
+            raise expected("1 without sample_weight", remedy, max_sample_weight=max_sample_weight)
+        return None
+    wrong = (
+        f"Expected sample_weight to hold one number in [0, {bound:g}] per row; divide them by "
+        "a public bound, or declare a larger max_sample_weight."
+    )
+    with without_data(wrong):
+        weights = np.asarray(column_or_1d(sample_weight), dtype=np.float64)
+    if len(weights) != n_rows or not ((weights >= 0.0) & (weights <= bound)).all():
+        raise ValueError(wrong)
+    return weights
 
 
 def _weights(sample_weight: Given, n_rows: int) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""Scalers and linear models in ONNX: a fitted pipeline that predicts without Python.
+"""Scalers, linear and additive models in ONNX: a fitted pipeline that predicts without Python.
 
 `to_onnx` teaches skl2onnx these classes, and has it convert the rest of a pipeline. What is
 computed is what ``transform``, ``predict_proba`` and ``predict`` compute, in double precision:
@@ -12,24 +12,32 @@ An ONNX file holds no privacy statement. `to_onnx` writes it into the metadata o
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 
 from skdp._validate import expected
 from skdp.estimators import (
+    DPAdditiveClassifier,
+    DPAdditivePoissonRegressor,
+    DPAdditiveRegressor,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     DPVariationalPoissonRegression,
     OPSPosteriorSampler,
     OPSRegressor,
 )
+from skdp.models.additive import Additive, Category, Number
 from skdp.models.likelihoods import HERMITE
 from skdp.preprocessing import (
     DPPCA,
+    AdditiveFeatures,
     BoundedScaler,
+    DPBins,
     DPQuantileScaler,
     DPStandardScaler,
     NormClipper,
@@ -46,11 +54,11 @@ def to_onnx(fitted: Any, X: Any, **options: Any) -> Any:
     Parameters
     ----------
     fitted : estimator
-        A scaler, a linear model of classes, numbers or counts, or a pipeline of these and of what
-        skl2onnx knows.
+        A scaler, bins, a linear or additive model of classes, numbers or counts, or a pipeline of
+        these and of what skl2onnx knows.
     X : array-like of shape (n, n_features)
         Rows that show the types of the columns; their values are not looked at. In double
-        precision the model predicts as Python does.
+        precision the model predicts as Python does. Of a frame each column is an input.
     **options : object
         For ``skl2onnx.to_onnx``.
 
@@ -62,9 +70,10 @@ def to_onnx(fitted: Any, X: Any, **options: Any) -> Any:
     Raises
     ------
     ValueError
-        If `DPVariationalLogisticRegression` has more than two classes: their probabilities take an
-        eigendecomposition per row, which ONNX does not have. `OPSPosteriorSampler` has no such
-        limit.
+        If a part is of a class of skdp that is not converted, which the message names; or if
+        `DPVariationalLogisticRegression` or `DPAdditiveClassifier` has more than two classes: their
+        probabilities take an eigendecomposition per row, which ONNX does not have.
+        `OPSPosteriorSampler` has no such limit.
     ImportError
         If skl2onnx is not installed.
 
@@ -75,6 +84,10 @@ def to_onnx(fitted: Any, X: Any, **options: Any) -> Any:
     >>> from skdp.onnx import to_onnx
     >>> model = to_onnx(BoundedScaler(0, 10).fit([[1.0]]), np.zeros((1, 1)))  # doctest: +SKIP
     """
+    for part in (fitted, *getattr(fitted, "get_params", dict)().values()):
+        _refuse(part)
+    if hasattr(X, "columns") and hasattr(fitted, "feature_names_in_"):
+        X = X[list(fitted.feature_names_in_)]  # inputs are told apart by their order
     skl2onnx: Any = import_module("skl2onnx")
     _register(skl2onnx)
     if is_classifier(fitted):
@@ -85,22 +98,36 @@ def to_onnx(fitted: Any, X: Any, **options: Any) -> Any:
     return model
 
 
+def _refuse(part: Any) -> None:
+    """Refuse an estimator of this package that is not converted, by its class."""
+    ours = type(part).__module__.startswith("skdp.") and isinstance(part, BaseEstimator)
+    if ours and type(part) not in _CONVERTERS:
+        remedy = f"these are: {', '.join(sorted(kind.__name__ for kind in _CONVERTERS))}"
+        if hasattr(part, "module_"):
+            remedy = "export its network by torch.onnx.export(fitted.module_, ...), or " + remedy
+        raise expected("of a class that is converted to ONNX", remedy, fitted=part)
+
+
 class _Graph:
     """A converter at work: operations on the input of one step, in double precision."""
 
     def __init__(self, scope: Any, operator: Any, container: Any) -> None:
         self._kinds: Any = import_module("skl2onnx.algebra.onnx_ops")
         self._write, self._opset = (scope, container), container.target_opset
-        self._outputs, self.step = operator.outputs, operator.raw_operator
-        self._double = type(operator.inputs[0].type).__name__ == "DoubleTensorType"
-        self.X = self("Cast", operator.inputs[0], to=_DOUBLE)
+        self._inputs, self._outputs = operator.inputs, operator.outputs
+        self.step, self._double = operator.raw_operator, _is_double(operator)
+
+    @cached_property
+    def X(self) -> Any:
+        """All columns, as numbers."""
+        columns = [self("Cast", given, to=_DOUBLE) for given in self._inputs]
+        return self("Concat", *columns, axis=1) if len(columns) > 1 else columns[0]
 
     def __call__(self, operation: str, *inputs: Any, **attributes: Any) -> Any:
         """Add one operation; a float is a constant."""
         given = [np.array([x]) if isinstance(x, float) else x for x in inputs]
-        return getattr(self._kinds, f"Onnx{operation}")(
-            *given, op_version=self._opset, **attributes
-        )
+        attributes.setdefault("op_version", self._opset)
+        return getattr(self._kinds, f"Onnx{operation}")(*given, **attributes)
 
     def numbers(self, place: int, value: Any) -> None:
         """Make numbers an output, of the precision of the input."""
@@ -128,14 +155,66 @@ class _Graph:
 
     def rows(self, n_columns: int) -> Any:
         """Rows of a linear model, with the intercept's 1 if it has one."""
-        norm, bounds = self.step.data_norm_, getattr(self.step, "bounds_", None)
-        rows = self.X if norm == np.inf else self.clipped(norm)
-        if bounds is not None:
-            rows = self("Min", self("Max", rows, bounds[:, 0]), bounds[:, 1])
-        if n_columns == self.step.n_features_in_:
+        model: Additive | None = getattr(self.step, "_model", None)
+        if model is not None:
+            n_own, rows = model.size, self.features(model)
+        else:
+            norm, bounds = self.step.data_norm_, getattr(self.step, "bounds_", None)
+            n_own, rows = self.step.n_features_in_, self.X if norm == np.inf else self.clipped(norm)
+            if bounds is not None:
+                rows = self("Min", self("Max", rows, bounds[:, 0]), bounds[:, 1])
+        if n_columns == n_own:
             return rows
         one = self("Add", self("Mul", self.total(rows), 0.0), 1.0)
         return self("Concat", rows, one, axis=1)
+
+    def features(self, model: Additive) -> Any:
+        """Rows of an additive model."""
+        codes = self.codes(model.columns, self.step._keys)
+        for pair in model.pairs:
+            a, b = (codes[place] for place in pair.places)
+            codes.append(self("Add", self("Mul", a, np.array([pair.shape[1] + 1])), b))
+        return self.looked_up([part.table for part in model.parts], codes)
+
+    def looked_up(self, tables: list[np.ndarray], codes: list[Any]) -> Any:
+        """Rows of tables, side by side."""
+        pairs = zip(tables, codes, strict=True)
+        return self("Concat", *(self("Gather", t, c) for t, c in pairs if t.shape[1]), axis=1)
+
+    def codes(self, columns: Sequence[Number | Category], keys: Iterable[Any]) -> list[Any]:
+        """Bins or levels (n,) of columns, by name or position; what is missing comes last."""
+        names = list(getattr(self.step, "feature_names_in_", ()))
+        places = (names.index(key) if key in names else int(key) for key in keys)
+        return [self.code(c, place) for c, place in zip(columns, places, strict=True)]
+
+    def code(self, column: Number | Category, place: int) -> Any:
+        """Those of one column; of text the level, of numbers by comparisons as doubles."""
+        single = len(self._inputs) == 1
+        values: Any = self._inputs[0 if single else place]
+        text = type(values.type).__name__ == "StringTensorType"
+        values = self("Gather", values, np.array([place]), axis=1) if single else values
+        last = len(column.table) - 1
+        if isinstance(column, Category) and text:
+            codes = {level: i for i, level in enumerate(column.levels) if isinstance(level, str)}
+            keys = {
+                "op_version": 2,
+                "keys_strings": list(codes),
+                "values_int64s": list(codes.values()),
+            }
+            found = self("LabelEncoder", values, default_int64=last, **keys)
+        elif isinstance(column, Category):
+            levels = [math.nan if isinstance(x, str) else float(x) for x in column.levels]
+            equal = self("Equal", self("Cast", values, to=_DOUBLE), np.array([levels]))
+            from_last = self(
+                "MatMul", self("Cast", equal, to=_DOUBLE), np.arange(-last, 0.0)[:, None]
+            )
+            found = self("Add", from_last, float(last))
+        else:
+            values = self("Cast", values, to=_DOUBLE)
+            inner = np.array([[*column.edges[1:-1], math.nan]])  # which nothing is above
+            above = self("Cast", self("GreaterOrEqual", values, inner), to=_DOUBLE)
+            found = self("Where", self("IsNaN", values), float(last), self.total(above))
+        return self("Reshape", self("Cast", found, to=_INTEGER), np.array([-1]))
 
     def logits_at_nodes(self) -> tuple[Any, np.ndarray]:
         """Logits of a normal posterior at the nodes of a quadrature, (n, 32), and its weights."""
@@ -172,6 +251,18 @@ def _clipper(g: _Graph) -> None:
 
 def _pca(g: _Graph) -> None:
     g.numbers(0, g("MatMul", g.clipped(g.step.data_norm_), g.step.components_.T))
+
+
+def _additive_features(g: _Graph) -> None:
+    g.numbers(0, g.looked_up(g.step._tables, g.codes(g.step._model.columns, g.step._keys)))
+
+
+def _bins(g: _Graph) -> None:
+    columns = g.step._columns(range(len(g.step.bin_edges_)))
+    tables = [np.eye(len(column.table)) for column in columns]
+    if g.step._encode != "onehot":
+        tables = [np.arange(len(column.table), dtype=np.float64)[:, None] for column in columns]
+    g.numbers(0, g.looked_up(tables, g.codes(columns, range(len(columns)))))
 
 
 def _logistic(g: _Graph) -> None:
@@ -212,13 +303,18 @@ def _sampled_classes(g: _Graph) -> None:
     return g.classes(g("Concat", *sides, axis=1))
 
 
-_DOUBLE, _FLOAT = 11, 1  # numbers of types in ONNX
+_DOUBLE, _FLOAT, _INTEGER = 11, 1, 7  # numbers of types in ONNX
 _CONVERTERS = {
     BoundedScaler: _bounded,
     DPStandardScaler: _standard,
     DPQuantileScaler: _quantiles,
     NormClipper: _clipper,
     DPPCA: _pca,
+    DPBins: _bins,
+    AdditiveFeatures: _additive_features,
+    DPAdditiveClassifier: _logistic,
+    DPAdditiveRegressor: _linear,
+    DPAdditivePoissonRegressor: _poisson,
     DPVariationalLogisticRegression: _logistic,
     DPVariationalLinearRegression: _linear,
     DPVariationalPoissonRegression: _poisson,
@@ -227,14 +323,23 @@ _CONVERTERS = {
 }
 
 
-def _columns_out(operator: Any) -> None:
-    """Say how many columns a transformer has, or a regressor."""
+def _is_double(operator: Any) -> bool:
+    """Whether outputs are doubles: where a column is, or text."""
+    kinds = {type(given.type).__name__ for given in operator.inputs}
+    return not kinds.isdisjoint({"DoubleTensorType", "StringTensorType"})
+
+
+def _types_out(operator: Any) -> None:
+    """Say what the outputs are, and how many columns they have."""
     types: Any = import_module("skl2onnx.common.data_types")
-    given, step = operator.inputs[0].type, operator.raw_operator
-    double = isinstance(given, types.DoubleTensorType)
-    kind = types.DoubleTensorType if double else types.FloatTensorType
+    step, rows = operator.raw_operator, operator.inputs[0].type.shape[0]
+    kind = types.DoubleTensorType if _is_double(operator) else types.FloatTensorType
     n = len(step.get_feature_names_out()) if hasattr(step, "transform") else 1
-    operator.outputs[0].type = kind([given.shape[0], n])
+    if is_classifier(step):
+        whole, n = step.classes_.dtype.kind in "iub", len(step.classes_)
+        label = types.Int64TensorType if whole else types.StringTensorType
+        operator.outputs[0].type = label([rows])
+    operator.outputs[-1].type = kind([rows, n])
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
@@ -243,13 +348,9 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
 
 def _register(skl2onnx: Any) -> None:
     """Teach skl2onnx these classes."""
-    known: Any = import_module("skl2onnx.common.shape_calculator")
+    of_classes = {"zipmap": [True, False], "nocl": [True, False]}
     for kind in _CONVERTERS:
-        shapes, options = _columns_out, None
-        if issubclass(kind, ClassifierMixin):
-            shapes = known.calculate_linear_classifier_output_shapes
-            options = {"zipmap": [True, False], "nocl": [True, False]}
-        name = f"Skdp{kind.__name__}"
+        options = of_classes if issubclass(kind, ClassifierMixin) else None
         skl2onnx.update_registered_converter(
-            kind, name, shapes, _convert, overwrite=True, options=options
+            kind, f"Skdp{kind.__name__}", _types_out, _convert, overwrite=True, options=options
         )

@@ -6,13 +6,17 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import column_or_1d
 
 from skdp._chunked_rows import ChunkedRows
 from skdp._fitting import PrivateEstimator, Records
-from skdp._input import without_data
+from skdp._input import bounded_weights
 from skdp._plan import PublicFacts
 from skdp._validate import expected, in_range, is_real
+
+_ROUTED = (
+    "pipelines and searches pass weights on by metadata routing alone: "
+    "set_fit_request(sample_weight=True)"
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -70,25 +74,7 @@ class WeightedRows(PrivateEstimator):
 
     def _weights(self, records: Records, sample_weight: Any) -> np.ndarray | None:
         """Check weights of rows; None where all are 1."""
-        bound = in_range(1e-10, 1e10, max_sample_weight=self.max_sample_weight)
-        if sample_weight is None:
-            if bound != 1.0:
-                raise expected(
-                    "1 without sample_weight",
-                    "pipelines and searches pass weights on by metadata routing alone: "
-                    "set_fit_request(sample_weight=True)",
-                    max_sample_weight=self.max_sample_weight,
-                )
-            return None
-        wrong = (
-            f"Expected sample_weight to hold one number in [0, {bound:g}] per row; divide them by "
-            "a public bound, or declare a larger max_sample_weight."
-        )
-        with without_data(wrong):
-            weights = np.asarray(column_or_1d(sample_weight), dtype=np.float64)
-        if len(weights) != len(records.X) or not ((weights >= 0.0) & (weights <= bound)).all():
-            raise ValueError(wrong)
-        return weights
+        return bounded_weights(sample_weight, self.max_sample_weight, len(records.X), _ROUTED)
 
 
 @dataclass(eq=False, repr=False)

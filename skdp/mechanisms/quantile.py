@@ -32,6 +32,7 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
 from skdp import _release_hook
+from skdp._bounded_sum import MAX_ROWS
 from skdp._random import SecureStream
 from skdp._release_hook import MechanismCall
 from skdp._types import ArrayLike
@@ -48,10 +49,12 @@ RANK = 2**-30
 # Weights e^(-x) below e^-200, some 1e-78 of all together, are raised to it.
 MOST_EXPONENT = 200.0
 MANTISSA_BITS = 53
+_HALF = 2**15  # of 1/RANK, the root
 # A person's values share so many integer weights; of more values some have none.
 SHARES = 2**10
+STEPS = 2**20  # to which declared weights are rounded
 MAX_PERSONS = 2**22  # up to here 64 bits hold misses of ranks, in units of RANK / SHARES
-# Relative error of a weight in doubles: assumed. Six roundings of 200 make 1.4e-13, this is 9e-13.
+# Relative error of a weight in doubles: assumed. Eight roundings of 200 make 2e-13, this is 9e-13.
 WEIGHT_ERROR = 2.0**-40
 
 
@@ -125,6 +128,20 @@ class QuantileMechanism(Mechanism):
     one record adds, so that R is the same; without a value it adds 0, and is a null record. Weights
     are integers of units of 2⁻¹⁰, ⌊2¹⁰(j + 1)/k⌋ - ⌊2¹⁰j/k⌋ for the j-th of the k values, which
     add up to 2¹⁰ exactly, and depend on the person's own values alone. d is an integer then too.
+
+    *Weights.* A record with a weight w_i in [0, 1], its own and as private, has d made of
+
+        d(t) = max(Σ_i w_i (1{x_i < t} - q), Σ_i w_i (q - 1{x_i ≤ t}), 0),
+
+    and the rank is q times the sum of the weights, which is not read apart either. What a record
+    adds to a sum is w_i times what it adds without weights, a number between 0 and that, so that a
+    record that comes, goes or is zeroed out moves d by at most max(q, 1 - q) still. One that is
+    replaced moves the first sum by w(a - q) - w'(a' - q), a and a' in {0, 1}, where q need not
+    cancel; but both terms are in [-q, 1 - q], and differ by at most 1. So is it with the second: R
+    is 2. In the units of weights up to W the sensitivity is W R. The values of a person have w_i/k
+    each, of its k values, which add up to at most 1. Weights are rounded to multiples of 2⁻²⁰, each
+    by itself; those of a person's values are the steps of their sum over k, rounded down, as above.
+    d is an integer number of 2⁻⁵⁰.
 
     *Ties.* A grid point that a share of the records has in common has d = 0 where its ranks hold
     q m, and so is found; without records, d = 0 everywhere and the answer is uniform on the range.
@@ -263,6 +280,7 @@ class QuantileMechanism(Mechanism):
         *,
         charged: bool = False,
         starts: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
     ) -> float:
         """Draw the answer.
 
@@ -281,6 +299,8 @@ class QuantileMechanism(Mechanism):
         starts : ndarray of int of shape (n_persons + 1,) or None, default=None
             Under a relation of persons: where the values of each begin, which lie together, and
             where all end. None is a value each.
+        weights : ndarray of shape (n_records,) or None, default=None
+            Of the values, in [0, 1]: beyond, they are cut. None is 1 each.
 
         Returns
         -------
@@ -291,7 +311,8 @@ class QuantileMechanism(Mechanism):
         ------
         ValueError
             If the values are not a one-dimensional array of numbers, or there are persons whom the
-            relation does not speak of, or more than 2²²; the message holds none.
+            relation does not speak of, or more than 2²², or not one weight for each value; the
+            message holds none.
         BudgetExceededError
             If an open ledger refuses the release; the values have not been used then.
 
@@ -310,12 +331,16 @@ class QuantileMechanism(Mechanism):
                 remedy = "it is for relations of persons, such as 'zero_out_group'"
                 raise expected("None", remedy, starts=starts)
             check_persons(starts)
+        if weights is not None:
+            weights = np.clip(np.nan_to_num(numbers(weights)), 0.0, 1.0)
+            if weights.shape != values.shape or len(values) > MAX_ROWS:
+                raise ValueError(f"Expected weights, one for each of at most {MAX_ROWS} values.")
         stream = charged_stream(self, stream, charged)
         scale, width = self.sensitivity / self.epsilon, 1.0
         call = MechanismCall("quantile", self.sensitivity, scale, 1.0, (), 0, width)
         # What is released is the number of a grid point; the point is a function of it.
         number = _release_hook.release(
-            call, lambda: self._draw(values, starts, stream.generator.integers)
+            call, lambda: self._draw(values, starts, stream.generator.integers, weights=weights)
         )
         return min(self.lower + (self.upper - self.lower) * (number / self._grid), self.upper)
 
@@ -325,8 +350,9 @@ class QuantileMechanism(Mechanism):
         starts: np.ndarray | None,
         random: Integers,
         inside: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
     ) -> float:
-        segments = self._segments(values, starts, inside)
+        segments = self._segments(values, starts, inside, weights)
         level = _levels(segments)
         while (number := _attempt(segments, level, random)) is None:
             pass
@@ -337,6 +363,7 @@ class QuantileMechanism(Mechanism):
         values: np.ndarray,
         starts: np.ndarray | None = None,
         inside: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
     ) -> _Segments:
         there = ~np.isnan(values)
         counted = there if inside is None else there & inside
@@ -344,21 +371,22 @@ class QuantileMechanism(Mechanism):
         share = (values - self.lower) / (self.upper - self.lower)
         # Integers from here on: what floating point did above, it did to each record by itself.
         records = np.rint(share * self._grid).astype(np.int64)
-        if starts is None:
+        if starts is None and weights is None:
             records, shares = np.sort(records), 1
             weight = np.arange(len(records) + 1)  # of so many of the least
         else:
-            order, shares = np.argsort(records), SHARES
+            order = np.argsort(records)
             records = records[order]
-            weights = _weights(there, starts)[counted[there]]
-            weight = np.concatenate([[0], np.cumsum(weights[order])])
+            each, shares = integer_weights(there, starts, weights)
+            weight = np.concatenate([[0], np.cumsum(each[counted[there]][order])])
         first = np.sort(np.concatenate([[0], records, records + 1]))
         first = first[(np.diff(first, prepend=-1) > 0) & (first <= self._grid)]
         below = weight[np.searchsorted(records, first, side="left")]
         up_to = weight[np.searchsorted(records, first, side="right")]
-        unit = round(1 / RANK)
-        rank = self._share * weight[-1]
-        d = np.maximum(np.maximum(below * unit - rank, rank - up_to * unit), 0)
+        # Misses in units of RANK / shares, in two parts of which 64 bits hold each.
+        whole, rest = divmod(self._share * int(weight[-1]), _HALF)
+        over, under = ((x * _HALF - whole) * float(_HALF) - rest for x in (below, up_to))
+        d = np.maximum(np.maximum(over, -under), 0.0)
         size = np.diff(first, append=self._grid + 1)
         return _Segments(first, size, *self._weights(d, RANK / shares))
 
@@ -447,13 +475,25 @@ def check_persons(starts: np.ndarray) -> None:
         )
 
 
-def _weights(there: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Integer weights of the values that are there; those of a person add up to `SHARES`."""
+def integer_weights(
+    there: np.ndarray, starts: np.ndarray | None = None, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, int]:
+    """Integer weights of the values that are there, and the most that those of a record add up to.
+
+    The values of a person share the mean of their weights.
+    """
+    if weights is None:
+        most = 1 if starts is None else SHARES
+        each = np.full(int(there.sum()), most)
+    else:
+        each, most = np.rint(weights[there] * STEPS).astype(np.int64), STEPS
+    if starts is None:
+        return each, most
     person = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[there]
     counts = np.bincount(person, minlength=len(starts) - 1)
-    k = counts[person]
-    j = np.arange(len(person)) - (np.cumsum(counts) - counts)[person]
-    return (j + 1) * SHARES // k - j * SHARES // k
+    k, up_to = counts[person], np.concatenate([[0], np.cumsum(each)])
+    before = up_to[np.cumsum(counts) - counts][person]  # of all persons that come first
+    return (up_to[1:] - before) // k - (up_to[:-1] - before) // k, most
 
 
 def _levels(segments: _Segments) -> Choice:

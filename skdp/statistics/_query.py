@@ -15,10 +15,10 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from skdp._fitting import PrivateEstimator, Records
-from skdp._input import without_data
+from skdp._input import bounded_weights, without_data
 from skdp._persons import PersonUnit
 from skdp._plan import FitPlan, PublicFacts
-from skdp._types import ArrayLike, Given
+from skdp._types import Given
 from skdp._validate import expected, in_range, integer, moderate_range, one_of
 from skdp.mechanisms import GeometricMechanism
 from skdp.privacy.budget import Budget
@@ -29,6 +29,7 @@ from skdp.relations import ROW, UNITS, Relation
 DATA, POPULATION = OF = ("data", "population")
 _EPSILONS = 1e-6, 50.0
 _NORM_BITS, _SCALE_BITS = 33, 48  # of what a record moves a release by, and of the noise's scale
+_WEIGHTED_BITS = 22  # of weights, and of the values that they multiply: 64 bits hold sums
 _SHOWN = 10  # columns that a doubt names
 NARROW = 0.05  # width of an interval over that of the bounds, up to which it tells of these
 _REMEDY = "Declare bounds that hold nearly all values, and not much more."
@@ -145,6 +146,8 @@ class StatisticConfig:
         Of the interval.
     of_population : bool
         Whose interval.
+    weight_bound : float or None
+        W: the largest weight of a row; None where all are 1.
     """
 
     lower: tuple[float, ...]
@@ -156,6 +159,7 @@ class StatisticConfig:
     most_rows: int
     level: float
     of_population: bool
+    weight_bound: float | None = None
 
     n_releases: ClassVar[int] = 1
     sampling: ClassVar[str] = "full batch, 1 release"
@@ -169,7 +173,23 @@ class StatisticConfig:
         """G: values are rounded to G equal steps of their range; even, a power of two."""
         moved = math.ceil(math.log2(len(self.lower) * self.most_rows))
         spent = math.floor(math.log2(self.epsilon)) - 4  # a sixteenth, or more
-        return 2 ** min(self.grid_bits, _NORM_BITS - moved, _SCALE_BITS + spent - moved)
+        bits = min(self.grid_bits, _WEIGHTED_BITS) if self.weight_bound else self.grid_bits
+        return 2 ** min(bits, _NORM_BITS - moved, _SCALE_BITS + spent - moved)
+
+    @property
+    def steps(self) -> int:
+        """H: weights are rounded to H equal steps of W; 1 where all are 1."""
+        return self.grid if self.weight_bound else 1
+
+    def shares_of(self, records: Any) -> np.ndarray | None:
+        """Weights of rows over W, (n,), cut to [0, 1]; None where all are 1."""
+        return np.clip(records.weights / self.weight_bound, 0, 1) if self.weight_bound else None
+
+    def weights_of(self, records: Any) -> np.ndarray:
+        """Integers in [0, H] for them, each by itself, (n, 1), or (1, 1) for all."""
+        shares = self.shares_of(records)
+        shares = np.ones(1) if shares is None else shares
+        return np.rint(shares * self.steps).astype(np.int64)[:, None]
 
     @property
     def widths(self) -> np.ndarray:
@@ -230,18 +250,21 @@ class Query(PrivateEstimator):
     delta: float = 0.0
     missing: bool = True
     interval_of: str = DATA
+    max_sample_weight: Any = 1.0
+    weighted: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
     _takes_pure_budget = True
-    _NO_FACTS: ClassVar[tuple[str, ...]] = ("name", "config")  # which say what this is
 
-    def answer(self, values: ArrayLike, groups: Given) -> PrivateStatistic:
-        """Fit, and return what was released."""
-        self.fit(values, groups=groups)
-        return replace(self.statistic_, diagnostics_=self.diagnostics_)
+    @property
+    def _NO_FACTS(self) -> tuple[str, ...]:
+        """What says what this is, and a bound of weights that are not there."""
+        return ("name", "config", "weighted", *["max_sample_weight"] * (not self.weighted))
 
-    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
+    def _read(self, X: Any, y: Any, sample_weight: Given = None) -> tuple[Records, PublicFacts]:
         values = _numbers(X, self.config.false)
+        remedy = "give sample_weight, of which it is the bound"
+        weights = bounded_weights(sample_weight, self.max_sample_weight, len(values), remedy)
         self._is_column = values.ndim == 1
         values = values[:, None] if self._is_column else values
         n = len(values) if self._n_is_public else None
@@ -251,11 +274,13 @@ class Query(PrivateEstimator):
                 f"{self.neighboring_relation}. Pass missing=True, which releases it too."
             )
         facts = self._facts(n_samples=n, n_features=values.shape[1])
-        return Records(values, values[:, :0]), replace(facts, label=self.name)
+        records = Records(values, values[:, :0], weights=weights)
+        return records, replace(facts, label=self.name)
 
     @property
     def _n_is_public(self) -> bool:
-        return self._relation.n_is_public and not self.missing and self.config.divides
+        told = not self.missing and self.config.divides and not self.weighted
+        return told and self._relation.n_is_public
 
     def _assumptions(self) -> tuple[str, ...]:
         return ("the number of values, which was read from them, is public",) * self._n_is_public
@@ -297,6 +322,7 @@ class Query(PrivateEstimator):
             most_rows=1 if persons is None or persons.most_rows is None else persons.most_rows,
             level=in_range(0.0, 1.0, level=self.level),
             of_population=one_of(OF, interval_of=self.interval_of) == POPULATION,
+            weight_bound=float(self.max_sample_weight) if self.weighted else None,
             **self.options,
         )
 
@@ -326,6 +352,17 @@ class Query(PrivateEstimator):
             privacy_=self.privacy_,
             edges=released.edges,
         )
+
+
+def answer(
+    name: str, config: type[StatisticConfig], given: dict[str, Any], **options: Any
+) -> PrivateStatistic:
+    """Fit a query with all that a function was given, and return what was released."""
+    known = {k: v for k, v in given.items() if k in Query.__dataclass_fields__}
+    weights = given.get("sample_weight")
+    query = Query(name, config, **known, weighted=weights is not None, options=options)
+    query._fit(given["values"], None, groups=given["groups"], sample_weight=weights)
+    return replace(query.statistic_, diagnostics_=query.diagnostics_)
 
 
 def _numbers(values: Any, false: float) -> np.ndarray:

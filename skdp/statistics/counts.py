@@ -13,7 +13,7 @@ from skdp._types import ArrayLike, Given, Seed
 from skdp._validate import as_array, expected, integer, moderate_range
 from skdp.relations import ROW, ZERO_OUT
 from skdp.statistics._noise import geometric_quantile
-from skdp.statistics._query import Answer, PrivateStatistic, Query, StatisticConfig
+from skdp.statistics._query import Answer, PrivateStatistic, StatisticConfig, answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +29,18 @@ class CountsConfig(StatisticConfig):
         there = ~np.isnan(values)
         bins = np.searchsorted(edges[1:-1], np.where(there, values, 0.0), side="right")
         n_bins = len(edges) - 1
+        weights = np.where(there, self.weights_of(records), 0)
+        # Doubles hold the sums of so many integers.
         counts = np.stack(
-            [np.bincount(bins[there[:, j], j], minlength=n_bins) for j in range(values.shape[1])],
-            axis=1,
-        )
+            [np.bincount(bins[:, j], weights[:, j], n_bins) for j in range(values.shape[1])], axis=1
+        ).astype(np.int64)
         # Of one bin a record that is replaced moves the count by no more than it has rows.
         factor = self.factor if n_bins > 1 else 1
-        mechanism = self.mechanism(factor * values.shape[1] * self.most_rows)
+        mechanism = self.mechanism(factor * values.shape[1] * self.most_rows * self.steps)
         noisy = mechanism.release(counts, streams("noise"), charged=True)
         off = geometric_quantile(mechanism, 1.0 - self.level)
-        found = (np.maximum(x, 0).astype(np.float64) for x in (noisy, noisy - off, noisy + off))
+        unit = (self.weight_bound or 1.0) / self.steps
+        found = (np.maximum(x, 0) * unit for x in (noisy, noisy - off, noisy + off))
         return Answer(*found, edges=edges)
 
 
@@ -62,6 +64,8 @@ def dp_count(
     unit: str = ROW,
     groups: Given = None,
     max_rows_per_group: int | None = None,
+    sample_weight: Given = None,
+    max_sample_weight: float = 1.0,
     level: float = 0.9,
     random_state: Seed = None,
 ) -> PrivateStatistic:
@@ -73,13 +77,15 @@ def dp_count(
         Numbers, NaN where one is missing; or booleans: ``dp_count(ages > 65, ...)``.
     epsilon : float
         ε in [1e-6, 50], of all columns together.
-    neighboring_relation, unit, groups, max_rows_per_group, level, random_state
+    neighboring_relation, unit, groups, max_rows_per_group, sample_weight, max_sample_weight, \
+level, random_state
         As in `dp_mean`.
 
     Returns
     -------
     PrivateStatistic
-        Integers ≥ 0 as floats, one for each column. The interval is for the data set's count.
+        Integers ≥ 0 as floats, or with weights their sum, one for each column. The interval is for
+        the data set's.
 
     Raises
     ------
@@ -92,7 +98,8 @@ def dp_count(
     -----
     *Sensitivity.* A row is counted in at most d columns, a null record, or a row without values, in
     none. So a record moves the counts by at most d in the L1 norm, where it is replaced too, and a
-    person of k rows by kd. The noise is two-sided geometric, of scale d/ε.
+    person of k rows by kd. The noise is two-sided geometric, of scale d/ε. A weight in [0, W] is
+    rounded to 2²² steps of W, by itself, and the noise is that of a count, times W.
 
     Examples
     --------
@@ -101,16 +108,7 @@ def dp_count(
     >>> dp_count(np.arange(100) < 30, epsilon=50.0).value
     30.0
     """
-    return Query(
-        "dp_count",
-        CountConfig,
-        epsilon=epsilon,
-        neighboring_relation=neighboring_relation,
-        unit=unit,
-        max_rows_per_group=max_rows_per_group,
-        level=level,
-        random_state=random_state,
-    ).answer(values, groups)
+    return answer("dp_count", CountConfig, locals())
 
 
 def dp_histogram(
@@ -124,6 +122,8 @@ def dp_histogram(
     unit: str = ROW,
     groups: Given = None,
     max_rows_per_group: int | None = None,
+    sample_weight: Given = None,
+    max_sample_weight: float = 1.0,
     level: float = 0.9,
     random_state: Seed = None,
 ) -> PrivateStatistic:
@@ -140,14 +140,15 @@ def dp_histogram(
         Declared bounds, public; given if and only if ``bins`` is a number.
     epsilon : float
         ε in [1e-6, 50], of all bins and columns together.
-    neighboring_relation, unit, groups, max_rows_per_group, level, random_state
+    neighboring_relation, unit, groups, max_rows_per_group, sample_weight, max_sample_weight, \
+level, random_state
         As in `dp_mean`.
 
     Returns
     -------
     PrivateStatistic
-        Integers ≥ 0 as floats, of shape (n_bins,) or (n_bins, d), and the ``edges``. The intervals
-        are for the data set's counts, each by itself.
+        Integers ≥ 0 as floats, or sums of weights, of shape (n_bins,) or (n_bins, d), and the
+        ``edges``. The intervals are for the data set's counts, each by itself.
 
     Raises
     ------
@@ -169,17 +170,8 @@ def dp_histogram(
     >>> shown.value, shown.edges
     (array([30., 70.]), array([0., 2., 4.]))
     """
-    return Query(
-        "dp_histogram",
-        CountsConfig,
-        epsilon=epsilon,
-        neighboring_relation=neighboring_relation,
-        unit=unit,
-        max_rows_per_group=max_rows_per_group,
-        level=level,
-        random_state=random_state,
-        options={"edges": _edges(bins, lower, upper)},
-    ).answer(values, groups)
+    given = locals() | {"lower": 0.0, "upper": 1.0}  # of weights alone: the edges are all
+    return answer("dp_histogram", CountsConfig, given, edges=_edges(bins, lower, upper))
 
 
 def _edges(bins: Any, lower: Any, upper: Any) -> tuple[float, ...]:

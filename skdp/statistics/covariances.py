@@ -27,7 +27,7 @@ from skdp.mechanisms import GaussianMechanism, GeometricMechanism
 from skdp.privacy.events import ComposedDpEvent, PureDpEvent
 from skdp.relations import ROW, ZERO_OUT
 from skdp.statistics._noise import geometric_quantile
-from skdp.statistics._query import Answer, PrivateStatistic, Query, sums
+from skdp.statistics._query import Answer, PrivateStatistic, answer, sums
 from skdp.statistics.moments import MeanConfig, Share
 
 _GRID_BITS, _NORM_BITS, _CHUNK = 16, 33, 2**20
@@ -228,17 +228,4 @@ random_state
     """
     if np.ndim(as_array(values)) != 2:
         raise ValueError("Expected values of shape (n, d), a column for each variable.")
-    return Query(
-        "dp_covariance",
-        CovarianceConfig,
-        lower,
-        upper,
-        epsilon=epsilon,
-        delta=delta,
-        neighboring_relation=neighboring_relation,
-        missing=missing,
-        unit=unit,
-        max_rows_per_group=max_rows_per_group,
-        level=level,
-        random_state=random_state,
-    ).answer(values, groups)
+    return answer("dp_covariance", CovarianceConfig, locals())

@@ -25,8 +25,8 @@ from skdp.statistics._query import (
     NARROW,
     Answer,
     PrivateStatistic,
-    Query,
     StatisticConfig,
+    answer,
     sums,
 )
 
@@ -108,8 +108,12 @@ class MeanConfig(StatisticConfig):
     def shares(
         self, totals: list[int], counts: list[int], epsilon: float, noise: Any
     ) -> list[Share]:
-        """Release sums of integers in [0, G], of each column, over their numbers."""
-        G, d = self.grid, len(totals)
+        """Release sums of integers in [0, G], times weights, of each column, over those of weights.
+
+        What a row adds to the first of a pair is rounded down with all that came before. So it is
+        an integer from 0 to G times its weight, whatever these are, and the second adds the rest.
+        """
+        G, H, d = self.grid, self.steps, len(totals)
         if self.n:
             # Of t - G/2, whose null record is 0; nG/2 is public.
             mechanism = self.mechanism(self.factor * G // 2 * d, epsilon)
@@ -117,7 +121,8 @@ class MeanConfig(StatisticConfig):
             down = [self.n * G - int(u) for u in up]
         else:
             mechanism = self.mechanism(self.factor * G * d * self.most_rows, epsilon)
-            pairs = [totals, [m * G - t for m, t in zip(counts, totals, strict=True)]]
+            ups = [t // H for t in totals]
+            pairs = [ups, [m * G // H - u for m, u in zip(counts, ups, strict=True)]]
             up, down = mechanism.release(pairs, noise, charged=True)
         scale = float(mechanism.scale)
         return [Share(int(u), int(v), scale, self.n, G) for u, v in zip(up, down, strict=True)]
@@ -150,7 +155,7 @@ class MeanConfig(StatisticConfig):
 
     def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
         """Release the means of values (n, d), (d,)."""
-        sums_of, noise = self.sums_of(records[0]), streams("noise")
+        sums_of, noise = self.sums_of(records[0], self.weights_of(records)), streams("noise")
         alpha, bounds = 1.0 - self.level, [None] * len(self.lower)
         rest = _SPREAD_SHARE * self.epsilon if self.of_population else 0.0
         spent = math.nextafter(self.epsilon - rest, 0.0) if rest else self.epsilon
@@ -178,11 +183,15 @@ class MeanConfig(StatisticConfig):
             elif b >= 0.25 * (1 - 1e-9) and b - a <= NARROW / 4:
                 yield j, APART
 
-    def sums_of(self, values: np.ndarray) -> Sums:
-        """Exact sums of values (n, d) on the grid."""
+    def sums_of(self, values: np.ndarray, weights: np.ndarray) -> Sums:
+        """Exact sums of values (n, d) on the grid, times integers (n, 1)."""
         t, there = self.on_grid(values)
-        t = np.where(there, t, 0)
-        return Sums(sums(there), sums(t), sums(t * t) if self.grid_bits == 22 else [])
+        m, squares = np.where(there, weights, 0), []
+        if self.grid_bits == 22:
+            high, low = np.divmod(t * t, self.grid)  # 64 bits do not hold m t²
+            parts = zip(sums(m * high), sums(m * low), strict=True)
+            squares = [self.grid * a + b for a, b in parts]
+        return Sums(sums(m), sums(m * t), squares)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +216,7 @@ class VarConfig(MeanConfig):
 
     def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
         """Release the variances of values (n, d), (d,)."""
-        sums_of, noise = self.sums_of(records[0]), streams("noise")
+        sums_of, noise = self.sums_of(records[0], self.weights_of(records)), streams("noise")
         place, rest, means = self.place_share * self.epsilon, self.epsilon, None
         if place:
             rest = math.nextafter(self.epsilon - place, 0.0)
@@ -221,7 +230,7 @@ class VarConfig(MeanConfig):
 
 
 class Sums(NamedTuple):
-    """Numbers of values, sums and sums of squares of each column."""
+    """Numbers of values, sums and sums of squares of each column; with weights, of weights."""
 
     counts: list[int]
     S: list[int]
@@ -238,7 +247,7 @@ def _rounded(shares: np.ndarray) -> np.ndarray:
 
 
 def _about(n: int, S: int, Q: int, place: tuple[int, int]) -> int:
-    """N min Σ(t - m)² over m in [a, b], for n integers t of sum S and sum of squares Q."""
+    """N min Σ w(t - m)² over m in [a, b], for integers t: n is Σ w, S is Σ wt and Q is Σ wt²."""
     a, b = place
     return n * Q - S * S + max(0, n * a - S, S - n * b) ** 2
 
@@ -252,6 +261,7 @@ class SumConfig(StatisticConfig):
     def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
         """Release the sums of values (n, d), (d,)."""
         lower, upper, G = np.array(self.lower), np.array(self.upper), self.grid
+        W = self.weight_bound or 1.0
         if self.n:
             t, _ = self.on_grid(records[0])
             unit, first, limits = self.widths / G, self.n * lower, (self.n * lower, self.n * upper)
@@ -266,7 +276,8 @@ class SumConfig(StatisticConfig):
             low, high = np.rint(lower / unit), np.rint(upper / unit)
             there = ~np.isnan(records[0])
             t = np.clip(np.rint(np.where(there, records[0], 0.0) / unit), low, high)
-            t = np.where(there, t, 0.0).astype(np.int64)
+            share = self.weights_of(records) / self.steps
+            t, unit = np.rint(np.where(there, t, 0.0) * share).astype(np.int64), unit * W
             each = np.maximum(-low, high) if null else np.maximum(high, 0) - np.minimum(low, 0)
             moved = int(each.sum()) * self.most_rows
         mechanism = self.mechanism(moved)
@@ -295,6 +306,8 @@ def dp_sum(
     unit: str = ROW,
     groups: Given = None,
     max_rows_per_group: int | None = None,
+    sample_weight: Given = None,
+    max_sample_weight: float = 1.0,
     level: float = 0.9,
     random_state: Seed = None,
 ) -> PrivateStatistic:
@@ -304,14 +317,14 @@ def dp_sum(
     ----------
     values : array-like of shape (n,) or (n, d)
         Numbers, NaN where one is missing.
-    lower, upper, epsilon, neighboring_relation, missing, unit, groups, max_rows_per_group, level, \
-random_state
+    lower, upper, epsilon, neighboring_relation, missing, unit, groups, max_rows_per_group, \
+sample_weight, max_sample_weight, level, random_state
         As in `dp_mean`.
 
     Returns
     -------
     PrivateStatistic
-        The sum of each column. The interval is for the data set's.
+        The sum of each column, weighted. The interval is for the data set's.
 
     Raises
     ------
@@ -325,7 +338,8 @@ random_state
     *Sensitivity.* With a public n the sum is that of the distances from the middle of the bounds,
     as in `dp_mean`: half their width under zero_out, all of it under replace_one. Otherwise a
     record adds what it holds: max(|lower|, |upper|), for a person of k rows k times as much; a
-    record that is replaced moves the sum by max(upper, 0) - min(lower, 0).
+    record that is replaced moves the sum by max(upper, 0) - min(lower, 0). So it is, W times, where
+    each value is multiplied by a weight in [0, W].
 
     Examples
     --------
@@ -334,19 +348,7 @@ random_state
     >>> bool(599 < shown.value < 601)
     True
     """
-    return Query(
-        "dp_sum",
-        SumConfig,
-        lower,
-        upper,
-        epsilon=epsilon,
-        neighboring_relation=neighboring_relation,
-        missing=missing,
-        unit=unit,
-        max_rows_per_group=max_rows_per_group,
-        level=level,
-        random_state=random_state,
-    ).answer(values, groups)
+    return answer("dp_sum", SumConfig, locals())
 
 
 def dp_mean(
@@ -360,6 +362,8 @@ def dp_mean(
     unit: str = ROW,
     groups: Given = None,
     max_rows_per_group: int | None = None,
+    sample_weight: Given = None,
+    max_sample_weight: float = 1.0,
     level: float = 0.9,
     interval_of: str = DATA,
     random_state: Seed = None,
@@ -391,6 +395,11 @@ def dp_mean(
         With ``unit="group"``: rows ≥ 1 of a person that take part, at most; the noise is in
         proportion to it. Which ones does not depend on other rows. The statistic is that of the
         rows that are left.
+    sample_weight : array-like of shape (n,) or None, default=None
+        Weights of rows in [0, ``max_sample_weight``], for all columns: a row of weight 2 counts as
+        two. As private as the rows, and so is their sum; NaN is taken as with ``missing=True``.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     level : float, default=0.9
         Of the interval, in (0, 1).
     interval_of : {"data", "population"}, default="data"
@@ -428,10 +437,15 @@ def dp_mean(
     of values is had for nothing. (Noise of law exp(-ε max(|s|, |n|)) on the sum s of values in
     [-1, 1] and their number n: the K-norm mechanism of the exact sensitivity hull.)
 
+    *Weights.* With v = w/W, of the bound W, Σ vt and Σ v(G - t) are released, and their sum is that
+    of weights. G is 2²² then, and v rounded to as many steps, by itself. A record adds two numbers
+    ≥ 0 that make vG ≤ G together: Δ₁ is that of a private n, under each relation, and weights of 1
+    cost what ``missing=True`` does.
+
     *Interval.* It holds all means μ = s G that a test of level 1 - ``level`` does not reject: (1 -
     s) U - s V has mean 0, and the law of two known noises. For the population the variance that
     values in the bounds can have at most, s(1 - s) of the squared range, is added by the central
-    limit theorem.
+    limit theorem. With weights, drawn with the values, it is that of E(wx)/E(w): v² ≤ v.
 
     References
     ----------
@@ -444,20 +458,7 @@ def dp_mean(
     >>> bool(1.99 < shown.value < 2.01), bool(shown.low < shown.value < shown.high)
     (True, True)
     """
-    return Query(
-        "dp_mean",
-        MeanConfig,
-        lower,
-        upper,
-        epsilon=epsilon,
-        neighboring_relation=neighboring_relation,
-        missing=missing,
-        unit=unit,
-        max_rows_per_group=max_rows_per_group,
-        level=level,
-        interval_of=interval_of,
-        random_state=random_state,
-    ).answer(values, groups)
+    return answer("dp_mean", MeanConfig, locals())
 
 
 def dp_var(
@@ -471,6 +472,8 @@ def dp_var(
     unit: str = ROW,
     groups: Given = None,
     max_rows_per_group: int | None = None,
+    sample_weight: Given = None,
+    max_sample_weight: float = 1.0,
     level: float = 0.9,
     random_state: Seed = None,
 ) -> PrivateStatistic:
@@ -480,14 +483,15 @@ def dp_var(
     ----------
     values : array-like of shape (n,) or (n, d)
         Numbers, NaN where one is missing.
-    lower, upper, epsilon, neighboring_relation, missing, unit, groups, max_rows_per_group, level, \
-random_state
+    lower, upper, epsilon, neighboring_relation, missing, unit, groups, max_rows_per_group, \
+sample_weight, max_sample_weight, level, random_state
         As in `dp_mean`.
 
     Returns
     -------
     PrivateStatistic
-        The variance of each column, divided by n. The interval is for the data set's.
+        The variance of each column, divided by n, or by the sum of the weights. The interval is for
+        the data set's.
 
     Raises
     ------
@@ -507,6 +511,7 @@ random_state
     the minimum over m, and F/r² is released as the sum of a mean of values in [0, 1], with the
     sensitivities that stand in the Notes of `dp_mean`: 1/2 with public n, less n/2, where a null
     record adds 0; 1 where a record is replaced; and F/r² together with n - F/r² otherwise, at 1.
+    With weights it is Σ w (t - m)², over W, to which a record adds between 0 and r² w/W.
     The variance itself, released at once, would have r the whole range.
 
     *Interval.* If the mean is outside [a, b], F is too large by n times the square of its distance,
@@ -520,16 +525,4 @@ random_state
     >>> bool(0.99 < shown.value < 1.01)
     True
     """
-    return Query(
-        "dp_var",
-        VarConfig,
-        lower,
-        upper,
-        epsilon=epsilon,
-        neighboring_relation=neighboring_relation,
-        missing=missing,
-        unit=unit,
-        max_rows_per_group=max_rows_per_group,
-        level=level,
-        random_state=random_state,
-    ).answer(values, groups)
+    return answer("dp_var", VarConfig, locals())

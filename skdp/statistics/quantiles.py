@@ -15,11 +15,18 @@ from skdp._random import Streams
 from skdp._types import ArrayLike, Given, Seed
 from skdp._validate import as_array, expected, in_range
 from skdp.mechanisms import GeometricMechanism, QuantileMechanism
-from skdp.mechanisms.quantile import GRID, WEIGHT_ERROR
+from skdp.mechanisms.quantile import GRID, WEIGHT_ERROR, integer_weights
 from skdp.privacy.events import ComposedDpEvent, PureDpEvent
 from skdp.relations import ROW, ZERO_OUT
 from skdp.statistics._noise import geometric_quantile
-from skdp.statistics._query import DATA, Answer, PrivateStatistic, Query, StatisticConfig
+from skdp.statistics._query import (
+    DATA,
+    POPULATION,
+    Answer,
+    PrivateStatistic,
+    StatisticConfig,
+    answer,
+)
 
 _MIDDLE = 0.05  # least quantile, and 1 less the largest, of which a bound is no place
 _AT_BOUND = 1e-6  # of the bounds' width
@@ -69,6 +76,7 @@ class QuantileConfig(StatisticConfig):
     def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
         """Release quantiles of values (n, d), (n_quantiles, d)."""
         starts, noise = getattr(records, "starts", None), streams("noise")
+        weights = self.shares_of(records)
         found = np.empty((3, len(self.quantiles), len(self.lower)))
         for j, column in enumerate(records[0].T):
 
@@ -76,13 +84,11 @@ class QuantileConfig(StatisticConfig):
                 q: float, epsilon: float, j: int = j, column: np.ndarray = column
             ) -> float:
                 mechanism = self.quantile(q, j, epsilon)
-                return mechanism.release(column, noise, charged=True, starts=starts)
+                given = {"starts": starts, "weights": weights}
+                return mechanism.release(column, noise, charged=True, **given)
 
-            there = ~np.isnan(column)
-            if starts is None:
-                m = int(there.sum())
-            else:
-                m = int((np.add.reduceat(there, starts[:-1]) > 0).sum()) if len(there) else 0
+            each, most = integer_weights(~np.isnan(column), starts, weights)
+            m = int(each.sum()) // most  # rounded down, records move it by 1 as without weights
             for i, q in enumerate(self.quantiles):
                 found[:, i, j] = released(q, self.spent[0]), self.lower[j], self.upper[j]
                 if self.share:
@@ -145,6 +151,8 @@ def dp_quantile(
     unit: str = ROW,
     groups: Given = None,
     max_rows_per_group: int | None = None,
+    sample_weight: Given = None,
+    max_sample_weight: float = 1.0,
     interval_share: float = 0.0,
     level: float = 0.9,
     interval_of: str = DATA,
@@ -158,23 +166,25 @@ def dp_quantile(
         Numbers, NaN where one is missing.
     quantile : float or array-like of shape (n_quantiles,), default=0.5
         Which, in [0, 1]; 0.5 is the median. Several share the budget.
-    lower, upper, epsilon, neighboring_relation, unit, groups, level, random_state
+    lower, upper, epsilon, neighboring_relation, unit, groups, sample_weight, max_sample_weight, \
+level, random_state
         As in `dp_mean`.
     max_rows_per_group : int or None, default=None
         Rows of a person that take part, at most, or all: the values of a person have the weight of
-        one together, so that their number costs nothing.
+        one together, or the mean of their weights, so that their number costs nothing.
     interval_share : float, default=0.0
         Share of ε, in [0, 1), that is spent on the interval. With 0 the interval is the whole range
         from ``lower`` to ``upper``: between two private values there may be any number of others.
         See Notes for how much an interval needs.
     interval_of : {"data", "population"}, default="data"
-        As in `dp_mean`, without assumptions.
+        As in `dp_mean`, without assumptions, and so not with weights.
 
     Returns
     -------
     PrivateStatistic
         For one quantile a number per column, for several of shape (n_quantiles,) or (n_quantiles,
-        d). The interval is for the smallest value that a share ``quantile`` of all does not exceed.
+        d). The interval is for the smallest value that a share ``quantile`` of all, or of all
+        weights, does not exceed.
 
     Raises
     ------
@@ -195,7 +205,7 @@ def dp_quantile(
     less, where ε' is that of the end and R the sensitivity; and there are 2³⁰ + 1 points. So with
     q' = q - R ln((2³⁰ + 1)/α)/(ε' m) the end is right with probability 1 - α, whatever the values.
     A lower bound of m is released too. For the population q is first moved by what a binomial share
-    can be off.
+    can be off. With weights m is their sum over ``max_sample_weight``.
 
     *How much it needs.* q' is below 0, and the end is the bound itself, until ε·interval_share·m is
     about 150/min(q, 1 - q), at a level of 0.9: 300 for the median, for example 600 values at ε = 1
@@ -209,27 +219,19 @@ def dp_quantile(
     >>> bool(48 < dp_quantile(ages, 0.5, lower=0, upper=120, epsilon=1.0).value < 52)
     True
     """
-    targets = as_array(quantile)
+    given, targets = locals(), as_array(quantile)
     if targets.ndim > 1 or not targets.size or targets.dtype.kind not in "iuf":
         raise expected("a number in [0, 1], or a list of them", quantile=quantile)
+    if sample_weight is not None and interval_of == POPULATION:
+        remedy = "the shares of weighted draws have no law that is known"
+        raise expected("'data' with sample_weight", remedy, interval_of=interval_of)
     for q in targets.ravel().tolist():
         in_range(0.0, 1.0, closed="both", quantile=q)
-    found = Query(
+    return answer(
         "dp_quantile",
         QuantileConfig,
-        lower,
-        upper,
-        epsilon=epsilon,
-        neighboring_relation=neighboring_relation,
-        unit=unit,
-        max_rows_per_group=max_rows_per_group,
-        level=level,
-        interval_of=interval_of,
-        random_state=random_state,
-        options={
-            "quantiles": tuple(map(float, targets.ravel().tolist())),
-            "share": in_range(0.0, 1.0, closed="left", interval_share=interval_share),
-            "is_one": targets.ndim == 0,
-        },
+        given,
+        quantiles=tuple(map(float, targets.ravel().tolist())),
+        share=in_range(0.0, 1.0, closed="left", interval_share=interval_share),
+        is_one=targets.ndim == 0,
     )
-    return found.answer(values, groups)

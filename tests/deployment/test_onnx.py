@@ -1,17 +1,24 @@
-"""Scalers and linear models in ONNX predict as they do in Python."""
+"""Scalers, linear and additive models in ONNX predict as they do in Python."""
 
 import json
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import skdp
 from skdp import (
     DPPCA,
+    AdditiveFeatures,
     BoundedScaler,
+    DPAdditiveClassifier,
+    DPAdditivePoissonRegressor,
+    DPAdditiveRegressor,
+    DPBins,
     DPQuantileScaler,
     DPStandardScaler,
     DPVariationalLinearRegression,
@@ -40,13 +47,16 @@ ROWS = np.vstack([X[:50], 30 * X[50:60], np.zeros((1, 3))])
 
 def predicted(model, rows):
     session = runtime.InferenceSession(model.SerializeToString())
-    return session.run(None, {session.get_inputs()[0].name: rows})
+    names = [given.name for given in session.get_inputs()]
+    if isinstance(rows, pd.DataFrame):  # an input for each column
+        return session.run(None, {name: rows[[name]].to_numpy() for name in names})
+    return session.run(None, {names[0]: rows})
 
 
-def fit(estimator, y=None):
+def fit(estimator, y=None, rows=X):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", skdp.FitWarning)
-        return estimator.fit(X, y)
+        return estimator.fit(rows, y)
 
 
 SCALERS = {
@@ -55,6 +65,9 @@ SCALERS = {
     "quantiles": DPQuantileScaler(-1, 1, epsilon=5.0),
     "clipper": NormClipper(0.7),
     "components": DPPCA(2, epsilon=5.0),
+    "bins": DPBins(-1, 1, n_bins=5, epsilon=5.0),
+    "numbers of bins": DPBins(-1, 1, epsilon=5.0, encode="ordinal"),
+    "waves": AdditiveFeatures(edges=[[-1, 0, 0.5, 1], [0, 1], [-1, 1]]),
 }
 CLASSIFIERS = {
     "logistic": (DPVariationalLogisticRegression(**TWO), Y),
@@ -86,7 +99,7 @@ def test_scalers(name):
         np.testing.assert_allclose(found, fitted.transform(rows), rtol=rtol, atol=rtol)
 
 
-@pytest.mark.parametrize("name", ["bounds", "standard", "quantiles"])
+@pytest.mark.parametrize("name", ["bounds", "standard", "quantiles", "bins", "waves"])
 def test_missing_values(name):
     fitted, rows = fit(SCALERS[name]), ROWS.copy()
     rows[3, 1] = rows[4, 0] = np.nan
@@ -105,8 +118,9 @@ def test_classifiers(name):
 @pytest.mark.parametrize("name", REGRESSORS)
 def test_regressors(name):
     fitted = fit(*REGRESSORS[name])
-    (found,) = predicted(to_onnx(fitted, ROWS[:1]), ROWS)
-    np.testing.assert_allclose(found[:, 0], fitted.predict(ROWS), rtol=1e-11, atol=1e-13)
+    for rows in (ROWS, pd.DataFrame(ROWS, columns=["a", "b", "c"])):
+        (found,) = predicted(to_onnx(fitted, rows[:1]), rows)
+        np.testing.assert_allclose(found[:, 0], fitted.predict(ROWS), rtol=1e-11, atol=1e-13)
 
 
 def test_a_pipeline_with_its_statement():
@@ -131,3 +145,47 @@ def test_three_classes_of_a_normal_posterior_are_refused_by_name():
     fitted = fit(model, RNG.integers(0, 3, 200))
     with pytest.raises(ValueError, match=r"classes=.*two, for ONNX.*OPSPosteriorSampler"):
         to_onnx(fitted, ROWS[:1])
+
+
+COLUMNS = {"bounds": {0: (-1, 1)}, "edges": {1: [-1, -0.5, 0, 1]}, "categories": {2: [0, 1, 2]}}
+ADDITIVE = (
+    (DPAdditiveClassifier(**TWO), Y),
+    (DPAdditiveRegressor(target_bounds=(-3, 5), **FACTS), X[:, 0] + 1),
+    (DPAdditivePoissonRegressor(largest_count=4, **FACTS), RNG.poisson(1, 200)),
+)
+
+
+@pytest.mark.parametrize("declared", [{}, COLUMNS, {**COLUMNS, "pairs": [(2, 0), (0, 1)]}])
+@pytest.mark.parametrize(("model", "y"), ADDITIVE)
+def test_additive_models(model, y, declared):
+    """Values are at edges, beyond them, missing, and of levels that were not declared."""
+    rows = np.vstack([X[:, :2].T, RNG.integers(0, 5, 200)]).T
+    rows[:5, 1] = [-1, -0.5, np.nextafter(-0.5, -1), 0, 1]
+    rows[5:20] *= 30
+    fitted = fit(clone(model).set_params(epsilon=20.0, **declared), y, rows)
+    rows[20:30, :2] = rows[25:35, 2] = np.nan
+    for given, atol in ((rows, 1e-7), (rows.astype(np.float32), 5e-7)):
+        *labels, found = predicted(to_onnx(fitted, given[:1]), given)
+        exact = fitted.predict_proba(given) if labels else fitted.predict(given)[:, None]
+        assert np.ptp(exact) > 0.1
+        np.testing.assert_allclose(found, exact, rtol=0, atol=atol)
+        if labels:
+            np.testing.assert_array_equal(labels[0], fitted.predict(given))
+
+
+def test_columns_of_a_frame_are_inputs_and_text_is_a_level():
+    home = np.array(["a", "b", "new"], object)[Y + (X[:, 1] > 0)]
+    frame = pd.DataFrame({"home": home, "age": X[:, 0]})
+    model = DPAdditiveClassifier(bounds={"age": (-1, 1)}, categories={"home": ["b", "a"]}, **TWO)
+    fitted = fit(model, Y, frame)
+    _, found = predicted(to_onnx(fitted, frame[["age", "home"]]), frame)
+    np.testing.assert_allclose(found, fitted.predict_proba(frame), atol=1e-7)
+
+
+@pytest.mark.parametrize("steps", [(), (BoundedScaler(-1, 1),)])
+def test_a_class_that_is_not_converted_is_refused_by_name(steps):
+    fitted = fit(make_pipeline(*steps, skdp.DPSGDClassifier(max_iter=1, **TWO)), Y)
+    with pytest.raises(
+        ValueError, match=r"fitted=DPSGDC.*torch.onnx.export.* DPAdditiveClassifier"
+    ):
+        to_onnx(fitted if steps else fitted[0], ROWS[:1])

@@ -411,7 +411,12 @@ def of_persons(persons):
 
 def laws_of_persons(mechanism, *data_sets):
     """Log-probabilities of one point, and misses, a row each a data set, and sizes."""
-    segments = [mechanism._segments(*of_persons(persons)) for persons in data_sets]
+    return laws_of(mechanism, [of_persons(persons) for persons in data_sets])
+
+
+def laws_of(mechanism, data_sets):
+    """The same of values, and what stands beside them."""
+    segments = [mechanism._segments(*data) for data in data_sets]
     first = np.unique(np.concatenate([s.first for s in segments]))
     size = np.diff(first, append=module.GRID + 1)
     rate = (mechanism.epsilon - 4 * module.WEIGHT_ERROR) / mechanism.sensitivity
@@ -449,7 +454,7 @@ def test_a_person_with_many_rows_counts_as_one():
 def test_weights_of_a_person_add_up_to_one_and_are_nearly_equal(sizes, seed):
     starts = np.cumsum([0, *sizes])
     there = np.random.default_rng(seed).random(starts[-1]) < 0.7
-    weights = module._weights(there, starts)
+    weights, _ = module.integer_weights(there, starts)
     person = np.repeat(np.arange(len(sizes)), sizes)[there]
     for i in range(len(sizes)):
         own = weights[person == i]
@@ -480,6 +485,114 @@ def test_persons_whom_the_relation_does_not_speak_of_and_too_many_are_refused(mo
 def test_as_many_persons_as_are_taken_leave_64_bits():
     """A miss of all of their ranks, in units of RANK / SHARES."""
     assert module.MAX_PERSONS * module.SHARES * round(1 / module.RANK) < 2**63
+
+
+# --- weights ------------------------------------------------------------------------------------
+
+SHARE = st.one_of(st.sampled_from([0.0, 2.0**-20, 0.5, 1.0]), st.floats(0, 1))
+ROW = st.tuples(NUMBERS, SHARE)
+ROWS = st.lists(ROW, max_size=5)
+
+
+def laws_of_weighted(mechanism, *data_sets, persons=False):
+    """Log-probabilities of one point, and misses; a data set is of persons with (value, weight)."""
+    given = []
+    for data in data_sets:
+        starts = np.cumsum([0] + [len(person) for person in data])
+        values, weights = np.reshape([row for person in data for row in person], (-1, 2)).T
+        given.append((values, starts if persons else None, None, weights))
+    return laws_of(mechanism, given)
+
+
+@given(st.lists(st.tuples(st.floats(-1.5, 2.5), SHARE), max_size=8), QUANTILES)
+def test_the_law_of_weighted_records_is_the_definition_on_a_small_grid(rows, q):
+    mechanism = QuantileMechanism(q, -1.0, 2.0, 1.3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "GRID", 12)
+        (law,), _, size = laws_of_weighted(mechanism, [[row] for row in rows])
+    points = np.linspace(-1.0, 2.0, 13)
+    near = [(min(points, key=lambda t: abs(t - x)), round(w * 2**20) / 2**20) for x, w in rows]
+    share, d = round(q * 2**30) / 2**30, []
+    for t in points:
+        below = sum(w * ((x < t) - share) for x, w in near)
+        up_to = sum(w * (share - (x <= t)) for x, w in near)
+        d.append(max(below, up_to, 0.0))
+    exact = -1.3 / mechanism.sensitivity * np.array(d)
+    np.testing.assert_allclose(np.repeat(law, size), exact - logsumexp(exact), atol=1e-9)
+
+
+@pytest.mark.parametrize("persons", [False, True])
+@pytest.mark.parametrize("relation", RELATIONS)
+@given(st.lists(ROWS, max_size=4), ROWS, ROWS, QUANTILES, st.floats(-3, 1.5))
+def test_privacy_loss_of_weighted_records(persons, relation, rest, own, other, q, log_eps):
+    mechanism = QuantileMechanism(q, 0.0, 1.0, 10**log_eps, relation + "_group" * persons)
+    if not persons:  # a row each
+        rest, own, other = rest[:0] + [[row] for rows in rest for row in rows], own[:1], other[:1]
+    second = [other] if relation == "replace_one" else []
+    pair = [[*rest[:2], own, *rest[2:]], [*rest[:2], *second, *rest[2:]]]
+    (one, two), d, _ = laws_of_weighted(mechanism, *pair, persons=persons)
+    assert np.abs(one - two).max() <= mechanism.epsilon + 1e-9
+    assert np.ptp(one - two) <= mechanism.epsilon + 1e-9
+    assert np.ptp(d[0] - d[1]) <= mechanism.sensitivity + 1e-9
+
+
+@pytest.mark.parametrize(("q", "relation", "one", "two"), TIGHT)
+def test_a_weight_is_a_share_of_the_sensitivity(q, relation, one, two):
+    """One record of weight w among others of weight 1; that of weight 1 attains it."""
+    mechanism = QuantileMechanism(q, 0.0, 1.0, 2.0, relation)
+    (changed,) = [i for i, x in enumerate(one) if i >= len(two) or x != two[i]]
+    for w in (0.25, 1.0):
+        pair = [[[(x, w if i == changed else 1.0)] for i, x in enumerate(r)] for r in (one, two)]
+        _, d, _ = laws_of_weighted(mechanism, *pair)
+        moved = np.ptp(d[0] - d[1])
+        assert moved == pytest.approx(mechanism.sensitivity, rel=1e-12) if w == 1 else moved < 0.8
+
+
+@given(st.lists(NUMBERS, max_size=9), QUANTILES)
+def test_weights_of_one_are_none(values, q):
+    mechanism, values = QuantileMechanism(q, 0.0, 1.0, 1.0), np.array(values, dtype=float)
+    given = (None, np.ones(len(values)))
+    one, other = (mechanism._segments(values, None, None, weights) for weights in given)
+    assert all(map(np.array_equal, one, other))
+
+
+@pytest.mark.parametrize("most", [2**20, 2**43])
+def test_misses_of_large_weights_are_rounded_twice_at_most(most, monkeypatch):
+    """As large as those of 2²⁶ rows together, which 64 bits hold in two parts."""
+    rng, found = np.random.default_rng(0), []
+    values, weights = rng.integers(0, 40, 12) / 64, rng.random(12)
+    monkeypatch.setattr(module, "STEPS", most)
+    monkeypatch.setattr(QuantileMechanism, "_weights", lambda self, d, unit: (found.append(d), d))
+    mechanism = QuantileMechanism(0.3, 0.0, 1.0, 1.0)
+    first = mechanism._segments(values, None, None, weights).first.tolist()
+    q, v = round(0.3 * 2**30), [round(w * most) for w in weights]
+    rows = list(zip((values * 2**30).astype(int).tolist(), v, strict=True))
+    for t, d in zip(first, found[0].tolist(), strict=True):
+        below = sum(w for x, w in rows if x < t) * 2**30 - q * sum(v)
+        up_to = q * sum(v) - sum(w for x, w in rows if x <= t) * 2**30
+        exact = max(below, up_to, 0)
+        assert abs(Fraction(d) - exact) <= Fraction(exact, 2**52)
+
+
+def test_a_person_has_the_mean_of_the_weights_of_its_values():
+    there = np.array([True, True, False, True, True])
+    each, most = module.integer_weights(there, np.array([0, 3, 3, 5]), np.array([1, 0.5, 1, 1, 1]))
+    assert most == 2**20
+    assert each.tolist() == [2**19, 2**18, 2**19, 2**19]
+
+
+def test_weights_beyond_one_are_cut_and_others_refused():
+    mechanism = QuantileMechanism(0.5, 0.0, 1.0, 1e3)
+    values = np.array([0.25] * 3 + [0.75] * 2)
+
+    def released(weights):
+        return mechanism.release(values, Streams(b"quantile")("noise"), weights=weights)
+
+    assert released([1, 1, 1, 9.0, np.inf]) == released(np.ones(5)) == pytest.approx(0.25)
+    assert released([np.nan, -3.0, 0.5, 1.0, 1.0]) == pytest.approx(0.75)
+    for wrong in (np.ones(4), np.ones((5, 1)), ["1"] * 5, [True] * 5):
+        with pytest.raises(ValueError, match=r"Expected (weights|values)"):
+            released(wrong)
 
 
 # --- cells --------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def test_a_variance_about_any_place_moves_by_half_a_square_around_its_constant(p
             G = config.grid
             means = [Share(round(4 * place * G), round(4 * (1 - place) * G), G / 8, 4, G)]
             with captured() as seen:
-                config.variances(config.sums_of(x), means, 1.0, 0.1, None)
+                config.variances(config.sums_of(x, np.ones((1, 1), int)), means, 1.0, 0.1, None)
             found.append(int(seen[0].exact[0]))
         constant = seen[0].mechanism.sensitivity
         assert constant == G // 2
@@ -210,3 +210,70 @@ def test_gaussian_noise_covers_the_euclidean_distance(relation):
         assert type(mechanism).__name__ == "GaussianMechanism"
         moved = np.linalg.norm((ours[-1].exact - theirs[-1].exact).astype(float))
         assert moved <= 2 * mechanism.record_norm
+
+
+# --- weights ------------------------------------------------------------------------------------
+
+W = 2.5
+WEIGHTED = [*product(GRID, (0.0, 0.7, W)), (NULL, W)]
+
+
+@pytest.mark.quick(3)
+@pytest.mark.parametrize("relation", PRIVATE)
+@pytest.mark.parametrize("k", [None, 2])
+@pytest.mark.parametrize("statistic", ["count", "histogram", "sum", "mean", "variance"])
+def test_a_row_of_any_weight_moves_a_release_as_far_as_one_of_the_largest(statistic, k, relation):
+    """Neighbours differ in a row with its weight, or in a person with up to two."""
+    rest, farthest = [(0.3, 1.0), (3.0, W), (1.0, 0.1)], {}
+    own = [[row] for row in WEIGHTED]
+    if k:
+        ends = [(-1.0, W), (3.0, W), (1.0, 0.7)]
+        own = [[], [ends[0]], *([a, b] for a, b in product(ends, repeat=2))]
+    others = own if relation == "replace_one" else [[] if k or "add" in relation else [(NULL, W)]]
+
+    def on(rows, first=()):
+        how = {"neighboring_relation": relation, "missing": False, "max_sample_weight": W}
+        if statistic in ("count", "histogram"):
+            del how["missing"]
+        if k:
+            groups = [0] * (len(rows) - len(rest)) + [1, 2, 3]
+            how |= {"unit": "group", "max_rows_per_group": k, "groups": groups}
+        values, weights = np.reshape(rows, (-1, 2)).T
+        return released(statistic, values, first, sample_weight=weights, **how)
+
+    for one, other in product(own, others):
+        ours = on(one + rest)
+        first = [] if len(ours) == 1 else [ours[0].exact]
+        for i, (a, b) in enumerate(zip(ours, on(other + rest, first), strict=True)):
+            assert a.mechanism == b.mechanism
+            assert l1(a, b) <= a.mechanism.sensitivity
+            farthest[i] = max(farthest.get(i, 0.0), l1(a, b) / a.mechanism.sensitivity)
+    assert farthest[0] > 0.999
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_what_is_released_of_weighted_rows_is_their_definition(d):
+    """Σ wt, Σ w(G - t) and Σ w(t - m)²/r² over W, to within the rounding of each row."""
+    rng = np.random.default_rng(d)
+    x, w = rng.uniform(-2.0, 4.0, (40, d)), rng.choice([0.0, 0.01, 1.0, W], 40)
+    x[3, 0] = NULL
+    share, v = (np.clip(x, -1.0, 3.0) + 1.0) / 4.0, (w / W)[:, None]
+    with captured() as seen:
+        dp_var(x, **BOUNDS, epsilon=1.0, sample_weight=w, max_sample_weight=W)
+    G, (up, down) = 2**22, seen[0].exact
+    np.testing.assert_allclose(up / G, np.nansum(v * share, axis=0), atol=40 / G)
+    np.testing.assert_allclose((up + down) / G, np.nansum(v + 0 * share, axis=0), atol=40 / G)
+    # About the middle of a place that the released means tell, within their noise.
+    up, down = seen[1].exact / G
+    about = [np.nansum(v * (share - m) ** 2, axis=0) for m in np.linspace(0, 1, 1001)]
+    radius = np.sqrt(np.min(about, axis=0) / up)
+    assert ((radius > 0.49) & (radius <= 1.0 + 1e-5)).all()
+    np.testing.assert_allclose(up + down, np.nansum(v + 0 * share, axis=0), atol=40 / G)
+
+
+def test_weights_go_with_their_rows_where_persons_are_brought_together():
+    x, w, groups = np.array([3.0, 1.0, -1.0, 2.0]), [0.5, 1.0, 2.5, 0.0], ["b", "a", "b", "a"]
+    how = {"unit": "group", "groups": groups, "max_rows_per_group": 2, "max_sample_weight": W}
+    with captured() as seen:
+        dp_histogram(x, [-1, 0, 2, 3], epsilon=1.0, sample_weight=w, **how)
+    np.testing.assert_allclose(seen[0].exact.ravel() * W / 2**22, [2.5, 1.0, 0.5], atol=1e-5)

@@ -377,7 +377,7 @@ def test_the_interval_of_a_variance_allows_for_a_mean_off_its_place():
     place = Share(
         round(0.55 * all_of_them), round(0.45 * all_of_them), all_of_them / 60, n, config.grid
     )
-    sums_of = config.sums_of(np.full((n, 1), 0.5))
+    sums_of = config.sums_of(np.full((n, 1), 0.5), np.ones((1, 1), int))
     ((value, low, high),) = config.variances(sums_of, [place], 50.0, 0.1, noise)
     assert value == pytest.approx((0.05 - 2 / 60) ** 2, rel=0.1)
     assert low == 0.0 < high
@@ -462,3 +462,128 @@ def test_rare_and_even_events_and_many_zeros_are_not_doubted():
     # The largest value may well be at the bound; an interval as wide as the bounds tells nothing.
     assert not doubts(dp_quantile, np.minimum(SPREAD[:, 0], 70), 1.0, lower=0, upper=70)
     assert not doubts(dp_mean, SPREAD[:4, 0], lower=-10, upper=0)
+
+
+# --- weights ------------------------------------------------------------------------------------
+
+W = 5.0
+weighed = pytest.mark.parametrize("name", sorted(ALL.keys() - {"dp_covariance"}))
+
+
+def slow(name, x, w):
+    """Each statistic from its definition, row by row."""
+    rows = sorted((a, b) for a, b in zip(x.tolist(), w.tolist(), strict=True) if a == a)
+    total = math.fsum(b for _, b in rows)
+    mean = math.fsum(a * b for a, b in rows) / total
+    if name == "dp_quantile":
+        return next(
+            a for i, (a, _) in enumerate(rows) if sum(b for _, b in rows[: i + 1]) >= total / 2
+        )
+    return {
+        "dp_count": total,
+        "dp_sum": mean * total,
+        "dp_mean": mean,
+        "dp_var": math.fsum(b * (a - mean) ** 2 for a, b in rows) / total,
+        "dp_histogram": [math.fsum(b for a, b in rows if k <= a // 20 < k + 1) for k in range(5)],
+    }[name]
+
+
+@weighed
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_with_a_large_budget_weighted_statistics_are_their_definition(name, relation):
+    rng = np.random.default_rng(1)
+    x, w = rng.uniform(0, 100, 3000), rng.choice([0.0, 0.3, 1.0, W], 3000)
+    w[x > 60] *= 0.2  # so that they matter
+    x[rng.random(3000) < 0.2] = np.nan
+    how = {"epsilon": 50.0, "neighboring_relation": relation, "max_sample_weight": W}
+    shown, exact = ALL[name](x, sample_weight=w, **how), slow(name, x, w)
+    np.testing.assert_allclose(shown.value, exact, rtol=0.003, atol=1)
+    assert np.abs(np.subtract(exact, slow(name, x, 1.0 + 0 * w))).max() > 5
+    if name == "dp_quantile":
+        shown = ALL[name](x, sample_weight=w, interval_share=0.5, **how)
+        assert shown.low > 0 or shown.high < 100
+    groups = np.arange(3000) // 2
+    persons = {"unit": "group", "groups": groups, "max_rows_per_group": 2}
+    if name != "dp_quantile":  # where the values of a person have the mean of their weights
+        shown = ALL[name](x, sample_weight=w, **how, **persons)
+        np.testing.assert_allclose(shown.value, exact, rtol=0.003, atol=1)
+
+
+@weighed
+def test_a_statement_says_which_bound_of_weights_was_declared(name):
+    how = {"sample_weight": np.ones(400), "max_sample_weight": W}
+    shown = ALL[name](X, epsilon=1.0, **how)
+    assert f"max_sample_weight={W}" in shown.privacy_.settings[0]
+    assert not shown.privacy_.assumptions  # nothing is divided by a public number
+    assert shown.privacy_.epsilon == pytest.approx(1.0)
+    assert "weight" not in ALL[name](X, epsilon=1.0).privacy_.settings[0]
+
+
+@weighed
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_weights_are_refused_by_name_before_the_charge(name, relation):
+    how = {"epsilon": 1.0, "neighboring_relation": relation}
+    secret = 3.0625
+    weights = [
+        [secret] * 399, np.full(400, -secret), np.full(400, W + secret), np.full(400, np.nan),
+        np.full((400, 2), secret), [str(secret) + "x"] * 400, "weights",
+    ]  # fmt: skip
+    with PrivacyLedger() as ledger:
+        for wrong in weights:
+            with pytest.raises(ValueError, match=r"sample_weight .* \[0, 5\] per row") as error:
+                ALL[name](X, sample_weight=wrong, max_sample_weight=W, **how)
+            assert "3.06" not in str(error.value)
+        for wrong in (0, -1.0, math.nan, math.inf, "5", None, True):
+            with pytest.raises(ValueError, match=f"max_sample_weight={wrong!r}"):
+                ALL[name](X, sample_weight=np.ones(400), max_sample_weight=wrong, **how)
+        with pytest.raises(ValueError, match=r"max_sample_weight=5.*give sample_weight"):
+            ALL[name](X, max_sample_weight=5, **how)
+        if name == "dp_quantile":
+            with pytest.raises(ValueError, match=r"interval_of='population'.*'data' with sample_w"):
+                dp_quantile(
+                    X, sample_weight=np.ones(400), interval_of="population", **BOUNDS, **how
+                )
+    assert not ledger.entries
+
+
+@weighed
+def test_weighted_statistics_of_columns_and_of_no_rows(name):
+    w = np.random.default_rng(0).uniform(0, W, 4000)
+    x = np.random.default_rng(1).uniform(0, 100, (4000, 2))
+    shown = ALL[name](x, epsilon=50.0, sample_weight=w, max_sample_weight=W)
+    for j in range(2):
+        exact = slow(name, x[:, j], w)
+        np.testing.assert_allclose(shown.value[..., j], exact, rtol=0.005, atol=1)
+    how = {"neighboring_relation": "add_or_remove_one", "max_sample_weight": W}
+    assert np.isfinite(ALL[name]([], epsilon=1.0, sample_weight=[], **how).value).all()
+
+
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("of", ["data", "population"])
+@pytest.mark.parametrize("epsilon", [0.5, 20.0])
+def test_intervals_of_weighted_means_hold_for_whom_they_say(of, epsilon):
+    """Values are drawn with weights that depend on them: the population's mean is E(wx)/E(w)."""
+    rng = np.random.default_rng(0)
+
+    def fresh(n=500):
+        x = rng.uniform(0, 100, n)
+        return x, W * (0.2 + 0.8 * rng.random(n) * x / 100)
+
+    x, w = fresh()
+    exact = np.average(x, weights=w) if of == "data" else (0.2 * 50 + 0.4 * 100 / 3) / 0.4
+
+    def release():
+        values, weights = (x, w) if of == "data" else fresh()
+        how = {"epsilon": epsilon, "interval_of": of, "max_sample_weight": W}
+        return dp_mean(values, sample_weight=weights, **BOUNDS, **how)
+
+    assert coverage(release, exact) > 0.9 - SLACK
+
+
+@pytest.mark.parametrize("name", ["dp_count", "dp_sum", "dp_var", "dp_quantile"])
+def test_intervals_of_weighted_statistics_hold_for_the_data(name):
+    rng = np.random.default_rng(0)
+    x, w = rng.exponential(20.0, 800).clip(0, 100), rng.uniform(0, W, 800)
+    how = {"sample_weight": w, "max_sample_weight": W, "epsilon": 2.0}
+    how |= {"interval_share": 0.6} if name == "dp_quantile" else {}
+    assert coverage(lambda: ALL[name](x, **how), slow(name, x, w)) > 0.9 - SLACK
