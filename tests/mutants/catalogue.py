@@ -2457,8 +2457,8 @@ algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
             "the part of effects along axes is not what the columns' own leave",
             "algorithms/noise_aware/prior.py",
             "Prior.draw",
-            "theta[:, :d] - a",
-            "theta[:, :d]",
+            'np.einsum("kij,ki->kj", self.axes, theta[:, :d] - a)',
+            'np.einsum("kij,ki->kj", self.axes, theta[:, :d])',
             "tests/algorithms/test_standardised.py",
         ),
         Mutant(
