@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
+from sklearn.utils.validation import check_is_fitted
 
 from skdp._validate import expected
 from skdp.estimators import (
@@ -74,6 +75,8 @@ def to_onnx(fitted: Any, X: Any, **options: Any) -> Any:
         `DPVariationalLogisticRegression` or `DPAdditiveClassifier` has more than two classes: their
         probabilities take an eigendecomposition per row, which ONNX does not have.
         `OPSPosteriorSampler` has no such limit.
+    NotFittedError
+        If it is not fitted.
     ImportError
         If skl2onnx is not installed.
 
@@ -86,6 +89,7 @@ def to_onnx(fitted: Any, X: Any, **options: Any) -> Any:
     """
     for part in (fitted, *getattr(fitted, "get_params", dict)().values()):
         _refuse(part)
+    check_is_fitted(fitted)
     if hasattr(X, "columns") and hasattr(fitted, "feature_names_in_"):
         X = X[list(fitted.feature_names_in_)]  # inputs are told apart by their order
     skl2onnx: Any = import_module("skl2onnx")
@@ -267,7 +271,8 @@ def _bins(g: _Graph) -> None:
 
 def _logistic(g: _Graph) -> None:
     if len(g.step.classes_) > 2:
-        raise expected("two, for ONNX", "OPSPosteriorSampler takes more", classes=g.step.classes_)
+        must = f"two, for {type(g.step).__name__} in ONNX"
+        raise expected(must, "OPSPosteriorSampler takes more", classes=g.step.classes_)
     logits, weights = g.logits_at_nodes()
     sides = [g("MatMul", g("Sigmoid", z), weights) for z in (g("Neg", logits), logits)]
     g.classes(g("Concat", *sides, axis=1))

@@ -43,7 +43,6 @@ from skdp.algorithms.additive import Config
 from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
 from skdp.algorithms.private_edges import AtDeclared, AtEdges, PrivateEdgesConfig, bins_told
 from skdp.estimators._linear import NormalClassifier, parts_of
-from skdp.mechanisms.quantile import check_persons
 from skdp.models.additive import (
     LABELS,
     PAIRS,
@@ -202,8 +201,6 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
 
     def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
         if isinstance(plan.config, PrivateEdgesConfig):
-            if records.starts is not None:
-                check_persons(records.starts)
             return plan.config.run
         places, _ = self._private(self.n_features_in_)
         coded = AtDeclared(plan.config.model, places)

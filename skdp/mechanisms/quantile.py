@@ -49,11 +49,10 @@ RANK = 2**-30
 # Weights e^(-x) below e^-200, some 1e-78 of all together, are raised to it.
 MOST_EXPONENT = 200.0
 MANTISSA_BITS = 53
-_HALF = 2**15  # of 1/RANK, the root
+_HALF = 2**15  # of 1/RANK, the root: in two parts 64 bits hold misses of weights below 2⁴⁸
 # A person's values share so many integer weights; of more values some have none.
 SHARES = 2**10
 STEPS = 2**20  # to which declared weights are rounded
-MAX_PERSONS = 2**22  # up to here 64 bits hold misses of ranks, in units of RANK / SHARES
 # Relative error of a weight in doubles: assumed. Eight roundings of 200 make 2e-13, this is 9e-13.
 WEIGHT_ERROR = 2.0**-40
 
@@ -311,8 +310,7 @@ class QuantileMechanism(Mechanism):
         ------
         ValueError
             If the values are not a one-dimensional array of numbers, or there are persons whom the
-            relation does not speak of, or more than 2²², or not one weight for each value; the
-            message holds none.
+            relation does not speak of, or not one weight for each value; the message holds none.
         BudgetExceededError
             If an open ledger refuses the release; the values have not been used then.
 
@@ -326,11 +324,9 @@ class QuantileMechanism(Mechanism):
         values = numbers(values)
         if values.ndim != 1:
             raise ValueError("Expected values to be one-dimensional, one number per record.")
-        if starts is not None:
-            if check_relation(self.neighboring_relation).unit != GROUP:
-                remedy = "it is for relations of persons, such as 'zero_out_group'"
-                raise expected("None", remedy, starts=starts)
-            check_persons(starts)
+        if starts is not None and check_relation(self.neighboring_relation).unit != GROUP:
+            remedy = "it is for relations of persons, such as 'zero_out_group'"
+            raise expected("None", remedy, starts=starts)
         if weights is not None:
             weights = np.clip(np.nan_to_num(numbers(weights)), 0.0, 1.0)
             if weights.shape != values.shape or len(values) > MAX_ROWS:
@@ -464,15 +460,6 @@ def split(
     share = np.clip(_release_hook.release(call, drawn) / GRID, 0.0, 1.0)
     lower, upper = np.array([cell[1:] for cell in cells]).T
     return np.minimum(lower + (upper - lower) * share, upper)
-
-
-def check_persons(starts: np.ndarray) -> None:
-    """Refuse more persons than 64 bits hold the misses of."""
-    if len(starts) - 1 > MAX_PERSONS:
-        raise ValueError(
-            f"Expected at most {MAX_PERSONS} persons: beyond, 64 bits do not hold their ranks. "
-            "Release the quantile of a random subset of them."
-        )
 
 
 def integer_weights(

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -22,12 +21,10 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from skdp._bounded_rows import declares_norm
 from skdp._chunked_rows import takes_chunks
-from skdp._fitting import Records
 from skdp._persons import PersonUnit
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms.quantiles import BinsConfig, QuantilesConfig
-from skdp.mechanisms.quantile import check_persons
 from skdp.models.additive import Number
 from skdp.preprocessing._base import PrivateScaler
 from skdp.preprocessing.additive_features import features, looked_up
@@ -172,11 +169,6 @@ class DPBins(PrivateScaler):
             unit=in_range(1e-100, 1e100, resolution=self.resolution),
             neighboring_relation=self._relation,
         ).calibrated(budget)
-
-    def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
-        if records.starts is not None:
-            check_persons(records.starts)
-        return plan.config.run
 
     def _person_bound(self, persons: PersonUnit) -> str:
         return "its values of a feature share the weight of one"

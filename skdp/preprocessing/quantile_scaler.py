@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -23,12 +22,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_rows import declares_norm
 from skdp._chunked_rows import takes_chunks
-from skdp._fitting import Records
 from skdp._persons import PersonUnit
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, in_range, is_real
 from skdp.algorithms.quantiles import QuantilesConfig
-from skdp.mechanisms.quantile import check_persons
 from skdp.preprocessing._base import PrivateScaler
 from skdp.preprocessing.bounded_scaler import affine_within, middle_and_half
 from skdp.privacy.budget import Budget
@@ -128,8 +125,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
     *Persons.* With ``unit="group"`` the k values that a person has of a feature have the weight 1/k
     each, or very nearly: all of them together move a quantile no further than one does
     (`QuantileMechanism` has the proof), and quantiles are those of a row drawn from a random
-    person. ``group_clip`` is of no use here. Without privacy they are those of rows. Persons are
-    2²² at most; more are refused.
+    person. ``group_clip`` is of no use here. Without privacy they are those of rows.
 
     *Account.* Each quantile is an exponential mechanism: between neighbours its log-density moves
     by a function whose range is at most ``quantile_epsilon_`` (shown there), which is what
@@ -195,11 +191,6 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
             unit=in_range(1e-100, 1e100, resolution=self.resolution),
             neighboring_relation=self._relation,
         ).calibrated(budget)
-
-    def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
-        if records.starts is not None:
-            check_persons(records.starts)
-        return plan.config.run
 
     def _person_bound(self, persons: PersonUnit) -> str:
         return "its values of a feature share the weight of one"

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -143,8 +144,14 @@ def test_a_pipeline_with_its_statement():
 def test_three_classes_of_a_normal_posterior_are_refused_by_name():
     model = DPVariationalLogisticRegression(classes=[0, 1, 2], **FACTS)
     fitted = fit(model, RNG.integers(0, 3, 200))
-    with pytest.raises(ValueError, match=r"classes=.*two, for ONNX.*OPSPosteriorSampler"):
+    with pytest.raises(ValueError, match=r"classes=.*two, for DPVariationalL.*OPSPost"):
         to_onnx(fitted, ROWS[:1])
+
+
+def test_what_is_not_fitted_is_refused():
+    for model in (DPAdditiveClassifier(**TWO), make_pipeline(DPAdditiveClassifier(**TWO))):
+        with pytest.raises(NotFittedError):
+            to_onnx(model, ROWS[:1])
 
 
 COLUMNS = {"bounds": {0: (-1, 1)}, "edges": {1: [-1, -0.5, 0, 1]}, "categories": {2: [0, 1, 2]}}

@@ -472,19 +472,9 @@ def test_persons_with_one_value_each_are_values():
         np.testing.assert_array_equal(one, other)
 
 
-def test_persons_whom_the_relation_does_not_speak_of_and_too_many_are_refused(monkeypatch):
+def test_persons_whom_the_relation_does_not_speak_of_are_refused():
     with pytest.raises(ValueError, match="starts"):
         QuantileMechanism(0.3, 0.0, 1.0, 1.0).release([1.0], starts=np.array([0, 1]))
-    monkeypatch.setattr(module, "MAX_PERSONS", 1)
-    persons = QuantileMechanism(0.3, 0.0, 1.0, 1.0, "zero_out_group")
-    assert 0 <= persons.release([1.0, 0.5], starts=np.array([0, 2])) <= 1
-    with pytest.raises(ValueError, match="at most 1 persons"):
-        persons.release([1.0, 0.5], starts=np.array([0, 1, 2]))
-
-
-def test_as_many_persons_as_are_taken_leave_64_bits():
-    """A miss of all of their ranks, in units of RANK / SHARES."""
-    assert module.MAX_PERSONS * module.SHARES * round(1 / module.RANK) < 2**63
 
 
 # --- weights ------------------------------------------------------------------------------------
@@ -558,7 +548,7 @@ def test_weights_of_one_are_none(values, q):
 
 @pytest.mark.parametrize("most", [2**20, 2**43])
 def test_misses_of_large_weights_are_rounded_twice_at_most(most, monkeypatch):
-    """As large as those of 2²⁶ rows together, which 64 bits hold in two parts."""
+    """As large as those of 2²⁶ rows together, or 2³⁵ persons, which 64 bits hold in two parts."""
     rng, found = np.random.default_rng(0), []
     values, weights = rng.integers(0, 40, 12) / 64, rng.random(12)
     monkeypatch.setattr(module, "STEPS", most)

@@ -167,14 +167,6 @@ def test_a_person_who_owns_half_of_the_table_moves_no_quantile_of_the_others():
     assert rows.upper_[0] > 1e5
 
 
-def test_too_many_persons_for_ranks_are_refused_before_the_charge(monkeypatch):
-    monkeypatch.setattr("skdp.mechanisms.quantile.MAX_PERSONS", PERSONS - 1)
-    ledger = PrivacyLedger(neighboring_relation="zero_out_group")
-    with ledger, pytest.raises(ValueError, match="at most 19 persons"):
-        scaler().fit(X, groups=GROUPS)
-    assert not ledger.entries
-
-
 # --- temperatures -------------------------------------------------------------------------------
 
 

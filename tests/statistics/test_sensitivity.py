@@ -271,6 +271,17 @@ def test_what_is_released_of_weighted_rows_is_their_definition(d):
     np.testing.assert_allclose(up + down, np.nansum(v + 0 * share, axis=0), atol=40 / G)
 
 
+@pytest.mark.parametrize("statistic", ["count", "histogram", "sum", "mean", "variance"])
+def test_weights_of_one_change_no_more_than_the_grid(statistic):
+    """What is released, in units of its noise, and that of the noise."""
+    x = np.append(np.random.default_rng(0).uniform(-2.0, 4.0, 40), NULL)
+    both = (released(statistic, x, sample_weight=w) for w in (None, np.ones(41)))
+    for one, other in zip(*both, strict=True):
+        exact, same = (seen.exact / float(seen.mechanism.scale) for seen in (one, other))
+        np.testing.assert_allclose(exact, same, rtol=0, atol=1e-4)
+    assert one.mechanism.epsilon == other.mechanism.epsilon
+
+
 def test_weights_go_with_their_rows_where_persons_are_brought_together():
     x, w, groups = np.array([3.0, 1.0, -1.0, 2.0]), [0.5, 1.0, 2.5, 0.0], ["b", "a", "b", "a"]
     how = {"unit": "group", "groups": groups, "max_rows_per_group": 2, "max_sample_weight": W}
