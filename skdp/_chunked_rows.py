@@ -711,7 +711,9 @@ def _blockwise(method: Any) -> Any:
 
             return blockwise(partial(method, copy.copy(self)), X, *args, **kwargs)
         if not isinstance(X, ChunkedRows):
-            return handed_on(X, method(self, X, *args, **kwargs))
+            others = (*args, *kwargs.values())
+            beside = [one for one in others if one is not None and not np.isscalar(one)]
+            return handed_on(X, method(self, X, *args, **kwargs), *beside)
         found = []
         for rows, y in X:
             if n_rows_of(rows):

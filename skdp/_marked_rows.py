@@ -235,12 +235,26 @@ def _is_pandas(rows: Any) -> bool:
     return pandas is not None and isinstance(rows, pandas.DataFrame | pandas.Series)
 
 
-def handed_on(given: Any, made: Any) -> Any:
-    """Let what was made of rows, each by itself, be of the part that they are proved to be of."""
+def handed_on(given: Any, made: Any, *beside: Any) -> Any:
+    """Let what was made of rows, each by itself, be of the part that they are proved to be of.
+
+    What was ``beside`` each row has to be of it too. Of several things made, each is.
+    """
     levels = levels_of(given) if kept_of(given) is not None else ()
-    if not levels or getattr(made, "shape", (-1,))[:1] != (len(levels[0].places),):
+    if not levels or not all(_same_levels(levels_of(one), levels) for one in beside):
         return made
-    return claimed(made, levels)
+    n_rows = len(levels[0].places)
+
+    def own(rows: Any) -> Any:
+        return claimed(rows, levels) if getattr(rows, "shape", ())[:1] == (n_rows,) else rows
+
+    return tuple(map(own, made)) if type(made) is tuple else own(made)
+
+
+def _same_levels(ones: tuple[Level, ...], others: tuple[Level, ...]) -> bool:
+    return len(ones) == len(others) and all(
+        _agree((one,), other) for one, other in zip(ones, others, strict=True)
+    )
 
 
 def kept_of(rows: Any) -> Kept | None:
@@ -320,9 +334,12 @@ def _same_values(ones: np.ndarray, others: np.ndarray) -> bool:
 def _places_by_labels(rows: Any, kept: Any) -> np.ndarray | None:
     if rows.index.equals(kept.index):
         return np.arange(len(kept))
-    if not kept.index.is_unique or rows.index.dtype != kept.index.dtype:
+    try:
+        if not kept.index.is_unique or rows.index.dtype != kept.index.dtype:
+            return None
+        at = kept.index.get_indexer(rows.index)
+    except Exception:  # lists are no labels, nor are intervals that overlap
         return None
-    at = kept.index.get_indexer(rows.index)
     return None if (at < 0).any() else at
 
 
@@ -332,6 +349,8 @@ def _same_columns(rows: Any, kept: Any, at: np.ndarray) -> bool:
             return _same_series(rows, kept.iloc[at])
         rows = rows.to_frame()
     if kept.ndim == 1 or not (kept.columns.is_unique and rows.columns.is_unique):
+        return False
+    if kept.columns.nlevels != rows.columns.nlevels:  # a name would stand for several columns
         return False
     return all(
         name in kept.columns and _same_series(column, kept[name].iloc[at])

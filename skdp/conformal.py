@@ -565,7 +565,8 @@ class DPConformalClassifier(AccuracyMixin, _DPConformal):
         """
         check_is_fitted(self)
         scores = self._scores(X)
-        return np.where(np.isfinite(scores), scores, math.inf) <= self.threshold_
+        sets = np.where(np.isfinite(scores), scores, math.inf) <= self.threshold_
+        return handed_on(X, sets)
 
     @_has("predict_proba")
     def predict_proba(self, X) -> np.ndarray:
@@ -727,7 +728,7 @@ class DPConformalRegressor(R2Mixin, _DPConformal):
         mean, unit = self._predicted(X)
         # What rounding takes from an end must not leave out a residual at the threshold.
         half = np.broadcast_to(unit * self.threshold_ * (1 + 1e-12), mean.shape)
-        return np.column_stack([mean - half, mean + half])
+        return handed_on(X, np.column_stack([mean - half, mean + half]))
 
 
 # --- scores ---------------------------------------------------------------------------------------

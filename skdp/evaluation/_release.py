@@ -113,7 +113,7 @@ class TableRelease(BaseEstimator):
         records: tuple[Any, ...],
         cells_of: CellsOf,
         n_subgroups: int,
-        given: tuple[Any, Any],
+        given: tuple[Any, ...],
         groups: Given,
         inferred: tuple[str, ...],
     ) -> Tables:
@@ -129,8 +129,8 @@ class TableRelease(BaseEstimator):
         n_subgroups : int
             How many subgroups there are, whose cells lie one after the other; at least 1.
         given : tuple
-            The rows as they were given, predictions or X, and targets: their marks say of which
-            part of a split they are.
+            The rows as they were given, predictions or X, targets, and what else there is of each
+            row: their marks say of which part of a split they are.
         groups : array-like of shape (n,) or None
             The person of each row.
         inferred : tuple of str

@@ -159,7 +159,7 @@ def private_report(
         records + of,
         names,
         () if classes is not None else ("classes",),
-        given=(y_proba, y_true),
+        given=(y_proba, y_true, subgroup),
         groups=groups,
         epsilon=epsilon,
         delta=delta,
@@ -200,7 +200,7 @@ def _class_report(
     names: list,
     inferred: tuple[str, ...],
     *,
-    given: tuple[Any, Any],
+    given: tuple[Any, ...],
     groups: Given,
     **settings: Any,
 ) -> BinaryReport | MulticlassReport:
@@ -321,7 +321,7 @@ def private_regression_report(
         records + of,
         names,
         bounds,
-        given=(y_pred, y_true),
+        given=(y_pred, y_true, y_lower, y_upper, subgroup),
         groups=groups,
         epsilon=epsilon,
         delta=delta,
@@ -377,7 +377,7 @@ def _regression_report(
     names: list,
     bounds: tuple[Any, Any],
     *,
-    given: tuple[Any, Any],
+    given: tuple[Any, ...],
     groups: Given,
     **settings: Any,
 ) -> RegressionReport:
@@ -625,7 +625,7 @@ class DPEvaluator(BaseEstimator):
             raise expected("a fitted estimator", "fit it first", estimator=estimator) from None
         if not hasattr(estimator, "predict"):
             raise expected("a classifier or regressor", estimator=estimator)
-        self._warn_of_statement(part_read(X, y))
+        self._warn_of_statement(part_read(X, y, subgroup))
         settings = {
             name: getattr(self, name)
             for name in (
@@ -635,7 +635,7 @@ class DPEvaluator(BaseEstimator):
         }  # fmt: skip
         release = TableRelease("DPEvaluator", 1, **settings)
         release.mechanism()  # before any row is read
-        settings |= {"given": (X, y), "groups": groups}
+        settings |= {"given": (X, y, subgroup), "groups": groups}
         bounds: Any = None
         if not hasattr(estimator, "predict_proba"):
             bounds = _bounds(self.target_bounds, self.residual_bound)

@@ -281,7 +281,8 @@ class DisjointSplit:
         *arrays : array-like of shape (n_samples, ...)
             X, y and whatever else has a row each; lists become arrays, and sparse
             rows in formats other than CSR and CSC become CSR. These, and frames and series of
-            pandas and polars, carry the mark; rows in others are fitted by `fit_part`.
+            pandas, carry the mark; polars, pyarrow and sparse rows do as a whole, and what is
+            selected of them has none. Rows in others are fitted by `fit_part`.
 
         Returns
         -------
@@ -291,7 +292,7 @@ class DisjointSplit:
         Raises
         ------
         ValueError
-            If there is no such part, or an array has another number of rows.
+            If there is no such part, or an array has another number of rows, or none.
 
         Examples
         --------
@@ -305,10 +306,10 @@ class DisjointSplit:
             raise ValueError("Expected arrays to take rows of, e.g. take('train', X, y).")
         taken = []
         for array in arrays:
-            rows: Any = np.asarray(array) if isinstance(array, list | tuple) else array
+            rows: Any = np.asarray(array) if isinstance(array, list | tuple | range) else array
             if getattr(rows, "format", "csr") not in ("csr", "csc") and hasattr(rows, "tocsr"):
                 rows = rows.tocsr()  # other formats have no rows to select, or none to compare
-            n_rows = n_rows_of(rows)
+            n_rows = _n_rows(rows)
             if not self._by_coins and n_rows != self.n_samples:
                 raise ValueError(
                     f"Expected arrays of the {self.n_samples} rows of the table that was split, in "
@@ -317,7 +318,7 @@ class DisjointSplit:
             found = self._indices(part, n_rows)
             outer = levels_of(rows)
             plain = np.asarray(rows) if isinstance(rows, np.ndarray) else rows
-            own = getattr(plain, "iloc", plain)[found]
+            own = plain.take(found) if _is_arrow(rows) else getattr(plain, "iloc", plain)[found]
             # A row that is in the table twice may be in two parts of it.
             if not outer or len(np.unique(outer[0].places)) == n_rows:
                 mark = Mark(self.id, part, self._unit, self._by_coins)
@@ -371,7 +372,7 @@ class DisjointSplit:
         >>> steps = make_pipeline(FunctionTransformer(np.abs), model)
         >>> _ = split.fit_part(steps, "train", X, y)
         """
-        n_rows = n_rows_of(X)
+        n_rows = len(X) if isinstance(X, list | tuple | range) else _n_rows(X)
         given = {"X": X} | ({} if y is None else {"y": y}) | fit_params
         rows = {k: self.take(part, v) if _by_row(v, n_rows) else v for k, v in given.items()}
         X, y = rows.pop("X"), rows.pop("y", None)
@@ -432,8 +433,23 @@ def _own(groups: Any) -> Any:
     return groups.copy() if hasattr(groups, "copy") else copy.copy(groups)
 
 
+def _is_arrow(rows: Any) -> bool:
+    return type(rows).__module__.partition(".")[0] == "pyarrow"
+
+
+def _n_rows(rows: Any) -> int:
+    """Count the rows of an array or a table; refuse what is neither."""
+    n_rows = n_rows_of(rows) if getattr(rows, "shape", ()) or _is_arrow(rows) else None
+    if not isinstance(n_rows, int | np.integer):
+        raise ValueError(
+            "Expected arrays, frames or sparse matrices in memory to take rows of, got "
+            f"{type(rows).__name__}."
+        )
+    return n_rows
+
+
 def _by_row(values: Any, n_rows: int) -> bool:
-    is_array = hasattr(values, "shape") or isinstance(values, list | tuple)
+    is_array = hasattr(values, "shape") or isinstance(values, list | tuple) or _is_arrow(values)
     return is_array and np.ndim(values) > 0 and n_rows_of(values) == n_rows
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
@@ -21,14 +22,15 @@ from skdp import (
     BoundedScaler,
     DisjointSplit,
     DPSGDClassifier,
+    DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     DPVariationalPoissonRegression,
     PrivacyLedger,
     privacy_of,
 )
 from skdp._marked_rows import part_read
-from skdp.conformal import DPConformalClassifier
-from skdp.evaluation import DPEvaluator, private_report
+from skdp.conformal import DPConformalClassifier, DPConformalRegressor
+from skdp.evaluation import DPEvaluator, private_regression_report, private_report
 
 N = 60
 rng = np.random.default_rng(0)
@@ -448,3 +450,103 @@ def test_conformal_models_with_foreign_steps_and_reports_on_predictions() -> Non
     plain = np.asarray(fitted.predict_proba(test[0]))
     report = private_report(test[1], plain, epsilon=1.0, classes=[0, 1], n_samples=30)
     assert privacy_of(fitted, report).epsilon > 1.2
+
+
+def test_subgroups_of_other_rows_are_no_part() -> None:
+    side = np.where(X[:, 1] > 0, "right", "left")
+    split, (train, test) = halves(X, y)
+    fitted = model().fit(*train)
+    evaluator = DPEvaluator(fitted, epsilon=1.0, n_samples=30)
+    own, others = (split.take(part, side) for part in ("test", "train"))
+    proba = fitted.predict_proba(test[0])
+    how = {"epsilon": 1.0, "classes": [0, 1], "n_samples": 30}
+    for release in (
+        lambda of: evaluator.report(*test, subgroup=of, subgroups=["left", "right"]),
+        lambda of: private_report(test[1], proba, subgroup=of, subgroups=["left", "right"], **how),
+    ):
+        assert privacy_of(fitted, release(own)).epsilon < ONE
+        for of in (np.asarray(own), np.asarray(others), own[::-1]):
+            report = release(of)
+            assert privacy_of(fitted, report).epsilon > 1.2
+            assert "what else was given with each row" in report.privacy_.sampling
+        with pytest.raises(ValueError, match="of one part of one split"):
+            release(others)
+
+
+def test_intervals_of_other_rows_are_no_part() -> None:
+    target = X[:, 0] + X[:, 1]
+    split, (train, test) = halves(X, target)
+    how = {"target_bounds": (-2, 2), "n_samples": 30}
+    fitted = DPVariationalLinearRegression(1.0, **how).fit(*train)
+    mean, deviation = fitted.predict(test[0], return_std=True)
+
+    def total_with(low, high):
+        report = private_regression_report(
+            test[1], mean, residual_bound=2, y_lower=low, y_upper=high, **how
+        )
+        return privacy_of(fitted, report).epsilon
+
+    assert total_with(None, None) < ONE  # each of the two predictions is of the part
+    assert total_with(mean, mean) < ONE < 1.2 < total_with(mean, mean + deviation)
+    assert total_with(mean, np.asarray(mean)) > 1.2
+    predicted, deviation = fitted.predict(X, return_std=True)
+    low, high = split.take("test", predicted - deviation, predicted + deviation)
+    assert total_with(low, high) < ONE < 1.2 < total_with(low[::-1], high)
+    with pytest.raises(ValueError, match="of one part of one split"):
+        total_with(train[1], train[1])
+
+
+def test_what_is_predicted_is_of_the_part_of_all_that_it_is_made_of() -> None:
+    exposure = np.full(N, 2.0)
+    _, (train, test) = halves(X, y, exposure)
+    counts = DPVariationalPoissonRegression(1.0, n_samples=30).fit(*train)
+    rows, targets, own = test
+    for made in (counts.predict(rows), *counts.predict(rows, return_std=True)):
+        assert is_proved(made, targets) == "test"
+    assert is_proved(counts.predict(rows, exposure=own), targets) == "test"
+    assert is_proved(counts.predict(rows, exposure=2.0 * np.ones(30)), targets) is None
+    assert is_proved(counts.predict(rows, exposure=train[2]), targets) is None
+    frozen = FrozenEstimator(model().fit(*train[:2]))
+    sets = DPConformalClassifier(frozen, epsilon=1.0, n_samples=30).fit(*test[:2])
+    assert is_proved(sets.predict_set(rows), targets) == "test"
+    assert is_proved(sets.predict_proba(rows), targets) == "test"
+    line = FrozenEstimator(DPVariationalLinearRegression(target_bounds=(0, 1)).fit(*train[:2]))
+    intervals = DPConformalRegressor(line, residual_bound=1, n_samples=30).fit(*test[:2])
+    assert is_proved(intervals.predict_interval(rows)[:, 0], targets) == "test"
+
+
+def test_columns_of_two_levels_are_compared_by_both() -> None:
+    names = pd.MultiIndex.from_tuples([("a", "b"), ("a", "c"), ("b", "y")])
+    _, (train, _) = halves(pd.DataFrame(np.column_stack([X, y]), columns=names))
+    rows = train[0] if isinstance(train, list) else train
+    assert is_proved(rows[[("a", "b"), ("a", "c")]], rows[("b", "y")]) == "train"
+    assert is_proved(rows["a"], rows[("b", "y")]) is None  # "b" names two columns here
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [pd.IntervalIndex.from_arrays(np.arange(N), np.arange(N) + 2), [[i] for i in range(N)]],
+    ids=["intervals that overlap", "lists"],
+)
+def test_labels_that_cannot_be_looked_up_are_no_crash(labels) -> None:
+    frame = pd.DataFrame({"a": X[:, 0], "y": y}, index=pd.Index(labels))
+    rows = DisjointSplit(N).take("train", frame)
+    assert is_proved(rows[["a"]], rows["y"]) == "train"
+    some = rows.iloc[::2]
+    assert is_proved(some[["a"]], some["y"]) is None
+
+
+def test_tables_of_arrow_are_rows_and_what_has_none_is_refused() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    table, targets = arrow.table({"a": X[:, 0], "b": X[:, 1]}), arrow.array(y)
+    split = DisjointSplit(N, test_size=0.5)
+    train, test = (split.take(part, table, targets) for part in ("train", "test"))
+    assert of_pairs(train, test) < ONE < 1.2 < of_pairs(train, train)
+    fits = [split.fit_part(model(), part, table, targets) for part in ("train", "test")]
+    assert privacy_of(*fits).epsilon < ONE
+    np.testing.assert_array_equal(split.take("train", range(N)), split.train)
+    for nothing in (None, (row for row in X), {"a": X}, set(range(N)), 1.0):
+        with pytest.raises(ValueError, match=f"to take rows of, got {type(nothing).__name__}"):
+            split.take("train", nothing)
+        with pytest.raises(ValueError, match=f"to take rows of, got {type(nothing).__name__}"):
+            split.fit_part(model(), "train", nothing, y)
