@@ -178,7 +178,8 @@ class DisjointSplit:
             `token` of the split.
         groups : array-like of shape (n_samples,) or None, default=None
             The person of each row by the same labels, if it was made with groups: by other ones the
-            parts are others, and share rows with the former.
+            parts are others, and share rows with the former. Whole numbers ≥ 0 and their text are
+            the same; bytes and text are not, nor dates of other units, nor −1 and "-1".
 
         Returns
         -------
