@@ -147,7 +147,7 @@ def _glm(
     n_steps = integer_or_auto(glm.STEPS, max_iter=estimator.max_iter)
     mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given
     mu *= math.sqrt(1.0 - SHARE)
-    auto = glm.default_clip(facts.rows, D, mu)
+    auto = glm.default_clip(facts.rows, D, mu, float(family.largest(np.zeros((1, 1)))[0]))
     given = "auto" if isinstance(family, Line) else estimator.clip_norm
     return glm.GLMConfig(
         family=family,

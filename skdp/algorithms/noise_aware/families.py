@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import expit, ndtr
@@ -29,9 +29,30 @@ FASTEST = (0.125, 2.0)  # change of c from one step to the next
 WIDEST = 2.0  # c: residuals of targets in [-1, 1] that are predicted within
 
 
-def weights_of(norms: np.ndarray, clip_norm: float) -> np.ndarray:
-    """W = min(1, C²/‖z‖²)."""
-    return np.minimum(1.0, (clip_norm / np.maximum(norms, 1e-300)) ** 2)
+class Cut(NamedTuple):
+    """What rows count: w = min(1, C/(‖z‖ m), R²/‖z‖²), m the largest score of a row.
+
+    It does not depend on targets.
+
+    Parameters
+    ----------
+    clip_norm : float
+        C > 0, bound on a row's term of a score.
+    row_norm : float
+        R > 0; its square bounds a row's share of Σ w z zᵀ.
+    """
+
+    clip_norm: float
+    row_norm: float
+
+    def weights(self, norms: np.ndarray, largest: Any = 1.0) -> np.ndarray:
+        """Weights of rows (m,), of these norms."""
+        norms = np.maximum(norms, 1e-300)
+        return np.minimum(np.minimum(1.0, self.clip_norm / (norms * largest)), self.far(norms))
+
+    def far(self, norms: np.ndarray) -> np.ndarray:
+        """R²/‖z‖², of rows (m,)."""
+        return (self.row_norm / np.maximum(norms, 1e-300)) ** 2
 
 
 # --- two classes ----------------------------------------------------------------------------------
@@ -39,11 +60,15 @@ def weights_of(norms: np.ndarray, clip_norm: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class WeightedScores(LinearClippedSum):
-    """Σ w (y - σ(θz)) z."""
+    """Σ w s z, of scores s of one logit."""
+
+    row_norm: float = math.inf
 
     def _clipped(self, logits: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, Any]:
         r = np.nan_to_num(self.residual(logits, chunk.targets))
-        r *= weights_of(chunk.norms, self.clip_norm)[:, None]
+        assert self.largest_residual is not None
+        cut = Cut(self.clip_norm, self.row_norm)
+        r *= cut.weights(chunk.norms, self.largest_residual(logits))[:, None]
         return chunk.weighted(r), chunk.rows
 
 
@@ -51,11 +76,12 @@ class WeightedScores(LinearClippedSum):
 class _Slope:
     """w times an expected slope, for `GramSum`."""
 
-    clip_norm: float
-    slope_at: Callable[[np.ndarray], np.ndarray]
+    family: Any
+    cut: Cut
 
     def __call__(self, logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
-        return self.slope_at(logits[:, 0]) * weights_of(norms, self.clip_norm)
+        w = self.cut.weights(norms, self.family.largest(logits))
+        return self.family.slope_at(logits[:, 0]) * w
 
 
 @dataclass(frozen=True)
@@ -74,13 +100,18 @@ class Logit:
     bends: ClassVar[bool] = True  # whether slopes depend on θ
     saturates: ClassVar[bool] = True  # whether they only fall, where the outcome is sure
 
-    def scores(self, clip_norm: float) -> RowSum:
+    def scores(self, cut: Cut) -> RowSum:
         """The sum of a step."""
-        return WeightedScores(self.likelihood.residual, clip_norm)
+        return WeightedScores(self.likelihood.residual, cut.clip_norm, self.largest, cut.row_norm)
 
-    def slope(self, clip_norm: float) -> RowSum:
-        """The sum that tells the slope."""
-        return GramSum(clip_norm**2 / 4.0, _Slope(clip_norm, self.slope_at))
+    def slope(self, cut: Cut) -> RowSum:
+        """The sum that tells the slope: w p q ≤ C min(p, q)/‖z‖ too."""
+        C, R = cut
+        return GramSum(min(R**2 / 4.0, C * R / 2.0), _Slope(self, cut))
+
+    def largest(self, logits: np.ndarray) -> np.ndarray:
+        """max(p, 1 - p) of logits (m, 1)."""
+        return expit(np.abs(logits[..., 0]))
 
     def slope_at(self, logits: np.ndarray) -> np.ndarray:
         """Expected slope of the score."""
@@ -121,14 +152,19 @@ class Counts:
         """The score, within [-1, 1]."""
         return np.clip(self._score.residual(logits, targets) / self._most, -1.0, 1.0)
 
-    def scores(self, clip_norm: float) -> RowSum:
+    def scores(self, cut: Cut) -> RowSum:
         """The sum of a step."""
-        return WeightedScores(self.residual, clip_norm)
+        return WeightedScores(self.residual, cut.clip_norm, self.largest, cut.row_norm)
 
-    def slope(self, clip_norm: float) -> RowSum:
+    def slope(self, cut: Cut) -> RowSum:
         """The sum that tells the slope."""
         most = float(self._score.slope_bound) / self._most
-        return GramSum(clip_norm**2 * most, _Slope(clip_norm, self.slope_at))
+        C, R = cut
+        return GramSum(R * min(R, C) * most, _Slope(self, cut))
+
+    def largest(self, logits: np.ndarray) -> np.ndarray:
+        """1 for each of logits (m, 1)."""
+        return np.ones(logits.shape[:-1])
 
     def slope_at(self, logits: np.ndarray) -> np.ndarray:
         """Expected slope of the score."""
@@ -154,21 +190,21 @@ class WeightedResiduals(RowSum):
 
     Parameters
     ----------
-    clip_norm : float
-        C, and a = C/2: the last number adds 3 % to the bound.
+    cut : Cut
+        Of C, and a = C/2: the last number adds 3 % to the bound.
     """
 
-    clip_norm: float
+    cut: Cut
 
     @property
     def square_weight(self) -> float:
         """The weight a."""
-        return self.clip_norm / 2.0
+        return self.cut.clip_norm / 2.0
 
     @property
     def record_bound(self) -> float:
         """Bound on the norm of a record's term: w‖z‖ ≤ C, and |ψ² - ½| ≤ ½."""
-        return math.hypot(self.clip_norm, self.square_weight / 2.0)
+        return math.hypot(self.cut.clip_norm, self.square_weight / 2.0)
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """A number for each column, and one."""
@@ -177,7 +213,7 @@ class WeightedResiduals(RowSum):
     def _parts(self, theta: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, np.ndarray]:
         psi = np.clip(_residuals(theta, chunk), -1.0, 1.0)
         squares = self.square_weight * (psi**2 - 0.5)
-        psi = psi * weights_of(chunk.norms, self.clip_norm)
+        psi = psi * self.cut.weights(chunk.norms)
         return chunk.weighted(psi), chunk.weighted(squares)
 
     def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
@@ -198,12 +234,15 @@ class WeightedResiduals(RowSum):
 class InsideGram(GramSum):
     """Σ w 1(|y - θz| < c) z zᵀ, for (θ, c) in one row: c times the slope of Σ w ψ z."""
 
+    cut: Cut = Cut(math.inf, math.inf)
+
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """One number for each of the pairs of columns."""
         return super().shape((theta_shape[-1] - 1,))
 
     def _inside(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
-        w = (np.abs(_residuals(theta, chunk)) < 1.0) * weights_of(chunk.norms, self.bound**0.5)
+        w = (np.abs(_residuals(theta, chunk)) < 1.0) * self.cut.weights(chunk.norms)
+        w = np.minimum(w, self.bound / np.maximum(chunk.norms, 1e-300) ** 2)
         return chunk.weighted(w)
 
     def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
@@ -232,13 +271,18 @@ class Line:
     bends: ClassVar[bool] = False
     saturates: ClassVar[bool] = True
 
-    def scores(self, clip_norm: float) -> RowSum:
+    def scores(self, cut: Cut) -> RowSum:
         """The sum of a step."""
-        return WeightedResiduals(clip_norm)
+        return WeightedResiduals(cut)
 
-    def slope(self, clip_norm: float) -> RowSum:
+    def slope(self, cut: Cut) -> RowSum:
         """The sum that tells the slope."""
-        return InsideGram(clip_norm**2)
+        C, R = cut
+        return InsideGram(R * min(R, C), cut=cut)
+
+    def largest(self, logits: np.ndarray) -> np.ndarray:
+        """1 for each of logits (m, 1)."""
+        return np.ones(logits.shape[:-1])
 
 
 def inside(scale: float) -> float:

@@ -50,6 +50,7 @@ from skdp.algorithms.noise_aware.families import (
     USUAL_CUT,
     WIDEST,
     Counts,
+    Cut,
     Line,
     Logit,
     inside,
@@ -67,7 +68,7 @@ from skdp.engine.sampling import FullBatch
 # benchmarks/real_tables.py, which says the tables that they were chosen on.
 GRAM_SHARE, SLOPE_SHARE = 0.08, 0.08
 STEPS = 15
-CLIP = 1.5  # C over √D, the root mean square of ‖z‖
+ROWS = 1.5  # R over √D, the root mean square of ‖z‖
 QUIET = 0.3  # noise of a score over its sampling, below which C grows: more of the rows counts
 WALK = 0.3  # that of effects, while the run is on its way
 # Eigenvalues of one likely slope, over the mean one, are not below the first, and not below this
@@ -87,7 +88,8 @@ class State(NamedTuple):
 
     theta: np.ndarray
     gram: np.ndarray | None = None
-    likely: np.ndarray | None = None
+    drawn: tuple[np.ndarray, np.ndarray] | None = None  # axes and eigenvalues of draws of G
+    likely: np.ndarray | None = None  # their mean
     queries: tuple[np.ndarray, ...] = ()
     scores: tuple[np.ndarray, ...] = ()
     units: tuple[float, ...] = ()  # by which what was released was multiplied to be a score
@@ -145,6 +147,11 @@ class GLMConfig(GaussianRun):
         return self.n_features + self.fit_intercept
 
     @property
+    def cut(self) -> Cut:
+        """Bounds on what a row adds."""
+        return Cut(self.clip_norm, max(ROWS * math.sqrt(self.n_columns), self.clip_norm))
+
+    @property
     def units(self) -> tuple[float, ...]:
         """Noise multipliers over that of a score."""
         of_a_score = (1.0 - GRAM_SHARE - SLOPE_SHARE) / self.n_steps
@@ -170,9 +177,8 @@ class GLMConfig(GaussianRun):
 
     def release_plan(self) -> ReleasePlan:
         """What the engine executes."""
-        C = self.clip_norm
-        sums: list[Any] = [self.family.scores(C)] * self.sampling.n_steps
-        sums[0], sums[-1] = GramSum(C**2), self.family.slope(C)
+        sums: list[Any] = [self.family.scores(self.cut)] * self.sampling.n_steps
+        sums[0], sums[-1] = GramSum(self.cut.row_norm**2), self.family.slope(self.cut)
         return ReleasePlan(
             self.sampling,
             [of_weights(one, self.weight_bound) for one in sums],
@@ -189,16 +195,17 @@ class GLMConfig(GaussianRun):
         bounds = (-1.0, 1.0) if isinstance(self.family, Line) else (-np.inf, np.inf)
         build = partial(LinearRows.of, self, alone=self.secure, target_bounds=bounds)
         rows = rows_of(records, build, kept=False)
-        update = Update(self, columns)
+        update = Update(self, columns, streams("inference").generator)
         state = last(progress(run(update.plan, rows, update.init(), update.query, update, streams)))
-        return update.posterior(state, streams("inference").generator)
+        return update.posterior(state)
 
 
 class Update:
     """Inference: pure functions of what has been released."""
 
-    def __init__(self, config: GLMConfig, columns: Columns) -> None:
+    def __init__(self, config: GLMConfig, columns: Columns, generator: Any) -> None:
         self.config, self.columns, self.plan = config, columns, release_plan_of(config)
+        self.generator = generator
         self.n = max(1.0, columns.n_found[0]) if columns.counted else float(config.n_rows)
 
     def init(self) -> State:
@@ -222,10 +229,8 @@ class Update:
         if step == 0:
             gram = unpacked(noisy, D) / self.n
             sd = self.noise(0) / math.sqrt(2.0) / self.n
-            # Directions that the noise hides may hold rows: a slope that is too small lets steps
-            # overshoot, one that is too large makes them short.
-            least = max(LEAST_LIKELY, HIDDEN * 2.0 * sd * math.sqrt(D))
-            return state._replace(gram=gram, likely=matrices.likely(gram, sd, least))
+            drawn = matrices.draws(gram, sd, CHAINS, MATRIX_SWEEPS, self.generator)
+            return state._replace(gram=gram, drawn=drawn, likely=matrices.mean(*drawn))
         if step == self.config.n_steps + 1:
             slope = unpacked(noisy, D) / self.n
             if self.config.family.extra:
@@ -257,24 +262,29 @@ class Update:
         """κ: variance of the scores over their slope."""
         family = self.config.family
         if not isinstance(family, Line):
-            return self._mean(family.variance_at, state) / self._mean(family.slope_at, state)
-        scale = state.scales[-1] / state.cut
-        return float(mean_square(np.array(scale))) * state.units[-1] ** 2
+            of_scores = self._mean(family.variance_at, state, power=2)
+            return of_scores / self._mean_slope(state)
+        scale, weight = state.scales[-1] / state.cut, self._mean_slope(state)
+        return float(mean_square(np.array(scale))) * state.units[-1] ** 2 * weight
 
     def _mean_slope(self, state: State) -> float:
         """Slope of the scores over Σ w z zᵀ."""
         family = self.config.family
-        return 1.0 if isinstance(family, Line) else self._mean(family.slope_at, state)
+        return self._mean(np.ones_like if isinstance(family, Line) else family.slope_at, state)
 
-    def _mean(self, of_logits: Callable[[np.ndarray], np.ndarray], state: State) -> float:
-        """Mean of a function of the logits of normal rows."""
+    def _mean(
+        self, of_logits: Callable[[np.ndarray], np.ndarray], state: State, power: int = 1
+    ) -> float:
+        """Mean of a function of the logits of normal rows, times a power of their weights."""
         assert state.likely is not None
         G, theta, d = state.likely, state.theta, self.config.n_features
         deviation = math.sqrt(max(float(theta[:d] @ G[:d, :d] @ theta[:d]), 0.0))
         x = np.linspace(-4.0, 4.0, 41)
         p = np.exp(-(x**2) / 2)
-        about = theta[d] if self.config.fit_intercept else 0.0
-        return max(float(p @ of_logits(about + deviation * x) / p.sum()), 1e-9)
+        logits = (theta[d] if self.config.fit_intercept else 0.0) + deviation * x
+        norms = np.full(len(x), math.sqrt(self.config.n_columns))
+        w = self.config.cut.weights(norms, self.config.family.largest(logits[:, None])) ** power
+        return max(float(p @ (w * of_logits(logits)) / p.sum()), 1e-9)
 
     def _next(self, state: State) -> np.ndarray:
         """Mean given the later half of the scores and one likely slope, no farther than a step."""
@@ -289,7 +299,7 @@ class Update:
             factor = self._on_the_way(state, H)
             H = H * factor[:, None] * factor
         W = np.linalg.inv(self._sampling(state) * H + np.eye(len(H)) / np.sum(1.0 / variances))
-        precision = np.full(len(H), WALK**-2)
+        precision = 2.0 / (WALK**2 + theta**2) if __import__('os').environ.get('W','1')=='1' else np.full(len(H), WALK**-2)
         precision[self.config.n_features :] = INTERCEPT**-2
         new = np.linalg.solve(H @ W @ H + np.diag(precision), H @ W @ (g + H @ q))
         step = new - theta
@@ -307,8 +317,9 @@ class Update:
         found = (np.sum(foretold * seen, axis=0) + noise) / (np.sum(foretold**2, axis=0) + noise)
         return np.sqrt(np.clip(found, _FACTORS[0] ** 2, _FACTORS[-1] ** 2))
 
-    def posterior(self, state: State, generator: Any) -> GaussianPosterior:
+    def posterior(self, state: State) -> GaussianPosterior:
         """Mean and covariance of θ on the standardised columns."""
+        generator = self.generator
         H, spread = self._slopes(state, generator)
         P, b = self._measured(state, H)
         config, unit = self.config, state.scales[-1] if self.config.family.extra else 1.0
@@ -356,7 +367,8 @@ class Update:
         s, t = (self.noise(i) / math.sqrt(2.0) / self.n for i in (0, self.config.n_steps + 1))
         if self.config.family.extra:
             t /= inside(state.scales[-1] / state.cut)
-        axes, values = matrices.draws(M, s, CHAINS, MATRIX_SWEEPS, generator)
+        assert state.drawn is not None
+        axes, values = state.drawn
         trace = max(float(np.trace(M)), 1e-3)
         c = self._share(state, np.trace(N) / trace, math.sqrt(2.0 * D) * t / trace)
         factor = np.ones((CHAINS, D))
@@ -372,7 +384,8 @@ class Update:
         # E ‖H̃ - c FG̃F‖² = c² x² (tr² FGF + tr (FGF)²) + noise.
         together = values.sum(axis=1).mean() ** 2 + (values**2).sum(axis=1).mean()
         missed = float(((N - cM) ** 2).sum() - of_noise.sum() - np.trace(of_noise))
-        square = max(missed / (c**2 * together), 0.05**2)
+        error = 2.0 * math.sqrt(float((of_noise**2).sum()))
+        square = drawn_misses(missed / (c**2 * together), error / (c**2 * together), generator)
         unit = root[:, :, None] * root[:, None, :]
         kept = unit**2 * square / (unit**2 * square + t**2)
         Y, at = left.transpose(0, 2, 1) @ N @ left, np.arange(D)
@@ -500,6 +513,18 @@ def drawn_factors(
     return _FACTORS[(log_p + noise).argmax(axis=-1)]
 
 
+USUAL_MISS, MISSES = 0.05, 0.7  # X of real tables: 0.02 to 0.11 (benchmarks/real_tables.py)
+_MISSES = np.exp(np.linspace(math.log(0.005), math.log(1.0), 80))
+
+
+def drawn_misses(found: float, error: float, generator: Any) -> np.ndarray:
+    """Draw x² (K, 1, 1), of which one has been found with an error."""
+    log_p = -((found - _MISSES**2) ** 2) / (2.0 * max(error, 1e-6) ** 2)
+    log_p -= (np.log(_MISSES / USUAL_MISS) / MISSES) ** 2 / 2.0
+    noise = generator.gumbel(size=(CHAINS, len(log_p)))
+    return _MISSES[(log_p + noise).argmax(axis=-1)][:, None, None] ** 2
+
+
 # Of the logarithms of the spreads of columns over half the width of their bounds: 151 columns of 11
 # tables, bounds as in benchmarks/real_tables.py, have the mean -2.05 and the deviation 0.77. Below,
 # the law of `matrices`: bounds are often generous.
@@ -525,12 +550,18 @@ def drawn_spreads(columns: Columns, hidden: np.ndarray, generator: Any) -> np.nd
     return _RATIOS[(log_p + noise).argmax(axis=-1)]
 
 
-def default_clip(n_rows: int, n_columns: int, mu: float) -> float:
-    """C: 1.5 √D where little is told; else the geometric mean of that and of the largest.
+def default_clip(n_rows: int, n_columns: int, mu: float, largest: float = 1.0) -> float:
+    """C: that at which rows of the usual norm count 1 where little is told; else as is quiet.
 
-    The largest keeps the noise of the scores at `QUIET` times their sampling. That of G̃, which
-    grows with C², then stays about √D/2 times its sampling, whatever ε and n are.
+    Parameters
+    ----------
+    n_rows, n_columns : int
+        n and D.
+    mu : float
+        Of the GDP budget of the run.
+    largest : float
+        m of a row of which nothing is known.
     """
-    least = CLIP * math.sqrt(n_columns)
-    largest = QUIET * mu * math.sqrt((1.0 - GRAM_SHARE - SLOPE_SHARE) * n_rows / 4.0)
-    return math.sqrt(least * max(least, largest))
+    least, rows = largest * math.sqrt(n_columns), ROWS * math.sqrt(n_columns)
+    quiet = QUIET * mu * math.sqrt((1.0 - GRAM_SHARE - SLOPE_SHARE) * n_rows / 4.0)
+    return max(least, min(quiet, math.sqrt(rows * max(quiet, 0.0))))
