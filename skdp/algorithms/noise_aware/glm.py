@@ -75,12 +75,12 @@ WALK = 0.3  # that of effects, while the run is on its way
 # share of the edge 2 s √D of the spectrum of the noise.
 LEAST_LIKELY, HIDDEN = 0.02, 0.5
 SLOPE_ERROR = 0.5  # of the mean slope that the logits of normal rows tell, over it
-USUAL_LOGITS = 8.0 / math.pi  # variance beyond which probabilities shrink (MacKay, 1992)
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
 MODEL_ERROR = 0.6  # of a score that was moved, over the way that it was moved
 FACTOR = 0.25  # scale of Laplace's law of the logarithms of factors of columns' slopes
 RARE = 0.1  # deviation of an indicator below which its effects are taken to be no larger
 CHAINS, MATRIX_SWEEPS, SWEEPS, BURN = 16, 4, 24, 8
+MEANS = 4  # chains of the mean slope
 
 
 class State(NamedTuple):
@@ -299,7 +299,7 @@ class Update:
             factor = self._on_the_way(state, H)
             H = H * factor[:, None] * factor
         W = np.linalg.inv(self._sampling(state) * H + np.eye(len(H)) / np.sum(1.0 / variances))
-        precision = 2.0 / (WALK**2 + theta**2) if __import__('os').environ.get('W','1')=='1' else np.full(len(H), WALK**-2)
+        precision = 2.0 / (WALK**2 + theta**2)
         precision[self.config.n_features :] = INTERCEPT**-2
         new = np.linalg.solve(H @ W @ H + np.diag(precision), H @ W @ (g + H @ q))
         step = new - theta
@@ -320,14 +320,14 @@ class Update:
     def posterior(self, state: State) -> GaussianPosterior:
         """Mean and covariance of θ on the standardised columns."""
         generator = self.generator
-        H, spread = self._slopes(state, generator)
+        H, spread = (_with_means(draws) for draws in self._slopes(state, generator))
         P, b = self._measured(state, H)
         config, unit = self.config, state.scales[-1] if self.config.family.extra else 1.0
         # What is rare has no larger effects for it, as what is narrow in its unit has.
         least = np.where(self.columns.numbers, 0.0, RARE / self.columns.scale)
         prior = Prior(H, np.maximum(spread, least), unit, config.prior_blocks, config.prior_scale)
         draws = self._sampled(P, b, prior, generator)
-        mean, *both = draws.moments(H)
+        mean, *both = draws.moments()
         covariance, of_logits = ((S + S.T) / 2.0 for S in both)
         scales = np.percentile(draws.scales, [5, 50, 95], axis=0)
         if config.family.extra:
@@ -462,37 +462,25 @@ class Draws(NamedTuple):
     covariances: np.ndarray  # (S, K, D, D)
     scales: np.ndarray  # (SK, blocks)
 
-    def moments(self, H: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A point θ̂, E (θ - θ̂)(θ - θ̂)ᵀ, and the covariance of the logits of rows.
+    def moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean θ̂ and covariance given the mean slope, and E (θ - θ̂)(θ - θ̂)ᵀ over drawn ones.
 
-        A draw H that takes rows for hardly varying in a direction takes effects in it for large.
-        The two go together: in logits effects count as H̄^{-½} H^{½} θ, whose logits vary over
-        usual rows as much as those of θ over the rows of the draw. Laws with logits of a variance v
-        count 1/(1 + πv/8) times in their covariance, and by the root of this in their mean: so
-        much is left of the logit of a mean probability. θ̂ is that mean, so that predictions are
-        those of θ̂; its own covariance has all draws alike.
+        A draw that takes rows for hardly varying in a direction takes effects in it for large,
+        which rows to predict, that vary, would then be given. So predictions are those of the mean
+        slope, and the covariance of effects is about what they are of.
         """
-        D, usual = H.shape[-1], H.mean(axis=0)
-        weight = _root(usual[None], -0.5) @ _root(H, 0.5)
-        means = np.einsum("kij,skj->ski", weight, self.means)
-        covariances = weight @ self.covariances @ weight.transpose(0, 2, 1)
-        off = means - means.mean(axis=(0, 1))
-        spread = np.einsum("ij,skij->sk", usual, covariances)
-        spread += np.einsum("ski,ij,skj->sk", off, usual, off)
-        share = 1.0 / (1.0 + spread * (D / np.trace(usual)) / USUAL_LOGITS)
-        root = np.sqrt(share)
-        mean = np.einsum("sk,ski->i", root, means) / root.sum()
-        off, own = means - mean, (self.means - mean).reshape(-1, D)
-        covariance = self.covariances.mean(axis=(0, 1)) + own.T @ own / len(own)
-        of_logits = np.einsum("sk,skij->ij", share, covariances)
-        of_logits += np.einsum("sk,ski,skj->ij", share, off, off)
-        return mean, covariance, of_logits / share.sum()
+        usual = self.means[:, -MEANS:].reshape(-1, self.means.shape[-1])
+        mean = usual.mean(axis=0)
+        of_logits = self.covariances[:, -MEANS:].mean(axis=(0, 1))
+        of_logits += (usual - mean).T @ (usual - mean) / len(usual)
+        off = (self.means[:, :-MEANS] - mean).reshape(-1, len(mean))
+        covariance = self.covariances[:, :-MEANS].mean(axis=(0, 1)) + off.T @ off / len(off)
+        return mean, covariance, of_logits
 
 
-def _root(H: np.ndarray, power: float) -> np.ndarray:
-    """Symmetric powers of positive matrices (K, D, D)."""
-    values, axes = np.linalg.eigh(H)
-    return (axes * np.maximum(values, 1e-12)[:, None, :] ** power) @ axes.transpose(0, 2, 1)
+def _with_means(draws: np.ndarray) -> np.ndarray:
+    """Draws, and their mean some times."""
+    return np.concatenate([draws, np.repeat(draws.mean(axis=0, keepdims=True), MEANS, axis=0)])
 
 
 _FACTORS = np.exp(np.linspace(math.log(0.05), math.log(5.0), 80))
