@@ -80,7 +80,7 @@ MODEL_ERROR = 0.6  # of a score that was moved, over the way that it was moved
 FACTOR = 0.25  # scale of Laplace's law of the logarithms of factors of columns' slopes
 RARE = 0.1  # deviation of an indicator below which its effects are taken to be no larger
 CHAINS, MATRIX_SWEEPS, SWEEPS, BURN = 16, 4, 24, 8
-MEANS = 4  # chains of the mean slope
+USUAL_LOGITS = 8.0 / math.pi  # variance beyond which probabilities shrink (MacKay, 1992)
 
 
 class State(NamedTuple):
@@ -320,14 +320,14 @@ class Update:
     def posterior(self, state: State) -> GaussianPosterior:
         """Mean and covariance of θ on the standardised columns."""
         generator = self.generator
-        H, spread = (_with_means(draws) for draws in self._slopes(state, generator))
+        H, spread = self._slopes(state, generator)
         P, b = self._measured(state, H)
         config, unit = self.config, state.scales[-1] if self.config.family.extra else 1.0
         # What is rare has no larger effects for it, as what is narrow in its unit has.
         least = np.where(self.columns.numbers, 0.0, RARE / self.columns.scale)
         prior = Prior(H, np.maximum(spread, least), unit, config.prior_blocks, config.prior_scale)
         draws = self._sampled(P, b, prior, generator)
-        mean, *both = draws.moments()
+        mean, *both = draws.moments(H)
         covariance, of_logits = ((S + S.T) / 2.0 for S in both)
         scales = np.percentile(draws.scales, [5, 50, 95], axis=0)
         if config.family.extra:
@@ -462,25 +462,36 @@ class Draws(NamedTuple):
     covariances: np.ndarray  # (S, K, D, D)
     scales: np.ndarray  # (SK, blocks)
 
-    def moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean θ̂ and covariance given the mean slope, and E (θ - θ̂)(θ - θ̂)ᵀ over drawn ones.
+    def moments(self, H: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A point θ̂, E (θ - θ̂)(θ - θ̂)ᵀ, and the covariance of the logits of rows.
 
-        A draw that takes rows for hardly varying in a direction takes effects in it for large,
-        which rows to predict, that vary, would then be given. So predictions are those of the mean
-        slope, and the covariance of effects is about what they are of.
+        A draw H that takes rows for hardly varying in a direction takes effects in it for large.
+        The two go together: in logits effects count as H̄^{-½} H^{½} θ, whose logits vary over
+        usual rows as much as those of θ over the rows of the draw. Laws with logits of a variance v
+        count 1/(1 + πv/8) times in their covariance, and by the root of this in their mean: so
+        much is left of the logit of a mean probability. θ̂ is that mean, so that predictions are
+        those of θ̂; its own covariance has all draws alike.
         """
-        usual = self.means[:, -MEANS:].reshape(-1, self.means.shape[-1])
-        mean = usual.mean(axis=0)
-        of_logits = self.covariances[:, -MEANS:].mean(axis=(0, 1))
-        of_logits += (usual - mean).T @ (usual - mean) / len(usual)
-        off = (self.means[:, :-MEANS] - mean).reshape(-1, len(mean))
-        covariance = self.covariances[:, :-MEANS].mean(axis=(0, 1)) + off.T @ off / len(off)
+        D, usual = H.shape[-1], H.mean(axis=0)
+        weight = _root(usual[None], -0.5) @ _root(H, 0.5)
+        means = np.einsum("kij,skj->ski", weight, self.means)
+        covariances = weight @ self.covariances @ weight.transpose(0, 2, 1)
+        off = means - means.mean(axis=(0, 1))
+        spread = np.einsum("ij,skij->sk", usual, covariances)
+        spread += np.einsum("ski,ij,skj->sk", off, usual, off)
+        share = 1.0 / (1.0 + spread * (D / np.trace(usual)) / USUAL_LOGITS)
+        root = np.sqrt(share)
+        mean = np.einsum("sk,ski->i", root, means) / root.sum()
+        of_logits = np.einsum("sk,skij->ij", share, covariances) / share.sum()
+        own = (self.means - mean).reshape(-1, D)
+        covariance = self.covariances.mean(axis=(0, 1)) + own.T @ own / len(own)
         return mean, covariance, of_logits
 
 
-def _with_means(draws: np.ndarray) -> np.ndarray:
-    """Draws, and their mean some times."""
-    return np.concatenate([draws, np.repeat(draws.mean(axis=0, keepdims=True), MEANS, axis=0)])
+def _root(H: np.ndarray, power: float) -> np.ndarray:
+    """Symmetric powers of positive matrices (K, D, D)."""
+    values, axes = np.linalg.eigh(H)
+    return (axes * np.maximum(values, 1e-12)[:, None, :] ** power) @ axes.transpose(0, 2, 1)
 
 
 _FACTORS = np.exp(np.linspace(math.log(0.05), math.log(5.0), 80))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 # The left tail of the prior, and eigenvalues below which none are drawn, over the mean one.
 TAIL, LEAST = 0.2, 1e-4
@@ -93,15 +94,12 @@ def draws(
     variance = drawn(square / average**2, 2.0 * (s / average) ** 2, n_draws, generator)
     spread = np.sqrt(variance)[:, None]
     mean = np.log(average) - spread**2 / 2
-    # Axes of eigenvalues up to the edge of the noise are as likely to lie elsewhere among these.
+    # Where the noise hides an eigenvalue it starts at a quantile of the prior.
     edge = s * D**0.5
-    hidden = np.flatnonzero(found <= 2.0 * edge)
-    start = np.exp(mean + spread * generator.standard_normal((n_draws, D)))
-    values = np.where(found > 2.0 * edge, _unmixed(found, s), np.minimum(start, edge))
-    turned, _ = np.linalg.qr(generator.standard_normal((n_draws, len(hidden), len(hidden))))
-    axes_ = np.repeat(Q.T[None], n_draws, 0)
-    axes_[:, hidden] = turned @ axes_[:, hidden]
-    A = axes_ @ M @ axes_.transpose(0, 2, 1)
+    start = np.exp(mean + spread * ndtri((np.arange(D) + 0.5) / D))
+    hidden = np.minimum(start, np.maximum(_unmixed(found, s), 2.0 * s))
+    values = np.where(found > 2.0 * edge, _unmixed(found, s), hidden)
+    A, axes_ = np.repeat(np.diag(found)[None], n_draws, 0), np.repeat(Q.T[None], n_draws, 0)
     for _ in range(n_sweeps):
         for p, q in _rounds(D):
             _rotate(A, axes_, values, p, q, s, generator)
