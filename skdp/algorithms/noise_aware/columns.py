@@ -41,7 +41,7 @@ from skdp.relations import check_relation
 # 1/4096 of the bounds, or 1/256 where values lie on both sides of an edge. The study is
 # benchmarks/real_tables.py, which says the tables that they were chosen on.
 STAGES, CELLS = 4, 8
-CELLS_SHARE, MOMENTS_SHARE, COUNT_SHARE = 0.10, 0.05, 0.01
+CELLS_SHARE, MOMENTS_SHARE, COUNT_SHARE = 0.10, 0.15, 0.01
 LOUD = 3.0  # standard deviations of noise beyond which values lie in a cell
 SURE, MISSED = 2.0, 0.2  # such deviations, and the share of values that may lie outside a range
 UNBOUNDED = 1e100  # norm of rows of which none is declared

@@ -9,7 +9,6 @@ of numbers, with ψ² - ½ beside it, from which the scale of residuals and the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -53,6 +52,9 @@ class Cut(NamedTuple):
     def far(self, norms: np.ndarray) -> np.ndarray:
         """R²/‖z‖², of rows (m,)."""
         return (self.row_norm / np.maximum(norms, 1e-300)) ** 2
+
+
+UNCUT = Cut(math.inf, math.inf)
 
 
 # --- two classes ----------------------------------------------------------------------------------
@@ -234,7 +236,7 @@ class WeightedResiduals(RowSum):
 class InsideGram(GramSum):
     """Σ w 1(|y - θz| < c) z zᵀ, for (θ, c) in one row: c times the slope of Σ w ψ z."""
 
-    cut: Cut = Cut(math.inf, math.inf)
+    cut: Cut = UNCUT
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """One number for each of the pairs of columns."""

@@ -71,9 +71,6 @@ STEPS = 15
 ROWS = 1.5  # R over √D, the root mean square of ‖z‖
 QUIET = 0.3  # noise of a score over its sampling, below which C grows: more of the rows counts
 WALK = 0.3  # that of effects, while the run is on its way
-# Eigenvalues of one likely slope, over the mean one, are not below the first, and not below this
-# share of the edge 2 s √D of the spectrum of the noise.
-LEAST_LIKELY, HIDDEN = 0.02, 0.5
 SLOPE_ERROR = 0.5  # of the mean slope that the logits of normal rows tell, over it
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
 MODEL_ERROR = 0.6  # of a score that was moved, over the way that it was moved

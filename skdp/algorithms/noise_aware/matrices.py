@@ -18,7 +18,7 @@ from scipy.special import ndtri
 TAIL, LEAST = 0.2, 1e-4
 # Variances of the logarithms of eigenvalues: over eight tables 0.21 to 1.6, their median 0.4
 # (benchmarks/real_tables.py).
-USUAL, FACTOR, FEW = 0.5, 0.8, 0.1
+USUAL, FACTOR, FEW = 0.5, 0.8, 0.3
 RANDOM_WALKS = 6  # of each eigenvalue, for each sweep over the planes
 
 
