@@ -23,8 +23,6 @@ PRIVATE = "private"
 # loses most of its effect, at 2.5 the noise is still that of columns alike.
 NORM = 2.5
 MANY_ROWS, LOUD = 0.05, 4.0  # share of rows, and deviations of noise, from which a fit says so
-# Of the squared GDP budget, for all that is released of the columns.
-SHARE = columns.CELLS_SHARE + columns.MOMENTS_SHARE + columns.COUNT_SHARE
 
 _PAIR = "a lower and a larger upper bound, finite: a pair for all columns, one for each, or a dict"
 
@@ -114,15 +112,19 @@ def in_bounds(
         persons=facts.persons,
         weight_bound=estimator._weight_bound(facts),
     )
+    n_steps = integer_or_auto(glm.STEPS, max_iter=estimator.max_iter)
+    mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given
+    if private:
+        of_columns = of_columns.shared(mu)
     family = _family(estimator, facts, budget) if private else None
     if family is not None:
-        fit: Any = _glm(estimator, facts, budget, family)
+        fit: Any = _glm(estimator, facts, budget, family, mu * math.sqrt(1.0 - of_columns.share))
     else:
         scaled = NORM * math.sqrt(facts.features) if private else of_columns.norm
         of_fit = replace(facts, declared_norm=scaled, norm_lost=False, standardised=True)
         fit = configure(of_fit, budget)
     config = StandardisedConfig(columns=of_columns, fit=fit, released=bool(private))
-    return config.calibrated(budget, SHARE)
+    return config.calibrated(budget)
 
 
 def _family(estimator: Any, facts: PublicFacts, budget: Budget) -> Logit | Counts | Line | None:
@@ -141,12 +143,10 @@ def _family(estimator: Any, facts: PublicFacts, budget: Budget) -> Logit | Count
 
 
 def _glm(
-    estimator: Any, facts: PublicFacts, budget: Budget, family: Logit | Counts | Line
+    estimator: Any, facts: PublicFacts, budget: Budget, family: Logit | Counts | Line, mu: float
 ) -> glm.GLMConfig:
     D = facts.features + bool(estimator.fit_intercept)
     n_steps = integer_or_auto(glm.STEPS, max_iter=estimator.max_iter)
-    mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given
-    mu *= math.sqrt(1.0 - SHARE)
     auto = glm.default_clip(facts.rows, D, mu, float(family.largest(np.zeros((1, 1)))[0]))
     given = "auto" if isinstance(family, Line) else estimator.clip_norm
     return glm.GLMConfig(

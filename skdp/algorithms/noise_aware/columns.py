@@ -30,6 +30,7 @@ from skdp._chunked_rows import rows_of
 from skdp._coded_rows import NEARLY
 from skdp._random import Streams
 from skdp._rows import LinearBatch, LinearRows
+from skdp.algorithms.noise_aware import matrices
 from skdp.algorithms.parts.gaussian_runs import GaussianRun, release_plan_of
 from skdp.engine.linear_sums import of_weights
 from skdp.engine.loop import Progress, ReleasePlan, last, run
@@ -38,13 +39,41 @@ from skdp.engine.sampling import FullBatch
 from skdp.relations import check_relation
 
 # Shares of the squared GDP budget, and cells of a stage: with 8 cells four stages find a range of
-# 1/4096 of the bounds, or 1/256 where values lie on both sides of an edge. The study is
-# benchmarks/real_tables.py, which says the tables that they were chosen on.
+# 1/4096 of the bounds, or 1/256 where values lie on both sides of an edge. Moments take what their
+# noise, over the number of rows, needs to be AIM of a squared half width: half the variance of a
+# column of the usual spread (`glm.USUAL_SPREAD`). The study is benchmarks/real_tables.py, which
+# says the tables that they were chosen on.
 STAGES, CELLS = 4, 8
-CELLS_SHARE, MOMENTS_SHARE, COUNT_SHARE = 0.10, 0.15, 0.01
+CELLS_SHARE, COUNT_SHARE, MOMENTS = 0.10, 0.01, (0.05, 0.45)
+AIM = 0.01
 LOUD = 3.0  # standard deviations of noise beyond which values lie in a cell
-SURE, MISSED = 2.0, 0.2  # such deviations, and the share of values that may lie outside a range
+SURE, MISSED, FAR = 2.0, 0.2, 0.01  # such deviations, and the share of values that may lie outside a range
 UNBOUNDED = 1e100  # norm of rows of which none is declared
+
+
+# Of the logarithms of the spreads of columns over half the width of their bounds: 151 columns of 11
+# tables, bounds as in benchmarks/real_tables.py, have the mean -2.05 and the deviation 0.77. Below,
+# the law of `matrices`: bounds are often generous.
+USUAL_SPREAD, SPREAD, OF_ALL = -2.0, 0.8, 1.0
+SPREADS = np.exp(np.linspace(math.log(1e-5), math.log(1.5), 400))
+
+
+def spreads(square: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Probabilities (d, 400) of `SPREADS`, of columns with noisy variances (d,) and their errors.
+
+    Spreads are log-normal over columns, about a mean of which all of them tell.
+    """
+    grid = np.log(SPREADS)
+    log_like = -((square[:, None] - SPREADS**2) ** 2) / (2.0 * error[:, None] ** 2)
+    like = np.exp(log_like - log_like.max(axis=1, keepdims=True))
+    means = USUAL_SPREAD + OF_ALL * np.linspace(-4.0, 3.0, 36)
+    prior = np.exp(matrices.log_prior(grid, means[:, None], SPREAD))
+    prior /= prior.sum(axis=1, keepdims=True)
+    log_p = np.log(like @ prior.T + 1e-300).sum(axis=0) - ((means - USUAL_SPREAD) / OF_ALL) ** 2 / 2.0
+    of_means = np.exp(log_p - log_p.max())
+    each = like[:, None, :] * prior  # of one mean
+    found = np.einsum("m,dmg->dg", of_means, each / np.maximum(each.sum(axis=2, keepdims=True), 1e-300))
+    return found / found.sum(axis=1, keepdims=True)
 
 
 class Columns(NamedTuple):
@@ -227,6 +256,8 @@ class ColumnsConfig(GaussianRun):
         Norm to which rows are clipped before, about 0; None where none is declared.
     centred : bool
         Whether columns are centred; without, they are divided by their root mean square alone.
+    shares : (float, float)
+        Of the squared GDP budget, for cells, 0 where none are counted, and for moments.
     """
 
     n_rows: int
@@ -234,6 +265,7 @@ class ColumnsConfig(GaussianRun):
     upper: tuple[float, ...]
     data_norm: float | None = None
     centred: bool = True
+    shares: tuple[float, float] = (CELLS_SHARE, MOMENTS[0])
     asks_sums: ClassVar[bool] = True
     fit_intercept: ClassVar[bool] = False  # of `LinearRows`
 
@@ -245,9 +277,31 @@ class ColumnsConfig(GaussianRun):
     @property
     def units(self) -> tuple[float, ...]:
         """Noise multipliers of the releases, over the square root of the budget of all of them."""
-        cells = [CELLS_SHARE / STAGES] * STAGES * any(self.numbers)
-        shares = np.array([*cells, MOMENTS_SHARE, COUNT_SHARE])
+        shares = np.array(
+            [*[self.shares[0] / STAGES] * self.n_stages, self.shares[1], COUNT_SHARE]
+        )
         return tuple(np.sqrt(shares.sum() / shares).tolist())
+
+    @property
+    def n_stages(self) -> int:
+        """How often cells are counted."""
+        return STAGES * any(self.numbers) * (self.shares[0] > 0.0)
+
+    @property
+    def share(self) -> float:
+        """That of all of it."""
+        return self.n_stages / STAGES * self.shares[0] + self.shares[1] + COUNT_SHARE
+
+    def shared(self, mu: float) -> ColumnsConfig:
+        """Return the same run with the shares that suit a GDP budget.
+
+        Cells are not asked for where their noise would hide what lies in any of them.
+        """
+        unit = 1.0 / (mu * max(self.n_rows, 1))
+        of_cells = unit * math.sqrt(sum(self.numbers) * STAGES / CELLS_SHARE)
+        of_moments = unit * MomentsSum((), (), self.numbers, self.norm).record_bound
+        share = float(np.clip((of_moments / AIM) ** 2, *MOMENTS))
+        return replace(self, shares=(CELLS_SHARE * (SURE * of_cells < MISSED), share))
 
     @property
     def middle_and_half(self) -> tuple[np.ndarray, np.ndarray]:
@@ -270,7 +324,7 @@ class ColumnsConfig(GaussianRun):
     def dimensions(self) -> list[int]:
         """Number of coordinates of each release in turn."""
         d, k = len(self.lower), sum(self.numbers)
-        return [k * CELLS] * STAGES * any(self.numbers) + [d + k + 1, 1]
+        return [k * CELLS] * self.n_stages + [d + k + 1, 1]
 
     @property
     def sampling(self) -> FullBatch:
@@ -281,7 +335,7 @@ class ColumnsConfig(GaussianRun):
         """What the engine executes."""
         middle, half = (tuple(a.tolist()) for a in self.middle_and_half)
         cells: Any = CellSum(middle, half, self.numbers)
-        sums: list[Any] = [cells] * STAGES * any(self.numbers)
+        sums: list[Any] = [cells] * self.n_stages
         sums.append(MomentsSum(middle, half, self.numbers, self.norm))
         sums.append(BeyondSum(self.lower, self.upper))
         return ReleasePlan(
@@ -375,11 +429,11 @@ class _Ranges(NamedTuple):
             shift = middle / half
             square = m2 + 2 * shift * m1 + shift**2
             error = s * np.sqrt(1.0 + 4.0 * shift**2)
-        error = np.maximum(error, 1e-12)
-        scale = np.sqrt(np.maximum(square, 2 * error))
+        square, error = half**2 * square, half**2 * np.maximum(error, 1e-12)
+        scale = np.sqrt(spreads(square, error) @ SPREADS**2)
         return Columns(
             centre,
-            half * scale,
+            scale,
             square / scale**2,
             error / scale**2,
             (count, noise),
@@ -403,6 +457,12 @@ def _told_cells(counts: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarra
     after = np.where(right.any(axis=1), CELLS - right.argmax(axis=1), CELLS)
     at = np.arange(CELLS)
     outside = (at < first[:, None]) | (at >= after[:, None])
-    hidden = np.sum(counts * outside, axis=1) + SURE * noise * np.sqrt(outside.sum(axis=1))
-    wrong = (first >= after) | (hidden > MISSED * counts.sum(axis=1))
-    return np.where(wrong, 0, first), np.where(wrong, CELLS, after)
+    lost, whole = np.sum(counts * outside, axis=1), counts.sum(axis=1)
+    may_be = SURE * noise * np.sqrt(outside.sum(axis=1))
+    narrowed = (first < after) & (may_be <= MISSED * whole) & outside.any(axis=1)
+    of_all, may_all = lost[narrowed].sum(), np.sqrt((may_be[narrowed] ** 2).sum())
+    if of_all > max(may_all, FAR * whole[narrowed].sum()):
+        narrowed &= lost + may_be <= FAR * whole
+    else:
+        narrowed &= lost <= np.maximum(may_be, FAR * whole)
+    return np.where(narrowed, first, 0), np.where(narrowed, after, CELLS)

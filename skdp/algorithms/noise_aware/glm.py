@@ -44,7 +44,7 @@ from skdp._random import Streams
 from skdp._rows import LinearRows
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware import matrices
-from skdp.algorithms.noise_aware.columns import UNBOUNDED, Columns
+from skdp.algorithms.noise_aware.columns import SPREADS, UNBOUNDED, Columns, spreads
 from skdp.algorithms.noise_aware.families import (
     FASTEST,
     USUAL_CUT,
@@ -393,7 +393,7 @@ class Update:
         of_X, Q = np.linalg.eigh(X)
         B = left @ (root[:, :, None] * Q * np.sqrt(np.maximum(of_X, 0.05))[:, None, :])
         H = B @ B.transpose(0, 2, 1)
-        return self._hidden(H, c * trace / D, generator)
+        return self._hidden(H, c * trace / D, state, generator)
 
     def _share(self, state: State, found: float, error: float) -> float:
         """Mean slope over that of Σ w z zᵀ: as released, and as the logits of normal rows tell."""
@@ -402,18 +402,20 @@ class Update:
         return float(np.clip(told + known * (found - told), *self.config.family.slopes))
 
     def _hidden(
-        self, H: np.ndarray, average: float, generator: Any
+        self, H: np.ndarray, average: float, state: State, generator: Any
     ) -> tuple[np.ndarray, np.ndarray]:
         """Let the slope of a column whose spread the noise hides be that of a drawn spread."""
+        assert state.gram is not None
         columns, d = self.columns, self.config.n_features
         hidden = columns.variance < 4.0 * columns.error
         spread = np.ones((CHAINS, d))
         if hidden.any():
-            spread[:, hidden] = np.minimum(1.0, drawn_spreads(columns, hidden, generator))
             at = np.flatnonzero(hidden)
+            seen = np.diag(state.gram)[at], self.noise(0) / self.n
+            spread[:, hidden] = drawn_spreads(columns, hidden, seen, generator)
             factor = np.ones(H.shape[:2])
             believed = np.maximum(H[:, at, at], 1e-9)
-            factor[:, at] = np.minimum(1.0, spread[:, at] * np.sqrt(average / believed))
+            factor[:, at] = np.minimum(CAP, spread[:, at] * np.sqrt(average / believed))
             H = H * factor[:, :, None] * factor[:, None, :]
         return H, spread
 
@@ -494,6 +496,9 @@ def _root(H: np.ndarray, power: float) -> np.ndarray:
 _FACTORS = np.exp(np.linspace(math.log(0.05), math.log(5.0), 80))
 
 
+import os
+CAP=float(os.environ.get('CAP','3'))
+SEEN=float(os.environ.get('SEEN','1'))
 def drawn_factors(
     of_gram: np.ndarray, of_slope: np.ndarray, s: float, t: float, generator: Any
 ) -> np.ndarray:
@@ -521,29 +526,18 @@ def drawn_misses(found: float, error: float, generator: Any) -> np.ndarray:
     return _MISSES[(log_p + noise).argmax(axis=-1)][:, None, None] ** 2
 
 
-# Of the logarithms of the spreads of columns over half the width of their bounds: 151 columns of 11
-# tables, bounds as in benchmarks/real_tables.py, have the mean -2.05 and the deviation 0.77. Below,
-# the law of `matrices`: bounds are often generous.
-USUAL_SPREAD, SPREAD, OF_ALL = -2.0, 0.8, 1.0
-_RATIOS = np.exp(np.linspace(math.log(1e-3), math.log(3.0), 80))
-
-
-def drawn_spreads(columns: Columns, hidden: np.ndarray, generator: Any) -> np.ndarray:
+def drawn_spreads(
+    columns: Columns, hidden: np.ndarray, seen: tuple[np.ndarray, float], generator: Any
+) -> np.ndarray:
     """Draw the spread over the scale (K, hidden) of columns whose variance the noise hides.
 
-    Spreads are log-normal over columns, about a mean of which those that are known tell.
+    A mean square with an error has been seen of them too.
     """
-    scale, known = columns.scale, columns.variance > 4.0 * columns.error
-    about = np.log(np.sqrt(np.maximum(columns.variance, 1e-300)) * scale)[known]
-    told = (USUAL_SPREAD / OF_ALL**2 + about.sum() / SPREAD**2) / (
-        OF_ALL**-2 + len(about) / SPREAD**2
-    )
-    like = -((columns.variance[hidden, None] - _RATIOS**2) ** 2) / (
-        2.0 * columns.error[hidden, None] ** 2
-    )
-    log_p = like + matrices.log_prior(np.log(_RATIOS * scale[hidden, None]), told, SPREAD)
-    noise = generator.gumbel(size=(CHAINS, *log_p.shape))
-    return _RATIOS[(log_p + noise).argmax(axis=-1)]
+    p = spreads(columns.variance * columns.scale**2, columns.error * columns.scale**2)[hidden]
+    found = SPREADS / columns.scale[hidden, None]
+    log_p = np.log(p + 1e-300) - SEEN*((seen[0][:, None] - found**2) / seen[1]) ** 2 / 2.0
+    noise = generator.gumbel(size=(CHAINS, *p.shape))
+    return np.take_along_axis(found[None], (log_p + noise).argmax(axis=-1)[..., None], axis=-1)[..., 0]
 
 
 def default_clip(n_rows: int, n_columns: int, mu: float, largest: float = 1.0) -> float:

@@ -121,14 +121,14 @@ class StandardisedConfig:
 
         return ComposedDpEvent([self.columns.event(), self.fit.event()])
 
-    def calibrated(self, budget: Budget, share: float) -> StandardisedConfig:
-        """Return the same run where columns take a share of the squared GDP budget.
+    def calibrated(self, budget: Budget) -> StandardisedConfig:
+        """Return the same run where columns take their share of the squared GDP budget.
 
         A fit that was calibrated to all of the budget is left the rest; noise that was given stays.
         """
         if not self.released or not budget.private:
             return self
-        sigma = self.fit.noise_multiplier
+        sigma, share = self.fit.noise_multiplier, self.columns.share
         of_fit = math.sqrt(sum(1.0 / (sigma * unit) ** 2 for unit in self.fit.units))
         sigma /= 1.0 if budget.given is not None else math.sqrt(1.0 - share)
         of_columns = math.sqrt(sum(1.0 / unit**2 for unit in self.columns.units))
