@@ -47,7 +47,11 @@ STAGES, CELLS = 4, 8
 CELLS_SHARE, COUNT_SHARE, MOMENTS = 0.10, 0.01, (0.05, 0.45)
 AIM = 0.01
 LOUD = 3.0  # standard deviations of noise beyond which values lie in a cell
-SURE, MISSED, FAR = 2.0, 0.2, 0.01  # such deviations, and the share of values that may lie outside a range
+SURE, MISSED, FAR = (
+    2.0,
+    0.2,
+    0.01,
+)  # such deviations, and the share of values that may lie outside a range
 UNBOUNDED = 1e100  # norm of rows of which none is declared
 
 
@@ -69,10 +73,14 @@ def spreads(square: np.ndarray, error: np.ndarray) -> np.ndarray:
     means = USUAL_SPREAD + OF_ALL * np.linspace(-4.0, 3.0, 36)
     prior = np.exp(matrices.log_prior(grid, means[:, None], SPREAD))
     prior /= prior.sum(axis=1, keepdims=True)
-    log_p = np.log(like @ prior.T + 1e-300).sum(axis=0) - ((means - USUAL_SPREAD) / OF_ALL) ** 2 / 2.0
+    log_p = (
+        np.log(like @ prior.T + 1e-300).sum(axis=0) - ((means - USUAL_SPREAD) / OF_ALL) ** 2 / 2.0
+    )
     of_means = np.exp(log_p - log_p.max())
     each = like[:, None, :] * prior  # of one mean
-    found = np.einsum("m,dmg->dg", of_means, each / np.maximum(each.sum(axis=2, keepdims=True), 1e-300))
+    found = np.einsum(
+        "m,dmg->dg", of_means, each / np.maximum(each.sum(axis=2, keepdims=True), 1e-300)
+    )
     return found / found.sum(axis=1, keepdims=True)
 
 
@@ -277,9 +285,7 @@ class ColumnsConfig(GaussianRun):
     @property
     def units(self) -> tuple[float, ...]:
         """Noise multipliers of the releases, over the square root of the budget of all of them."""
-        shares = np.array(
-            [*[self.shares[0] / STAGES] * self.n_stages, self.shares[1], COUNT_SHARE]
-        )
+        shares = np.array([*[self.shares[0] / STAGES] * self.n_stages, self.shares[1], COUNT_SHARE])
         return tuple(np.sqrt(shares.sum() / shares).tolist())
 
     @property

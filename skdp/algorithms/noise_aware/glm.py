@@ -38,6 +38,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
+from scipy.special import ndtr, ndtri
 
 from skdp._chunked_rows import rows_of
 from skdp._random import Streams
@@ -415,7 +416,7 @@ class Update:
             spread[:, hidden] = drawn_spreads(columns, hidden, seen, generator)
             factor = np.ones(H.shape[:2])
             believed = np.maximum(H[:, at, at], 1e-9)
-            factor[:, at] = np.minimum(CAP, spread[:, at] * np.sqrt(average / believed))
+            factor[:, at] = np.minimum(1.0, spread[:, at] * np.sqrt(average / believed))
             H = H * factor[:, :, None] * factor[:, None, :]
         return H, spread
 
@@ -484,7 +485,19 @@ class Draws(NamedTuple):
         of_logits = np.einsum("sk,skij->ij", share, covariances) / share.sum()
         own = (self.means - mean).reshape(-1, D)
         covariance = self.covariances.mean(axis=(0, 1)) + own.T @ own / len(own)
-        return mean, covariance, of_logits
+        narrower = self._deviations(own) / np.sqrt(np.diag(covariance))
+        return mean, covariance * narrower[:, None] * narrower, of_logits
+
+    def _deviations(self, own: np.ndarray) -> np.ndarray:
+        """Deviations (D,) of normal laws whose 90 % intervals are those of the draws."""
+        sd = np.sqrt(np.diagonal(self.covariances, axis1=2, axis2=3)).reshape(own.shape)
+        low = np.zeros(own.shape[1])
+        high = (np.abs(own) + 2.0 * sd).max(axis=0)
+        for _ in range(25):
+            middle = (low + high) / 2.0
+            p = (ndtr((middle - own) / sd) - ndtr((-middle - own) / sd)).mean(axis=0)
+            low, high = np.where(p < 0.9, middle, low), np.where(p < 0.9, high, middle)
+        return middle / ndtri(0.95)
 
 
 def _root(H: np.ndarray, power: float) -> np.ndarray:
@@ -496,9 +509,6 @@ def _root(H: np.ndarray, power: float) -> np.ndarray:
 _FACTORS = np.exp(np.linspace(math.log(0.05), math.log(5.0), 80))
 
 
-import os
-CAP=float(os.environ.get('CAP','3'))
-SEEN=float(os.environ.get('SEEN','1'))
 def drawn_factors(
     of_gram: np.ndarray, of_slope: np.ndarray, s: float, t: float, generator: Any
 ) -> np.ndarray:
@@ -535,9 +545,11 @@ def drawn_spreads(
     """
     p = spreads(columns.variance * columns.scale**2, columns.error * columns.scale**2)[hidden]
     found = SPREADS / columns.scale[hidden, None]
-    log_p = np.log(p + 1e-300) - SEEN*((seen[0][:, None] - found**2) / seen[1]) ** 2 / 2.0
+    log_p = np.log(p + 1e-300) - ((seen[0][:, None] - found**2) / seen[1]) ** 2 / 2.0
     noise = generator.gumbel(size=(CHAINS, *p.shape))
-    return np.take_along_axis(found[None], (log_p + noise).argmax(axis=-1)[..., None], axis=-1)[..., 0]
+    return np.take_along_axis(found[None], (log_p + noise).argmax(axis=-1)[..., None], axis=-1)[
+        ..., 0
+    ]
 
 
 def default_clip(n_rows: int, n_columns: int, mu: float, largest: float = 1.0) -> float:

@@ -7,7 +7,8 @@
   each other effects are large and opposite, as of the weights of an animal and of its parts; a_j
   alone takes them for impossible. R^{-½} lies half-way from a ridge to Zellner's g-prior.
 
-τ, for each block of columns, and β have half-Cauchy priors.
+τ, for each block of columns, and β have half-Cauchy priors, of scales that let the logits of usual
+rows vary as much whatever the number d of columns is.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-DEGREES, TAU = 4.0, 0.5  # of Student's t, and scale of the prior of τ
-BETA = 0.1  # scale of the prior of β
+DEGREES = 4.0  # of Student's t
+TAU, BETA = 1.5, 0.3  # scales of the priors of τ√d and β√d: deviations of the logits of usual rows
 INTERCEPT = 5.0  # standard deviation of the prior of the intercept
 _LEAST = 1e-6  # eigenvalue of R: below, rounding decides
 _SCALES = np.exp(np.linspace(math.log(0.02), math.log(5.0), 60))
@@ -52,10 +53,11 @@ class Prior:
     ) -> None:
         (K, d), self.learned = spread.shape, scale is None
         self.spread = spread / unit
+        self.tau, self.beta = TAU / math.sqrt(max(d, 1)), BETA / math.sqrt(max(d, 1))
         of_columns = np.zeros(d, dtype=int) if blocks is None else np.asarray(blocks)
         self.member = np.eye(max(of_columns, default=0) + 1)[of_columns].T  # (blocks, d)
-        self.local, self.beta2 = np.ones((K, d)), np.full(K, BETA**2)
-        self.tau2 = np.full((K, len(self.member)), TAU**2 if scale is None else scale**2)
+        self.local, self.beta2 = np.ones((K, d)), np.full(K, self.beta**2)
+        self.tau2 = np.full((K, len(self.member)), self.tau**2 if scale is None else scale**2)
         if self.learned:
             self.axes, values = _spectrum(H, d)
             self.usual = unit**2 / np.sqrt(values)  # of R^{-½}, along the axes
@@ -94,11 +96,11 @@ class Prior:
         effects = (a * self.spread) ** 2
         self.local = _local(effects / of_block, generator)
         squares, sizes = (effects / self.local) @ self.member.T, self.member.sum(axis=1)
-        self.tau2 = _drawn(squares, sizes, _SCALES, TAU, generator)
+        self.tau2 = _drawn(squares, sizes, _SCALES, self.tau, generator)
         b = np.einsum("kij,ki->kj", self.axes, theta[:, :d] - a) ** 2 / self.usual
         self.along = _local(b / self.beta2[:, None], generator)
         square = (b / self.along).sum(axis=1)
-        self.beta2 = _drawn(square, np.array(float(d)), _BETAS, BETA, generator)
+        self.beta2 = _drawn(square, np.array(float(d)), _BETAS, self.beta, generator)
 
 
 def _spectrum(H: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
