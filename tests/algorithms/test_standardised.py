@@ -253,11 +253,15 @@ def from_the_prior(H, spread, mean, P, n_draws=400_000):
     """Mean and covariance of θ given a normal measurement, by weights of draws of the prior."""
     generator, d = np.random.default_rng(0), len(mean)
     values, axes = np.linalg.eigh(H / (np.trace(H) / d))
-    tau = of_the_grid(prior_of_effects._SCALES, prior_of_effects.TAU, n_draws, generator)
-    beta = of_the_grid(prior_of_effects._BETAS, prior_of_effects.BETA, n_draws, generator)
+    tau = of_the_grid(
+        prior_of_effects._SCALES / d**0.5, prior_of_effects.TAU / d**0.5, n_draws, generator
+    )
+    beta = of_the_grid(
+        prior_of_effects._BETAS / d**0.5, prior_of_effects.BETA / d**0.5, n_draws, generator
+    )
     half = prior_of_effects.DEGREES / 2.0
     local, along = half / generator.gamma(half, size=(2, n_draws, d))
-    C = (axes * (beta[:, None] ** 2 * along * values**-0.5)[:, None, :]) @ axes.T
+    C = (axes * (beta[:, None] ** 2 * along * values**-1.0)[:, None, :]) @ axes.T
     C[:, np.arange(d), np.arange(d)] += local * tau[:, None] ** 2 / spread**2
     measured = C + np.linalg.inv(P)
     solved = np.linalg.solve(measured, np.broadcast_to(mean, (n_draws, d))[..., None])[..., 0]
@@ -324,10 +328,24 @@ def test_effects_of_columns_that_may_be_nearly_constant_are_wide_and_predictions
     effects, variances = weight * [1.0, 10.0], weight**2 * [0.01, 1.0]
     np.testing.assert_allclose(effects[0], effects[1])
     assert mean[0] == pytest.approx(effects[0])
-    assert covariance[0, 0] == pytest.approx(
-        0.505 + ((1.0 - mean[0]) ** 2 + (10.0 - mean[0]) ** 2) / 2
-    )
+    off = means.reshape(-1, 1) - mean
+    assert held(off, covariances, np.sqrt(covariance[0])) == pytest.approx([0.9], abs=1e-6)
     assert seen[0, 0] == pytest.approx(variances[0])
+
+
+def correlation(S):
+    """Correlations of a covariance."""
+    return S / np.sqrt(np.outer(np.diag(S), np.diag(S)))
+
+
+def held(off, covariances, deviation):
+    """Share of normal laws about their means that 90 % intervals of a deviation hold."""
+    sd = np.sqrt(np.diagonal(covariances, axis1=2, axis2=3)).reshape(off.shape)
+    ends = (
+        stats.norm.cdf(1.6448536 * deviation, off, sd),
+        stats.norm.cdf(-1.6448536 * deviation, off, sd),
+    )
+    return (ends[0] - ends[1]).mean(axis=0)
 
 
 def test_logits_of_draws_count_as_probabilities_tell():
@@ -353,7 +371,10 @@ def test_logits_of_draws_count_as_probabilities_tell():
     seen = np.average([C for _, C in laws], axis=0, weights=share)
     np.testing.assert_allclose(found[2], seen)
     off = means.reshape(-1, D) - mean
-    np.testing.assert_allclose(found[1], covariances.mean(axis=(0, 1)) + off.T @ off / 8)
+    whole = covariances.mean(axis=(0, 1)) + off.T @ off / 8
+    deviation = np.sqrt(np.diag(found[1]))
+    np.testing.assert_allclose(found[1] / np.outer(deviation, deviation), correlation(whole))
+    assert held(off, covariances, deviation) == pytest.approx([0.9] * D, abs=1e-6)
 
 
 def test_the_clip_norm_is_between_that_of_usual_rows_and_that_of_quiet_scores():
@@ -380,12 +401,45 @@ def test_a_likely_slope_is_the_mean_of_positive_draws():
         np.testing.assert_allclose(state.likely, matrices.mean(*state.drawn))
 
 
-def test_a_range_leaves_no_more_values_out_than_the_noise_lets_it_see():
-    """Most values in one cell, a tenth anywhere: seen where the noise is small."""
-    counts = np.array([[9000.0] + [1000.0 / 7] * 7])
-    for noise, expected in ((1.0, (0, 8)), (150.0, (0, 1)), (800.0, (0, 8))):
-        first, after = columns._told_cells(counts, noise)
-        assert (first[0], after[0]) == expected
+@pytest.mark.parametrize(
+    ("n_columns", "noise", "last"),
+    [(1, 1.0, 8), (1, 150.0, 8), (1, 300.0, 1), (20, 300.0, 8), (1, 800.0, 8)],
+)
+def test_a_range_leaves_no_more_values_out_than_the_noise_lets_it_see(n_columns, noise, last):
+    """Most values in one cell, a tenth anywhere: seen by little noise, or by that of many."""
+    counts = np.tile([9000.0] + [1000.0 / 7] * 7, (n_columns, 1))
+    first, after = columns._told_cells(counts, noise)
+    assert set(first) == {0}
+    assert set(after) == {last}
+
+
+def test_what_all_columns_lose_leaves_alone_those_that_lose_nothing():
+    counts = np.array([[9000.0] + [1000.0 / 7] * 7] * 9 + [[10_000.0] + [0.0] * 7])
+    first, after = columns._told_cells(counts, 10.0)
+    assert set(first) == {0}
+    assert list(after) == [8] * 9 + [1]
+
+
+def test_spreads_follow_what_was_released_and_what_the_others_tell():
+    """Known where the noise is small, else as the other columns lead to expect."""
+    true = np.full(40, 0.02)
+    square, error = true**2, np.full(40, 1e-6)
+    square[0], error[0] = 0.01, 0.1
+    p = columns.spreads(square, error)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    usual = np.exp(p @ np.log(columns.SPREADS))
+    np.testing.assert_allclose(usual[1:], 0.02, rtol=0.05)
+    assert 0.01 < usual[0] < 0.03
+    alone = columns.spreads(square[:1], error[:1])
+    assert np.exp(alone @ np.log(columns.SPREADS))[0] > 0.06
+
+
+@pytest.mark.parametrize(("n_rows", "stages", "share"), [(200, 0, 0.45), (10**6, 4, 0.05)])
+def test_shares_of_columns_follow_from_the_rows_and_the_budget(n_rows, stages, share):
+    config = ColumnsConfig(n_rows=n_rows, lower=(0.0,) * 5, upper=(9.0,) * 5).shared(0.3)
+    assert config.n_stages == stages
+    assert config.shares[1] == share
+    assert len(config.units) == len(config.dimensions) == stages + 2
 
 
 def test_slopes_of_columns_that_saturate_are_found():

@@ -2,10 +2,10 @@
 
 - a_j ~ N(0, λ_j τ²/s_j²): each column by itself, s_j its spread, with λ_j so that a_j has the
   tails of Student's t. Small effects shrink, a strong one does not.
-- b ~ N(0, β² R^{-½}), R the slope over the mean of its diagonal, with Student's tails along its
-  axes: larger where columns say little that the others do not. Of columns that nearly determine
-  each other effects are large and opposite, as of the weights of an animal and of its parts; a_j
-  alone takes them for impossible. R^{-½} lies half-way from a ridge to Zellner's g-prior.
+- b ~ N(0, β² R^{-1}), R the slope over the mean of its diagonal, with Student's tails along its
+  axes: Zellner's g-prior, larger where columns say little that the others do not. Of columns that
+  nearly determine each other effects are large and opposite, as of the weights of an animal and of
+  its parts; a_j alone takes them for impossible.
 
 τ, for each block of columns, and β have half-Cauchy priors, of scales that let the logits of usual
 rows vary as much whatever the number d of columns is.
@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 DEGREES = 4.0  # of Student's t
-TAU, BETA = 1.5, 0.3  # scales of the priors of τ√d and β√d: deviations of the logits of usual rows
+TAU, BETA = 1.5, 0.15  # scales of the priors of τ√d and β√d: deviations of the logits of usual rows
 INTERCEPT = 5.0  # standard deviation of the prior of the intercept
 _LEAST = 1e-6  # eigenvalue of R: below, rounding decides
-_SCALES = np.exp(np.linspace(math.log(0.02), math.log(5.0), 60))
-_BETAS = np.exp(np.linspace(math.log(0.003), math.log(3.0), 60))
+# Of τ√d and β√d.
+_SCALES = np.exp(np.linspace(math.log(0.05), math.log(15.0), 60))
+_BETAS = np.exp(np.linspace(math.log(0.005), math.log(5.0), 60))
 
 
 class Prior:
@@ -53,14 +54,16 @@ class Prior:
     ) -> None:
         (K, d), self.learned = spread.shape, scale is None
         self.spread = spread / unit
-        self.tau, self.beta = TAU / math.sqrt(max(d, 1)), BETA / math.sqrt(max(d, 1))
+        self.root = math.sqrt(max(d, 1))
         of_columns = np.zeros(d, dtype=int) if blocks is None else np.asarray(blocks)
         self.member = np.eye(max(of_columns, default=0) + 1)[of_columns].T  # (blocks, d)
-        self.local, self.beta2 = np.ones((K, d)), np.full(K, self.beta**2)
-        self.tau2 = np.full((K, len(self.member)), self.tau**2 if scale is None else scale**2)
+        self.local, self.beta2 = np.ones((K, d)), np.full(K, (BETA / self.root) ** 2)
+        self.tau2 = np.full(
+            (K, len(self.member)), (TAU / self.root if scale is None else scale) ** 2
+        )
         if self.learned:
             self.axes, values = _spectrum(H, d)
-            self.usual = unit**2 / np.sqrt(values)  # of R^{-½}, along the axes
+            self.usual = unit**2 / values  # of R^{-1}, along the axes
             self.along = np.ones((K, d))
 
     def precision(self, D: int) -> np.ndarray:
@@ -96,11 +99,13 @@ class Prior:
         effects = (a * self.spread) ** 2
         self.local = _local(effects / of_block, generator)
         squares, sizes = (effects / self.local) @ self.member.T, self.member.sum(axis=1)
-        self.tau2 = _drawn(squares, sizes, _SCALES, self.tau, generator)
+        self.tau2 = _drawn(squares, sizes, _SCALES / self.root, TAU / self.root, generator)
         b = np.einsum("kij,ki->kj", self.axes, theta[:, :d] - a) ** 2 / self.usual
         self.along = _local(b / self.beta2[:, None], generator)
         square = (b / self.along).sum(axis=1)
-        self.beta2 = _drawn(square, np.array(float(d)), _BETAS, self.beta, generator)
+        self.beta2 = _drawn(
+            square, np.array(float(d)), _BETAS / self.root, BETA / self.root, generator
+        )
 
 
 def _spectrum(H: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
