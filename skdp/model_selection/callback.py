@@ -65,11 +65,6 @@ class PrivacyLedgerCallback:
     records : tuple of LedgerEntry
         What has been charged, one entry per fit: ``label`` and ``event``. Further fits add to it.
 
-    Raises
-    ------
-    ValueError
-        If the ceiling is out of range or has no δ.
-
     Examples
     --------
     >>> from skdp.model_selection import PrivacyLedgerCallback

@@ -121,11 +121,6 @@ class AdditiveFeatures(DeclaredColumns, TransformerMixin, BaseEstimator):
         -------
         AdditiveFeatures
             The fitted transformer.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid.
         """
         one_of(ENCODINGS, encode=self.encode)
         n_basis = integer(4 if self.encode == "splines" else 1, n_basis=self.n_basis)

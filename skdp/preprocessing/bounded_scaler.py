@@ -98,12 +98,6 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         BoundedScaler
             The fitted transformer.
-
-        Raises
-        ------
-        ValueError
-            If a bound is not finite, lower is not below upper, their number is wrong, or names are
-            missing.
         """
         X = self._checked(X)
         names = getattr(self, "feature_names_in_", None)

@@ -64,11 +64,6 @@ class ImageTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         -------
         Self
             The fitted transformer.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range, or the number of pixels is not that of the shape.
         """
         X = check_features(self, X)
         self.image_shape_ = shape_of(self.image_shape, X.shape[1])

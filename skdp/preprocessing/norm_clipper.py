@@ -95,11 +95,6 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         NormClipper
             The fitted transformer.
-
-        Raises
-        ------
-        ValueError
-            If the norm is no number > 0, or X is invalid.
         """
         norm = number_or_auto(0.0, norm=self.norm)
         X = check_features(self, X, sparse=True)

@@ -84,11 +84,6 @@ def last_iterate_mu(
         μ ≥ 0, rounded up (relative 1e-15 t); 0 for an empty chain, infinite where some Δ_k/s_k
         exceeds 1e150.
 
-    Raises
-    ------
-    ValueError
-        If the lengths differ or an entry is out of range or not a finite number.
-
     Notes
     -----
     Shifting the interpolated process by a_k at step k costs a_k/s_k and leaves a distance
@@ -206,11 +201,6 @@ def full_batch_mu(
     -------
     float
         μ ≥ 0, rounded up; equal to composition, √t Δ/s, at c = 1, and attained by a linear map.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
 
     Notes
     -----

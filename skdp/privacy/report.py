@@ -369,11 +369,6 @@ class PrivacyReport:
         -------
         float
             ε, rounded up.
-
-        Raises
-        ------
-        ValueError
-            If δ is outside (0, 1).
         """
         return epsilon_of_event(self.event, delta, self.neighboring_relation)
 
@@ -390,11 +385,6 @@ class PrivacyReport:
         float
             That of a Gaussian mechanism where the accountant is ``"gdp"``, and else from (ε, δ)
             alone, which is more than need be; see `skdp.privacy.risk`. 1 without a guarantee.
-
-        Raises
-        ------
-        ValueError
-            If the share is outside [0, 1].
         """
         if not self.valid:
             return tpr_at_fpr(fpr, epsilon=math.inf)
@@ -435,11 +425,6 @@ class PrivacyReport:
         str
             A sentence in words, the statement, what an attacker finds at most, what was released
             and declared, and what is not covered.
-
-        Raises
-        ------
-        ValueError
-            If the level is not an integer >= 1.
 
         Examples
         --------
