@@ -3,16 +3,6 @@
 A number is a step curve over its public edges, a category has a row for each level. Both are drawn
 with the interval of each bin or level by itself, which is darker, and with the band that holds the
 whole curve, which is lighter. A pair is a heat map, hatched where the interval holds no effect.
-
->>> from types import SimpleNamespace
->>> from skdp.displays import AdditiveDisplay
->>> age = SimpleNamespace(
-...     name="age", grid=[18, 40, 65, 90], mean=[-0.5, 0.1, 0.4], low=[-0.7, 0.0, 0.2],
-...     high=[-0.3, 0.2, 0.6], band_low=[-0.8, -0.1, 0.1], band_high=[-0.2, 0.3, 0.7],
-... )
->>> display = AdditiveDisplay([age]).plot()
->>> display.lines_[0].get_xdata(), display.axes_[0].get_title()
-(array([18., 40., 65., 90.]), 'age')
 """
 
 from __future__ import annotations

@@ -2,14 +2,6 @@
 
 A display takes what `skdp.evaluation` has read off a released table, and draws it: nothing here
 reads a row, so a picture costs nothing more.
-
->>> from skdp.displays import ConfusionMatrixDisplay, RocCurveDisplay
->>> from skdp.evaluation import private_report
->>> report = private_report([0, 1] * 500, [0.1, 0.8] * 500, classes=[0, 1], n_samples=1000)
->>> RocCurveDisplay.from_report(report).ax_.get_xlabel()
-'False positive rate'
->>> ConfusionMatrixDisplay.from_report(report).ax_.get_ylabel()
-'True class'
 """
 
 from __future__ import annotations

@@ -1,12 +1,4 @@
-"""`PosteriorDisplay`: what is known of each parameter, from posterior samples.
-
->>> import numpy as np
->>> from skdp.displays import PosteriorDisplay
->>> samples = np.random.default_rng(0).normal([1.0, -2.0], [0.1, 0.5], (1000, 2))
->>> display = PosteriorDisplay.from_samples(samples, names=["age", "dose"])
->>> [label.get_text() for label in display.ax_.get_yticklabels()]
-['age', 'dose']
-"""
+"""`PosteriorDisplay`: what is known of each parameter, from posterior samples."""
 
 from __future__ import annotations
 

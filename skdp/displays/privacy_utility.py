@@ -1,14 +1,4 @@
-"""`PrivacyUtilityDisplay`: what a stronger guarantee costs.
-
->>> from skdp.displays import PrivacyUtilityDisplay
->>> display = PrivacyUtilityDisplay.from_arrays(
-...     [0.1, 1.0, 10.0, float("inf")], [[0.6, 0.7], [0.8, 0.8], [0.9, 0.8], [0.9, 0.9]]
-... )
->>> display.lines_[0].get_ydata()
-array([0.65, 0.8 , 0.85])
->>> display.curves[0].scores_without_privacy
-array([0.9, 0.9])
-"""
+"""`PrivacyUtilityDisplay`: what a stronger guarantee costs."""
 
 from __future__ import annotations
 

@@ -3,13 +3,6 @@
 Above, accuracy against confidence, bin by bin: on the diagonal a classifier is calibrated, below it
 overconfident. Underneath, how many rows each bin holds: a wild curve over empty bins is noise.
 
->>> from skdp.displays import ReliabilityDisplay
->>> display = ReliabilityDisplay.from_predictions([0, 1, 1, 0], [0.1, 0.9, 0.7, 0.6], n_bins=5)
->>> display.ax_.get_xlabel(), display.axes_[1].get_xlabel()
-('', 'Confidence')
->>> print(f"{display.table.calibration_error:.3f}")
-0.275
-
 References
 ----------
 M. Knolle et al., *Differentially Private Training of Neural Networks with Langevin Dynamics for

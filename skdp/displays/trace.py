@@ -1,12 +1,4 @@
-"""`TraceDisplay`: a chain, step by step, with its burn-in shaded.
-
->>> import numpy as np
->>> from skdp.displays import TraceDisplay
->>> chain = np.cumsum(np.random.default_rng(0).standard_normal((200, 2)), axis=0)
->>> display = TraceDisplay.from_samples(chain, burn_in=50, names=["age", "dose"])
->>> display.ax_.get_xlabel(), len(display.lines_)
-('Step', 2)
-"""
+"""`TraceDisplay`: a chain, step by step, with its burn-in shaded."""
 
 from __future__ import annotations
 

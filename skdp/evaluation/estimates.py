@@ -15,12 +15,6 @@ stay negative where noise made them so: sums are unbiased then, and what is cut 
 
 All of it is post-processing: fixed functions of T and public facts.
 
->>> import numpy as np
->>> from skdp.evaluation.estimates import Estimate, NoisyTable, ratio
->>> table = NoisyTable.of(np.array([812.0, 191.0]), variance=8.0, n=1000)
->>> ratio(table, np.array([1, 0]), shares=True)
-0.8105 [0.789, 0.83]
-
 References
 ----------
 E. C. Fieller, *Some Problems in Interval Estimation*, JRSS B 1954. E. B. Wilson, *Probable

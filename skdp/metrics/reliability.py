@@ -1,15 +1,6 @@
 """`reliability_table`: predicted probabilities against what happened, bin by bin.
 
 The one table that the three calibration errors and `skdp.displays.ReliabilityDisplay` read.
-
->>> from skdp.metrics import reliability_table
->>> table = reliability_table([0, 1, 1, 0], [0.1, 0.9, 0.7, 0.6], n_bins=2)
->>> table.counts
-array([0., 4.])
->>> table.confidence.round(3), table.accuracy
-(array([  nan, 0.775]), array([ nan, 0.75]))
->>> print(f"{table.calibration_error:.3f}")
-0.025
 """
 
 from __future__ import annotations

@@ -6,21 +6,6 @@ in all threads of the process are seen, and fits in all processes below it whose
 of the same user on the same machine: ``n_jobs`` with loky, `multiprocessing`, a local Dask cluster.
 Orphaned processes, those of other users or with a private ``/tmp``, and other machines are not;
 they need a ledger of their own on a common file.
-
->>> from skdp import DPVariationalLogisticRegression
->>> from skdp.privacy import BudgetExceededError, PrivacyLedger
->>> X, y = [[-1.0], [-0.9], [0.9], [1.0]], [0, 0, 1, 1]
->>> classifier = DPVariationalLogisticRegression(epsilon=1.0, classes=[0, 1], n_samples=4)
->>> with PrivacyLedger(epsilon=1.2, delta=1e-5) as ledger:
-...     for _ in range(3):
-...         try:
-...             _ = classifier.fit(X, y)
-...         except BudgetExceededError:
-...             print("refused")
-refused
-refused
->>> len(ledger.entries), round(ledger.total(delta=1e-5), 6)
-(1, 1.0)
 """
 
 from __future__ import annotations

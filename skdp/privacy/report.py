@@ -1,22 +1,4 @@
-"""`PrivacyReport`: the privacy statement of one fitted object, frozen, as `privacy_` holds it.
-
->>> from skdp.privacy import PrivacyReport
->>> from skdp.privacy.events import dp_sgd_event
->>> event = dp_sgd_event(noise_multiplier=4.0, sampling_rate=1.0, n_steps=16)
->>> report = PrivacyReport.of(event, delta=1e-5, sampling="full batch, 16 steps")
->>> report
-PrivacyReport: (epsilon=4.377, delta=1e-05)-DP
-  unit                    row: one row of X, with its target
-  neighbouring relation   zero_out
-  accountant              gdp
-  risk                    who errs on 1 in 100 non-members finds at most 9.24 in 100 members
-  sampling                full batch, 16 steps
-  read from the data      nothing: every public fact was declared
-  tuning                  none accounted; each further fit on these rows is a further release
-  skdp version            0.3.0.dev0
->>> round(report.epsilon_at(delta=1e-3), 3)
-3.139
-"""
+"""`PrivacyReport`: the privacy statement of one fitted object, frozen, as `privacy_` holds it."""
 
 from __future__ import annotations
 
