@@ -30,7 +30,7 @@ from skdp._types import ArrayLike, Estimator, Opaque, Seed
 from skdp._validate import expected, integer_or_auto, one_of
 from skdp.algorithms import temperature_scaling as scaling
 from skdp.privacy.budget import Budget
-from skdp.privacy.ledger import BudgetExceededError
+from skdp.privacy.cover import BudgetExceededError
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import other_relation
 

@@ -45,8 +45,8 @@ from skdp._warnings import PrivacyWarning
 from skdp.audit.confidence import FRAMES
 from skdp.audit.report import AuditReport
 from skdp.audit.samples import audit_samples
+from skdp.privacy.cover import BudgetExceededError, covered
 from skdp.privacy.events import gaussian_mu
-from skdp.privacy.ledger import BudgetExceededError, covered
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import (
     ADD_OR_REMOVE_ONE,

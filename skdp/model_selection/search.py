@@ -26,7 +26,7 @@ from skdp.model_selection._candidates import Candidate, Planner, TrialPlan
 from skdp.model_selection.budgets import Sizes, private_parts, relation_of
 from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import PrivacyReport, epsilon_of_event, privacy_of
-from skdp.privacy.ledger import Cover, covered
+from skdp.privacy.cover import Cover, covered
 from skdp.privacy.workflow import stating_parts
 from skdp.relations import ROW
 
