@@ -1,17 +1,4 @@
-"""Private recalibration of classifiers.
-
->>> import numpy as np
->>> from sklearn.frozen import FrozenEstimator
->>> from skdp import DPSGDClassifier
->>> from skdp.calibration import DPTemperatureScaler
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(-1, 1, (2000, 2))
->>> y = (X[:, 0] > 0).astype(int)
->>> classifier = DPSGDClassifier(0.9, classes=[0, 1], n_samples=2000).fit(X, y)
->>> scaler = DPTemperatureScaler(FrozenEstimator(classifier), epsilon=0.1, n_samples=2000)
->>> scaler.fit(X, y).privacy_.epsilon < 1.0  # of both together
-True
-"""
+"""Private recalibration of classifiers."""
 
 from __future__ import annotations
 
@@ -43,7 +30,7 @@ from skdp._types import ArrayLike, Estimator, Opaque, Seed
 from skdp._validate import expected, integer_or_auto, one_of
 from skdp.algorithms import temperature_scaling as scaling
 from skdp.privacy.budget import Budget
-from skdp.privacy.ledger import BudgetExceededError
+from skdp.privacy.cover import BudgetExceededError
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import other_relation
 

@@ -1,18 +1,4 @@
-"""Private conformal prediction: sets and intervals that cover, whatever the model.
-
->>> import numpy as np
->>> from skdp import DPSGDClassifier
->>> from skdp.conformal import DPConformalClassifier
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(-1, 1, (4000, 2))
->>> y = (X[:, 0] + rng.normal(0, 0.3, 4000) > 0).astype(int)
->>> network = DPSGDClassifier(1.0, classes=[0, 1], n_samples=4000, max_iter=50)
->>> model = DPConformalClassifier(network, epsilon=1.0, n_samples=4000).fit(X, y)
->>> model.predict_set(X[:5]).shape
-(5, 2)
->>> round(model.privacy_.epsilon, 6)  # of the network and the threshold: they read other rows
-1.0
-"""
+"""Private conformal prediction: sets and intervals that cover, whatever the model."""
 
 from __future__ import annotations
 

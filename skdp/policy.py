@@ -61,11 +61,6 @@ class Policy:
     within : float, default=1e-9
         By which share, at most 0.2, the ε that is proved of a report may exceed the ε it states.
 
-    Raises
-    ------
-    ValueError
-        If a value is out of range.
-
     Examples
     --------
     >>> from skdp.policy import Policy

@@ -163,11 +163,6 @@ def lower_bound(
     -------
     float
         A strength ≥ 0; 0 says that nothing was found.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
     """
     n_with, n_without = integer(1, n_with=n_with), integer(1, n_without=n_without)
     in_range(0, n_with, misses=misses, closed="both")

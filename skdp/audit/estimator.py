@@ -9,14 +9,6 @@ of a Gaussian claim.
 Where persons are protected, the canary is a person with 50 such rows: neighbours differ in all rows
 of one person, so that whatever is bounded by row, and not by person, moves 50 times as far.
 
->>> import numpy as np
->>> from skdp.audit import audit_estimator
->>> def noisy_sum(X, y):  # claims sensitivity 1, but nothing was clipped
-...     return X.sum(axis=0) + np.random.normal(size=X.shape[1])
->>> report = audit_estimator(noisy_sum, epsilon=4.38, delta=1e-5, n_fits=200)
->>> report.verdict
-'violation: epsilon >= 4.77, but 4.38 was claimed'
-
 References
 ----------
 M. S. M. S. Annamalai, E. De Cristofaro, *Nearly Tight Black-Box Auditing of Differentially Private
@@ -53,8 +45,8 @@ from skdp._warnings import PrivacyWarning
 from skdp.audit.confidence import FRAMES
 from skdp.audit.report import AuditReport
 from skdp.audit.samples import audit_samples
+from skdp.privacy.cover import BudgetExceededError, covered
 from skdp.privacy.events import gaussian_mu
-from skdp.privacy.ledger import BudgetExceededError, covered
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import (
     ADD_OR_REMOVE_ONE,

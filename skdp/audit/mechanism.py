@@ -27,18 +27,6 @@ what is refuted is that the release is the one that was declared.
 A record's length is spread over several blocks of coordinates, as over the tensors of a network, so
 that clipping each block on its own shows.
 
->>> import numpy as np
->>> from skdp.audit import audit_mechanism
->>> rng = np.random.default_rng(0)
->>> def release(values):  # σ = 1, C = 1, and records clipped to 1
-...     norms = np.linalg.norm(values, axis=1, keepdims=True)
-...     total = (values / np.maximum(norms, 1)).sum(axis=0)
-...     return total + rng.normal(size=total.shape)
->>> audit_mechanism(release, noise_multiplier=1.0, random_state=1).verdict
-'no violation found'
->>> audit_mechanism(release, noise_multiplier=2.0, random_state=1).violation
-True
-
 References
 ----------
 T. Steinke, M. Nasr, M. Jagielski, *Privacy Auditing with One (1) Training Run*, NeurIPS 2023.

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._chunked_rows import on_first_rows, takes_chunks
 from skdp._validate import expected
-from skdp.privacy.ledger import BudgetExceededError, Cover, covered
+from skdp.privacy.cover import BudgetExceededError, Cover, covered
 from skdp.privacy.workflow import privacy_of
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from skdp._validate import expected
 
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ else:
     Artist = Axes = ColorType = Any  # nothing is drawn yet
 
 GREY = "0.45"
+_HISTOGRAM = "skdp.ReliabilityDisplay.histogram"
+OneOrTwo = Axes | tuple[Axes, Axes] | list[Axes] | np.ndarray | None
 
 
 def axes(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
@@ -72,3 +76,35 @@ def named(name: str | None, number: str) -> str:
     if name is None:
         return number
     return f"{name}{' ' if len(name) + len(number) <= 30 else chr(10)}({number})"
+
+
+def curve_and_histogram(ax: OneOrTwo, histogram: bool) -> tuple[Axes, Axes | None]:
+    """Axes of a curve, and those below it or None, given or made."""
+    if isinstance(ax, tuple | list | np.ndarray):
+        pair = list(np.ravel(np.array(ax, dtype=object)))
+        if len(pair) != 2:
+            raise expected("Axes, or a pair of them: curve and histogram", ax=ax)
+        above, below = (axes(part, (5.0, 6.0)) for part in pair)
+        return above, below if histogram else None
+    above = axes(ax, (5.0, 6.0 if histogram else 4.6))
+    return above, _histogram_axes(above) if histogram else None
+
+
+def _histogram_axes(ax: Axes) -> Axes:
+    """Find the axes of the histogram below these, or take a strip of these for it."""
+    for other in ax.get_shared_x_axes().get_siblings(ax):
+        if other.get_gid() == _HISTOGRAM:
+            return other
+    place = ax.get_subplotspec()
+    if place is not None:
+        upper, lower = place.subgridspec(2, 1, height_ratios=(3, 1), hspace=0)
+        ax.set_subplotspec(upper)
+        below = ax.figure.add_subplot(lower, sharex=ax)
+    else:  # axes placed by hand
+        box = ax.get_position()
+        ax.set_position((box.x0, box.y0 + 0.3 * box.height, box.width, 0.7 * box.height))
+        below = ax.figure.add_axes((box.x0, box.y0, box.width, 0.25 * box.height), sharex=ax)
+    below.set_gid(_HISTOGRAM)
+    ax.tick_params(labelbottom=False)
+    ax.set_xlabel("")
+    return below

@@ -36,9 +36,8 @@ class SurfacePanel:
             raise expected(f"a list of curves: one has no {missing[0]}", curves=surface)
         ends = [numbers(getattr(surface, name), f"curves: {name}") for name in ENDS]
         if ends[0].ndim != 2 or not ends[0].size or len({end.shape for end in ends}) > 1:
-            raise expected(
-                f"surfaces of {ENDS} of one shape, with rows and columns", curves=surface
-            )
+            what = f"surfaces of {ENDS} of one shape, with rows and columns"
+            raise expected(what, curves=surface)
         table = np.array(ends)
         self.name = " × ".join(map(str, surface.names))
         if not np.isfinite(table).all():
@@ -46,10 +45,9 @@ class SurfacePanel:
         sides = []
         for name, grid, n in zip(surface.names, surface.grids, ends[0].shape, strict=True):
             edges = edges_of(self.name, grid, n)
-            levels = short([str(level) for level in grid]) if edges is None else []
-            sides.append(
-                _Side(str(name), np.arange(n + 1) - 0.5 if edges is None else edges, levels)
-            )
+            levels = [] if edges is not None else short([str(level) for level in grid])
+            edges = np.arange(n + 1) - 0.5 if edges is None else edges
+            sides.append(_Side(str(name), edges, levels))
         self.x, self.y = sides
         self.ends = table.transpose(0, 2, 1)  # rows along y
         if len(self.x.levels) > len(self.y.levels):
@@ -77,9 +75,8 @@ class SurfacePanel:
 
         norm = CenteredNorm(middle or 0.0, most or 1.0)
         mean, low, high = self.ends
-        mesh = ax.pcolormesh(
-            self.x.edges, self.y.edges, mean, cmap="RdBu_r", norm=norm, gid=SURFACE
-        )
+        colours: Params = {"cmap": "RdBu_r", "norm": norm, "gid": SURFACE}
+        mesh = ax.pcolormesh(self.x.edges, self.y.edges, mean, **colours)
         ax.set_title(self.name, fontsize="medium")
         if self.x.levels:
             ax.set_xticks(range(len(self.x.levels)), self.x.levels, rotation=90 * self._turned)

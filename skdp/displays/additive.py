@@ -3,16 +3,6 @@
 A number is a step curve over its public edges, a category has a row for each level. Both are drawn
 with the interval of each bin or level by itself, which is darker, and with the band that holds the
 whole curve, which is lighter. A pair is a heat map, hatched where the interval holds no effect.
-
->>> from types import SimpleNamespace
->>> from skdp.displays import AdditiveDisplay
->>> age = SimpleNamespace(
-...     name="age", grid=[18, 40, 65, 90], mean=[-0.5, 0.1, 0.4], low=[-0.7, 0.0, 0.2],
-...     high=[-0.3, 0.2, 0.6], band_low=[-0.8, -0.1, 0.1], band_high=[-0.2, 0.3, 0.7],
-... )
->>> display = AdditiveDisplay([age]).plot()
->>> display.lines_[0].get_xdata(), display.axes_[0].get_title()
-(array([18., 40., 65., 90.]), 'age')
 """
 
 from __future__ import annotations
@@ -24,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp._types import ArrayLike, Params
+from skdp._types import Params
 from skdp._validate import expected, in_range, integer, is_real, one_of
 from skdp.displays._axes import GREY, Axes, axes, legend, panels, plain, shown
 from skdp.displays._inputs import Chosen, last_step
@@ -32,26 +22,15 @@ from skdp.displays._levels import edges_of, short
 from skdp.displays._surfaces import SURFACE, SurfacePanel
 from skdp.metrics._predictions import numbers
 
-_EFFECTS = {
-    ("log-odds", "curve"): "Effect on the log-odds",
-    ("log-odds", "deviation"): "Deviation from the trend",
-    ("probability", "curve"): "Probability",
-    ("probability", "deviation"): "Probability, without trend",
-    ("target", "curve"): "Effect on the mean",
-    ("target", "deviation"): "Deviation from the trend",
-    ("log-mean", "curve"): "Effect on the log-mean",
-    ("log-mean", "deviation"): "Deviation from the trend",
-    ("rate-ratio", "curve"): "Rate ratio",
-    ("rate-ratio", "deviation"): "Rate ratio, without trend",
+_EFFECTS = {  # of a curve, and of its deviation from the trend
+    "log-odds": ("Effect on the log-odds", "Deviation from the trend"),
+    "probability": ("Probability", "Probability, without trend"),
+    "target": ("Effect on the mean", "Deviation from the trend"),
+    "log-mean": ("Effect on the log-mean", "Deviation from the trend"),
+    "rate-ratio": ("Rate ratio", "Rate ratio, without trend"),
 }
-_NO_EFFECT = {
-    "log-odds": 0.0,
-    "probability": None,
-    "target": 0.0,
-    "log-mean": 0.0,
-    "rate-ratio": 1.0,
-}
-_SCALES, _PARTS = tuple(_NO_EFFECT), ("curve", "deviation")
+_NO_EFFECT = {"log-odds": 0.0, "target": 0.0, "log-mean": 0.0, "rate-ratio": 1.0}
+_PARTS = ("curve", "deviation")
 _ENDS = ("mean", "low", "high", "band_low", "band_high")
 _NUMBER, _CATEGORY = "skdp.AdditiveDisplay.number", "skdp.AdditiveDisplay.category"
 _LONG = 10_000  # numbers from here on are written in thousands and millions
@@ -86,16 +65,12 @@ class AdditiveDisplay:
 
     Attributes
     ----------
-    axes_ : ndarray of matplotlib Axes
-        Axes of the panels.
-    figure_ : matplotlib Figure
-        Figure that holds them.
+    axes_, figure_ : ndarray of matplotlib Axes, and Figure
+        What was drawn on.
     lines_ : list of matplotlib Line2D
         Means: a step curve for a number, points for a category.
-    intervals_ : list of matplotlib artists
-        Intervals of each bin or level by itself.
-    bands_ : list of matplotlib artists
-        Bands that hold the whole curve.
+    intervals_, bands_ : lists of matplotlib artists
+        Intervals of each bin or level by itself, and bands that hold the whole curve.
     surfaces_ : list of matplotlib QuadMesh
         Means of surfaces, all of one scale of colours.
 
@@ -129,17 +104,17 @@ class AdditiveDisplay:
         level: float | None = None,
         reference: float | None = None,
     ) -> None:
-        self.scale = one_of(_SCALES, scale=scale)
+        self.scale = one_of(_EFFECTS, scale=scale)
         self.part = one_of(_PARTS, part=part)
         self.level = None if level is None else in_range(0, 1, level=level)
         if reference is not None and not (is_real(reference) and np.isfinite(reference)):
             raise expected("a finite number or None", reference=reference)
-        self.reference = _NO_EFFECT[scale] if reference is None else reference
+        self.reference = _NO_EFFECT.get(scale) if reference is None else reference
         if not isinstance(curves, list | tuple) or not curves:
             raise expected("a list of curves, not empty", "curve_ returns one", curves=curves)
         self.curves = list(curves)
         self._panels = [
-            SurfacePanel(curve) if hasattr(curve, "grids") else _panel(curve) for curve in curves
+            (SurfacePanel if hasattr(curve, "grids") else _Panel)(curve) for curve in curves
         ]
 
     @classmethod
@@ -152,9 +127,8 @@ class AdditiveDisplay:
         scale: str | None = None,
         part: str = "curve",
         output: int = 0,
-        max_columns: int = 3,
         ax: Axes | Sequence[Axes] | np.ndarray | None = None,
-        **line_kw: Any,
+        **kwargs: Any,
     ) -> AdditiveDisplay:
         """Draw the curves of a fitted additive model; this costs no privacy.
 
@@ -174,43 +148,32 @@ class AdditiveDisplay:
             ``"deviation"`` is what a number's curve has beside its trend.
         output : int, default=0
             Number of the class, where there are more than two.
-        max_columns : int, default=3
-            As in `plot`.
-        ax : matplotlib Axes or array of them, default=None
-            As in `plot`.
-        **line_kw
+        ax, **kwargs : optional
             As in `plot`.
 
         Returns
         -------
         AdditiveDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If the estimator has no curves or no such feature.
         """
         last = last_step(estimator, "curve_")
         scale = last.curve_scales[0] if scale is None else scale
         options: Params = {"level": level, "scale": scale, "part": part}
-        if features is None:
-            order = np.argsort(-np.asarray(last.feature_importance_), kind="stable").tolist()
-            found = [last.curve_(i, output=output, **options) for i in order]
+        by_size = features is None
+        if by_size:
+            features = np.argsort(-np.asarray(last.feature_importance_), kind="stable").tolist()
+        found = curves = [last.curve_(i, output=output, **options) for i in _listed(features)]
+        if by_size:
             pairs = [c for c in found if hasattr(c, "grids")]
             curves = [c for c in found if not hasattr(c, "grids")]
             if part == "deviation":
-                pairs, curves = [], [c for c in curves if _is_number(c.grid, c.mean)]
+                pairs, curves = [], [c for c in curves if len(c.grid) == np.size(c.mean) + 1]
             curves = curves[:_N_DEFAULT] + pairs[:_N_DEFAULT]
             if not curves:
                 raise expected("'curve' where no feature is a number", part=part)
-        else:
-            curves = [last.curve_(i, output=output, **options) for i in _listed(features)]
         reference = None
         if scale == "probability" and hasattr(last, "intercept_"):
             reference = float(1 / (1 + np.exp(-last.intercept_[output])))
-        display = cls(curves, reference=reference, **options)
-        return display.plot(ax, max_columns=max_columns, **line_kw)
+        return cls(curves, reference=reference, **options).plot(ax, **kwargs)
 
     def plot(
         self,
@@ -234,18 +197,12 @@ class AdditiveDisplay:
         Returns
         -------
         AdditiveDisplay
-            The display itself.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer axes than curves, or the axes show other features.
         """
         n, most = len(self.curves), integer(1, max_columns=max_columns)
         if ax is None:
             n_columns = math.ceil(n / math.ceil(n / most))  # four panels are two by two
             heights = [panel.height for panel in self._panels]
-            self.axes_ = _array(panels(heights, n_columns, _WIDTH))
+            self.axes_ = np.array(panels(heights, n_columns, _WIDTH), dtype=object)
         else:
             self.axes_ = _given(ax, n)
         self.figure_ = self.axes_[0].figure
@@ -258,8 +215,7 @@ class AdditiveDisplay:
             if isinstance(panel, SurfacePanel):
                 level = "Interval" if self.level is None else f"{100 * self.level:.4g}% interval"
                 holds = f"{level} of a cell of a pair holds {self.reference or 0.0:.3g}"
-                effect = _EFFECTS[self.scale, self.part]
-                mesh = panel.draw(one, effect, self.reference, most, holds)
+                mesh = panel.draw(one, self._effect, self.reference, most, holds)
                 self.surfaces_.append(mesh)
                 continue
             if n_before == 0:
@@ -272,23 +228,28 @@ class AdditiveDisplay:
         self._draw_legend(new=ax is None)
         return self
 
+    @property
+    def _effect(self) -> str:
+        return _EFFECTS[self.scale][_PARTS.index(self.part)]
+
     def _prepare(self, ax: Axes, panel: _Panel) -> None:
         plain(ax)
         ax.set_title(panel.name, fontsize="medium")
-        effect = _EFFECTS[self.scale, self.part]
         style: Params = {"color": GREY, "linewidth": 0.8, "linestyle": ":"}
         if panel.is_number:
-            ax.set_ylabel(effect)
+            ax.set_ylabel(self._effect)
             ax.margins(x=0)
             ax.set_xlim(*_shown(panel.grid))
             if ax.get_xscale() == "linear":
                 ax.locator_params(axis="x", nbins=5)  # more would touch where they have decimals
                 if np.abs(ax.get_xlim()).max() >= _LONG:
-                    ax.xaxis.set_major_formatter(_formatter())
+                    from matplotlib.ticker import EngFormatter
+
+                    ax.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, and not 20000
             if self.reference is not None:
                 ax.axhline(self.reference, **style)
             return
-        ax.set_xlabel(effect)
+        ax.set_xlabel(self._effect)
         ax.grid(visible=False, axis="y")
         if self.reference is not None:
             ax.axvline(self.reference, **style)
@@ -305,9 +266,8 @@ class AdditiveDisplay:
         line.set_drawstyle("steps-post")
         fill: Params = {"color": line.get_color(), "step": "post", "linewidth": 0}
         self.lines_.append(line)
-        self.intervals_.append(
-            ax.fill_between(edges, ends[1], ends[2], alpha=0.35, label=interval, **fill)
-        )
+        drawn = ax.fill_between(edges, ends[1], ends[2], alpha=0.35, label=interval, **fill)
+        self.intervals_.append(drawn)
         self.bands_.append(ax.fill_between(edges, ends[3], ends[4], alpha=0.15, label=band, **fill))
         rug: Params = {"transform": ax.get_xaxis_transform(), "color": GREY, "linestyle": "none"}
         ax.plot(edges, 0 * edges, marker=_TICK_UP, markersize=5, markeredgewidth=0.8, **rug)
@@ -322,12 +282,10 @@ class AdditiveDisplay:
         line.set_linestyle("none")
         bar: Params = {"color": line.get_color()}
         self.lines_.append(line)
-        self.intervals_.append(
-            ax.hlines(rows, ends[1], ends[2], linewidth=1.8, label=interval, **bar)
-        )
-        self.bands_.append(
-            ax.hlines(rows, ends[3], ends[4], linewidth=5, alpha=0.35, label=band, **bar)
-        )
+        drawn = ax.hlines(rows, ends[1], ends[2], linewidth=1.8, label=interval, **bar)
+        self.intervals_.append(drawn)
+        wide = ax.hlines(rows, ends[3], ends[4], linewidth=5, alpha=0.35, label=band, **bar)
+        self.bands_.append(wide)
 
     def _labels(self, ax: Axes) -> list[str]:
         """Names in the legend of mean, interval and band, empty where the axes have them."""
@@ -361,11 +319,23 @@ class AdditiveDisplay:
 class _Panel:
     """A curve as it is drawn: checked, and its levels as text."""
 
-    def __init__(self, name: str, grid: Sequence[Any] | np.ndarray, ends: np.ndarray) -> None:
-        self.name, self.ends = name, ends
-        self.is_number = _is_number(grid, ends[0])
-        self.grid = np.asarray(grid, dtype=float) if self.is_number else np.empty(0)
-        self.levels = [] if self.is_number else short([str(level) for level in grid])
+    def __init__(self, curve: Any) -> None:
+        missing = [name for name in ("name", "grid", *_ENDS) if not hasattr(curve, name)]
+        if missing:
+            what = f"a list of curves: one has no {missing[0]}"
+            remedy = "curve_ of a fitted DPAdditiveClassifier returns one"
+            raise expected(what, remedy, curves=curve)
+        ends = [numbers(getattr(curve, name), f"curves: {name}") for name in _ENDS]
+        if ends[0].ndim != 1 or not len(ends[0]) or len({end.shape for end in ends}) > 1:
+            shapes = ", ".join(f"{name} {np.shape(getattr(curve, name))}" for name in _ENDS)
+            raise ValueError(f"Expected curves of {_ENDS} of one length, got {shapes}.")
+        self.name, self.ends = str(curve.name), np.array(ends)
+        if not np.isfinite(self.ends).all():
+            raise ValueError(f"Expected curves to be finite, and {curve.name!r} is not.")
+        edges = edges_of(self.name, curve.grid, len(ends[0]))
+        self.is_number = edges is not None
+        self.grid = np.empty(0) if edges is None else edges
+        self.levels = [] if self.is_number else short([str(level) for level in curve.grid])
 
     @property
     def height(self) -> float:
@@ -373,41 +343,12 @@ class _Panel:
         return max(2.6, 1.0 + 0.2 * len(self.levels))
 
 
-def _panel(curve: Any) -> _Panel:
-    missing = [name for name in ("name", "grid", *_ENDS) if not hasattr(curve, name)]
-    if missing:
-        what = f"a list of curves: one has no {missing[0]}"
-        raise expected(what, "curve_ of a fitted DPAdditiveClassifier returns one", curves=curve)
-    ends = [numbers(getattr(curve, name), f"curves: {name}") for name in _ENDS]
-    if ends[0].ndim != 1 or not len(ends[0]) or len({end.shape for end in ends}) > 1:
-        shapes = ", ".join(f"{name} {np.shape(getattr(curve, name))}" for name in _ENDS)
-        raise ValueError(f"Expected curves of {_ENDS} of one length, got {shapes}.")
-    table = np.array(ends)
-    if not np.isfinite(table).all():
-        raise ValueError(f"Expected curves to be finite, and {curve.name!r} is not.")
-    edges_of(str(curve.name), curve.grid, len(ends[0]))
-    return _Panel(str(curve.name), curve.grid, table)
-
-
 def _shown(edges: np.ndarray) -> tuple[float, float]:
     """Range of the axis: an outer bin wider than all inner ones together is cut to their width."""
-    low, high = float(edges[0]), float(edges[-1])
+    low, first, last, high = map(float, edges[[0, 1, -2, -1]])
     if len(edges) < _SOME:
         return low, high
-    width = float(edges[-2] - edges[1])
-    return max(low, float(edges[1]) - width), min(high, float(edges[-2]) + width)
-
-
-def _formatter() -> Any:
-    """20k, and not 20000."""
-    from matplotlib.ticker import EngFormatter
-
-    return EngFormatter(sep="")
-
-
-def _is_number(grid: Any, mean: ArrayLike) -> bool:
-    """Whether the grid has edges, one more than there are bins, or levels."""
-    return len(grid) == np.size(mean) + 1
+    return max(low, first - (last - first)), min(high, last + (last - first))
 
 
 def _listed(features: Any) -> list[Any]:
@@ -420,12 +361,6 @@ def _listed(features: Any) -> list[Any]:
     return listed
 
 
-def _array(ax: Sequence[Axes]) -> np.ndarray:
-    found = np.empty(len(ax), dtype=object)
-    found[:] = ax
-    return found
-
-
 def _given(ax: Any, n: int) -> np.ndarray:
     several = isinstance(ax, list | tuple | np.ndarray)
     found = list(np.ravel(np.array(ax, dtype=object))) if several else [ax]
@@ -433,7 +368,7 @@ def _given(ax: Any, n: int) -> np.ndarray:
     if len(found) < n:
         remedy = "give more of them, fewer features, or None for a new figure"
         raise expected(f"at least {n} axes, one per curve", remedy, ax=ax)
-    return _array(found[:n])
+    return np.array(found[:n], dtype=object)
 
 
 def _displays_before(ax: Axes, panel: _Panel | SurfacePanel) -> int:

@@ -2,14 +2,6 @@
 
 A display takes what `skdp.evaluation` has read off a released table, and draws it: nothing here
 reads a row, so a picture costs nothing more.
-
->>> from skdp.displays import ConfusionMatrixDisplay, RocCurveDisplay
->>> from skdp.evaluation import private_report
->>> report = private_report([0, 1] * 500, [0.1, 0.8] * 500, classes=[0, 1], n_samples=1000)
->>> RocCurveDisplay.from_report(report).ax_.get_xlabel()
-'False positive rate'
->>> ConfusionMatrixDisplay.from_report(report).ax_.get_ylabel()
-'True class'
 """
 
 from __future__ import annotations
@@ -32,6 +24,7 @@ _MOST_LETTERS = 44  # of all classes, in a line below the matrix
 class _CurveDisplay:
     """A curve through points that have an interval on either axis."""
 
+    _reads: ClassVar[tuple[str, str]] = "", ""  # of a report: the curve, and its summary
     _summary: ClassVar[str] = ""
     _axis_labels: ClassVar[tuple[str, str]] = "", ""
 
@@ -46,6 +39,31 @@ class _CurveDisplay:
     @property
     def _chance(self) -> tuple[float, float]:
         raise NotImplementedError
+
+    @classmethod
+    def from_report(
+        cls, report: Any, *, name: str | None = None, ax: Axes | None = None, **kwargs: Any
+    ) -> Self:
+        """Draw the curve of a report.
+
+        Parameters
+        ----------
+        report : BinaryReport
+            What `skdp.evaluation` returns for two classes.
+        name : str, default=None
+            Name in the legend.
+        ax, **kwargs : optional
+            As in `plot`.
+
+        Returns
+        -------
+        self
+        """
+        method, summary = cls._reads
+        curve = of_report(report, method)()
+        made: Any = cls  # whose arguments are those of the subclass
+        display = made(*curve[:2], name=name, **{summary: getattr(report, summary)})
+        return display.plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw the display.
@@ -62,12 +80,6 @@ class _CurveDisplay:
         Returns
         -------
         self
-            The display itself.
-
-        Raises
-        ------
-        ValueError
-            If ``ax`` is invalid.
         """
         self.ax_ = ax = axes(ax, (5.0, 5.0))
         self.figure_ = ax.figure
@@ -75,20 +87,14 @@ class _CurveDisplay:
         if not shown(ax, _CHANCE):
             ax.plot([0, 1], self._chance, color=GREY, linestyle=":", label=_CHANCE)
         name = self.name if name is None else name
-        label = name
-        if self._area is not None:
-            label = named(name, f"{self._summary} {self._area}")
+        label = name if self._area is None else named(name, f"{self._summary} {self._area}")
         known = ~(self._x.is_unknown | self._y.is_unknown)
         style = {"linewidth": 1.5, "marker": "o", "markersize": 3.0, "label": label}
         (self.line_,) = ax.plot(self._x.value[known], self._y.value[known], **(style | kwargs))
         of_both = f"{self._y.level:.0%} intervals"
-        self.band_ = ax.fill_between(
-            *_envelope(self._x, self._y),
-            color=self.line_.get_color(),
-            alpha=0.2,
-            linewidth=0,
-            label=None if shown(ax, of_both) else of_both,
-        )
+        band: Params = {"color": self.line_.get_color(), "alpha": 0.2, "linewidth": 0}
+        band["label"] = None if shown(ax, of_both) else of_both
+        self.band_ = ax.fill_between(*_envelope(self._x, self._y), **band)
         x_label, y_label = self._axis_labels
         ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel=x_label, ylabel=y_label, aspect=1)
         legend(ax, loc="best")
@@ -130,14 +136,10 @@ class RocCurveDisplay(_CurveDisplay):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the curve.
-    figure_ : matplotlib Figure
-        Figure that holds them.
-    line_ : matplotlib Line2D
-        The curve.
-    band_ : matplotlib artist
-        The band.
+    ax_, figure_ : matplotlib Axes and Figure
+        What was drawn on.
+    line_, band_ : matplotlib artists
+        The curve and its band.
 
     See Also
     --------
@@ -153,50 +155,13 @@ class RocCurveDisplay(_CurveDisplay):
     'True positive rate'
     """
 
+    _reads = "roc_curve", "auc"
     _summary, _axis_labels = "AUC", ("False positive rate", "True positive rate")
 
-    def __init__(
-        self,
-        fpr: Any,
-        tpr: Any,
-        *,
-        auc: Any = None,
-        name: str | None = None,
-    ) -> None:
+    def __init__(self, fpr: Any, tpr: Any, *, auc: Any = None, name: str | None = None) -> None:
         area = None if auc is None else interval(auc, "auc", 0)
         super().__init__(interval(fpr, "fpr", 1), interval(tpr, "tpr", 1), area, name)
         self.fpr, self.tpr, self.auc = fpr, tpr, auc
-
-    @classmethod
-    def from_report(
-        cls, report: Any, *, name: str | None = None, ax: Axes | None = None, **kwargs: Any
-    ) -> RocCurveDisplay:
-        """Draw the ROC curve of a report.
-
-        Parameters
-        ----------
-        report : BinaryReport
-            What `skdp.evaluation` returns for two classes.
-        name : str, default=None
-            Name in the legend.
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on; None makes a figure.
-        **kwargs
-            Further arguments of `plot`.
-
-        Returns
-        -------
-        RocCurveDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If the report is of no two classes, or ``ax`` is invalid.
-        """
-        curve = of_report(report, "roc_curve")()
-        display = cls(curve.fpr, curve.tpr, auc=report.auc, name=name)
-        return display.plot(ax, **kwargs)
 
     @property
     def _chance(self) -> tuple[float, float]:
@@ -220,14 +185,10 @@ class PrecisionRecallDisplay(_CurveDisplay):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the curve.
-    figure_ : matplotlib Figure
-        Figure that holds them.
-    line_ : matplotlib Line2D
-        The curve.
-    band_ : matplotlib artist
-        The band.
+    ax_, figure_ : matplotlib Axes and Figure
+        What was drawn on.
+    line_, band_ : matplotlib artists
+        The curve and its band.
 
     See Also
     --------
@@ -243,15 +204,11 @@ class PrecisionRecallDisplay(_CurveDisplay):
     ('Recall', 'Precision')
     """
 
+    _reads = "precision_recall_curve", "average_precision"
     _summary, _axis_labels = "AP", ("Recall", "Precision")
 
     def __init__(
-        self,
-        precision: Any,
-        recall: Any,
-        *,
-        average_precision: Any = None,
-        name: str | None = None,
+        self, precision: Any, recall: Any, *, average_precision: Any = None, name: str | None = None
     ) -> None:
         area = None
         if average_precision is not None:
@@ -260,42 +217,6 @@ class PrecisionRecallDisplay(_CurveDisplay):
         super().__init__(x, y, area, name)
         self.precision, self.recall = precision, recall
         self.average_precision = average_precision
-
-    @classmethod
-    def from_report(
-        cls, report: Any, *, name: str | None = None, ax: Axes | None = None, **kwargs: Any
-    ) -> PrecisionRecallDisplay:
-        """Draw precision against recall of a report.
-
-        Parameters
-        ----------
-        report : BinaryReport
-            What `skdp.evaluation` returns for two classes.
-        name : str, default=None
-            Name in the legend.
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on; None makes a figure.
-        **kwargs
-            Further arguments of `plot`.
-
-        Returns
-        -------
-        PrecisionRecallDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If the report is of no two classes, or ``ax`` is invalid.
-        """
-        curve = of_report(report, "precision_recall_curve")()
-        display = cls(
-            curve.precision,
-            curve.recall,
-            average_precision=report.average_precision,
-            name=name,
-        )
-        return display.plot(ax, **kwargs)
 
     @property
     def _chance(self) -> tuple[float, float]:
@@ -317,12 +238,8 @@ class ConfusionMatrixDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the matrix.
-    figure_ : matplotlib Figure
-        Figure that holds them.
-    im_ : matplotlib AxesImage
-        The matrix.
+    ax_, figure_, im_ : matplotlib Axes, Figure and AxesImage
+        What was drawn on, and the matrix.
     text_ : ndarray of shape (n_classes, n_classes)
         Texts of the cells.
 
@@ -346,14 +263,13 @@ class ConfusionMatrixDisplay:
         self._shares = interval(matrix, "matrix", 2)
         K = len(self._shares.value)
         if self._shares.value.shape != (K, K):
+            shape = self._shares.value.shape
             raise ValueError(
-                f"Expected a matrix with a row and a column for each class, got "
-                f"{self._shares.value.shape}."
+                f"Expected a matrix with a row and a column for each class, got {shape}."
             )
-        names = None if display_labels is None else [str(label) for label in display_labels]  # pyright: ignore[reportGeneralTypeIssues]
-        self.matrix = matrix
-        self.display_labels = check_names(names, K, "")
-        self.name = name
+        names: Any = display_labels
+        self.display_labels = check_names(None if names is None else [*map(str, names)], K, "")
+        self.matrix, self.name = matrix, name
 
     @classmethod
     def from_report(
@@ -382,24 +298,14 @@ class ConfusionMatrixDisplay:
             Names of the classes. None takes the labels.
         name : str, default=None
             Title.
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on; None makes a figure.
-        **kwargs
-            Further arguments of `plot`.
+        ax, **kwargs : optional
+            As in `plot`.
 
         Returns
         -------
         ConfusionMatrixDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If the report is not of classes, a threshold is given for more than two, or a parameter
-            is invalid.
         """
-        shares = of_report(report, "confusion_matrix")
-        classes = report.classes_
+        shares, classes = of_report(report, "confusion_matrix"), report.classes_
         if threshold is not None and len(classes) > 2:
             raise expected("None with more than two classes", threshold=threshold)
         at = () if threshold is None else (threshold,)
@@ -425,12 +331,6 @@ class ConfusionMatrixDisplay:
         Returns
         -------
         ConfusionMatrixDisplay
-            The display itself.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid.
         """
         if not isinstance(intervals, bool) and intervals != "auto":
             raise expected("True, False or 'auto'", intervals=intervals)
@@ -451,10 +351,8 @@ class ConfusionMatrixDisplay:
             is_dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
             style: Params = {"color": "white" if is_dark else "black", "fontsize": "medium"}
             self.text_[i, j] = ax.text(j, i, text, ha="center", va="center", **style)
-        at = range(K)
-        ax.set(
-            xticks=at, yticks=at, xticklabels=self.display_labels, yticklabels=self.display_labels
-        )
+        ax.set_xticks(range(K), self.display_labels)
+        ax.set_yticks(range(K), self.display_labels)
         if K * max(len(label) for label in self.display_labels) > _MOST_LETTERS:
             ax.tick_params(axis="x", labelrotation=90)
         note = f"{shares.level:.0%} intervals"

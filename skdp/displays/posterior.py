@@ -1,12 +1,4 @@
-"""`PosteriorDisplay`: what is known of each parameter, from posterior samples.
-
->>> import numpy as np
->>> from skdp.displays import PosteriorDisplay
->>> samples = np.random.default_rng(0).normal([1.0, -2.0], [0.1, 0.5], (1000, 2))
->>> display = PosteriorDisplay.from_samples(samples, names=["age", "dose"])
->>> [label.get_text() for label in display.ax_.get_yticklabels()]
-['age', 'dose']
-"""
+"""`PosteriorDisplay`: what is known of each parameter, from posterior samples."""
 
 from __future__ import annotations
 
@@ -40,14 +32,10 @@ class PosteriorDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with a row for each parameter.
-    figure_ : matplotlib Figure
-        Figure that holds them.
-    medians_ : matplotlib Line2D
-        Medians.
-    intervals_ : matplotlib LineCollection
-        Intervals.
+    ax_, figure_ : matplotlib Axes and Figure
+        What was drawn on, with a row for each parameter.
+    medians_, intervals_ : matplotlib Line2D and LineCollection
+        Medians and intervals.
     densities_ : list of matplotlib artists
         Densities, each scaled to the height of its row; none for a parameter that does not vary.
 
@@ -103,20 +91,12 @@ class PosteriorDisplay:
             Seed of the samples.
         name : str, default=None
             Name of the posterior in the legend.
-        ax : matplotlib Axes, default=None
+        ax, **kwargs : optional
             As in `plot`.
-        **kwargs
-            Further arguments of `plot`.
 
         Returns
         -------
         PosteriorDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If the estimator has no posterior, a parameter is not one of its, or ``per`` is invalid.
         """
         last = last_step(estimator, "sample_posterior")
         names = list(last_step(estimator, "parameter_names_").parameter_names_)
@@ -142,26 +122,14 @@ class PosteriorDisplay:
 
         Parameters
         ----------
-        samples : array-like of shape (n_samples, n_parameters)
-            Posterior samples; finite.
-        names : list of str of length n_parameters, default=None
-            Names of the parameters; None numbers them.
-        name : str, default=None
-            Name of the posterior in the legend.
-        ax : matplotlib Axes, default=None
+        samples, names, name
+            As in `PosteriorDisplay`.
+        ax, **kwargs : optional
             As in `plot`.
-        **kwargs
-            Further arguments of `plot`.
 
         Returns
         -------
         PosteriorDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If a sample is not finite, or names and columns differ in number.
         """
         return cls(samples, names=names, name=name).plot(ax, **kwargs)
 
@@ -190,12 +158,6 @@ class PosteriorDisplay:
         Returns
         -------
         PosteriorDisplay
-            The display itself.
-
-        Raises
-        ------
-        ValueError
-            If ``ax`` or ``level`` is invalid, or the axes show other parameters.
         """
         in_range(0, 1, level=level)
         n = len(self.names)

@@ -1,14 +1,4 @@
-"""`PrivacyUtilityDisplay`: what a stronger guarantee costs.
-
->>> from skdp.displays import PrivacyUtilityDisplay
->>> display = PrivacyUtilityDisplay.from_arrays(
-...     [0.1, 1.0, 10.0, float("inf")], [[0.6, 0.7], [0.8, 0.8], [0.9, 0.8], [0.9, 0.9]]
-... )
->>> display.lines_[0].get_ydata()
-array([0.65, 0.8 , 0.85])
->>> display.curves[0].scores_without_privacy
-array([0.9, 0.9])
-"""
+"""`PrivacyUtilityDisplay`: what a stronger guarantee costs."""
 
 from __future__ import annotations
 
@@ -72,10 +62,8 @@ class PrivacyUtilityDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes of the curves.
-    figure_ : matplotlib Figure
-        Figure that holds them.
+    ax_, figure_ : matplotlib Axes and Figure
+        What was drawn on.
     lines_ : list of matplotlib Line2D
         Means, one line a curve.
     bands_ : list of matplotlib artists
@@ -108,8 +96,7 @@ class PrivacyUtilityDisplay:
         self.curves = list(curves)
         if not all(isinstance(curve, UtilityCurve) for curve in self.curves):
             raise expected("UtilityCurves", "from_arrays makes them", curves=self.curves)
-        self.metric = metric
-        self.baseline = baseline
+        self.metric, self.baseline = metric, baseline
 
     @classmethod
     def from_arrays(
@@ -135,20 +122,12 @@ class PrivacyUtilityDisplay:
             Name in the legend.
         metric, baseline
             As in `PrivacyUtilityDisplay`.
-        ax : matplotlib Axes, default=None
+        ax, **kwargs : optional
             As in `plot`.
-        **kwargs
-            Further arguments of `plot`.
 
         Returns
         -------
         PrivacyUtilityDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If an ε is not > 0 or occurs twice, or shapes differ.
         """
         display = cls([_curve(epsilons, scores, name)], metric=metric, baseline=baseline)
         return display.plot(ax, **kwargs)
@@ -183,20 +162,12 @@ class PrivacyUtilityDisplay:
             Name in the legend, before that of the group.
         baseline : float, default=None
             A reference score, drawn as a horizontal line.
-        ax : matplotlib Axes, default=None
+        ax, **kwargs : optional
             As in `plot`.
-        **kwargs
-            Further arguments of `plot`.
 
         Returns
         -------
         PrivacyUtilityDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If the results lack the parameter or the score, or several settings share an ε.
         """
         epsilons = _parameter(cv_results, "param", param)
         scores = _split_scores(cv_results, metric)
@@ -208,7 +179,10 @@ class PrivacyUtilityDisplay:
             # A setting that fixes the noise instead of ε has no place on the axis.
             rows = np.array([i for i in rows if epsilons[i] is not None], dtype=int)
             chosen = [epsilons[i] for i in rows]
-            _check_one_setting_each(chosen, group_by)
+            if len(set(map(str, chosen))) < len(chosen):
+                what = "a parameter that tells apart the settings which share an epsilon"
+                remedy = "name the other parameter of the search, or search over epsilon alone"
+                raise expected(what, remedy, group_by=group_by)
             curves.append(_curve(chosen, scores[rows], group))
         title = metric.replace("_", " ").capitalize()
         return cls(curves, metric=title, baseline=baseline).plot(ax, **kwargs)
@@ -232,12 +206,6 @@ class PrivacyUtilityDisplay:
         Returns
         -------
         PrivacyUtilityDisplay
-            The display itself.
-
-        Raises
-        ------
-        ValueError
-            If ``ax`` or ``spread`` is invalid.
         """
         one_of(_SPREADS, spread=spread)
         self.ax_ = axes(ax, (6.0, 4.2))
@@ -260,7 +228,10 @@ class PrivacyUtilityDisplay:
         (line,) = self.ax_.plot(curve.epsilons, mean, **(style | kwargs))
         self.lines_.append(line)
         if spread != "none" and curve.scores.shape[1] > 1:
-            low, high = _spread(curve.scores, spread)
+            low, high = curve.scores.min(axis=1), curve.scores.max(axis=1)
+            if spread == "sd":
+                deviation = curve.scores.std(axis=1, ddof=1)
+                low, high = mean - deviation, mean + deviation
             band = {"color": line.get_color(), "alpha": 0.2, "linewidth": 0}
             self.bands_.append(self.ax_.fill_between(curve.epsilons, low, high, **band))
         if curve.scores_without_privacy is not None:
@@ -282,17 +253,9 @@ class PrivacyUtilityDisplay:
         self.ax_.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _spread(scores: np.ndarray, spread: str) -> tuple[np.ndarray, np.ndarray]:
-    if spread == "range":
-        return scores.min(axis=1), scores.max(axis=1)
-    mean, deviation = scores.mean(axis=1), scores.std(axis=1, ddof=1)
-    return mean - deviation, mean + deviation
-
-
 def _curve(epsilons: ArrayLike, scores: ArrayLike, name: str | None) -> UtilityCurve:
     """Check and sort one curve, with ε = ∞ apart."""
-    epsilons = numbers(epsilons, "epsilons")
-    scores = numbers(scores, "scores")
+    epsilons, scores = numbers(epsilons, "epsilons"), numbers(scores, "scores")
     if scores.ndim == 1:
         scores = scores[:, None]
     if epsilons.ndim != 1 or epsilons.size == 0 or not (epsilons > 0).all():
@@ -316,12 +279,11 @@ def _curve(epsilons: ArrayLike, scores: ArrayLike, name: str | None) -> UtilityC
 def _parameter(cv_results: Mapping[str, Sequence], argument: str, name: str) -> list:
     """Find a parameter's column by the end of its name."""
     keys = [str(key) for key in cv_results if str(key).startswith("param_")]
-    exact = [key for key in keys if key == f"param_{name}"]
-    found = exact or [key for key in keys if key.endswith(f"__{name}")]
+    exact = f"param_{name}"
+    found = [exact] * (exact in keys) or [key for key in keys if key.endswith(f"__{name}")]
     if len(found) != 1:
-        there = ", ".join(key.removeprefix("param_") for key in found or keys)
-        remedy = f"it has {there}"
-        raise expected("the name of one parameter of the search", remedy, **{argument: name})
+        there = "it has " + ", ".join(key.removeprefix("param_") for key in found or keys)
+        raise expected("the name of one parameter of the search", there, **{argument: name})
     return list(cv_results[found[0]])
 
 
@@ -340,10 +302,3 @@ def _groups(values: list, parameter: str, name: str | None) -> dict[str | None, 
     short = parameter.rsplit("__", 1)[-1]
     labels = np.array([f"{prefix}{short}={value}" for value in values])
     return {str(label): np.flatnonzero(labels == label) for label in dict.fromkeys(labels)}
-
-
-def _check_one_setting_each(epsilons: list, group_by: str | None) -> None:
-    if len({str(epsilon) for epsilon in epsilons}) < len(epsilons):
-        what = "a parameter that tells apart the settings which share an epsilon"
-        remedy = "name the other parameter of the search, or search over epsilon alone"
-        raise expected(what, remedy, group_by=group_by)

@@ -3,13 +3,6 @@
 Above, accuracy against confidence, bin by bin: on the diagonal a classifier is calibrated, below it
 overconfident. Underneath, how many rows each bin holds: a wild curve over empty bins is noise.
 
->>> from skdp.displays import ReliabilityDisplay
->>> display = ReliabilityDisplay.from_predictions([0, 1, 1, 0], [0.1, 0.9, 0.7, 0.6], n_bins=5)
->>> display.ax_.get_xlabel(), display.axes_[1].get_xlabel()
-('', 'Confidence')
->>> print(f"{display.table.calibration_error:.3f}")
-0.275
-
 References
 ----------
 M. Knolle et al., *Differentially Private Training of Neural Networks with Langevin Dynamics for
@@ -25,7 +18,17 @@ import numpy as np
 
 from skdp._types import ArrayLike, Label, Params, Seed
 from skdp._validate import expected, in_range, integer
-from skdp.displays._axes import GREY, Artist, Axes, axes, legend, named, plain, shown
+from skdp.displays._axes import (
+    GREY,
+    Artist,
+    Axes,
+    OneOrTwo,
+    curve_and_histogram,
+    legend,
+    named,
+    plain,
+    shown,
+)
 from skdp.displays._inputs import (
     Interval,
     interval,
@@ -38,9 +41,6 @@ from skdp.metrics import ReliabilityTable, _predictions
 from skdp.metrics._predictions import Predictions
 from skdp.metrics.reliability import fill, outcomes, tabulate
 
-OneOrTwo = Axes | tuple[Axes, Axes] | list[Axes] | np.ndarray | None
-
-_HISTOGRAM = "skdp.ReliabilityDisplay.histogram"
 _CALIBRATED = "perfectly calibrated"
 
 
@@ -69,18 +69,12 @@ class ReliabilityDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes of the curve.
+    ax_, figure_ : matplotlib Axes and Figure
+        What the curve was drawn on.
     axes_ : tuple of matplotlib Axes
         Those of the curve, and those of the histogram where there is one.
-    figure_ : matplotlib Figure
-        Figure that holds them.
-    line_ : matplotlib Line2D
-        The curve.
-    band_ : matplotlib artist or None
-        The band over posterior samples.
-    histogram_ : matplotlib StepPatch or None
-        The histogram.
+    line_, band_, histogram_ : matplotlib artists or None
+        The curve, the band and the histogram.
 
     See Also
     --------
@@ -114,21 +108,18 @@ class ReliabilityDisplay:
         class_label: Label | None = None,
     ) -> None:
         self.table = _check_table(table=table)
-        of_bins = {"accuracy_interval": accuracy_interval, "share_interval": share_interval}
-        self._accuracy, self._share = (
-            _check_interval(given, name, len(table.counts)) for name, given in of_bins.items()
-        )
+        n_bins = len(table.counts)
+        self._accuracy = _check_interval(n_bins, accuracy_interval=accuracy_interval)
+        self._share = _check_interval(n_bins, share_interval=share_interval)
         self._error = calibration_error
         if calibration_error is not None:
             self._error = interval(calibration_error, "calibration_error", 0)
         self.accuracy_interval, self.share_interval = accuracy_interval, share_interval
         self.calibration_error = calibration_error
-        self.histogram_table = table
-        if histogram_table is not None:
-            self.histogram_table = _check_table(histogram_table=histogram_table)
-        self.accuracy_samples = _check_accuracies(accuracy_samples, len(table.counts))
-        self.name = name
-        self.class_label = class_label
+        histogram_table = table if histogram_table is None else histogram_table
+        self.histogram_table = _check_table(histogram_table=histogram_table)
+        self.accuracy_samples = _check_accuracies(accuracy_samples, n_bins)
+        self.name, self.class_label = name, class_label
 
     @classmethod
     def from_estimator(
@@ -139,12 +130,7 @@ class ReliabilityDisplay:
         *,
         n_posterior_samples: int = 0,
         random_state: Seed = None,
-        n_bins: int = 15,
-        strategy: str = "uniform",
-        class_label: Label | None = None,
-        sample_weight: ArrayLike | None = None,
         name: str | None = None,
-        ax: OneOrTwo = None,
         **kwargs: Any,
     ) -> ReliabilityDisplay:
         """Draw the reliability of a fitted classifier.
@@ -161,24 +147,15 @@ class ReliabilityDisplay:
             Number of posterior samples for the band; 0 draws none.
         random_state : int, RandomState instance or None, default=None
             Seed of those samples.
-        n_bins, strategy, class_label, sample_weight
-            As in `skdp.metrics.reliability_table`.
         name : str, default=None
             Name in the legend. None takes that of the estimator's class.
-        ax : matplotlib Axes, pair of them, or None, default=None
-            As in `plot`.
         **kwargs
-            Further arguments of `plot`.
+            As of `from_predictions`: n_bins, strategy, class_label, sample_weight, ax, and those of
+            `plot`.
 
         Returns
         -------
         ReliabilityDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If the estimator lacks a method, or an input or parameter is invalid.
         """
         n_posterior_samples = integer(0, n_posterior_samples=n_posterior_samples)
         last = last_step(estimator, "predict_proba")
@@ -187,19 +164,9 @@ class ReliabilityDisplay:
             last = last_step(estimator, "sample_predictive")
             seed = {} if random_state is None else {"random_state": random_state}
             samples = last.sample_predictive(transformed(estimator, X), n_posterior_samples, **seed)
-        return cls.from_predictions(
-            y,
-            estimator.predict_proba(X),
-            y_prob_samples=samples,
-            n_bins=n_bins,
-            strategy=strategy,
-            class_label=class_label,
-            sample_weight=sample_weight,
-            labels=last.classes_,
-            name=type(last).__name__ if name is None else name,
-            ax=ax,
-            **kwargs,
-        )
+        options: Params = {"y_prob_samples": samples, "labels": last.classes_}
+        options["name"] = type(last).__name__ if name is None else name
+        return cls.from_predictions(y, estimator.predict_proba(X), **options, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -232,24 +199,15 @@ class ReliabilityDisplay:
             As in `skdp.metrics.reliability_table`.
         name : str, default=None
             Name in the legend.
-        ax : matplotlib Axes, pair of them, or None, default=None
+        ax, **kwargs : optional
             As in `plot`.
-        **kwargs
-            Further arguments of `plot`.
 
         Returns
         -------
         ReliabilityDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If an input or parameter is invalid; see `skdp.metrics.reliability_table`.
         """
-        predictions = _predictions.check_predictions(
-            y_true, y_prob, sample_weight=sample_weight, labels=labels, pos_label=pos_label
-        )
+        beside = sample_weight, labels, pos_label
+        predictions = _predictions.check_predictions(y_true, y_prob, *beside)
         rows = outcomes(predictions, class_label)
         table = tabulate(rows, n_bins, strategy)
         accuracies = None
@@ -258,14 +216,9 @@ class ReliabilityDisplay:
                 fill(outcomes(sample, class_label), table.bin_edges).accuracy
                 for sample in _samples(predictions, y_prob_samples)
             ]
-        display = cls(
-            table,
-            accuracy_samples=accuracies,
-            histogram_table=tabulate(rows, n_bins, "uniform"),
-            name=name,
-            class_label=class_label,
-        )
-        return display.plot(ax, **kwargs)
+        below = tabulate(rows, n_bins, "uniform")
+        tables: Params = {"accuracy_samples": accuracies, "histogram_table": below}
+        return cls(table, **tables, name=name, class_label=class_label).plot(ax, **kwargs)
 
     @classmethod
     def from_report(
@@ -281,32 +234,19 @@ class ReliabilityDisplay:
             most probable one.
         name : str, default=None
             Name in the legend.
-        ax : matplotlib Axes, pair of them, or None, default=None
+        ax, **kwargs : optional
             As in `plot`.
-        **kwargs
-            Further arguments of `plot`.
 
         Returns
         -------
         ReliabilityDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If the report is not of classes, or a parameter is invalid.
         """
         curve = of_report(report, "calibration_curve")()
         share, happened = curve.share, curve.happened
-        display = cls(
-            ReliabilityTable(curve.edges, share.value, curve.predicted, happened.value),
-            accuracy_interval=happened,
-            share_interval=share,
-            calibration_error=report.ece,
-            name=name,
-            class_label=report.classes_[1] if len(report.classes_) == 2 else None,
-        )
-        return display.plot(ax, **kwargs)
+        table = ReliabilityTable(curve.edges, share.value, curve.predicted, happened.value)
+        of: Params = {"accuracy_interval": happened, "share_interval": share}
+        of["class_label"] = report.classes_[1] if len(report.classes_) == 2 else None
+        return cls(table, calibration_error=report.ece, name=name, **of).plot(ax, **kwargs)
 
     def plot(
         self,
@@ -337,15 +277,9 @@ class ReliabilityDisplay:
         Returns
         -------
         ReliabilityDisplay
-            The display itself.
-
-        Raises
-        ------
-        ValueError
-            If ``ax`` or ``level`` is invalid.
         """
         in_range(0, 1, level=level)
-        self.ax_, below = _curve_and_histogram_axes(ax, histogram)
+        self.ax_, below = curve_and_histogram(ax, histogram)
         self.axes_ = (self.ax_,) if below is None else (self.ax_, below)
         self.figure_ = self.ax_.figure
         self._draw_curve(self.ax_, self.name if name is None else name, kwargs)
@@ -373,13 +307,11 @@ class ReliabilityDisplay:
         filled = self._filled
         kind = "ECE" if self.class_label is None else "calibration error"
         error = f"{kind} {self.table.calibration_error:.3f}"
-        if self._error is not None:
-            error = f"ECE {self._error}"
+        error = error if self._error is None else f"ECE {self._error}"
         style = {"marker": "o", "markersize": 4.5, "linewidth": 1.5, "clip_on": False}
         style["label"] = named(name, error)
-        (self.line_,) = ax.plot(
-            self.table.confidence[filled], self.table.accuracy[filled], **(style | kwargs)
-        )
+        x, y = self.table.confidence[filled], self.table.accuracy[filled]
+        (self.line_,) = ax.plot(x, y, **(style | kwargs))
 
     def _draw_band(self, ax: Axes, level: float) -> None:
         self.band_ = None
@@ -390,11 +322,9 @@ class ReliabilityDisplay:
         elif self.accuracy_samples is not None:
             # A bin without rows in every sample has no interval, and needs no warning either.
             drawn = (self.table.counts > 0) & ~np.isnan(self.accuracy_samples).all(axis=0)
-            quantiles = level_between(level)
-            low, high = np.full((2, len(drawn)), np.nan)
-            low[drawn], high[drawn] = np.nanquantile(
-                self.accuracy_samples[:, drawn], quantiles, axis=0
-            )
+            low, high = ends = np.full((2, len(drawn)), np.nan)
+            quantiles, known = level_between(level), self.accuracy_samples[:, drawn]
+            ends[:, drawn] = np.nanquantile(known, quantiles, axis=0)
             label = f"{level:.0%} of posterior samples"
         else:
             return
@@ -466,7 +396,8 @@ def _check_accuracies(accuracy_samples: ArrayLike | None, n_bins: int) -> np.nda
     return array
 
 
-def _check_interval(estimate: Any, name: str, n_bins: int) -> Interval | None:
+def _check_interval(n_bins: int, **kw: Any) -> Interval | None:
+    ((name, estimate),) = kw.items()
     if estimate is None:
         return None
     found = interval(estimate, name, 1)
@@ -475,34 +406,3 @@ def _check_interval(estimate: Any, name: str, n_bins: int) -> Interval | None:
             f"Expected {name} of shape ({n_bins},), one per bin of table, got {found.value.shape}."
         )
     return found
-
-
-def _curve_and_histogram_axes(ax: OneOrTwo, histogram: bool) -> tuple[Axes, Axes | None]:
-    if isinstance(ax, tuple | list | np.ndarray):
-        pair = list(np.ravel(np.array(ax, dtype=object)))
-        if len(pair) != 2:
-            raise expected("Axes, or a pair of them: curve and histogram", ax=ax)
-        above, below = (axes(part, (5.0, 6.0)) for part in pair)
-        return above, below if histogram else None
-    above = axes(ax, (5.0, 6.0 if histogram else 4.6))
-    return above, _histogram_axes(above) if histogram else None
-
-
-def _histogram_axes(ax: Axes) -> Axes:
-    """Find the axes of the histogram below these, or take a strip of these for it."""
-    for other in ax.get_shared_x_axes().get_siblings(ax):
-        if other.get_gid() == _HISTOGRAM:
-            return other
-    place = ax.get_subplotspec()
-    if place is not None:
-        upper, lower = place.subgridspec(2, 1, height_ratios=(3, 1), hspace=0)
-        ax.set_subplotspec(upper)
-        below = ax.figure.add_subplot(lower, sharex=ax)
-    else:  # axes placed by hand
-        box = ax.get_position()
-        ax.set_position((box.x0, box.y0 + 0.3 * box.height, box.width, 0.7 * box.height))
-        below = ax.figure.add_axes((box.x0, box.y0, box.width, 0.25 * box.height), sharex=ax)
-    below.set_gid(_HISTOGRAM)
-    ax.tick_params(labelbottom=False)
-    ax.set_xlabel("")
-    return below

@@ -1,12 +1,4 @@
-"""`TraceDisplay`: a chain, step by step, with its burn-in shaded.
-
->>> import numpy as np
->>> from skdp.displays import TraceDisplay
->>> chain = np.cumsum(np.random.default_rng(0).standard_normal((200, 2)), axis=0)
->>> display = TraceDisplay.from_samples(chain, burn_in=50, names=["age", "dose"])
->>> display.ax_.get_xlabel(), len(display.lines_)
-('Step', 2)
-"""
+"""`TraceDisplay`: a chain, step by step, with its burn-in shaded."""
 
 from __future__ import annotations
 
@@ -17,7 +9,7 @@ import numpy as np
 
 from skdp._types import ArrayLike, Label, Params
 from skdp._validate import expected, in_range
-from skdp.displays._axes import GREY, Artist, Axes, axes, legend, plain
+from skdp.displays._axes import GREY, Axes, axes, legend, plain
 from skdp.displays._inputs import Chosen, check_names, columns, last_step, select, transformed
 from skdp.metrics._predictions import index_of
 
@@ -43,10 +35,8 @@ class TraceDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes of the traces.
-    figure_ : matplotlib Figure
-        Figure that holds them.
+    ax_, figure_ : matplotlib Axes and Figure
+        What was drawn on.
     lines_ : list of matplotlib Line2D
         One line a series.
     burn_in_ : matplotlib artist or None
@@ -101,21 +91,12 @@ class TraceDisplay:
             network have no meaning of their own; predictions do.
         class_label : int, float, bool or str, default=None
             The class whose probability is drawn. None takes the last of ``classes_``.
-        ax : matplotlib Axes, default=None
+        ax, **kwargs : optional
             As in `plot`.
-        **kwargs
-            Further arguments of `plot`.
 
         Returns
         -------
         TraceDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If the estimator keeps no chain, a parameter or class is not one of its, or both
-            ``parameters`` and X are given.
         """
         if X is not None and parameters is not None:
             raise expected("None where X is given", "draw them apart", parameters=parameters)
@@ -129,8 +110,8 @@ class TraceDisplay:
             kept = np.asarray(last.posterior_samples_)
         names = check_names(getattr(last, "parameter_names_", None), kept.shape[1], "θ")
         chosen = select(parameters, names, _N_DEFAULT)
-        trace = kept[:, chosen]
-        return cls(trace, names=[names[i] for i in chosen], **options).plot(ax, **kwargs)
+        display = cls(kept[:, chosen], names=[names[i] for i in chosen], **options)
+        return display.plot(ax, **kwargs)
 
     @classmethod
     def from_samples(
@@ -148,25 +129,14 @@ class TraceDisplay:
 
         Parameters
         ----------
-        trace : array-like of shape (n_kept,) or (n_kept, n_series)
-            Values at the kept steps; finite.
-        steps, burn_in, names, quantity
+        trace, steps, burn_in, names, quantity
             As in `TraceDisplay`.
-        ax : matplotlib Axes, default=None
+        ax, **kwargs : optional
             As in `plot`.
-        **kwargs
-            Further arguments of `plot`.
 
         Returns
         -------
         TraceDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If a value is not finite, steps do not increase, or numbers of names, steps and values
-            differ.
         """
         display = cls(trace, steps=steps, burn_in=burn_in, names=names, quantity=quantity)
         return display.plot(ax, **kwargs)
@@ -184,32 +154,24 @@ class TraceDisplay:
         Returns
         -------
         TraceDisplay
-            The display itself.
-
-        Raises
-        ------
-        ValueError
-            If ``ax`` is not an Axes.
         """
         self.ax_ = axes(ax, (7.5, 3.6))
         self.figure_ = self.ax_.figure
         plain(self.ax_)
-        n_series = self.trace.shape[1]
-        few = n_series <= _MOST_NAMED
+        few = self.trace.shape[1] <= _MOST_NAMED
         style: Params = {"linewidth": 1.2 if few else 0.7, "alpha": 0.9 if few else 0.5}
         style["label"] = self.names if few else None
         if len(self.steps) <= 50:
             style |= {"marker": ".", "markersize": 5}
         self.lines_ = list(self.ax_.plot(self.steps, self.trace, **style | kwargs))
-        self.burn_in_ = self._shade() if self.burn_in > 0 else None
+        self.burn_in_ = None
+        if self.burn_in > 0:
+            self.ax_.margins(x=0.01)
+            shade: Params = {"color": GREY, "alpha": 0.15, "linewidth": 0, "label": "burn-in"}
+            self.burn_in_ = self.ax_.axvspan(min(0.0, self.steps[0]), self.burn_in, **shade)
         self.ax_.set(xlabel="Step", ylabel=self.quantity)
         legend(self.ax_, loc="center left", bbox_to_anchor=(1.0, 0.5))
         return self
-
-    def _shade(self) -> Artist:
-        self.ax_.margins(x=0.01)
-        style = {"color": GREY, "alpha": 0.15, "linewidth": 0, "label": "burn-in"}
-        return self.ax_.axvspan(min(0.0, self.steps[0]), self.burn_in, **style)
 
     @classmethod
     def _of_predictions(

@@ -33,26 +33,12 @@ CellsOf = Callable[..., list[tuple[np.ndarray, int]]]
 
 
 class Tables(NamedTuple):
-    """What was released.
+    """What was released."""
 
-    Parameters
-    ----------
-    counts : list of ndarray of shape (n_subgroups, n_cells)
-        Of each table; one subgroup where none were declared.
-    variance : float
-        Of the noise on each count.
-    n : int or None
-        Number of rows where it is public.
-    alike : int
-        Rows of a person that take part, at most.
-    privacy : PrivacyReport
-        What it cost.
-    """
-
-    counts: list[np.ndarray]
-    variance: float
-    n: int | None
-    alike: int
+    counts: list[np.ndarray]  # of each table, (n_subgroups, n_cells); one where none were declared
+    variance: float  # of the noise on each count
+    n: int | None  # rows, where their number is public
+    alike: int  # rows of a person that take part, at most
     privacy: PrivacyReport
 
 
@@ -60,11 +46,10 @@ class Tables(NamedTuple):
 class TableRelease(BaseEstimator):
     """The parameters that all reports have, and what is done with them.
 
-    Attributes are as in `skdp.evaluation.private_report`.
+    As in `skdp.evaluation.private_report`.
     """
 
     label: str
-    n_tables: int
     epsilon: float
     delta: float
     neighboring_relation: str
@@ -74,6 +59,7 @@ class TableRelease(BaseEstimator):
     n_bins: int | str
     level: float
     random_state: Seed
+    n_tables: int = 1
 
     @property
     def _relation(self) -> Relation:
@@ -85,7 +71,7 @@ class TableRelease(BaseEstimator):
         most = self.max_rows_per_group
         if self.unit == ROW:
             if most is not None:
-                raise expected("None with unit='row'", "", max_rows_per_group=most)
+                raise expected("None with unit='row'", max_rows_per_group=most)
             return 1
         return 1 if most is None else integer(1, max_rows_per_group=most)
 
@@ -119,27 +105,14 @@ class TableRelease(BaseEstimator):
     ) -> Tables:
         """Charge, count, and release.
 
-        Parameters
-        ----------
-        records : tuple of ndarray of shape (n, ...), or of arrays in chunks
-            What the cells of a row are made of.
-        cells_of : callable
-            Takes these arrays; returns for each table the cell of each row, and the number of
-            cells.
-        n_subgroups : int
-            How many subgroups there are, whose cells lie one after the other; at least 1.
-        given : tuple
-            The rows as they were given, predictions or X, targets, and what else there is of each
-            row: their marks say of which part of a split they are.
-        groups : array-like of shape (n,) or None
-            The person of each row.
-        inferred : tuple of str
-            Public facts that were read from the data.
+        ``cells_of`` takes the records; for each table it returns the cell of each row, and the
+        number of cells, subgroup after subgroup. The marks of the rows as they were ``given`` say
+        of which part of a split they are.
         """
         mechanism, relation, n = self.mechanism(), self._relation, len(records[0])
         if (groups is None) != (self.unit == ROW):
             if groups is None:
-                raise expected("one label per row with unit='group'", "", groups=None)
+                raise expected("one label per row with unit='group'", groups=None)
             raise expected("None with unit='row'", "unit='group' protects persons", groups="given")
         most = self._most_rows
         if groups is not None:

@@ -100,3 +100,8 @@ class ResidualBins(NamedTuple):
     def numbers(self, residuals: ArrayLike) -> np.ndarray:
         """Number of the bin of each residual."""
         return np.searchsorted(self.edges[1:-1], residuals, side="left")
+
+
+# Of the true class's probability over the largest that it can have, where another was predicted.
+SHARE_EDGES = ScoreBins.of(6).edges
+SHARES = SHARE_EDGES[:-1, None] + np.diff(SHARE_EDGES)[:, None] * (np.arange(64) + 0.5) / 64

@@ -25,7 +25,7 @@ True
 from __future__ import annotations
 
 import warnings
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -35,29 +35,23 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._chunked_rows import Chunk, ChunkedRows, Misread, first_look, in_chunks, n_rows_of
-from skdp._fitting import encode_labels, fingerprint_key, target_bounds
+from skdp._fitting import fingerprint_key
 from skdp._input import without_data
 from skdp._marked_rows import part_read
 from skdp._types import ArrayLike, Estimator, Given, Seed
-from skdp._validate import as_array, expected, positive
+from skdp._validate import expected
 from skdp._warnings import FitWarning, PrivacyWarning
-from skdp.evaluation._release import CellsOf, TableRelease
-from skdp.evaluation.binning import ResidualBins
+from skdp.evaluation._release import TableRelease
+from skdp.evaluation._tables import bounds, class_report, finite, missed, regression_report, scored
 from skdp.evaluation.estimates import LEVEL
-from skdp.evaluation.report import (
-    BinaryReport,
-    MulticlassReport,
-    RegressionReport,
-    cells_of_scores,
-    label_of,
-    report_of,
-)
-from skdp.metrics._predictions import both_columns, check_probabilities, numbers
+from skdp.evaluation.regression_report import RegressionReport
+from skdp.evaluation.report import BinaryReport, MulticlassReport
+from skdp.metrics._predictions import both_columns, check_probabilities
 from skdp.privacy.parts import common_part
 from skdp.privacy.workflow import privacy_of
 from skdp.relations import ROW
 
-_SUBGROUPS = "declare the values of the labels as subgroups=[...]: which there are is private too"
+_SETTINGS = [field.name for field in fields(TableRelease)][1:-1]
 
 
 def private_report(
@@ -132,8 +126,7 @@ def private_report(
     Raises
     ------
     ValueError
-        If a parameter or the input is invalid; nothing has been spent then, and no value of a row
-        is quoted.
+        If a parameter or the input is invalid; nothing has been spent then.
     BudgetExceededError
         If an open `PrivacyLedger` refuses the release; no row has been counted then.
 
@@ -148,81 +141,14 @@ def private_report(
     >>> abs(report.auc.value - 5 / 6) < 0.05, round(report.privacy_.epsilon, 9)
     (True, 1.0)
     """
+    budget = epsilon, delta, neighboring_relation, unit, max_rows_per_group
+    release = TableRelease("private_report", *budget, n_samples, n_bins, level, random_state)
     probabilities = check_probabilities(y_proba, "y_proba", least=0)
     if probabilities.shape[1] == 1:
         probabilities = both_columns(probabilities)
-    found, records = _scored("private_report", probabilities, y_true, classes)
-    of, names = _subgroups(subgroup, subgroups, len(records[0]))
-    return _class_report(
-        "private_report",
-        found,
-        records + of,
-        names,
-        () if classes is not None else ("classes",),
-        given=(y_proba, y_true, subgroup),
-        groups=groups,
-        epsilon=epsilon,
-        delta=delta,
-        neighboring_relation=neighboring_relation,
-        unit=unit,
-        max_rows_per_group=max_rows_per_group,
-        n_samples=n_samples,
-        n_bins=n_bins,
-        level=level,
-        random_state=random_state,
-    )
-
-
-def _scored(
-    label: str, probabilities: np.ndarray, y_true: Any, classes: Any
-) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Check labels; return all classes, and each row's probabilities and the number of its own."""
-    found, codes = encode_labels(_labels(y_true, len(probabilities)), classes, label)
-    if classes is not None and not np.array_equal(as_array(classes), found):
-        raise expected(
-            f"each label once, sorted as the columns of probabilities: {list(found)}",
-            "of two classes the second is the positive one",
-            classes=classes,
-        )
-    if len(found) != probabilities.shape[1]:
-        raise expected(
-            f"{probabilities.shape[1]} labels, one for each column of probabilities",
-            "declare all classes, sorted as the columns are",
-            classes=classes,
-        )
-    return found, (probabilities / probabilities.sum(axis=1, keepdims=True), codes)
-
-
-def _class_report(
-    label: str,
-    found: np.ndarray,
-    records: tuple[Any, ...],
-    names: list,
-    inferred: tuple[str, ...],
-    *,
-    given: tuple[Any, ...],
-    groups: Given,
-    **settings: Any,
-) -> BinaryReport | MulticlassReport:
-    release = TableRelease(label, 1 if len(found) == 2 else 2, **settings)
-    kind, bins = report_of(found, release.bins(len(records[0])))
-    cells_of = _by(names, partial(cells_of_scores, found, bins))
-    tables = release.run(records, cells_of, len(names) or 1, given, groups, inferred)
-    shared: dict[str, Any] = {
-        "privacy_": tables.privacy,
-        "level": release.level,
-        "alike": tables.alike,
-        "classes_": found,
-        "bins_": bins,
-    }
-
-    def arrays(counts: list[np.ndarray]) -> dict[str, np.ndarray]:
-        if kind is BinaryReport:
-            return {"counts_": counts[0].reshape(2, -1)}
-        matrix = counts[0].reshape(len(found), -1)
-        return {"counts_": matrix, "by_confidence_": counts[1].reshape(-1, len(bins.points))}
-
-    return _whole(label, kind, tables, names, arrays, shared)
+    found, records = scored("private_report", probabilities, y_true, classes)
+    given, inferred = (y_proba, y_true, subgroup), () if classes is not None else ("classes",)
+    return class_report(release, found, records, (subgroup, subgroups), given, groups, inferred)
 
 
 def private_regression_report(
@@ -263,30 +189,10 @@ def private_regression_report(
         says, from what was released, where it is far too wide or cuts many of them.
     y_lower, y_upper : array-like of shape (n_samples,) or None, default=None
         Predicted intervals, whose coverage is reported.
-    epsilon : float, default=1.0
-        Pure ε in [1e-9, 50].
-    delta : float, default=0.0
-        δ in [0, 1) at which ``privacy_`` is stated; the release is pure and needs none.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour.
-    unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows.
-    groups : array-like of shape (n_samples,) or None, default=None
-        With ``unit="group"``: the person whose row it is, as any label.
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that count, at most. None is 1.
-    subgroup : array-like of shape (n_samples,) or None, default=None
-        A label for each row, to report by, at no further cost.
-    subgroups : array-like or None, default=None
-        The declared values of these labels.
-    n_samples : int or None, default=None
-        Public number of rows. None reads it where it is public.
-    n_bins : int or "auto", default="auto"
-        Even number of bins in [2, 1000]. ``"auto"`` is about 1.7 (n/b)^(1/3) for noise of scale b.
-    level : float, default=0.9
-        Nominal coverage of the intervals.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the guarantee void.
+    epsilon, delta, neighboring_relation, unit, groups, max_rows_per_group : optional
+        As of `private_report`.
+    subgroup, subgroups, n_samples, n_bins, level, random_state : optional
+        As of `private_report`.
 
     Returns
     -------
@@ -294,10 +200,8 @@ def private_regression_report(
 
     Raises
     ------
-    ValueError
-        If a parameter or the input is invalid; nothing has been spent then.
-    BudgetExceededError
-        If an open `PrivacyLedger` refuses the release; no row has been counted then.
+    ValueError, BudgetExceededError
+        As of `private_report`.
 
     Examples
     --------
@@ -312,94 +216,19 @@ def private_regression_report(
     >>> abs(report.rmse.value - 1) < 0.1
     True
     """
-    bounds = _bounds(target_bounds, residual_bound)
-    records = _missed(y_true, y_pred)
-    records += _held(records[0], (y_lower, y_upper))
-    of, names = _subgroups(subgroup, subgroups, len(records[0]))
-    return _regression_report(
-        "private_regression_report",
-        records + of,
-        names,
-        bounds,
-        given=(y_pred, y_true, y_lower, y_upper, subgroup),
-        groups=groups,
-        epsilon=epsilon,
-        delta=delta,
-        neighboring_relation=neighboring_relation,
-        unit=unit,
-        max_rows_per_group=max_rows_per_group,
-        n_samples=n_samples,
-        n_bins=n_bins,
-        level=level,
-        random_state=random_state,
-    )
-
-
-def _bounds(of_targets: Any, residual_bound: Any) -> tuple[tuple[float, float], float]:
-    """Check the declared bounds of targets and residuals."""
-    if of_targets is None:
-        raise expected("two finite numbers (low, high), low < high", target_bounds=of_targets)
-    bound = positive("a public bound on |y - prediction|", residual_bound=residual_bound)
-    return target_bounds(of_targets), bound
-
-
-def _missed(y_true: Any, y_pred: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return targets and residuals, checked."""
-    y = _finite(y_true, "y_true")
-    return y, y - _finite(y_pred, "y_pred", len(y))
-
-
-def _held(y: np.ndarray, intervals: tuple[Given, Given]) -> tuple[np.ndarray, ...]:
-    """Return whether intervals hold the targets, if there are any."""
-    if (intervals[0] is None) != (intervals[1] is None):
+    budget = epsilon, delta, neighboring_relation, unit, max_rows_per_group
+    label = "private_regression_report"
+    release = TableRelease(label, *budget, n_samples, n_bins, level, random_state)
+    declared = bounds(target_bounds, residual_bound)
+    records = missed(y_true, y_pred)
+    if (y_lower is None) != (y_upper is None):
         raise ValueError("Expected y_lower and y_upper together, or neither.")
-    if intervals[0] is None:
-        return ()
-    lower, upper = (
-        _finite(v, name, len(y)) for v, name in zip(intervals, ("y_lower", "y_upper"), strict=True)
-    )
-    return ((lower <= y) & (y <= upper),)
-
-
-def _target_cells(
-    bins: ResidualBins, edges: np.ndarray, y: np.ndarray, residuals: np.ndarray, *held: np.ndarray
-) -> list[tuple[np.ndarray, int]]:
-    """Cell of each row in the tables of residuals and of targets, and their numbers of cells."""
-    n_bins = len(edges) - 1
-    cells = bins.numbers(residuals) + (n_bins * held[0] if held else 0)
-    of_targets = np.searchsorted(edges[1:-1], y, side="left")
-    return [(cells, n_bins * (1 + len(held))), (of_targets, n_bins)]
-
-
-def _regression_report(
-    label: str,
-    records: tuple[Any, ...],
-    names: list,
-    bounds: tuple[Any, Any],
-    *,
-    given: tuple[Any, ...],
-    groups: Given,
-    **settings: Any,
-) -> RegressionReport:
-    (low, high), bound = bounds
-    release = TableRelease(label, 2, **settings)
-    n_bins = release.bins(len(records[0]))
-    bins, edges = ResidualBins.of(n_bins, bound), np.linspace(low, high, n_bins + 1)
-    cells_of = _by(names, partial(_target_cells, bins, edges))
-    tables = release.run(records, cells_of, len(names) or 1, given, groups, ())
-    shared: dict[str, Any] = {
-        "privacy_": tables.privacy,
-        "level": release.level,
-        "alike": tables.alike,
-        "bins_": bins,
-        "target_edges_": edges,
-    }
-
-    def arrays(counts: list[np.ndarray]) -> dict[str, np.ndarray]:
-        residual = counts[0] if len(counts[0]) == n_bins else counts[0].reshape(2, -1)
-        return {"counts_": residual, "of_targets_": counts[1]}
-
-    return _whole(label, RegressionReport, tables, names, arrays, shared)
+    if y_lower is not None:
+        y = records[0]
+        above = finite(y_lower, "y_lower", len(y)) <= y
+        records += (above & (y <= finite(y_upper, "y_upper", len(y))),)
+    given = y_pred, y_true, y_lower, y_upper, subgroup
+    return regression_report(release, declared, records, (subgroup, subgroups), given, groups)
 
 
 _NO_LABELS = (
@@ -417,96 +246,14 @@ def _read(estimator: Any, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], Any]:
         if n_rows_of(chunk.X):
             with without_data():
                 predicted = estimator.predict(chunk.X)
-        return _missed(chunk.y, predicted), None
+        return missed(chunk.y, predicted), None
     scores = np.empty((0, len(estimator.classes_)))
     if n_rows_of(chunk.X):
         with without_data():
             scores = estimator.predict_proba(chunk.X)
     scores = check_probabilities(scores, "predict_proba(X)", least=0)
-    found, records = _scored("DPEvaluator", scores, chunk.y, estimator.classes_)
+    found, records = scored("DPEvaluator", scores, chunk.y, estimator.classes_)
     return records, found
-
-
-def _by(names: list, cells_of: CellsOf) -> CellsOf:
-    return partial(_by_subgroup, cells_of, len(names)) if names else cells_of
-
-
-def _by_subgroup(
-    cells_of: CellsOf, n_subgroups: int, *arrays: np.ndarray
-) -> list[tuple[np.ndarray, int]]:
-    """Cells of each subgroup after those of the one before; its number is the last array."""
-    *scores, of = arrays
-    return [(of * size + cells, n_subgroups * size) for cells, size in cells_of(*scores)]
-
-
-def _whole(
-    label: str, kind: Any, tables: Any, names: list, arrays: Any, shared: dict[str, Any]
-) -> Any:
-    """Report on all rows, the sum of the subgroups' tables, with one on each subgroup."""
-    by_subgroup = {
-        name: kind(
-            **arrays([counts[k] for counts in tables.counts]),
-            noise_variance_=tables.variance,
-            n_=None,  # how many rows a subgroup has is private
-            **shared,
-        )
-        for k, name in enumerate(names)
-    }
-    report = kind(
-        **arrays([counts.sum(axis=0) for counts in tables.counts]),
-        noise_variance_=tables.variance * len(tables.counts[0]),
-        # With fewer rows of a person than there are, the total is private.
-        n_=tables.n,
-        subgroups_=by_subgroup,
-        **shared,
-    )
-    if report.caution:
-        warnings.warn(f"{label}: {report.caution}", FitWarning, stacklevel=4)
-    return report
-
-
-def _labels(y_true: Any, n_rows: int) -> np.ndarray:
-    labels = as_array(y_true)
-    if labels.shape == (n_rows, 1):
-        labels = labels[:, 0]
-    if labels.shape != (n_rows,):
-        raise ValueError("Expected y_true to hold one class label per row of the predictions.")
-    return labels
-
-
-def _finite(values: Any, name: str, n_rows: int | None = None) -> np.ndarray:
-    array = numbers(values, name)
-    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
-    if array.ndim != 1 or n_rows not in (None, len(array)):
-        raise ValueError(f"Expected {name} to hold one number per row.")
-    if not np.isfinite(array).all():
-        raise ValueError(f"Expected {name} to be finite; drop rows without a number.")
-    return array
-
-
-def _subgroups(labels: Given, declared: Any, n_rows: int) -> tuple[tuple[np.ndarray, ...], list]:
-    """Number of each row's subgroup, if there are any, and the names of all."""
-    if labels is None:
-        if declared is not None:
-            raise expected(
-                "None without subgroup", "give the label of each row", subgroups=declared
-            )
-        return (), []
-    if declared is None:
-        raise expected("the distinct labels of subgroups", _SUBGROUPS, subgroups=None)
-    values = as_array(labels)
-    if values.shape != (n_rows,):
-        raise ValueError("Expected subgroup to hold one label per row.")
-    try:
-        names, codes = encode_labels(values, declared, "subgroup")
-    except ValueError as error:
-        if "every label in y" not in str(error):
-            raise expected("a list of at least 2 distinct labels", subgroups=declared) from None
-        raise ValueError(
-            "Expected every label in subgroup to be one of the declared subgroups, but there are "
-            "others; declare them, or a label for the rest."
-        ) from None
-    return (codes,), [label_of(name) for name in names]
 
 
 @dataclass(eq=False, repr=False)
@@ -524,29 +271,12 @@ class DPEvaluator(BaseEstimator):
     estimator : estimator
         A fitted classifier with `predict_proba`, or a regressor. Its prediction for
         a row must not depend on other rows; the report lists this as assumed.
-    epsilon : float, default=1.0
-        Pure ε in [1e-9, 50] of each report.
-    delta : float, default=0.0
-        δ in [0, 1) at which the report's ``privacy_`` is stated. The release is pure and needs
-        none; a δ > 0 changes nothing in the noise.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour.
-    unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows.
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that count, at most. None is 1.
-    n_samples : int or None, default=None
-        Public number of rows of a report. None reads it where it is public, and says so.
-    n_bins : int or "auto", default="auto"
-        Even number of bins in [2, 1000].
-    target_bounds : tuple of float or None, default=None
-        Of a regressor: public (low, high) of the targets.
-    residual_bound : float or None, default=None
-        Of a regressor: public bound > 0 on what predictions are off by.
-    level : float, default=0.9
-        Nominal coverage of the intervals.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the guarantee void.
+    epsilon, delta, neighboring_relation, unit, max_rows_per_group : optional
+        As of `private_report`.
+    n_samples, n_bins, level, random_state : optional
+        As of `private_report`.
+    target_bounds, residual_bound : optional
+        Of a regressor, as of `private_regression_report`.
 
     See Also
     --------
@@ -599,12 +329,8 @@ class DPEvaluator(BaseEstimator):
             in a model, or workers of unlike hardware, end the report after its charge.
         y : array-like of shape (n_samples,), or None with ChunkedRows, default=None
             Class labels or targets.
-        groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label.
-        subgroup : array-like of shape (n_samples,) or None, default=None
-            A label for each row, to report by, at no further cost.
-        subgroups : array-like or None, default=None
-            The declared values of these labels.
+        groups, subgroup, subgroups : optional
+            As of `private_report`.
 
         Returns
         -------
@@ -626,19 +352,10 @@ class DPEvaluator(BaseEstimator):
         if not hasattr(estimator, "predict"):
             raise expected("a classifier or regressor", estimator=estimator)
         self._warn_of_statement(part_read(X, y, subgroup))
-        settings = {
-            name: getattr(self, name)
-            for name in (
-                "epsilon", "delta", "neighboring_relation", "unit", "max_rows_per_group",
-                "n_samples", "n_bins", "level", "random_state",
-            )
-        }  # fmt: skip
-        release = TableRelease("DPEvaluator", 1, **settings)
+        release = TableRelease("DPEvaluator", *(getattr(self, name) for name in _SETTINGS))
         release.mechanism()  # before any row is read
-        settings |= {"given": (X, y, subgroup), "groups": groups}
-        bounds: Any = None
-        if not hasattr(estimator, "predict_proba"):
-            bounds = _bounds(self.target_bounds, self.residual_bound)
+        classifies = hasattr(estimator, "predict_proba")
+        declared = None if classifies else bounds(self.target_bounds, self.residual_bound)
         with in_chunks(X, y, groups) as (rows, *beside):
             if not isinstance(rows, ChunkedRows):
                 records, found = _read(estimator, Chunk(X, y))
@@ -648,11 +365,10 @@ class DPEvaluator(BaseEstimator):
                 read, n_is_public = partial(_read, estimator), release._relation.n_is_public
                 key = fingerprint_key(self)
                 records, found = first_look(rows, read, key, n_is_public=n_is_public)
-            of, names = _subgroups(subgroup, subgroups, len(records[0]))
-            records = (*records, *of)
-            if bounds is not None:
-                return _regression_report("DPEvaluator", records, names, bounds, **settings)
-            return _class_report("DPEvaluator", found, records, names, (), **settings)
+            of = records, (subgroup, subgroups), (X, y, subgroup), groups
+            if classifies:
+                return class_report(release, found, *of)
+            return regression_report(release, declared, *of)
 
     def _warn_of_statement(self, mark: Any) -> None:
         """Say where the model has no statement, or has read these rows."""

@@ -30,12 +30,7 @@ class Predictions(NamedTuple):
 
 
 def check_predictions(
-    y_true: ArrayLike,
-    y_prob: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    pos_label: Label | None = None,
+    y_true: ArrayLike, y_prob: ArrayLike, sample_weight: Any, labels: Any, pos_label: Any
 ) -> Predictions:
     """Check labels against probabilities, and give both classes a column where one was given."""
     probabilities = check_probabilities(y_prob)
@@ -133,7 +128,7 @@ def _classes_of(y: list) -> list:
             "Expected y_true to hold labels of one kind, none missing; drop rows without a label, "
             "and do not mix numbers with text."
         )
-    if any(_is_fraction(label) for label in classes):
+    if any(isinstance(x, float | np.floating) and not float(x).is_integer() for x in classes):
         raise ValueError("Expected y_true to hold class labels, got fractions of real numbers.")
     if len(classes) < 2:
         raise ValueError(
@@ -141,10 +136,6 @@ def _classes_of(y: list) -> list:
             "columns of y_prob, as labels=."
         )
     return classes
-
-
-def _is_fraction(label: Label) -> bool:
-    return isinstance(label, float | np.floating) and not float(label).is_integer()
 
 
 def _declared(labels: ArrayLike) -> list:

@@ -93,9 +93,7 @@ def expected_calibration_error(
     >>> print(f"{expected_calibration_error(['a', 'c', 'b'], y_prob):.2f}")
     0.40
     """
-    predictions = check_predictions(
-        y_true, y_prob, sample_weight=sample_weight, labels=labels, pos_label=pos_label
-    )
+    predictions = check_predictions(y_true, y_prob, sample_weight, labels, pos_label)
     return tabulate(outcomes(predictions), n_bins, "uniform").calibration_error
 
 
@@ -115,28 +113,17 @@ def static_calibration_error(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        True class labels.
-    y_prob : array-like of shape (n_samples,) or (n_samples, n_classes)
+    y_true, y_prob : array-like
         As in `expected_calibration_error`.
     n_bins : int, default=15
         Number of bins ≥ 1 in [0, 1].
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights ≥ 0 of the rows.
-    labels : array-like of shape (n_classes,), default=None
-        All classes, in the order of the columns of ``y_prob``. None takes those of ``y_true``.
-    pos_label : int, float, bool or str, default=None
-        The class that a one-dimensional ``y_prob`` speaks of. None takes the greater of the two.
+    sample_weight, labels, pos_label : optional
+        As in `expected_calibration_error`.
 
     Returns
     -------
     float
         Error in [0, 1]; 0 is best.
-
-    Raises
-    ------
-    ValueError
-        As in `expected_calibration_error`.
 
     Notes
     -----
@@ -150,9 +137,7 @@ def static_calibration_error(
     >>> print(f"{static_calibration_error([0, 1, 1, 0], [0.1, 0.9, 0.7, 0.6]):.3f}")
     0.275
     """
-    predictions = check_predictions(
-        y_true, y_prob, sample_weight=sample_weight, labels=labels, pos_label=pos_label
-    )
+    predictions = check_predictions(y_true, y_prob, sample_weight, labels, pos_label)
     return _mean_over_classes(predictions, n_bins, "uniform")
 
 
@@ -172,28 +157,17 @@ def adaptive_calibration_error(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        True class labels.
-    y_prob : array-like of shape (n_samples,) or (n_samples, n_classes)
+    y_true, y_prob : array-like
         As in `expected_calibration_error`.
     n_bins : int, default=15
         Number of bins ≥ 1, each with about n_samples / n_bins rows.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights ≥ 0 of the rows.
-    labels : array-like of shape (n_classes,), default=None
-        All classes, in the order of the columns of ``y_prob``. None takes those of ``y_true``.
-    pos_label : int, float, bool or str, default=None
-        The class that a one-dimensional ``y_prob`` speaks of. None takes the greater of the two.
+    sample_weight, labels, pos_label : optional
+        As in `expected_calibration_error`.
 
     Returns
     -------
     float
         Error in [0, 1]; 0 is best.
-
-    Raises
-    ------
-    ValueError
-        As in `expected_calibration_error`.
 
     Notes
     -----
@@ -207,9 +181,7 @@ def adaptive_calibration_error(
     >>> print(f"{adaptive_calibration_error([0, 1, 1, 0], [0.1, 0.9, 0.7, 0.6], n_bins=2):.3f}")
     0.275
     """
-    predictions = check_predictions(
-        y_true, y_prob, sample_weight=sample_weight, labels=labels, pos_label=pos_label
-    )
+    predictions = check_predictions(y_true, y_prob, sample_weight, labels, pos_label)
     return _mean_over_classes(predictions, n_bins, "quantile")
 
 

@@ -1,15 +1,6 @@
 """`reliability_table`: predicted probabilities against what happened, bin by bin.
 
 The one table that the three calibration errors and `skdp.displays.ReliabilityDisplay` read.
-
->>> from skdp.metrics import reliability_table
->>> table = reliability_table([0, 1, 1, 0], [0.1, 0.9, 0.7, 0.6], n_bins=2)
->>> table.counts
-array([0., 4.])
->>> table.confidence.round(3), table.accuracy
-(array([  nan, 0.775]), array([ nan, 0.75]))
->>> print(f"{table.calibration_error:.3f}")
-0.025
 """
 
 from __future__ import annotations
@@ -101,11 +92,8 @@ def reliability_table(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        True class labels.
-    y_prob : array-like of shape (n_samples,) or (n_samples, n_classes)
-        Probabilities of the positive class, or of all classes: rows that sum to 1 within 0.001,
-        with columns in the order of ``labels``, which is that of `predict_proba`.
+    y_true, y_prob : array-like
+        As in `expected_calibration_error`.
     n_bins : int, default=15
         Number of bins ≥ 1.
     strategy : {"uniform", "quantile"}, default="uniform"
@@ -114,24 +102,13 @@ def reliability_table(
     class_label : int, float, bool or str, default=None
         A class: its probability against how often it was the true one. None takes the most
         probable class of each row (the first of several), against how often it was right.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights ≥ 0 of the rows.
-    labels : array-like of shape (n_classes,), default=None
-        All classes, in the order of the columns of ``y_prob``. None takes those of ``y_true``,
-        sorted.
-    pos_label : int, float, bool or str, default=None
-        The class that a one-dimensional ``y_prob`` speaks of. None takes the greater of the two.
+    sample_weight, labels, pos_label : optional
+        As in `expected_calibration_error`.
 
     Returns
     -------
     ReliabilityTable
         Edges, counts, confidence and accuracy of the bins.
-
-    Raises
-    ------
-    ValueError
-        If a probability is missing, outside [0, 1] or of a row that does not sum to 1; a label is
-        missing or no class; lengths differ; or a parameter is invalid.
 
     See Also
     --------
@@ -146,9 +123,7 @@ def reliability_table(
     >>> table.counts, table.accuracy
     (array([2., 1.]), array([0.5, 1. ]))
     """
-    predictions = check_predictions(
-        y_true, y_prob, sample_weight=sample_weight, labels=labels, pos_label=pos_label
-    )
+    predictions = check_predictions(y_true, y_prob, sample_weight, labels, pos_label)
     return tabulate(outcomes(predictions, class_label), n_bins, strategy)
 
 

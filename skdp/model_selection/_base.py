@@ -30,7 +30,7 @@ from skdp.estimators._network import EACH_BY_ITSELF
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection.budgets import private_parts
 from skdp.privacy import PrivacyReport, privacy_of
-from skdp.privacy.ledger import BudgetExceededError, Cover, covered
+from skdp.privacy.cover import BudgetExceededError, Cover, covered
 from skdp.privacy.report import joint
 from skdp.relations import ROW, UNITS
 

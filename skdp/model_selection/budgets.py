@@ -5,15 +5,6 @@ share of μ², the square of the Gaussian privacy parameter, which does add up f
 mechanisms (Dong, Roth & Su 2022). Where a step is of another kind, the accountant composes what the
 steps would be charged, and the shares grow or shrink until that is the target.
 
->>> from sklearn.pipeline import make_pipeline
->>> from skdp import DPVariationalLogisticRegression
->>> from skdp.model_selection import split_budget
->>> from skdp.preprocessing import DPStandardScaler
->>> pipeline = make_pipeline(DPStandardScaler(0, 100), DPVariationalLogisticRegression())
->>> pipeline = split_budget(pipeline, epsilon=1.0, delta=1e-5)
->>> [round(step.epsilon, 3) for _, step in pipeline.steps]
-[0.285, 0.944]
-
 References
 ----------
 J. Dong, A. Roth, W. J. Su, *Gaussian Differential Privacy*, JRSS B 84, 2022.

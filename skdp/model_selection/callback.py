@@ -5,21 +5,6 @@ For scikit-learn 1.9 and newer, whose searches and pipelines take callbacks. Bef
 
     with PrivacyLedger(epsilon=3.0, delta=1e-5) as ledger:
         search.fit(X, y)
-
->>> from sklearn.model_selection import GridSearchCV
->>> from skdp import DPVariationalLogisticRegression
->>> from skdp.model_selection import PrivacyLedgerCallback
->>> X, y = [[-1.0], [-0.9], [-0.8], [0.8], [0.9], [1.0]], [0, 0, 0, 1, 1, 1]
->>> classifier = DPVariationalLogisticRegression(epsilon=0.1, classes=[0, 1], n_samples=4)
->>> search = GridSearchCV(classifier, {"prior_scale": [1.0, 2.0]}, cv=3)
->>> ledger = PrivacyLedgerCallback()
->>> if hasattr(search, "set_callbacks"):
-...     _ = search.set_callbacks(ledger).fit(X, y)
-... else:  # scikit-learn before 1.9
-...     with ledger:
-...         _ = search.fit(X, y)
->>> len(ledger.records), round(ledger.total(delta=1e-5), 3)
-(7, 0.289)
 """
 
 from __future__ import annotations
@@ -64,11 +49,6 @@ class PrivacyLedgerCallback:
     ----------
     records : tuple of LedgerEntry
         What has been charged, one entry per fit: ``label`` and ``event``. Further fits add to it.
-
-    Raises
-    ------
-    ValueError
-        If the ceiling is out of range or has no δ.
 
     Examples
     --------

@@ -45,8 +45,8 @@ from skdp.model_selection._candidates import Candidate
 from skdp.model_selection.budgets import Sizes, private_parts, relation_of, solve
 from skdp.model_selection.splits import DisjointSplit
 from skdp.privacy import PrivacyReport, epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
+from skdp.privacy.cover import Cover, covered
 from skdp.privacy.events import gaussian_mu
-from skdp.privacy.ledger import Cover, covered
 from skdp.privacy.parts import PartDpEvent
 from skdp.privacy.workflow import stating_parts
 from skdp.relations import ROW

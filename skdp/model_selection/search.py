@@ -1,23 +1,4 @@
-"""`DPRandomizedSearch`: randomised search whose choice is private and paid for.
-
->>> import numpy as np
->>> from scipy.stats import loguniform
->>> from skdp import DPSGDClassifier
->>> from skdp.model_selection import DPRandomizedSearch
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(-1, 1, (600, 2))
->>> y = (X[:, 0] > 0).astype(int)
->>> network = DPSGDClassifier(
-...     hidden_layer_sizes=(), sampling_rate=1.0, max_iter=20, classes=[0, 1], n_samples=600
-... )
->>> search = DPRandomizedSearch(
-...     network, {"learning_rate": loguniform(1e-3, 1.0)}, epsilon=3.0, mean_trials=5, n_samples=600
-... ).fit(X, y)
->>> print(search.privacy_.tuning)
-accounted: the best of a random number of trials; the law of the number is logarithmic with mean 5
->>> bool(search.trial_epsilon_ < search.privacy_.epsilon <= 3.0)
-True
-"""
+"""`DPRandomizedSearch`: randomised search whose choice is private and paid for."""
 
 from __future__ import annotations
 
@@ -45,7 +26,7 @@ from skdp.model_selection._candidates import Candidate, Planner, TrialPlan
 from skdp.model_selection.budgets import Sizes, private_parts, relation_of
 from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import PrivacyReport, epsilon_of_event, privacy_of
-from skdp.privacy.ledger import Cover, covered
+from skdp.privacy.cover import Cover, covered
 from skdp.privacy.workflow import stating_parts
 from skdp.relations import ROW
 

@@ -236,11 +236,6 @@ class DisjointSplit:
         -------
         ndarray of int
             Where rows are assigned by coins, of a table of `n_samples` rows.
-
-        Raises
-        ------
-        ValueError
-            If there is no such part.
         """
         return self._indices(part, self.n_samples)
 
@@ -256,11 +251,6 @@ class DisjointSplit:
         -------
         int
             Exact, or the expected number where rows are assigned by coins.
-
-        Raises
-        ------
-        ValueError
-            If there is no such part.
 
         Examples
         --------

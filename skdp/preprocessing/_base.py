@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.utils import Tags
 
 from skdp._fitting import PrivateEstimator, ProtectedUnit, Records
 from skdp._input import check_features
+from skdp._persons import PersonUnit
 from skdp._plan import PublicFacts
 from skdp._validate import moderate_range
 
@@ -49,6 +51,17 @@ class PrivateScaler(PrivateTransformer):
         """Return the declared bounds of the features, lower and upper."""
         lower, upper = moderate_range(facts.features, self.lower, self.upper)
         return tuple(lower.tolist()), tuple(upper.tolist())
+
+
+class QuantileScaler(PrivateScaler):
+    """A private transformer by quantiles, where nothing is summed."""
+
+    _instead_of_epsilon: ClassVar[str] = "quantile_epsilon"
+    _takes_pure_budget: ClassVar[bool] = True
+    _max_rows: ClassVar[float] = math.inf
+
+    def _person_bound(self, persons: PersonUnit) -> str:
+        return "its values of a feature share the weight of one"
 
 
 def float_tags(tags: Tags, *, allow_nan: bool) -> Tags:

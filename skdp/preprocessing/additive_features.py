@@ -1,17 +1,4 @@
-"""`AdditiveFeatures`: public bins, levels, waves or splines of columns, for any linear model.
-
->>> import numpy as np
->>> from sklearn.pipeline import make_pipeline
->>> from skdp import DPVariationalLogisticRegression
->>> from skdp.preprocessing import AdditiveFeatures
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(0, 10, (4000, 2))
->>> y = (np.sin(X[:, 0]) > 0).astype(int)
->>> features = AdditiveFeatures(bounds=[(0, 10), (0, 10)], encode="onehot", n_bins=10)
->>> model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=4000)
->>> make_pipeline(features, model).fit(X, y).score(X, y) > 0.8
-True
-"""
+"""`AdditiveFeatures`: public bins, levels, waves or splines of columns, for any linear model."""
 
 from __future__ import annotations
 
@@ -74,10 +61,8 @@ class AdditiveFeatures(DeclaredColumns, TransformerMixin, BaseEstimator):
     output_norm_ : float
         Largest norm of a row of the output: no row is longer, and one is as long. Estimators of
         skdp know it; give it to others, as ``data_norm`` for instance.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, where X had any.
+    n_features_in_, feature_names_in_
+        Number of columns, and their names, where X had any.
 
     See Also
     --------
@@ -108,37 +93,16 @@ class AdditiveFeatures(DeclaredColumns, TransformerMixin, BaseEstimator):
     n_basis: int = 8
 
     def fit(self, X, y=None) -> AdditiveFeatures:
-        """Check what is declared against the columns.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_columns)
-            Only its columns are looked at.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        AdditiveFeatures
-            The fitted transformer.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid.
-        """
+        """Check what is declared against the columns, which are all that is looked at."""
         one_of(ENCODINGS, encode=self.encode)
         n_basis = integer(4 if self.encode == "splines" else 1, n_basis=self.n_basis)
         columns = check_columns(self, X, reset=True)
         self._keys = list(self._declared(self.n_features_in_))
-        self._model = Additive(
-            tuple(
-                replace(column, n_waves=min(n_basis, column.waves.shape[1]))
-                if isinstance(column, Number)
-                else column
-                for column in self._columns(self.n_features_in_)
-            )
-        )
+        declared = [*self._columns(self.n_features_in_)]
+        for i, column in enumerate(declared):
+            if isinstance(column, Number):
+                declared[i] = replace(column, n_waves=min(n_basis, column.waves.shape[1]))
+        self._model = Additive(tuple(declared))
         self._codes(columns, self._keys, self._model, fit=True)
         tables = [features(column, self.encode, n_basis) for column in self._model.columns]
         self._names = [name for names, _ in tables for name in names]
@@ -152,34 +116,13 @@ class AdditiveFeatures(DeclaredColumns, TransformerMixin, BaseEstimator):
         return math.hypot(*(np.linalg.norm(table, axis=1).max() for table in self._tables))
 
     def transform(self, X) -> np.ndarray:
-        """Return the features of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_columns)
-            An array, or a frame with numbers and categories; both may be missing.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features_out)
-            Features of each column in turn.
-        """
+        """Return the features of each row, those of each column in turn."""
         check_is_fitted(self)
         codes = self._codes(check_columns(self, X, reset=False), self._keys, self._model)
         return looked_up(self._tables, codes)
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
-        """Names of the features.
-
-        Parameters
-        ----------
-        input_features : None
-            Ignored: names are those of the fit.
-
-        Returns
-        -------
-        ndarray of str
-        """
+        """Return the names of the features; those of the input are of the fit."""
         check_is_fitted(self)
         return np.asarray(self._names, dtype=object)
 

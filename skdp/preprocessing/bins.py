@@ -1,32 +1,20 @@
-"""`DPBins`: bins between private quantiles, about as many rows in each.
-
->>> import numpy as np
->>> from skdp.preprocessing import DPBins
->>> rng = np.random.default_rng(0)
->>> incomes = rng.lognormal(10.0, 1.0, (20_000, 1))
->>> bins = DPBins(lower=0, n_bins=8, epsilon=0.5, encode="ordinal").fit(incomes)
->>> counts = np.bincount(np.asarray(bins.transform(incomes))[:, 0].astype(int))
->>> bool(counts.min() > 2000), bool(counts.max() < 3000)
-(True, True)
-"""
+"""`DPBins`: bins between private quantiles, about as many rows in each."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from skdp._bounded_rows import declares_norm
 from skdp._chunked_rows import takes_chunks
-from skdp._persons import PersonUnit
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms.quantiles import BinsConfig, QuantilesConfig
 from skdp.models.additive import Number
-from skdp.preprocessing._base import PrivateScaler
+from skdp.preprocessing._base import QuantileScaler
 from skdp.preprocessing.additive_features import features, looked_up
 from skdp.privacy.budget import Budget
 
@@ -36,7 +24,7 @@ ENCODINGS, MOST_BINS = ("onehot", "ordinal"), 1024
 @takes_chunks
 @declares_norm
 @dataclass(eq=False, repr=False)
-class DPBins(PrivateScaler):
+class DPBins(QuantileScaler):
     """Cut each feature at private quantiles into bins that hold about as many rows each.
 
     For features of unknown distribution, before a linear model or a model of trees. The
@@ -66,27 +54,17 @@ class DPBins(PrivateScaler):
         δ in [0, 1); should be well below 1/n. 0 is pure differential privacy.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; not needed here.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is 5.
+    unit, n_groups, rows_per_group, max_rows_per_group : optional
+        As of `DPStandardScaler`.
     group_clip : float or "auto", default="auto"
         Not used here: a person's values share the weight of one.
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
     resolution : float, default=1e-6
-        Magnitude > 0, public, below which values are told apart by their difference, and above
-        which by their ratio.
+        As of `DPQuantileScaler`.
     quantile_epsilon : float or None, default=None
         ε > 0 of one level of a feature, instead of ``epsilon`` (pass ``epsilon=None``); the report
         then accounts for what was spent.
     random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
+        As of `DPStandardScaler`.
 
     Attributes
     ----------
@@ -97,14 +75,8 @@ class DPBins(PrivateScaler):
         Largest norm of a row of the output: √n_features of one-hot bins.
     quantile_epsilon_ : float
         ε of one level of a feature; infinite without privacy.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
+    privacy_, diagnostics_, n_features_in_, feature_names_in_
+        As of `DPStandardScaler`.
 
     See Also
     --------
@@ -152,10 +124,6 @@ class DPBins(PrivateScaler):
     quantile_epsilon: float | None = None
     random_state: Any = None
 
-    _instead_of_epsilon: ClassVar[str] = "quantile_epsilon"
-    _takes_pure_budget: ClassVar[bool] = True
-    _max_rows: ClassVar[float] = math.inf  # nothing is summed
-
     def _configure(self, facts: PublicFacts, budget: Budget) -> QuantilesConfig:
         one_of(ENCODINGS, encode=self.encode)
         n_bins = integer(2, n_bins=self.n_bins)
@@ -170,9 +138,6 @@ class DPBins(PrivateScaler):
             neighboring_relation=self._relation,
         ).calibrated(budget)
 
-    def _person_bound(self, persons: PersonUnit) -> str:
-        return "its values of a feature share the weight of one"
-
     def _keep(self, plan: FitPlan, released: np.ndarray) -> None:
         config = plan.config
         self.bin_edges_ = np.vstack([config.lower, np.sort(released, axis=0), config.upper]).T
@@ -186,18 +151,7 @@ class DPBins(PrivateScaler):
         return [Number(str(name), tuple(edges)) for name, edges in pairs]
 
     def transform(self, X) -> np.ndarray:
-        """Return the bins of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Numbers; NaN is a bin of its own.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features (n_bins + 1)) or (n_samples, n_features)
-            One-hot bins, or their numbers.
-        """
+        """Return the bins of each row, one-hot or numbered; NaN is a bin of its own."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         columns = self._columns(range(X.shape[1]))
@@ -207,17 +161,7 @@ class DPBins(PrivateScaler):
         return codes.astype(X.dtype, copy=False)
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
-        """Names of the columns of the output.
-
-        Parameters
-        ----------
-        input_features : array-like of str or None, default=None
-            Names of the features; None is those of the fit, or ``x0``, ``x1``, ...
-
-        Returns
-        -------
-        ndarray of str
-        """
+        """Return the names of the columns of the output."""
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
         if self._encode == "onehot":

@@ -2,16 +2,11 @@
 
 A scaler that learns means or ranges from private rows leaks them; ages lie between 0 and 120
 whatever the data says.
-
->>> import numpy as np
->>> from skdp import BoundedScaler
->>> BoundedScaler(lower=0, upper=[120, 10]).fit_transform(np.array([[60.0, 20.0], [0.0, 5.0]]))
-array([[ 0.,  1.],
-       [-1.,  0.]])
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +22,7 @@ from skdp._validate import declared_range, expected, flag
 
 @learns_columns
 @declares_norm
+@dataclass(eq=False, repr=False)
 class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Map declared bounds to [-1, 1] and clip what lies beyond.
 
@@ -48,10 +44,8 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         The bounds, one per feature.
     output_norm_ : float
         √n_features: no row of the output exceeds it.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
+    n_features_in_, feature_names_in_
+        Number of features, and their names, where X had any.
 
     Notes
     -----
@@ -66,12 +60,9 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
            [ 1., -1.]])
     """
 
-    center = True  # of what 0.1.0 stored
-
-    def __init__(self, lower: Any = -1.0, upper: Any = 1.0, center: bool = True) -> None:
-        self.lower = lower
-        self.upper = upper
-        self.center = center
+    lower: Any = -1.0
+    upper: Any = 1.0
+    center: bool = True  # also of what 0.1.0 stored
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -85,26 +76,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return len(self.lower_) ** 0.5
 
     def fit(self, X, y=None) -> BoundedScaler:
-        """Check the declared bounds against the number of features.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Only its columns are looked at.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        BoundedScaler
-            The fitted transformer.
-
-        Raises
-        ------
-        ValueError
-            If a bound is not finite, lower is not below upper, their number is wrong, or names are
-            missing.
-        """
+        """Check the declared bounds against the number of features."""
         X = self._checked(X)
         names = getattr(self, "feature_names_in_", None)
         lower, upper = by_name(names, lower=self.lower), by_name(names, upper=self.upper)
@@ -112,18 +84,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X) -> Any:
-        """Scale and clip.
-
-        Parameters
-        ----------
-        X : array-like, or sparse with ``center=False``, of shape (n_samples, n_features)
-            Rows; NaN stays NaN.
-
-        Returns
-        -------
-        ndarray or csr_array of shape (n_samples, n_features)
-            Values in [-1, 1].
-        """
+        """Scale to [-1, 1] and clip; NaN stays NaN, and X may be sparse with ``center=False``."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         middle, half = self._middle_and_half()

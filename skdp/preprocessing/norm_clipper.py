@@ -2,12 +2,6 @@
 
 The estimators clip every row to ``data_norm`` themselves. As a step of its own, the clipping is
 seen, and the norm goes with the rows to the next step.
-
->>> import numpy as np
->>> from skdp.preprocessing import NormClipper
->>> NormClipper(norm=1.0).fit_transform(np.array([[3.0, 4.0], [0.3, 0.4]]))
-array([[0.6, 0.8],
-       [0.3, 0.4]])
 """
 
 from __future__ import annotations
@@ -45,10 +39,8 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     output_norm_ : float
         The norm: no row of the output exceeds it.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
+    n_features_in_, feature_names_in_
+        Number of features, and their names, where X had any.
 
     See Also
     --------
@@ -82,43 +74,14 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
     def fit(self, X, y=None) -> NormClipper:
-        """Check the declared norm.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite numbers; only its columns are looked at.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        NormClipper
-            The fitted transformer.
-
-        Raises
-        ------
-        ValueError
-            If the norm is no number > 0, or X is invalid.
-        """
+        """Check the declared norm, by the columns of X alone."""
         norm = number_or_auto(0.0, norm=self.norm)
         X = check_features(self, X, sparse=True)
         self.output_norm_ = norm or X.shape[1] ** 0.5
         return self
 
     def transform(self, X) -> Any:
-        """Scale down the rows that exceed the norm.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Finite numbers.
-
-        Returns
-        -------
-        ndarray or csr_array of shape (n_samples, n_features)
-            Rows of norm at most ``output_norm_``.
-        """
+        """Scale down the rows, dense or sparse, that exceed the norm."""
         check_is_fitted(self)
         X = check_features(self, X, reset=False, sparse=True)
         rows = clipped_rows(X, self.output_norm_, fit_intercept=False)

@@ -1,15 +1,4 @@
-"""`DPPCA`: principal directions by one private release of the second moments.
-
->>> import numpy as np
->>> from skdp.preprocessing import DPPCA
->>> rng = np.random.default_rng(0)
->>> X = rng.normal(size=(5000, 1)) * [0.5, 0.5, 0.0] + 0.05 * rng.normal(size=(5000, 3))
->>> pca = DPPCA(n_components=1, epsilon=1.0).fit(X)
->>> bool(abs(pca.components_[0] @ [0.5**0.5, 0.5**0.5, 0.0]) > 0.99)
-True
->>> pca.transform(X).shape
-(5000, 1)
-"""
+"""`DPPCA`: principal directions by one private release of the second moments."""
 
 from __future__ import annotations
 
@@ -58,29 +47,14 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         δ in (0, 1); should be well below 1/n.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; not needed here.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is 5.
-    group_clip : float or "auto", default="auto"
-        Not used here: a person's share is bounded by ``rows_per_group`` times that of a row.
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
+    unit, n_groups, rows_per_group, group_clip, max_rows_per_group : optional
+        As of `DPStandardScaler`.
     data_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which rows are clipped, in `fit` and in `transform`. A public bound.
         ``"auto"`` is the norm that rows from a transformer with a declared one carry, else
         √n_features.
-    noise_multiplier : float or None, default=None
-        Standard deviation > 0 of the noise over the bound on one row's share (under replace_one,
-        over half of what replacing a row moves), instead of ``epsilon`` (pass ``epsilon=None``);
-        the report then accounts for what was spent.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
+    noise_multiplier, random_state : optional
+        As of `DPStandardScaler`.
 
     Attributes
     ----------
@@ -99,16 +73,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     data_norm_, output_norm_ : float
         The norm of the clipped rows; a projection never lengthens a row.
     noise_multiplier_ : float
-        Standard deviation of the noise over the bound on one row's share; under replace_one, over
-        half of what replacing a row moves.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
+        As of `DPStandardScaler`.
+    privacy_, diagnostics_, n_features_in_, feature_names_in_
+        As of `DPStandardScaler`.
 
     See Also
     --------
@@ -180,35 +147,14 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         return self.n_components_
 
     def transform(self, X) -> np.ndarray:
-        """Clip and project; each row by itself.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite numbers.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            Rows of norm at most ``output_norm_``.
-        """
+        """Clip to ``data_norm_`` and project; each row by itself."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         rows = clipped_rows(X, self.data_norm_, fit_intercept=False) @ self.components_.T
         return rows.astype(X.dtype, copy=False)
 
     def inverse_transform(self, X) -> np.ndarray:
-        """Return rows of the features whose projections are given; what was cut stays away.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Projections.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-        """
+        """Return rows of the features whose projections are given; what was cut stays away."""
         check_is_fitted(self)
         with np.errstate(all="ignore"):  # a warning would tell of a value
             return check_rows(X, self.n_components_) @ self.components_

@@ -1,18 +1,7 @@
-"""`DPQuantileScaler`: features without known bounds, scaled by two private quantiles each.
-
->>> import numpy as np
->>> from skdp.preprocessing import DPQuantileScaler
->>> rng = np.random.default_rng(0)
->>> incomes = rng.lognormal(10.0, 1.0, (5000, 1))
->>> scaler = DPQuantileScaler(epsilon=0.5).fit(incomes)
->>> below = (incomes < scaler.lower_).mean(), (incomes > scaler.upper_).mean()
->>> bool(0.02 < below[0] < 0.08), bool(0.02 < below[1] < 0.08)
-(True, True)
-"""
+"""`DPQuantileScaler`: features without known bounds, scaled by two private quantiles each."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -22,11 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._bounded_rows import declares_norm
 from skdp._chunked_rows import takes_chunks
-from skdp._persons import PersonUnit
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import expected, in_range, is_real
 from skdp.algorithms.quantiles import QuantilesConfig
-from skdp.preprocessing._base import PrivateScaler
+from skdp.preprocessing._base import QuantileScaler
 from skdp.preprocessing.bounded_scaler import affine_within, middle_and_half
 from skdp.privacy.budget import Budget
 
@@ -34,7 +22,7 @@ from skdp.privacy.budget import Budget
 @takes_chunks
 @declares_norm
 @dataclass(eq=False, repr=False)
-class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
+class DPQuantileScaler(OneToOneFeatureMixin, QuantileScaler):
     """Map two private quantiles of each feature to -1 and 1, and clip what lies beyond.
 
     For features of unknown range. The declared bounds may be absurdly wide: their width
@@ -62,18 +50,10 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
         of the 2 n_features quantiles its share of ε and no more.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; not needed here.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is 5.
+    unit, n_groups, rows_per_group, max_rows_per_group : optional
+        As of `DPStandardScaler`.
     group_clip : float or "auto", default="auto"
         Not used here: a person's values share the weight of one.
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
     quantile_range : (float, float), default=(5, 95)
         Percentiles, 0 ≤ low < high ≤ 100. Quantiles further inside are found with fewer rows.
     resolution : float, default=1e-6
@@ -83,8 +63,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
         ε > 0 of one quantile, instead of ``epsilon`` (pass ``epsilon=None``); the report then
         accounts for what was spent.
     random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
+        As of `DPStandardScaler`.
 
     Attributes
     ----------
@@ -94,14 +73,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
         √n_features: no row of the output exceeds this norm.
     quantile_epsilon_ : float
         ε of one quantile; infinite without privacy.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
+    privacy_, diagnostics_, n_features_in_, feature_names_in_
+        As of `DPStandardScaler`.
 
     See Also
     --------
@@ -172,10 +145,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
     quantile_epsilon: float | None = None
     random_state: Any = None
 
-    _instead_of_epsilon: ClassVar[str] = "quantile_epsilon"
-    _takes_pure_budget: ClassVar[bool] = True
     _no_unit: ClassVar[str] = "what was unit in skdp 0.1.0 is resolution"
-    _max_rows: ClassVar[float] = math.inf  # nothing is summed
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> QuantilesConfig:
         pair = self.quantile_range
@@ -192,27 +162,13 @@ class DPQuantileScaler(OneToOneFeatureMixin, PrivateScaler):
             neighboring_relation=self._relation,
         ).calibrated(budget)
 
-    def _person_bound(self, persons: PersonUnit) -> str:
-        return "its values of a feature share the weight of one"
-
     def _keep(self, plan: FitPlan, released: np.ndarray) -> None:
         self.lower_, self.upper_ = plan.config.apart(*released)
         self.quantile_epsilon_ = plan.config.epsilon
         self.output_norm_ = len(self.lower_) ** 0.5
 
     def transform(self, X) -> np.ndarray:
-        """Scale, impute and clip; each row by itself.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Numbers; NaN becomes 0.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            Values in [-1, 1].
-        """
+        """Scale, impute (NaN becomes 0) and clip to [-1, 1]; each row by itself."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         middle, half = middle_and_half(self.lower_, self.upper_)

@@ -1,15 +1,4 @@
-"""`DPStandardScaler`: means and standard deviations by one private release.
-
->>> import numpy as np
->>> from skdp.preprocessing import DPStandardScaler
->>> rng = np.random.default_rng(0)
->>> ages = rng.normal(40.0, 10.0, (20_000, 1))
->>> scaler = DPStandardScaler(lower=0, upper=120, epsilon=0.5).fit(ages)
->>> bool(abs(scaler.mean_[0] - 40) < 1), bool(9 < scaler.scale_[0] < 11)
-(True, True)
->>> round(scaler.privacy_.epsilon, 6)
-0.5
-"""
+"""`DPStandardScaler`: means and standard deviations by one private release."""
 
 from __future__ import annotations
 
@@ -191,18 +180,7 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
         self.var_ = self.scale_**2
 
     def transform(self, X) -> np.ndarray:
-        """Standardise, impute and clip; each row by itself.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Numbers; NaN becomes 0.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            Rows of norm at most ``output_norm_``.
-        """
+        """Standardise, impute (NaN becomes 0) and clip to ``output_norm_``; each row by itself."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         rows = (np.clip(X, self.lower_, self.upper_) - self.mean_) / self.scale_
@@ -211,17 +189,7 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
         return rows.astype(X.dtype, copy=False)
 
     def inverse_transform(self, X) -> np.ndarray:
-        """Undo scale and shift; what bounds and ``output_norm`` cut stays cut.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Standardised rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-        """
+        """Undo scale and shift; what bounds and ``output_norm`` cut stays cut."""
         check_is_fitted(self)
         with np.errstate(over="ignore"):  # a warning would tell of a value
             return check_rows(X, self.n_features_in_) * self.scale_ + self.mean_

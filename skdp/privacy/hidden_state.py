@@ -13,18 +13,6 @@ the temperature and c = 1 − hλ, any number of steps K costs less than an exac
 
     μ_K = Δ √[(1/(λT)) (1 − hλ/2) (1 − c^K)/(1 + c^K)]  <  Δ/√(λT).
 
->>> from skdp.privacy.gdp import gdp_to_epsilon
->>> from skdp.privacy.hidden_state import langevin_mu, last_iterate_mu
->>> public = dict(prior_precision=1.0, temperature=1.0, data_norm=1.0, n_samples=100)
->>> mu = langevin_mu(step_size=0.01, n_steps=1000, **public, fit_intercept=False)
->>> round(mu, 3), round(gdp_to_epsilon(mu, delta=1e-5), 3)
-(0.997, 4.364)
->>> s = 0.02**0.5  # the same chain, step by step
->>> round(last_iterate_mu([0.99] * 1000, [s] * 1000, [0.01] * 1000), 3)
-0.997
->>> round((1000 * (0.01 / s) ** 2) ** 0.5, 3)  # composition: every state shown
-2.236
-
 Every function relies on all of the following, and the caller is the one who can break them:
 
 - the start, step sizes, number of steps, noise scales, λ, T and the partition into batches are
@@ -83,11 +71,6 @@ def last_iterate_mu(
     float
         μ ≥ 0, rounded up (relative 1e-15 t); 0 for an empty chain, infinite where some Δ_k/s_k
         exceeds 1e150.
-
-    Raises
-    ------
-    ValueError
-        If the lengths differ or an entry is out of range or not a finite number.
 
     Notes
     -----
@@ -206,11 +189,6 @@ def full_batch_mu(
     -------
     float
         μ ≥ 0, rounded up; equal to composition, √t Δ/s, at c = 1, and attained by a linear map.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
 
     Notes
     -----

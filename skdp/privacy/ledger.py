@@ -6,34 +6,16 @@ in all threads of the process are seen, and fits in all processes below it whose
 of the same user on the same machine: ``n_jobs`` with loky, `multiprocessing`, a local Dask cluster.
 Orphaned processes, those of other users or with a private ``/tmp``, and other machines are not;
 they need a ledger of their own on a common file.
-
->>> from skdp import DPVariationalLogisticRegression
->>> from skdp.privacy import BudgetExceededError, PrivacyLedger
->>> X, y = [[-1.0], [-0.9], [0.9], [1.0]], [0, 0, 1, 1]
->>> classifier = DPVariationalLogisticRegression(epsilon=1.0, classes=[0, 1], n_samples=4)
->>> with PrivacyLedger(epsilon=1.2, delta=1e-5) as ledger:
-...     for _ in range(3):
-...         try:
-...             _ = classifier.fit(X, y)
-...         except BudgetExceededError:
-...             print("refused")
-refused
-refused
->>> len(ledger.entries), round(ledger.total(delta=1e-5), 6)
-(1, 1.0)
 """
 
 from __future__ import annotations
 
 import math
-import operator
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass
-from functools import reduce
 from pathlib import Path
 from threading import RLock
 from typing import IO
@@ -47,27 +29,9 @@ from skdp.policy import Policy, policy_for
 from skdp.privacy import _process_tree
 from skdp.privacy._ledger_file import LedgerFile, fcntl
 from skdp.privacy.accounting import epsilon_of_event
+from skdp.privacy.cover import BudgetExceededError, Cover, count_alone, cover_of_thread
 from skdp.privacy.events import event_from_dict, event_to_dict, terms_of
-from skdp.privacy.parts import PartDpEvent
-from skdp.relations import ROW, UNITS, ZERO_OUT, check_relation
-
-
-class BudgetExceededError(RuntimeError):
-    """A release was refused: it would have cost more than the ledger's ceiling allows.
-
-    Also raised where more posterior samples are asked for than were paid for.
-
-    Examples
-    --------
-    >>> from skdp.privacy import BudgetExceededError, PrivacyLedger
-    >>> from skdp.privacy.events import dp_sgd_event
-    >>> ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
-    >>> try:
-    ...     ledger.spend(dp_sgd_event(4.0, 1.0, 16), label="a survey")
-    ... except BudgetExceededError:
-    ...     print("refused:", len(ledger.entries), "entries")
-    refused: 0 entries
-    """
+from skdp.relations import ROW, UNITS, check_relation
 
 
 @dataclass(frozen=True)
@@ -91,10 +55,8 @@ class PrivacyLedger:
 
     Parameters
     ----------
-    epsilon : float or None, default=None
-        Ceiling on the total ε at ``delta``; None only records.
-    delta : float or None, default=None
-        δ in (0, 1) at which the ceiling holds; needed with ``epsilon``.
+    epsilon, delta : float or None, default=None
+        Ceiling on the total ε at a δ in (0, 1); None only records.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
         The relation every entry must be stated in: statements about different neighbours do not
         add up.
@@ -109,16 +71,6 @@ class PrivacyLedger:
         ``delta``, its unit, and what else it does not allow. Fits are held to it before they begin.
     data : str or None, default=None
         Which data set of the file; None if it has one only.
-
-    Attributes
-    ----------
-    entries : tuple of LedgerEntry
-        What has been charged, in order. Entries only ever get more.
-
-    Raises
-    ------
-    ValueError
-        If the ceiling is out of range or has no δ, or the file is not a ledger.
 
     Examples
     --------
@@ -152,18 +104,15 @@ class PrivacyLedger:
             raise expected("given with epsilon", "a ceiling needs both", delta=delta)
         self.epsilon = math.inf if epsilon is None else positive(epsilon=epsilon)
         self.delta = None if delta is None else in_range(0.0, 1.0, delta=delta)
-        relation = check_relation(neighboring_relation)
-        if one_of(UNITS, unit=unit) != ROW:
-            relation = relation.of_unit(unit)
-        self.neighboring_relation = relation
+        relation, in_rows = check_relation(neighboring_relation), one_of(UNITS, unit=unit) == ROW
+        self.neighboring_relation = relation = relation if in_rows else relation.of_unit(unit)
         if policy is not None and (why := policy.objections(relation, version=__version__)):
             raise ValueError(f"The policy does not allow this ledger: {'; '.join(why)}.")
         self._entries: list[LedgerEntry] = []
         self._file = None if path is None else LedgerFile(path)
         self._announcement: IO[str] | None = None
         self._owner: int | None = None  # the process whose memory also holds what a file holds
-        with self._locked():  # reads what the file holds
-            pass
+        _ = self.entries  # reads what the file holds
 
     @property
     def path(self) -> str | None:
@@ -185,7 +134,7 @@ class PrivacyLedger:
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """What has been charged, in order."""
+        """What has been charged, in order; entries only ever get more."""
         with self._locked():
             return tuple(self._entries)
 
@@ -195,20 +144,7 @@ class PrivacyLedger:
         return not any(entry.nominal for entry in self.entries)
 
     def total(self, delta: float) -> float:
-        """ε of everything charged so far, composed by the accountant, at the given δ.
-
-        It holds only while the ledger is `valid`.
-
-        Parameters
-        ----------
-        delta : float
-            δ in [0, 1); 0 only where all entries are pure ε-DP.
-
-        Returns
-        -------
-        float
-            ε ≥ 0, rounded up.
-        """
+        """ε of everything charged so far at a δ in [0, 1), rounded up; see `valid`."""
         return self._total(self.entries, delta)
 
     def spend(self, event: DpEvent, *, label: str, neighboring_relation: str = "zero_out") -> None:
@@ -253,12 +189,8 @@ class PrivacyLedger:
                         "event": event_to_dict(entry.event),
                         "skdp_version": __version__,
                     }
-                    if entry.nominal:
-                        line["nominal"] = True
-                    if entry.inferred:
-                        line["inferred"] = list(entry.inferred)
-                    if entry.run:
-                        line["run"] = entry.run
+                    rare = {"nominal": entry.nominal, "inferred": list(entry.inferred)}
+                    line |= {k: v for k, v in (rare | {"run": entry.run}).items() if v}
                     assert self._file is not None
                     self._file.append(file, line)
                     self._entries.append(entry)
@@ -275,8 +207,7 @@ class PrivacyLedger:
         except (AttributeError, TypeError, RecursionError, ValueError) as error:
             raise ValueError(
                 "The ledger file has been damaged, or is not a ledger: an entry's event cannot be "
-                "read. "
-                "What was spent is unknown; restore the file before spending more."
+                "read. What was spent is unknown; restore the file before spending more."
             ) from error
         nominal, inferred = line.get("nominal", False), line.get("inferred", ())
         return LedgerEntry(line["label"], event, nominal, tuple(inferred), line.get("run", ""))
@@ -294,11 +225,11 @@ class PrivacyLedger:
 
     def _check(self, entry: LedgerEntry, neighboring_relation: str) -> None:
         self._check_relation(neighboring_relation, entry.label)
-        if self.policy is not None and (
-            why := self.policy.objections(
-                neighboring_relation, entry.inferred, __version__, entry.nominal
-            )
-        ):
+        why = ()
+        if self.policy is not None:
+            of_entry = entry.inferred, __version__, entry.nominal
+            why = self.policy.objections(neighboring_relation, *of_entry)
+        if why:
             raise BudgetExceededError(
                 f"The policy does not allow {entry.label}: {'; '.join(why)}. Nothing was charged "
                 "for it and no data was used."
@@ -344,17 +275,14 @@ class PrivacyLedger:
         weakref.finalize(self, _remove, name, os.getpid())
         self._file = LedgerFile(name, passing=True)
         self._owner = os.getpid()
-        with self._locked():  # writes what there is
-            pass
+        _ = self.entries  # writes what there is
 
     def _described(self) -> dict[str, Json]:
         assert self._file is not None
-        ceiling = (None if math.isinf(self.epsilon) else self.epsilon), self.delta
-        if self.policy is not None:
-            ceiling = None, None
+        own = self.policy is None  # else the ceiling is the policy's
         return {
-            "epsilon": ceiling[0],
-            "delta": ceiling[1],
+            "epsilon": self.epsilon if own and math.isfinite(self.epsilon) else None,
+            "delta": self.delta if own else None,
             "unit": self.neighboring_relation.unit,
             "policy": None if self.policy is None else asdict(self.policy),
             "neighboring_relation": self.neighboring_relation,
@@ -365,10 +293,9 @@ class PrivacyLedger:
     @classmethod
     def _from_description(cls, description: Params) -> PrivacyLedger:
         """Another view of a ledger that is open elsewhere."""
-        path, passing = description["path"], description["passing"]
-        own = {k: v for k, v in description.items() if k not in ("path", "passing")}
-        own["policy"] = None if own["policy"] is None else Policy(**own["policy"])
-        ledger = cls(**own)
+        own = dict(description)
+        path, passing, policy = own.pop("path"), own.pop("passing"), own.pop("policy")
+        ledger = cls(**own, policy=None if policy is None else Policy(**policy))
         ledger._file = LedgerFile(path, passing=passing)
         return ledger
 
@@ -378,13 +305,11 @@ class PrivacyLedger:
         return PrivacyLedger._from_description, (self._described(),)
 
     def __repr__(self) -> str:
-        ceiling = "no ceiling"
-        if self.delta is not None:
-            ceiling = f"ceiling epsilon={self.epsilon:g} at delta={self.delta:g}"
+        ceiling = f"ceiling epsilon={self.epsilon:g} at delta={self.delta:g}" if self.delta else ""
         entries = self.entries
         nominal = sum(entry.nominal for entry in entries)
         count = f"{len(entries)} entries" + (f", {nominal} only nominal" if nominal else "")
-        return f"PrivacyLedger({count}, {ceiling}, {self.neighboring_relation})"
+        return f"PrivacyLedger({count}, {ceiling or 'no ceiling'}, {self.neighboring_relation})"
 
 
 def _remove(name: str, pid: int) -> None:
@@ -417,92 +342,9 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-class Cover:
-    """Releases that are part of one which has been charged as a whole; each may happen once.
-
-    A private selection is one event; its trials are parts of it. What is in no plan is refused
-    before it touches a row: charged by itself it would tell how many trials there were, and the
-    price of a selection holds for the trial that was planned.
-
-    It covers a block in one thread. What other threads of the process charge meanwhile may be a
-    part of the block that escaped it, so the cover counts as refused then.
-
-    Parameters
-    ----------
-    planned : sequence of DpEvent
-        What may be released, in any order.
-    covers : callable
-        (planned event, event) -> whether the first costs at least as much as the second.
-    neighboring_relation : str
-        The relation of all of them.
-
-    Attributes
-    ----------
-    owners : list
-        What made the releases, and states their price.
-    """
-
-    def __init__(
-        self,
-        planned: Sequence[DpEvent] = (),
-        covers: Callable[[DpEvent, DpEvent], bool] = operator.eq,
-        neighboring_relation: str = ZERO_OUT,
-    ) -> None:
-        self._left, self._covers, self._relation = list(planned), covers, neighboring_relation
-        self.owners: list[Estimator] = []
-        self._refused, self._charged_before = False, _charged_alone
-
-    @property
-    def refused(self) -> bool:
-        """Whether a release was refused, even if the error was caught on the way, or escaped."""
-        return self._refused or _charged_alone != self._charged_before
-
-    def take(
-        self, event: DpEvent, label: str, neighboring_relation: str, owner: Estimator | None
-    ) -> None:
-        """Use up what was planned for an event, or refuse the release."""
-        while isinstance(event, PartDpEvent):  # the whole is charged as one that reads the part
-            event = event.event
-        fitting = [planned for planned in self._left if self._covers(planned, event)]
-        # Without an owner the cost would not be stated.
-        if not fitting or owner is None or neighboring_relation != self._relation:
-            self._refused = True
-            raise BudgetExceededError(
-                f"A release of {label} is not in the plan of what it is part of, so it was refused "
-                "and no data was used for it. Make it a step of the pipeline with an epsilon of "
-                "its own, which the plan then includes, or fit it beforehand."
-            )
-        # The least that will do: another release may need the rest.
-        tightest = reduce(lambda a, b: b if self._covers(a, b) else a, fitting)
-        self._left.remove(tightest)
-        self.owners.append(owner)
-
-
-# What this thread releases is part of a release that has been charged as a whole; or it is about no
-# private rows at all ("free").
-_cover: ContextVar[Cover | str | None] = ContextVar("skdp_cover", default=None)
-_charged_alone = 0  # how often something was charged, or tried to be, that no cover was asked about
-
-
-@contextmanager
-def covered(cover: Cover | str) -> Iterator[None]:
-    """Charge nothing inside the block, but hold releases against a plan.
-
-    Parameters
-    ----------
-    cover : Cover or "free"
-        The plan; ``"free"`` where no private rows are at work, as in an audit on synthetic ones.
-    """
-    token = _cover.set(cover)
-    try:
-        yield
-    finally:
-        _cover.reset(token)
-
-
 def is_covered() -> bool:
     """Whether what this thread releases is part of what has been charged, or of no private rows."""
-    return _cover.get() is not None
+    return cover_of_thread() is not None
 
 
 def charge(
@@ -517,36 +359,18 @@ def charge(
 ) -> None:
     """Write an event to every open ledger of this process: to all of them, or to none.
 
-    Parameters
-    ----------
-    event : DpEvent
-        What is about to be released.
-    label : str
-        Who releases it.
-    neighboring_relation : str
-        The relation in which the event is stated.
-    nominal : bool, default=False
-        Whether the noise is seeded, so that the event is no guarantee.
-    inferred : sequence of str, default=()
-        Facts that are read from the data because they were not declared.
-    owner : object or None, default=None
-        The estimator that will state the price.
-    run : str, default=""
-        Name of a run that may be resumed: a ledger that has its entry is not charged again.
-
-    Raises
-    ------
-    BudgetExceededError
-        If a ledger refuses, or the event is not in the plan of what it is part of.
+    A ``nominal`` event is no guarantee, because its noise is seeded; ``inferred`` facts were read
+    from the data; the ``owner`` will state the price; a ledger that has the entry of a ``run`` is
+    not charged again. Raises a `BudgetExceededError` if a ledger refuses, or the event is not in
+    the plan of what it is part of.
     """
-    cover = _cover.get()
+    cover = cover_of_thread()
     if isinstance(cover, Cover):
         cover.take(event, label, neighboring_relation, owner)
     if cover is not None:
         return
-    global _charged_alone
     with _lock:
-        _charged_alone += 1
+        count_alone()
         above = map(PrivacyLedger._from_description, _process_tree.announced_above())
         ledgers = list(dict.fromkeys([*_open, *above]))
         entry = LedgerEntry(label, event, nominal, tuple(inferred), run)

@@ -1,22 +1,4 @@
-"""`PrivacyReport`: the privacy statement of one fitted object, frozen, as `privacy_` holds it.
-
->>> from skdp.privacy import PrivacyReport
->>> from skdp.privacy.events import dp_sgd_event
->>> event = dp_sgd_event(noise_multiplier=4.0, sampling_rate=1.0, n_steps=16)
->>> report = PrivacyReport.of(event, delta=1e-5, sampling="full batch, 16 steps")
->>> report
-PrivacyReport: (epsilon=4.377, delta=1e-05)-DP
-  unit                    row: one row of X, with its target
-  neighbouring relation   zero_out
-  accountant              gdp
-  risk                    who errs on 1 in 100 non-members finds at most 9.24 in 100 members
-  sampling                full batch, 16 steps
-  read from the data      nothing: every public fact was declared
-  tuning                  none accounted; each further fit on these rows is a further release
-  skdp version            0.3.0.dev0
->>> round(report.epsilon_at(delta=1e-3), 3)
-3.139
-"""
+"""`PrivacyReport`: the privacy statement of one fitted object, frozen, as `privacy_` holds it."""
 
 from __future__ import annotations
 
@@ -41,10 +23,17 @@ from skdp.privacy.events import event_from_dict, event_to_dict, gaussian_mu
 from skdp.privacy.gdp import epsilon_to_gdp
 from skdp.privacy.parts import PartDpEvent, paid_together
 from skdp.privacy.risk import tpr_at_fpr
-from skdp.privacy.statement import in_100, markdown, page, settings_of, today, versions_in_use
+from skdp.privacy.statement import (
+    headline,
+    markdown,
+    page,
+    rows,
+    settings_of,
+    today,
+    versions_in_use,
+)
 from skdp.relations import GROUP, REPLACE_ONE, check_relation, other_relation
 
-_IN_100 = "who errs on 1 in 100 non-members finds at most {} in 100 members"
 _ONE_ORDER = "the table that was split had the same rows in the same order in every session"
 _NO_TUNING = "none accounted; each further fit on these rows is a further release"
 _TITLE = "Privacy statement"
@@ -58,10 +47,8 @@ class PrivacyReport:
 
     Attributes
     ----------
-    epsilon : float
-        ε of the guarantee; infinite if there is none.
-    delta : float
-        δ of the guarantee.
+    epsilon, delta : float
+        (ε, δ) of the guarantee; ε is infinite if there is none.
     neighboring_relation : str
         ``"zero_out"``, ``"add_or_remove_one"`` or ``"replace_one"``, with ``"_group"`` behind it
         where persons are protected.
@@ -86,17 +73,13 @@ class PrivacyReport:
         Parts of a workflow that read private rows, or may have, and are in no event, with what to
         use instead; see `privacy_of`.
     assumptions : tuple of str
-        What else ε is conditional on, because no code can prove it: that a module of the caller's
-        own treats each record by itself, for instance.
+        What else ε is conditional on, because no code can prove it.
     skdp_version : str
         Version that wrote the report.
-    settings : tuple of str
-        Each fit's parameters: bounds, classes, number of rows. As ``versions`` and ``date``, for
-        readers; two reports that differ in nothing else are equal.
-    versions : tuple of str
-        Packages that the releases were computed with.
-    date : str
-        Day of the last release, in UTC; ``""`` if it was not recorded.
+    settings, versions, date : tuple of str, tuple of str and str
+        For readers: each fit's parameters (bounds, classes, number of rows), packages that the
+        releases were computed with, and the day of the last release in UTC, ``""`` if it was not
+        recorded. Two reports that differ in nothing else are equal.
 
     Examples
     --------
@@ -139,42 +122,29 @@ class PrivacyReport:
     ) -> PrivacyReport:
         """Account an event and state the result."""
         epsilon, used = least_bound(event, delta, neighboring_relation, accountant)
-        return cls(
-            epsilon=epsilon,
-            delta=delta,
-            neighboring_relation=neighboring_relation,
-            accountant=used,
-            event=event,
-            sampling=sampling,
-            inferred_public_facts=inferred_public_facts,
-            # Without noise there is nothing to predict, so a seed takes nothing away.
-            seeded=seeded and math.isfinite(epsilon),
-            valid=math.isfinite(epsilon) and not seeded and used != NOT_A_BOUND,
-            assumptions=assumptions,
-        )
+        valid = math.isfinite(epsilon) and not seeded and used != NOT_A_BOUND
+        # Without noise there is nothing to predict, so a seed takes nothing away.
+        facts: Any = inferred_public_facts, seeded and math.isfinite(epsilon), valid
+        statement = epsilon, delta, neighboring_relation, used, event, sampling
+        return cls(*statement, *facts, assumptions=assumptions)
 
     @classmethod
     def from_json(cls, text: str) -> PrivacyReport:
-        """Read a report back from `to_json`.
+        """Read a report back from the text of `to_json`.
 
         A report of a version whose statement has been found wrong since (docs/advisories.md) is
         returned as not valid, with the advisory in ``unaccounted`` and a `PrivacyWarning`; where
-        the report does not tell whether it is affected, the warning alone says so.
+        the report does not tell whether it is affected, the warning alone says so. A ValueError
+        says if the text is not a report, or its ε is below what its event costs.
 
         Parameters
         ----------
         text : str
-            JSON as `to_json` writes it.
+            JSON.
 
         Returns
         -------
         PrivacyReport
-            Equal to the report that was written, unless an advisory disproves it.
-
-        Raises
-        ------
-        ValueError
-            If the text is not a report, or its ε is below what its event costs.
         """
         try:
             values = json.loads(text)
@@ -209,10 +179,9 @@ class PrivacyReport:
 
     def _check_types(self) -> None:
         texts = (self.accountant, self.sampling, self.tuning, self.skdp_version, self.date)
-        for text in (*texts, *joint(getattr(self, name) for name in _TEXTS)):
-            if not isinstance(text, str):
-                raise TypeError
-        if not isinstance(self.seeded, bool) or not isinstance(self.valid, bool):
+        of_texts = (*texts, *joint(getattr(self, name) for name in _TEXTS))
+        are_texts = all(isinstance(text, str) for text in of_texts)
+        if not are_texts or type(self.seeded) is not bool or type(self.valid) is not bool:
             raise TypeError
 
     @property
@@ -226,13 +195,9 @@ class PrivacyReport:
         return self
 
     def __add__(self, other: PrivacyReport) -> PrivacyReport:
-        """Compose two reports on the same data: both releases together.
-
-        ε is accounted from both events at the larger δ; it is not the sum of the two.
-        """
-        if not isinstance(other, PrivacyReport):
-            return NotImplemented
-        return PrivacyReport.compose([self, other])
+        """Compose two reports on the same data at the larger δ; ε is not the sum of the two."""
+        known = isinstance(other, PrivacyReport)
+        return PrivacyReport.compose([self, other]) if known else NotImplemented
 
     @classmethod
     def compose(cls, reports: Sequence[PrivacyReport], delta: float | None = None) -> PrivacyReport:
@@ -241,7 +206,7 @@ class PrivacyReport:
         Parameters
         ----------
         reports : sequence of PrivacyReport
-            One or more, about the same neighbours.
+            One or more, about the same neighbours, or a ValueError is raised.
         delta : float or None, default=None
             δ at which to state ε; None is the largest of theirs.
 
@@ -249,11 +214,6 @@ class PrivacyReport:
         -------
         PrivacyReport
             ε of all events together; it is not the sum of theirs.
-
-        Raises
-        ------
-        ValueError
-            If the neighbouring relations differ.
         """
         reports = [not_disproved(report) for report in reports]
         first = reports[0]
@@ -286,44 +246,17 @@ class PrivacyReport:
         )._composed_of(reports)
 
     def of_release(self, estimator: Any, label: str, n_samples: int | None) -> PrivacyReport:
-        """Return the same with what a release was made with, by what, and when.
-
-        Parameters
-        ----------
-        estimator : estimator
-            Whose parameters are public.
-        label : str
-            Its name.
-        n_samples : int or None
-            Number of rows, if that is a public fact.
-
-        Returns
-        -------
-        PrivacyReport
-            Equal to this one.
-        """
+        """Return the same, equal to this one, with what it was made with, by what, and when."""
         settings = (settings_of(estimator, label, n_samples),)
         return replace(self, settings=settings, versions=versions_in_use(), date=today())
 
     def of_part(self, mark: Mark | None) -> PrivacyReport:
         """State the same of a release that reads one part of the rows (`DisjointSplit`).
 
-        Parameters
-        ----------
-        mark : Mark or None
-            Of which part the rows are; None for all rows.
-
-        Returns
-        -------
-        PrivacyReport
-            Where a record of these neighbours may have several parts, the release counts as one of
-            all rows, and the report says why.
-
-        Raises
-        ------
-        ValueError
-            If the split assigned rows by their places, which one record more would change: then
-            no ε holds for what was learned from a part.
+        Where a record of these neighbours may have several parts, the release counts as one of all
+        rows, and the report says why. No mark is all rows. A ValueError says if the split assigned
+        rows by their places, which one record more would change: then no ε holds for what was
+        learned from a part.
         """
         if mark is None:
             return self
@@ -336,12 +269,10 @@ class PrivacyReport:
                 "it assigned rows by their places, and a record more would move all others",
                 rows=f"part {name}",
             )
-        if why_not:
-            pass
-        elif mark.unit != GROUP and relation.unit == GROUP:
-            why_not = "a person may have rows in several parts"
+        if mark.unit != GROUP and relation.unit == GROUP:
+            why_not = why_not or "a person may have rows in several parts"
         elif mark.unit == GROUP and relation.of_rows == REPLACE_ONE:
-            why_not = "whoever takes another's place may be of another part"
+            why_not = why_not or "whoever takes another's place may be of another part"
         if why_not:
             sampling = f"{self.sampling}, counted with all rows and not as part {name}: {why_not}"
             return replace(self, sampling=sampling).of_part(mark.within)
@@ -358,23 +289,7 @@ class PrivacyReport:
         return check_relation(self.neighboring_relation).unit
 
     def epsilon_at(self, delta: float) -> float:
-        """Least known ε at another δ: one release has a whole curve of (ε, δ).
-
-        Parameters
-        ----------
-        delta : float
-            δ in (0, 1).
-
-        Returns
-        -------
-        float
-            ε, rounded up.
-
-        Raises
-        ------
-        ValueError
-            If δ is outside (0, 1).
-        """
+        """Least known ε, rounded up, at another δ: one release has a whole curve of (ε, δ)."""
         return epsilon_of_event(self.event, delta, self.neighboring_relation)
 
     def tpr_at_fpr(self, fpr: float = 0.01) -> float:
@@ -390,11 +305,6 @@ class PrivacyReport:
         float
             That of a Gaussian mechanism where the accountant is ``"gdp"``, and else from (ε, δ)
             alone, which is more than need be; see `skdp.privacy.risk`. 1 without a guarantee.
-
-        Raises
-        ------
-        ValueError
-            If the share is outside [0, 1].
         """
         if not self.valid:
             return tpr_at_fpr(fpr, epsilon=math.inf)
@@ -415,9 +325,7 @@ class PrivacyReport:
 
     def to_json(self) -> str:
         """Return the report as JSON; an infinite ε is written as the string ``"inf"``."""
-        values = self.to_dict()
-        if math.isinf(self.epsilon):
-            values["epsilon"] = "inf"
+        values = self.to_dict() | ({"epsilon": "inf"} if math.isinf(self.epsilon) else {})
         return json.dumps(values, indent=2, allow_nan=False)
 
     def to_markdown(self, title: str = _TITLE, *, level: int = 1) -> str:
@@ -433,13 +341,8 @@ class PrivacyReport:
         Returns
         -------
         str
-            A sentence in words, the statement, what an attacker finds at most, what was released
-            and declared, and what is not covered.
-
-        Raises
-        ------
-        ValueError
-            If the level is not an integer >= 1.
+            The statement in words, what an attacker finds at most, what was released and declared,
+            and what is not covered.
 
         Examples
         --------
@@ -452,7 +355,7 @@ class PrivacyReport:
         return markdown(self, title, integer(1, level=level))
 
     def to_html(self, path: str | os.PathLike | None = None, *, title: str = _TITLE) -> str:
-        """Return the report as a page in HTML, for readers of no code, and write it to a file.
+        """Return what `to_markdown` says as a page in HTML, and write it to a file.
 
         Parameters
         ----------
@@ -464,59 +367,27 @@ class PrivacyReport:
         Returns
         -------
         str
-            What `to_markdown` says, in a page that fetches nothing and runs nothing.
+            A page that fetches nothing and runs nothing.
         """
         text = page(self, title)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
 
-    def _headline(self) -> str:
-        if math.isinf(self.epsilon):
-            return "not private"
-        statement = f"(epsilon={self.epsilon:.4g}, delta={self.delta:g})"
-        if self.seeded:
-            return f"nominal {statement}, NOT a guarantee: the noise was seeded"
-        if self.accountant == NOT_A_BOUND:
-            return f"approximately {statement}, NOT a bound: a central-limit value"
-        if self.unaccounted:
-            return f"at least {statement}, NOT a guarantee: not everything is accounted"
-        if not self.valid:
-            return f"nominal {statement}, NOT a guarantee"
-        return f"{statement}-DP"
-
-    def _rows(self) -> list[tuple[str, str]]:
-        read = "nothing: every public fact was declared"
-        if self.inferred_public_facts:
-            facts = ", ".join(self.inferred_public_facts)
-            read = f"{facts} (epsilon is conditional on these being public)"
-        return [
-            ("unit", check_relation(self.neighboring_relation).in_words),
-            ("neighbouring relation", self.neighboring_relation),
-            ("accountant", self.accountant),
-            *([("risk", _IN_100.format(in_100(self.tpr_at_fpr())))] if self.valid else []),
-            ("sampling", self.sampling),
-            ("read from the data", read),
-            *(("assumed", assumption) for assumption in self.assumptions),
-            ("tuning", self.tuning),
-            *(("NOT accounted", part) for part in self.unaccounted),
-            ("skdp version", self.skdp_version),
-        ]
-
     def __repr__(self) -> str:
-        lines = [f"PrivacyReport: {self._headline()}"]
-        for name, value in self._rows():  # a composition may be long: a line for each part
+        lines = [f"PrivacyReport: {headline(self)}"]
+        for name, value in rows(self):  # a composition may be long: a line for each part
             lines.append(f"  {name:<22}  " + value.replace("; then ", ";\n" + 26 * " " + "then "))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
+        lines = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
             f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-            for name, value in self._rows()
+            for name, value in rows(self)
         )
-        headline = html.escape(self._headline())
-        return f"<table><caption><b>PrivacyReport:</b> {headline}</caption>{rows}</table>"
+        title = html.escape(headline(self))
+        return f"<table><caption><b>PrivacyReport:</b> {title}</caption>{lines}</table>"
 
 
 def _parts(event: DpEvent) -> list[DpEvent]:

@@ -25,11 +25,13 @@ from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from skdp.privacy.accounting import NOT_A_BOUND
 from skdp.relations import ADD_OR_REMOVE_ONE, GROUP, REPLACE_ONE, ZERO_OUT, check_relation
 
 if TYPE_CHECKING:
     from skdp.privacy.report import PrivacyReport
 
+_IN_100 = "who errs on 1 in 100 non-members finds at most {} in 100 members"
 _PACKAGES = ("dp-accounting", "numpy", "scipy", "scikit-learn")
 _NO_FACTS = ("random_state", "verbose", "n_jobs", "memory")
 _FIRST = ("n_samples", "n_groups", "classes", "lower", "upper", "data_norm", "epsilon", "delta")
@@ -238,3 +240,39 @@ def page(report: PrivacyReport, title: str) -> str:
     head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
     body = "\n".join(parts)
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
+
+
+def headline(report: PrivacyReport) -> str:
+    """The statement in a line."""
+    if math.isinf(report.epsilon):
+        return "not private"
+    statement = f"(epsilon={report.epsilon:.4g}, delta={report.delta:g})"
+    if report.seeded:
+        return f"nominal {statement}, NOT a guarantee: the noise was seeded"
+    if report.accountant == NOT_A_BOUND:
+        return f"approximately {statement}, NOT a bound: a central-limit value"
+    if report.unaccounted:
+        return f"at least {statement}, NOT a guarantee: not everything is accounted"
+    if not report.valid:
+        return f"nominal {statement}, NOT a guarantee"
+    return f"{statement}-DP"
+
+
+def rows(report: PrivacyReport) -> list[tuple[str, str]]:
+    """What it is conditional on, by name."""
+    read = "nothing: every public fact was declared"
+    if report.inferred_public_facts:
+        facts = ", ".join(report.inferred_public_facts)
+        read = f"{facts} (epsilon is conditional on these being public)"
+    return [
+        ("unit", check_relation(report.neighboring_relation).in_words),
+        ("neighbouring relation", report.neighboring_relation),
+        ("accountant", report.accountant),
+        *([("risk", _IN_100.format(in_100(report.tpr_at_fpr())))] if report.valid else []),
+        ("sampling", report.sampling),
+        ("read from the data", read),
+        *(("assumed", assumption) for assumption in report.assumptions),
+        ("tuning", report.tuning),
+        *(("NOT accounted", part) for part in report.unaccounted),
+        ("skdp version", report.skdp_version),
+    ]

@@ -40,7 +40,7 @@ from skdp import (
 from skdp._checkpoint import RunStreams, described
 from skdp.data import ChunkedRows
 from skdp.model_selection import DPRandomizedSearch
-from skdp.privacy.ledger import covered
+from skdp.privacy.cover import covered
 from skdp.testing import fixed_streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning", "ignore::skdp.FitWarning")

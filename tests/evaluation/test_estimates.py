@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skdp.evaluation.binning import ResidualBins, ScoreBins, n_bins_for
+from skdp.evaluation.calibration_error import _Deviations, calibration_error
 from skdp.evaluation.estimates import (
     Estimate,
     NoisyTable,
-    _Deviations,
     by_draws,
-    calibration_error,
     monotone,
     pairwise,
     ratio,

@@ -2872,7 +2872,7 @@ except BudgetExceededError:
         ),
         Mutant(
             "what was planned once may happen again",
-            "privacy/ledger.py",
+            "privacy/cover.py",
             "Cover.take",
             "self._left.remove(tightest)",
             "pass",
@@ -2880,7 +2880,7 @@ except BudgetExceededError:
         ),
         Mutant(
             "a refusal is forgotten when it is caught",
-            "privacy/ledger.py",
+            "privacy/cover.py",
             "Cover.take",
             "self._refused = True",
             "pass",
@@ -2888,7 +2888,7 @@ except BudgetExceededError:
         ),
         Mutant(
             "the largest plan is used up first",
-            "privacy/ledger.py",
+            "privacy/cover.py",
             "Cover.take",
             "b if self._covers(a, b) else a",
             "a if self._covers(a, b) else b",
@@ -2970,16 +2970,16 @@ except BudgetExceededError:
         ),
         Mutant(
             "a label that one record has decides whether there is a fit",
-            "privacy/_scikit_learn.py",
-            "_may_skip_labels",
+            "privacy/_scikit_rules.py",
+            "may_skip_labels",
             "skipped or fitted.multilabel_",
             "False",
             "tests/replay/test_workflow_table.py",
         ),
         Mutant(
             "a column that one record decides is skipped unseen",
-            "privacy/_scikit_learn.py",
-            "_may_skip_labels",
+            "privacy/_scikit_rules.py",
+            "may_skip_labels",
             "skipped or fitted.multilabel_",
             "fitted.multilabel_",
             "tests/replay/test_workflow_table.py",
@@ -3299,7 +3299,7 @@ charge(
     "search": [
         Mutant(
             "what another thread releases during a trial is missed",
-            "privacy/ledger.py",
+            "privacy/cover.py",
             "Cover.refused",
             "self._refused or _charged_alone != self._charged_before",
             "self._refused",
@@ -3315,7 +3315,7 @@ charge(
         ),
         Mutant(
             "a planned place is taken under another relation",
-            "privacy/ledger.py",
+            "privacy/cover.py",
             "Cover.take",
             "not fitting or owner is None or neighboring_relation != self._relation",
             "not fitting",
@@ -3331,7 +3331,7 @@ charge(
         ),
         Mutant(
             "a refused release may be caught inside a trial",
-            "privacy/ledger.py",
+            "privacy/cover.py",
             "Cover.take",
             "self._refused = True",
             "pass",

@@ -15,7 +15,8 @@ from skdp.model_selection import DPRandomizedSearch
 from skdp.model_selection._base import restate
 from skdp.model_selection._candidates import covers_part
 from skdp.privacy import BudgetExceededError, PrivacyLedger, PrivacyReport
-from skdp.privacy.ledger import Cover, charge, covered
+from skdp.privacy.cover import Cover, covered
+from skdp.privacy.ledger import charge
 
 X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
 
