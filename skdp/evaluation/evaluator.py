@@ -346,7 +346,8 @@ def _bounds(of_targets: Any, residual_bound: Any) -> tuple[tuple[float, float], 
 def _missed(y_true: Any, y_pred: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return targets and residuals, checked."""
     y = _finite(y_true, "y_true")
-    return y, y - _finite(y_pred, "y_pred", len(y))
+    with np.errstate(over="ignore"):  # a warning would tell of a row
+        return y, y - _finite(y_pred, "y_pred", len(y))
 
 
 def _held(y: np.ndarray, intervals: tuple[Given, Given]) -> tuple[np.ndarray, ...]:
