@@ -125,7 +125,7 @@ def strict() -> Iterator[None]:
     """
     with ExitStack() as stack:
         # An error, or a warning, would tell of the value of one record, and after the charge.
-        for module in (np, sys.modules.get("scipy.special")):
+        for module in filter(None, (np, sys.modules.get("scipy.special"))):
             if hasattr(module, "errstate"):
                 stack.enter_context(module.errstate(all="ignore"))
         torch: Any = sys.modules.get("torch")
