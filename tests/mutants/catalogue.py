@@ -726,6 +726,13 @@ SECTIONS = {
     ),
     "network": read(
         r"""
+--- algorithms/dp_sgd.py; tests/estimators/test_sgd.py
+@@ default_batch_size: batches are of half the rows that the budget has the noise for
+-2.0 * mu
++1.0 * mu
+@@ default_batch_size: all rows are taken where they ask for more gradients
+-_ALL_ROWS_STEPS * n_rows <= _STEPS * rows
++n_rows <= _STEPS * rows
 --- engine/precision.py; tests/engine/test_precision.py
 @@ strictly: sums have what precision the caller has set
 -strict()
