@@ -248,23 +248,32 @@ class DPSGDUpdate:
         return PathPosterior(vector(state.mean), vector(scale))
 
 
-# Defaults, all functions of public facts. benchmarks/networks.py prints how they do.
+# Defaults, all functions of public facts. benchmarks/networks.py prints how they do, and
+# benchmarks/network_defaults.py what they were chosen from.
+_ALL_ROWS_STEPS, _STEPS, _BATCHES = 100, 300, (512, 2048)
 
 
-def default_batch_size(n_rows: int, *, private: bool) -> int:
-    """All rows while they are few, else Poisson batches of about 2048; 200 without noise.
+def default_batch_size(n_rows: int, mu: float = math.inf, *, private: bool) -> float:
+    """Rows of a Poisson batch for a budget of μ-GDP; 200 without noise.
 
-    At equal cost no smaller batch has less noise than the full one (Räisä et al., ICML 2024).
+    T steps of rate q cost μ ≈ q√T/σ while σ ≥ 2: the noise of a mean, σ/(qn) = √T/(μn), does not
+    depend on q then. So q = 2μ/√T is the cheapest that has hardly more of it than all rows have
+    (which at equal numbers of steps have least: Räisä et al., ICML 2024). Batches are of 512 to
+    2048 rows, and of all rows where their 100 steps ask for no more gradients. Where there is no μ,
+    as noise was given, it is all rows up to 4096.
     """
-    if private:
+    if not private:
+        return min(n_rows, 200)
+    if mu == math.inf:
         return n_rows if n_rows <= 4096 else 2048
-    return min(n_rows, 200)
+    rows = min(max(2.0 * mu / math.sqrt(_STEPS) * n_rows, _BATCHES[0]), _BATCHES[1])
+    return n_rows if _ALL_ROWS_STEPS * n_rows <= _STEPS * rows else rows
 
 
 def default_steps(n_rows: int, batch_size: float, *, private: bool) -> int:
     """100 noisy steps on all rows, 300 on batches; without noise 200 epochs, or 20 000 steps."""
     if private:
-        return 100 if batch_size >= n_rows else 300
+        return _ALL_ROWS_STEPS if batch_size >= n_rows else _STEPS
     return min(200 * math.ceil(n_rows / batch_size), 20_000)
 
 

@@ -25,6 +25,8 @@ from functools import cache
 from threading import Lock
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from skdp._validate import expected
 
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
@@ -74,6 +76,8 @@ def _knobs(torch: Any) -> list[_Knob]:
         _reduction(matmul, "allow_fp16_reduced_precision_reduction"),
         _reduction(matmul, "allow_bf16_reduced_precision_reduction"),
         _attribute(matmul, "allow_fp16_accumulation", False),
+        # Weights that a caller's `cached()` keeps would be those of the first step in all of them.
+        _attribute(torch.nn.utils.parametrize, "_cache_enabled", 0),
         *(_attribute(one, "fp32_precision", "ieee", "none") for one in newer),
     ]
 
@@ -115,19 +119,25 @@ def strict() -> Iterator[None]:
     """Compute in IEEE arithmetic of at least single precision; put back what was set before.
 
     TF32, bfloat16 and half precision inside products, reductions in half precision, the caller's
-    autocast, a default type of less than single precision, small numbers flushed to 0, and a mode
-    without gradients: none of these is left. Settings of the process are so for other threads too,
-    until the last block ends.
+    autocast, a default type of less than single precision, a default device, small numbers flushed
+    to 0, a mode without gradients, and NumPy's or SciPy's errors in place of numbers: none of these
+    is left. Settings of the process are so for other threads too, until the last block ends.
     """
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "backends"):  # not imported, or not yet as a whole
-        yield
-        return
     with ExitStack() as stack:
+        # An error, or a warning, would tell of the value of one record, and after the charge.
+        for module in filter(None, (np, sys.modules.get("scipy.special"))):
+            if hasattr(module, "errstate"):
+                stack.enter_context(module.errstate(all="ignore"))
+        torch: Any = sys.modules.get("torch")
+        if not hasattr(torch, "backends"):  # not imported, or not yet as a whole
+            yield
+            return
         stack.enter_context(_full_precision(torch))
         # A caller's inference mode makes tensors that no gradient can be had of.
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
+        if torch.empty(0).device.type != "cpu":
+            stack.enter_context(torch.device("cpu"))
         for device in _DEVICES:
             with suppress(RuntimeError):  # of a device that this version does not know
                 if torch.is_autocast_enabled(device):

@@ -236,11 +236,11 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
         """Check the input, which a fit that goes on has seen the like of."""
         raise NotImplementedError
 
-    def _network_run(self, facts: PublicFacts, private: bool) -> NetworkRun:
+    def _network_run(self, facts: PublicFacts, private: bool, mu: float = math.inf) -> NetworkRun:
         """Check the parameters that all algorithms have, and fill in the defaults."""
         n = facts.rows
         rate = _fitting.sampling_rate(
-            self, facts, lambda n: dp_sgd.default_batch_size(n, private=private) / n
+            self, facts, lambda n: dp_sgd.default_batch_size(n, mu, private=private) / n
         )
         n_steps = integer_or_auto(
             dp_sgd.default_steps(n, rate * n, private=private), max_iter=self.max_iter

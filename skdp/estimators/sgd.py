@@ -52,7 +52,8 @@ class DPSGD(NetworkEstimator):
 
         An epoch alone has the noise of the whole run, or of itself if that is shorter.
         """
-        run = self._network_run(facts, budget.private)
+        mu = math.inf if budget.accountant == "gdp" else budget.mu  # which knows full batches alone
+        run = self._network_run(facts, budget.private, mu)
         default = default_learning_rate(self.optimizer, run.n_steps, private=budget.private)
         config = DPSGDConfig(
             **vars(run),

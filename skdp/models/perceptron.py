@@ -236,6 +236,7 @@ def _all_at_once(module: nn.Module, members: Sequence[torch.Tensor], x: torch.Te
 
 def _loaded(module: nn.Module, values: Sequence[torch.Tensor]) -> nn.Module:
     """Put values in the place of a module's trained parameters."""
+    nn.utils.parametrize._cache.clear()  # what a caller's `cached()` keeps is of former values
     for parameter, value in zip(
         (p for p in module.parameters() if p.requires_grad), values, strict=True
     ):

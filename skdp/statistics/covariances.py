@@ -30,7 +30,8 @@ from skdp.statistics._noise import geometric_quantile
 from skdp.statistics._query import Answer, PrivateStatistic, answer, sums
 from skdp.statistics.moments import MeanConfig, Share
 
-_GRID_BITS, _NORM_BITS, _CHUNK = 16, 33, 2**20
+_GRID_BITS, _NORM_BITS = 16, 33
+_CHUNK, _PART = 2**17, 2**19  # rows and numbers whose sums of products doubles hold
 _MEANS_SHARE = 0.05, 0.5  # of ε, least and most
 _PRIVATE_SHARE = 0.2
 _DOUBT = 0.2  # of 1 - level: for the means
@@ -45,6 +46,11 @@ class CovarianceConfig(MeanConfig):
         """H: values less their centre are rounded to integers in [-H, H]."""
         bits = _NORM_BITS - math.log2(len(self.lower) ** 2 * self.most_rows)
         return 2 ** min(_GRID_BITS, math.floor(bits / 2))
+
+    @property
+    def steps(self) -> int:
+        """Steps of weights, of which H² is a multiple: what they make of it is an integer."""
+        return min(self.grid, self.half**2) if self.weight_bound else 1
 
     @property
     def means_epsilon(self) -> float:
@@ -83,23 +89,29 @@ class CovarianceConfig(MeanConfig):
 
     def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
         """Release the covariance of values (n, d), (d, d)."""
-        values = records[0][~np.isnan(records[0]).any(axis=1)]
-        stream, H, d, m = streams("noise"), self.half, len(self.lower), len(values)
+        there = ~np.isnan(records[0]).any(axis=1)
+        values, w = records[0][there], np.broadcast_to(self.weights_of(records), (len(there), 1))
+        w, stream, H, d = w[there], streams("noise"), self.half, len(self.lower)
         t, _ = self.on_grid(values)
-        alpha = 1.0 - self.level
-        means = self.shares(sums(t), [m] * d, self.means_epsilon, stream)
+        alpha, (m,) = 1.0 - self.level, sums(w)
+        means = self.shares(sums(w * t), [m] * d, self.means_epsilon, stream)
         # On [-1, 1]: the centre c, and by how much the mean may be off it.
         c = np.array([2 * share.value() - 1 for share in means])
         ends = np.array([share.interval(_DOUBT * alpha / 2) for share in means])
         off = np.abs(2 * ends - 1 - c[:, None]).max(axis=1)
         r = 1.0 + np.abs(c)
         y = np.rint(((2.0 * t / self.grid - 1.0) - c) / r * H)
-        parts = (y[i : i + _CHUNK] for i in range(0, m, _CHUNK))  # products that doubles hold
-        moments = sum((part.T @ part).astype(np.int64) for part in parts) + np.zeros((d, d), int)
-        at = np.triu_indices(d)
+        at, moments = np.triu_indices(d), np.zeros((d, d), object)
+        for i in range(0, len(y), _CHUNK):
+            part = y[i : i + _CHUNK]
+            for unit, of in zip(
+                (_PART, 1), np.divmod(w[i : i + _CHUNK] * part, _PART), strict=True
+            ):
+                moments += unit * (of.T @ part).astype(np.int64).astype(object)
+        moments = (moments // self.steps).astype(np.int64)
         exact = moments[at]
         if not self.n:  # and what is left of n times the square of the range, as for the mean
-            exact = np.concatenate([exact, m * H * H - np.diag(moments)])
+            exact = np.concatenate([exact, m * H * H // self.steps - np.diag(moments)])
         noisy = self.noise.release(exact, stream, charged=True) / (H * H)
         A = np.zeros((d, d))
         A[at] = A.T[at] = noisy[: len(at[0])]
@@ -170,6 +182,8 @@ def dp_covariance(
     unit: str = ROW,
     groups: Given = None,
     max_rows_per_group: int | None = None,
+    sample_weight: Given = None,
+    max_sample_weight: float = 1.0,
     level: float = 0.9,
     random_state: Seed = None,
 ) -> PrivateStatistic:
@@ -179,8 +193,8 @@ def dp_covariance(
     ----------
     values : array-like of shape (n, d)
         Numbers. A row with a missing value (NaN) counts nowhere.
-    lower, upper, epsilon, neighboring_relation, missing, unit, groups, max_rows_per_group, level, \
-random_state
+    lower, upper, epsilon, neighboring_relation, missing, unit, groups, max_rows_per_group, \
+sample_weight, max_sample_weight, level, random_state
         As in `dp_mean`.
     delta : float, default=0.0
         δ in [0, 1), well below 1/n. With δ > 0 Gaussian noise is taken if it is smaller, which it
@@ -189,9 +203,9 @@ random_state
     Returns
     -------
     PrivateStatistic
-        Of shape (d, d), divided by n and positive semidefinite. The intervals are for the data
-        set's covariances, each by itself; where they miss what is positive semidefinite, they
-        reach to the value.
+        Of shape (d, d), divided by n or the sum of weights, and positive semidefinite. Intervals
+        are for the data set's covariances, each by itself; where they miss what is positive
+        semidefinite, they reach to the value.
 
     Raises
     ------
@@ -213,7 +227,8 @@ random_state
     absolute values that add up to at most |u|₁|v|₁ ≤ (|u|₁ + |v|₁)²/4 ≤ d², because |u_j| + |v_j| ≤
     2; those on the diagonal, |u_j v_j| ≤ 1, to d; the triangle has half of both. *n private.* The
     diagonal is released twice, as y_j² and as 1 - y_j², which tells n: at most d + d(d - 1)/2 for
-    each row of a record, and its root in the L2 norm, twice that where one is replaced.
+    each row of a record, and its root in the L2 norm, twice that where one is replaced. *Weights*,
+    as in `dp_mean`: of v yyᵀ and v - v y_j² each entry is at most 1, and the bounds are the same.
 
     *Estimate.* Σ y yᵀ/n less the known variance of the noise of the means, in units of r; then the
     nearest positive semidefinite matrix.

@@ -2,15 +2,24 @@
 
 import threading
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from engine.networks import seeded
+from scipy import special
 from sklearn.base import clone
 from torch import nn
 
-from skdp import DPSGDClassifier, DPSGLDClassifier, OPSPosteriorSampler, PrivacyLedger
+from skdp import (
+    DPSGDClassifier,
+    DPSGLDClassifier,
+    DPStandardScaler,
+    DPVariationalLogisticRegression,
+    OPSPosteriorSampler,
+    PrivacyLedger,
+)
 from skdp._random import Streams
 from skdp.engine import precision
 from skdp.engine.loop import ReleasePlan, last, run
@@ -256,15 +265,71 @@ def test_less_precision_by_the_environment_is_refused_before_the_charge(name, mo
         assert len(ledger.entries) == (says is None)
 
 
-@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
-@pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGLDClassifier])
-def test_a_fit_in_a_mode_without_gradients_is_the_same(mode, kind):
+def weight_normed(n_features, n_outputs):
+    """A network whose weights a caller's `cached()` would keep from step to step."""
+    first = nn.utils.parametrizations.weight_norm(nn.Linear(n_features, 4))
+    return nn.Sequential(first, nn.Tanh(), nn.Linear(4, n_outputs))
+
+
+AMBIENT = {
+    "inference": torch.inference_mode,
+    "no gradients": torch.no_grad,
+    "another device": partial(torch.device, "meta"),
+    "cached weights": nn.utils.parametrize.cached,
+    "errors of numbers": partial(np.errstate, all="raise"),
+    "errors of functions": partial(special.errstate, all="raise"),
+}
+
+
+def ambient_fits():
+    given = {"classes": [0, 1], "n_samples": 60}
+    steps = given | {"max_iter": 3, "hidden_layer_sizes": (4,)}
+    yield from (DPSGDClassifier(5.0, **steps), DPSGLDClassifier(5.0, **steps))
+    yield DPSGLDClassifier(5.0, **steps, module=weight_normed)
+    yield from (DPVariationalLogisticRegression(5.0, **given), DPStandardScaler(epsilon=5.0))
+
+
+@pytest.mark.parametrize("model", ambient_fits(), ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("mode", AMBIENT)
+def test_a_fit_is_the_same_whatever_is_set_around_it(mode, model):
     X = np.random.default_rng(0).uniform(-1, 1, (60, 3))
     y = (X[:, 0] > 0).astype(int)
-    model = kind(5.0, classes=[0, 1], n_samples=60, max_iter=3, hidden_layer_sizes=(4,))
-    with fixed_streams():
-        expected = clone(model).fit(X, y).predict_proba(X)
-    with fixed_streams(), mode():
-        found = clone(model).fit(X, y).predict_proba(X)
+    X[0, 0] = 1e-310  # whose square is below all doubles
+    use = "transform" if hasattr(model, "transform") else "predict_proba"
+    with fixed_streams(), np.errstate():
+        expected = getattr(clone(model).fit(X, y), use)(X[1:])
+    with fixed_streams(), AMBIENT[mode]():
+        fitted = clone(model).fit(X, y)
+    with nn.utils.parametrize.cached():
+        found = getattr(fitted, use)(X[1:])
     np.testing.assert_array_equal(found, expected)
     assert not np.allclose(expected, expected[0])
+
+
+def on_meta(module):
+    module.to("meta")
+
+
+def on_gradients(module):
+    module[0].bias.register_hook(lambda g: 0 * g)
+
+
+def after_gradients(module):
+    module[0].bias.register_post_accumulate_grad_hook(print)
+
+
+def on_layers(module):
+    module[0].register_full_backward_hook(print)
+
+
+LEFT = {on_meta: "meta device", on_gradients: "hooks", after_gradients: "hooks", on_layers: "hooks"}
+
+
+@pytest.mark.parametrize("leave", LEFT)
+def test_what_is_left_on_a_module_is_refused_before_the_charge(leave):
+    module = nn.Sequential(nn.Linear(5, 2))
+    leave(module)
+    model = DPSGDClassifier(module=module, classes=[0, 1], n_samples=64, max_iter=1)
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=LEFT[leave]):
+        model.fit(X, Y)
+    assert not ledger.entries

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from bundles import bundled
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.neural_network import MLPClassifier
@@ -26,7 +27,7 @@ from skdp import (
     PrivacyLedger,
     _release_hook,
 )
-from skdp.privacy import epsilon, epsilon_of_event, privacy_of
+from skdp.privacy import epsilon, epsilon_of_event, epsilon_to_gdp, privacy_of
 from skdp.privacy.events import terms_of
 
 FACTS = {"classes": [0, 1], "n_samples": 120}
@@ -310,13 +311,26 @@ class TestModules:
         assert classifier.fit(*two_blobs).score(*two_blobs) > 0.6
 
 
+OF_GIVEN_NOISE = DPSGDClassifier(None, noise_multiplier=20.0)
+
+
 class TestPlan:
     def test_memory_follows_the_layers_and_a_module_leaves_it_open(self):
-        plan = DPSGDClassifier(classes=range(10), hidden_layer_sizes=(100,)).plan(2000, 784)
+        plan = DPSGDClassifier(classes=range(10), hidden_layer_sizes=(100,)).plan(1500, 784)
         # 79 510 weights in 16 vectors; inputs and twice the outputs of layers, of 1024 records.
         assert plan.memory == 4 * (16 * 79_510 + 1024 * (784 + 100 + 2 * 110))
         unmade = mock.Mock(side_effect=AssertionError("a plan makes no module"))
         assert DPSGDClassifier(module=unmade, classes=[0, 1]).plan(2000, 784).memory is None
+
+    def test_batches_are_of_twice_mu_over_the_root_of_the_steps(self):
+        middle = 2 * epsilon_to_gdp(3.0, 1e-5) / 300**0.5 * 10_000
+        expected = {1536: 1536, 1537: 512, 4708: 512, 10_000: middle, 60_000: 2048}
+        for n, rows in expected.items():
+            config = DPSGDClassifier(3.0, classes=[0, 1]).plan(n, 784).config
+            assert config.sampling_rate * n == pytest.approx(rows)
+            assert config.n_steps == (100 if n == rows else 300)
+        for one in (DPSGDClassifier(accountant="gdp"), DPSGLDClassifier(), OF_GIVEN_NOISE):
+            assert clone(one).set_params(classes=[0, 1]).plan(4096, 5).config.sampling_rate == 1.0
 
     def test_the_plan_is_what_the_fit_is_charged(self, two_blobs):
         for model in (DPSGDClassifier(1.0, **FACTS), DPSGLDClassifier(1.0, **FACTS)):

@@ -369,3 +369,11 @@ def test_a_regressor_needs_its_bounds(rows):
             with pytest.raises(ValueError, match=name):
                 DPEvaluator(fitted, n_samples=2000, **(bounds | {name: None})).report(X, y)
     assert not ledger.entries
+
+
+def test_residuals_that_no_double_holds_are_cut_without_a_warning():
+    y = np.array([1e308, *np.linspace(0, 1, 49)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        report = private_regression_report(y, -y, target_bounds=(0, 1), residual_bound=3.0)
+    assert abs(report.counts_.sum() - 50) < 40

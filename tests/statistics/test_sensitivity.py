@@ -22,7 +22,7 @@ STATISTICS = {
     "sum": lambda x, **kw: dp_sum(x, **BOUNDS, **kw),
     "mean": lambda x, **kw: dp_mean(x, **BOUNDS, **kw),
     "variance": lambda x, **kw: dp_var(x, **BOUNDS, **kw),
-    "covariance": lambda x, **kw: dp_covariance(x, **BOUNDS, **kw),
+    "covariance": lambda x, **kw: dp_covariance(x if x.ndim == 2 else x[:, None], **BOUNDS, **kw),
 }
 DIVIDES = ("sum", "mean", "variance", "covariance")
 
@@ -197,19 +197,25 @@ def test_rows_of_a_person_beyond_k_do_not_count():
     assert seen[0].exact == 4
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
 @pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
-def test_gaussian_noise_covers_the_euclidean_distance(relation):
+def test_noise_of_a_covariance_covers_the_distance_in_its_norm(relation, delta, weighted):
     d, rng = 12, np.random.default_rng(0)
     for _ in range(30):
-        rows = rng.choice([-1.0, 1.0, 3.0], (3, d))
-        kw = {"delta": 1e-5, "neighboring_relation": relation, "missing": False}
-        ours = released("covariance", rows, **kw)
-        other = rng.choice([-1.0, 1.0, 3.0], d)
-        theirs = released("covariance", [other, *rows[1:]], [ours[0].exact], **kw)
+        rows, other = rng.choice([-1.0, 1.0, 3.0], (3, d)), rng.choice([-1.0, 1.0, 3.0], d)
+        kw = {"delta": delta, "neighboring_relation": relation, "missing": False}
+        ours_too, theirs_too = {}, {}
+        if weighted:
+            kw["max_sample_weight"], w = W, rng.choice([0.0, 0.7, W], 4)
+            ours_too, theirs_too = {"sample_weight": w[:3]}, {"sample_weight": w[[3, 1, 2]]}
+        ours = released("covariance", rows, **kw, **ours_too)
+        theirs = released("covariance", [other, *rows[1:]], [ours[0].exact], **kw, **theirs_too)
         mechanism = ours[-1].mechanism
-        assert type(mechanism).__name__ == "GaussianMechanism"
-        moved = np.linalg.norm((ours[-1].exact - theirs[-1].exact).astype(float))
-        assert moved <= 2 * mechanism.record_norm
+        assert type(mechanism).__name__ == ("GaussianMechanism" if delta else "GeometricMechanism")
+        moved = np.linalg.norm((ours[-1].exact - theirs[-1].exact).astype(float), 2 if delta else 1)
+        one = mechanism.sensitivity / (1 if relation == "zero_out" else 2)
+        assert moved <= 2 * one
 
 
 # --- weights ------------------------------------------------------------------------------------
@@ -221,7 +227,7 @@ WEIGHTED = [*product(GRID, (0.0, 0.7, W)), (NULL, W)]
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("relation", PRIVATE)
 @pytest.mark.parametrize("k", [None, 2])
-@pytest.mark.parametrize("statistic", ["count", "histogram", "sum", "mean", "variance"])
+@pytest.mark.parametrize("statistic", sorted(STATISTICS))
 def test_a_row_of_any_weight_moves_a_release_as_far_as_one_of_the_largest(statistic, k, relation):
     """Neighbours differ in a row with its weight, or in a person with up to two."""
     rest, farthest = [(0.3, 1.0), (3.0, W), (1.0, 0.1)], {}
@@ -271,7 +277,7 @@ def test_what_is_released_of_weighted_rows_is_their_definition(d):
     np.testing.assert_allclose(up + down, np.nansum(v + 0 * share, axis=0), atol=40 / G)
 
 
-@pytest.mark.parametrize("statistic", ["count", "histogram", "sum", "mean", "variance"])
+@pytest.mark.parametrize("statistic", sorted(STATISTICS))
 def test_weights_of_one_change_no_more_than_the_grid(statistic):
     """What is released, in units of its noise, and that of the noise."""
     x = np.append(np.random.default_rng(0).uniform(-2.0, 4.0, 40), NULL)

@@ -467,7 +467,7 @@ def test_rare_and_even_events_and_many_zeros_are_not_doubted():
 # --- weights ------------------------------------------------------------------------------------
 
 W = 5.0
-weighed = pytest.mark.parametrize("name", sorted(ALL.keys() - {"dp_covariance"}))
+weighed = pytest.mark.parametrize("name", sorted(ALL))
 
 
 def slow(name, x, w):
@@ -479,11 +479,13 @@ def slow(name, x, w):
         return next(
             a for i, (a, _) in enumerate(rows) if sum(b for _, b in rows[: i + 1]) >= total / 2
         )
+    variance = math.fsum(b * (a - mean) ** 2 for a, b in rows) / total
     return {
         "dp_count": total,
         "dp_sum": mean * total,
         "dp_mean": mean,
-        "dp_var": math.fsum(b * (a - mean) ** 2 for a, b in rows) / total,
+        "dp_var": variance,
+        "dp_covariance": [[variance]],
         "dp_histogram": [math.fsum(b for a, b in rows if k <= a // 20 < k + 1) for k in range(5)],
     }[name]
 
@@ -551,11 +553,15 @@ def test_weighted_statistics_of_columns_and_of_no_rows(name):
     w = np.random.default_rng(0).uniform(0, W, 4000)
     x = np.random.default_rng(1).uniform(0, 100, (4000, 2))
     shown = ALL[name](x, epsilon=50.0, sample_weight=w, max_sample_weight=W)
-    for j in range(2):
-        exact = slow(name, x[:, j], w)
-        np.testing.assert_allclose(shown.value[..., j], exact, rtol=0.005, atol=1)
+    found, exact = shown.value, [slow(name, x[:, j], w) for j in range(2)]
+    if name == "dp_covariance":
+        covariance = np.cov(x.T, aweights=w, ddof=0)
+        np.testing.assert_allclose(found, covariance, rtol=0.005, atol=1)
+        found, exact = np.diag(found), np.ravel(exact)
+    np.testing.assert_allclose(np.moveaxis(found, -1, 0), exact, rtol=0.005, atol=1)
     how = {"neighboring_relation": "add_or_remove_one", "max_sample_weight": W}
-    assert np.isfinite(ALL[name]([], epsilon=1.0, sample_weight=[], **how).value).all()
+    none = np.empty(0)
+    assert np.isfinite(ALL[name](none, epsilon=1.0, sample_weight=none, **how).value).all()
 
 
 @pytest.mark.quick(2)

@@ -188,6 +188,9 @@ def _is_frozen(part: nn.Module) -> bool:
     return not any(parameter.requires_grad for parameter in part.parameters())
 
 
+_GRADIENT_HOOKS = "_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks"
+
+
 def _copied(module: nn.Module) -> nn.Module:
     for part in module.modules():
         trained = any(p.requires_grad for p in part.parameters())
@@ -199,6 +202,14 @@ def _copied(module: nn.Module) -> nn.Module:
             raise expected("a module on one device", "pass its .module, and device=", module=part)
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
         raise ValueError("Expected layers that know their shape, got a lazy one; give its sizes.")
+    if any(p.is_meta for p in module.parameters()):
+        raise ValueError("Expected module to hold weights, but they are on the meta device.")
+    for part in (*module.modules(), *module.parameters()):
+        if any(getattr(part, name, None) for name in _GRADIENT_HOOKS):
+            raise ValueError(
+                "Expected module without gradient hooks, which act on sums of records, and not on "
+                "each record's gradient as it is clipped; remove them, e.g. by handle.remove()."
+            )
     try:
         return copy.deepcopy(module)
     except Exception as error:
