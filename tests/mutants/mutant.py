@@ -24,6 +24,21 @@ class Mutant(NamedTuple):
     tests: str
 
 
+def read(patches: str) -> list[Mutant]:
+    """Mutants written as patches, as `catalogue.py` says."""
+    found: list[Mutant] = []
+    for line in filter(None, patches.replace("\n    ", " ").splitlines()):
+        if line.startswith("--- "):
+            file, tests = line[4:].split("; ")
+        elif line.startswith("@@"):
+            function, _, bug = line[2:].partition(": ")
+            found.append(Mutant(bug, file, function.strip(), "", "", tests))
+        else:
+            side, last = "old" if line[0] == "-" else "new", found[-1]
+            found[-1] = last._replace(**{side: getattr(last, side) + line[1:] + "\n"})
+    return found
+
+
 def normalised(source: str) -> str:
     """Source as `mutated` writes it, without a mutation."""
     return ast.unparse(ast.parse(source))

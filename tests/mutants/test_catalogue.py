@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from mutants.catalogue import SECTIONS
-from mutants.mutant import Mutant, mutated, normalised
+from mutants.mutant import Mutant, mutated, normalised, read
 
 ROOT = Path(__file__).parents[2]
 MUTANTS = [mutant for section in SECTIONS.values() for mutant in section]
@@ -39,6 +39,32 @@ def test_the_mutation_has_its_place_and_is_code(mutant):
 
 def test_names_of_bugs_are_unique():
     assert max(Counter(mutant.bug for mutant in MUTANTS).values()) == 1
+
+
+PATCHES = """
+--- a.py; tests/test_a.py
+    tests/test_b.py
+@@ A.f: two: bugs
+-if x:
+-    y
++y
+@@: another
+-LIMIT = 1
++LIMIT = 2
+--- b.py; tests/test_b.py
+@@ g: a third
+-0
++1
+"""
+
+
+def test_a_patch_is_read_as_it_is_written():
+    both = "tests/test_a.py tests/test_b.py"
+    assert read(PATCHES) == [
+        Mutant("two: bugs", "a.py", "A.f", "if x:\n    y\n", "y\n", both),
+        Mutant("another", "a.py", "", "LIMIT = 1\n", "LIMIT = 2\n", both),
+        Mutant("a third", "b.py", "g", "0\n", "1\n", "tests/test_b.py"),
+    ]
 
 
 SOURCE = """\
