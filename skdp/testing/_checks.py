@@ -398,7 +398,7 @@ def described(value: Any) -> Any:
         return {str(name): described(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [described(part) for part in value]
-    if hasattr(value, "state_dict"):  # pickles of torch modules hold addresses
+    if hasattr(value, "state_dict") and not isinstance(value, type):  # pickles hold addresses
         return repr(value), {k: v.numpy().tobytes() for k, v in value.state_dict().items()}
     if isinstance(value, BaseEstimator):
         return type(value).__name__, described(vars(value))

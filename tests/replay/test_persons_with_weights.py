@@ -1,7 +1,5 @@
-"""Persons who enter by weights: nothing but releases tells of the rows of one (record, replay)."""
+"""Persons who enter by weights: samplers, quantiles, temperatures, and budgets over them."""
 
-import pickle
-import warnings
 from functools import partial
 
 import numpy as np
@@ -12,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
-from skdp import DPVariationalLogisticRegression, OPSPosteriorSampler, OPSRegressor, PrivacyLedger
+from skdp import DPVariationalLogisticRegression, OPSPosteriorSampler, PrivacyLedger
 from skdp.algorithms.parts.training import NetworkModel
 from skdp.algorithms.temperature_scaling import TARGETS, Temperature, bounded
 from skdp.calibration import DPTemperatureScaler
@@ -23,11 +21,7 @@ from skdp.privacy.events import dp_sgd_event
 from skdp.privacy.report import PrivacyReport
 from skdp.testing import (
     fixed_streams,
-    neighbouring_persons,
-    record_releases,
-    replay_releases,
 )
-from skdp.testing._replay import OF_PERSONS
 
 N, PERSONS = 60, 20
 RNG = np.random.default_rng(0)
@@ -41,10 +35,6 @@ def classifier(**more):
     return OPSPosteriorSampler(**{"classes": [0, 1], **UNIT, **more})
 
 
-def regressor(**more):
-    return OPSRegressor(**{"target_bounds": (-1, 1), **UNIT, **more})
-
-
 def scaler(**more):
     return DPQuantileScaler(**{"unit": "group", "epsilon": 5.0, **more})
 
@@ -53,66 +43,6 @@ def calibrated(inner=None, **more):
     of_inner = {"classes": [0, 1], "max_iter": 3, **UNIT, **(inner or {})}
     classifier = DPVariationalLogisticRegression(**of_inner)
     return DPTemperatureScaler(classifier, **{"max_iter": 3, **UNIT, **more})
-
-
-MODELS = {
-    "langevin": (classifier, {}),
-    "langevin, few rows each": (classifier, {"max_rows_per_group": 2}),
-    "langevin, another person": (classifier, {"neighboring_relation": "replace_one"}),
-    "langevin, several classes": (classifier, {"classes": [0, 1, 2], "max_iter": 5}),
-    "exact": (classifier, {"delta": 0, "n_posterior_samples": 2}),
-    "exact, lighter": (classifier, {"delta": 0, "group_clip": 1.5}),
-    "exact, added": (classifier, {"delta": 0, "neighboring_relation": "add_or_remove_one"}),
-    "regression": (regressor, {}),
-    "quantiles": (scaler, {}),
-    "quantiles, pure": (scaler, {"delta": 0.0, "max_rows_per_group": 2}),
-    "quantiles, another person": (scaler, {"neighboring_relation": "replace_one"}),
-    "temperature": (calibrated, {}),
-    "temperature, log-loss": (calibrated, {"target": "log_loss", "max_rows_per_group": 2}),
-    "exact regression": (regressor, {"delta": 0, "group_clip": 0.5}),
-}
-
-
-def shown(make, parameters, X, y, groups):
-    """Fit, and return all that can be seen of it."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        model = make(**parameters).fit(X, y, groups=groups)
-    messages = [str(warning.message) for warning in said]
-    return pickle.dumps(model), repr(model), repr(model.privacy_), messages
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_with_the_releases_frozen_nothing_tells_of_a_persons_rows(name):
-    make, parameters = MODELS[name]
-    y = X[:, 0] if make is regressor else LABELS
-    values = OF_PERSONS + (np.nan,) * 3 * (make is scaler)
-    with fixed_streams():
-        with record_releases() as tape:
-            first = shown(make, parameters, X, y, GROUPS)
-        for other in neighbouring_persons(X, y, GROUPS, values=values):
-            if len(np.unique(other[2])) > PERSONS:  # samplers refuse more than were declared
-                continue
-            with replay_releases(tape) as again:
-                second = shown(make, parameters, *other)
-            assert [r.call for r in again] == [r.call for r in tape]
-            assert second == first
-
-
-@pytest.mark.parametrize("delta", [1e-5, 0])
-@pytest.mark.parametrize("make", [OPSPosteriorSampler, OPSRegressor])
-def test_persons_with_a_row_each_are_rows(make, delta):
-    y = X[:, 0] if make is OPSRegressor else LABELS
-    facts = {"target_bounds": (-1, 1)} if make is OPSRegressor else {"classes": [0, 1]}
-    facts |= {"delta": delta, "neighboring_relation": "add_or_remove_one"}
-    with fixed_streams():
-        rows = make(n_samples=N, **facts).fit(X, y)
-        persons = make(unit="group", n_groups=N, rows_per_group=1, **facts)
-        persons.fit(X, y, groups=np.arange(N))
-    np.testing.assert_array_equal(persons.sample_posterior(), rows.sample_posterior())
-    assert persons.likelihood_power_ == rows.likelihood_power_
-    assert persons.privacy_.epsilon == rows.privacy_.epsilon
-    assert persons.privacy_.neighboring_relation == "add_or_remove_one_group"
 
 
 def test_the_order_of_rows_of_different_persons_does_not_matter():
@@ -143,17 +73,6 @@ def test_convergence_is_shown_of_the_weighted_posterior():
     assert data["posterior"]["theta"].shape == (2, 3, 4)
     with pytest.raises(ValueError, match="one label per row"):
         classifier().diagnose_convergence(X, LABELS)
-
-
-@pytest.mark.parametrize("delta", [1e-5, 0])
-def test_quantiles_of_persons_with_a_row_each_are_those_of_rows(delta):
-    with fixed_streams():
-        rows = DPQuantileScaler(-2, 2, delta=delta).fit(X)
-        persons = DPQuantileScaler(-2, 2, delta=delta, unit="group").fit(X, groups=np.arange(N))
-    np.testing.assert_array_equal(persons.lower_, rows.lower_)
-    np.testing.assert_array_equal(persons.upper_, rows.upper_)
-    assert persons.privacy_.epsilon == rows.privacy_.epsilon
-    assert persons.privacy_.neighboring_relation == "zero_out_group"
 
 
 def test_a_person_who_owns_half_of_the_table_moves_no_quantile_of_the_others():

@@ -4,7 +4,6 @@ With the releases held fixed, all that is left of a fit has to be the same: stat
 warnings, and attributes of the workflow and its parts. A fit that is refused has released nothing.
 """
 
-import pickle
 import sys
 import warnings
 from contextlib import nullcontext
@@ -28,7 +27,7 @@ from sklearn import (
     preprocessing,
     random_projection,
 )
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.feature_extraction import text
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
@@ -48,6 +47,7 @@ from skdp.preprocessing import GaborTransformer, NormClipper, ScatteringTransfor
 from skdp.privacy import privacy_of
 from skdp.privacy._scikit_learn import RULES, rule_of
 from skdp.testing import fixed_streams
+from skdp.testing._checks import described
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -69,26 +69,21 @@ def words(records):
     return pd.DataFrame({"text": pd.Series([record.split() for record in records])})
 
 
+ONE_STEP = {"n_samples": N, "inference": "dpvi", "max_iter": 1}
+
+
 # --- workflows ----------------------------------------------------------------------------------
 
 
 def classifier(relation, classes=(0, 1, 2)):
     return DPVariationalLogisticRegression(
-        classes=list(classes),
-        n_samples=N,
-        inference="dpvi",
-        max_iter=1,
-        neighboring_relation=relation,
+        classes=list(classes), neighboring_relation=relation, **ONE_STEP
     )
 
 
 def regressor(relation):
     return DPVariationalLinearRegression(
-        target_bounds=(-3, 3),
-        n_samples=N,
-        inference="dpvi",
-        max_iter=1,
-        neighboring_relation=relation,
+        target_bounds=(-3, 3), neighboring_relation=relation, **ONE_STEP
     )
 
 
@@ -128,101 +123,71 @@ def stack(wrapper, private=classifier, y=Y):
 KNOTS = np.linspace([0.0] * 4, [1.0] * 4, 4)
 VOCABULARY = {"vocabulary": ["fish", "sky", "red"]}
 CATEGORIES = {"categories": [[0.5, 1.0]] * 4}
+DENSE = {**CATEGORIES, "sparse_output": False}
+BAGS = {"n_estimators": 2, "bootstrap": False, "random_state": 0}
 FILLED = {"strategy": "constant", "keep_empty_features": True}
 ImbalancedPipeline = type("Pipeline", (Pipeline,), {"__module__": "imblearn.pipeline"})
 # A class is of the package in which it is found: this stands in for what is not installed.
 sys.modules.setdefault("imblearn.pipeline", SimpleNamespace(Pipeline=ImbalancedPipeline))
 
-# class: (workflow for a relation, rows, targets) of configurations that pass or compose.
+# class: steps before a classifier, or (workflow of a relation, rows, targets), that pass.
+binary, signed = (partial(classifier, classes=pair) for pair in ((0, 1), (-1, 1)))
+PROJECTED = {"random_state": 0}
+OTHERS = {"handle_unknown": "use_encoded_value", "unknown_value": -1}
+UNDO = {"func": np.tanh, "inverse_func": np.arctanh}
+UNCHECKED = {**UNDO, "check_inverse": False}
+PAIRS_OF_NUMBERS = np.c_[NUMBERS, -NUMBERS]
 WORKFLOWS = {
-    "skdp AdditiveFeatures": [
-        (before(AdditiveFeatures(encode=encode)), X, Y) for encode in ("waves", "splines", "onehot")
-    ],
-    "skdp BoundedScaler": [(before(BoundedScaler(0, 0.1)), X, Y)],
-    "skdp NormClipper": [(before(NormClipper()), X, Y)],
-    "skdp GaborTransformer": [(before(GaborTransformer()), X, Y)],
+    "skdp AdditiveFeatures": [AdditiveFeatures(encode=e) for e in ("waves", "splines", "onehot")],
+    "skdp BoundedScaler": [BoundedScaler(0, 0.1)],
+    "skdp NormClipper": [NormClipper()],
+    "skdp GaborTransformer": [GaborTransformer()],
     "skdp ScatteringTransformer": [
-        (before(ScatteringTransformer(n_directions=2, n_groups=n)), X, Y) for n in (None, 1)
+        ScatteringTransformer(n_directions=2, n_groups=n) for n in (None, 1)
     ],
-    "skdp RowWise": [(before(RowWise(preprocessing.PolynomialFeatures(2))), X, Y)],
+    "skdp RowWise": [RowWise(preprocessing.PolynomialFeatures(2))],
     "imblearn Pipeline": [
         (lambda r: ImbalancedPipeline([("a", BoundedScaler()), ("b", classifier(r))]), X, Y)
     ],
-    "AdditiveChi2Sampler": [(before(kernel_approximation.AdditiveChi2Sampler()), X, Y)],
-    "Binarizer": [(before(preprocessing.Binarizer()), X, Y)],
-    "Normalizer": [(before(preprocessing.Normalizer(norm)), X, Y) for norm in ("l1", "l2", "max")],
+    "AdditiveChi2Sampler": [kernel_approximation.AdditiveChi2Sampler()],
+    "Binarizer": [preprocessing.Binarizer()],
+    "Normalizer": [preprocessing.Normalizer(norm) for norm in ("l1", "l2", "max")],
     "PolynomialCountSketch": [
-        (
-            before(kernel_approximation.PolynomialCountSketch(n_components=4, random_state=0)),
-            X,
-            Y,
-        )
+        kernel_approximation.PolynomialCountSketch(n_components=4, **PROJECTED)
     ],
     "PolynomialFeatures": [
-        (before(preprocessing.PolynomialFeatures(2)), X, Y),
-        (before(preprocessing.PolynomialFeatures(3, interaction_only=True)), X, Y),
+        preprocessing.PolynomialFeatures(2),
+        preprocessing.PolynomialFeatures(3, interaction_only=True),
     ],
-    "SkewedChi2Sampler": [
-        (before(kernel_approximation.SkewedChi2Sampler(n_components=3, random_state=0)), X, Y)
-    ],
+    "SkewedChi2Sampler": [kernel_approximation.SkewedChi2Sampler(n_components=3, **PROJECTED)],
     "FeatureHasher": [
         (on_text(feature_extraction.FeatureHasher(8, input_type="string")), words(TEXTS), Y)
     ],
     "SparseCoder": [
-        (
-            before(
-                decomposition.SparseCoder(
-                    KNOTS + np.eye(4), transform_algorithm="threshold", transform_alpha=0.1
-                )
-            ),
-            X,
-            Y,
+        decomposition.SparseCoder(
+            KNOTS + np.eye(4), transform_algorithm="threshold", transform_alpha=0.1
         )
     ],
     "OneHotEncoder": [
-        (
-            before(
-                preprocessing.OneHotEncoder(
-                    **CATEGORIES, sparse_output=False, handle_unknown=unknown, drop=drop
-                )
-            ),
-            CODES,
-            Y,
-        )
+        (before(preprocessing.OneHotEncoder(**DENSE, handle_unknown=unknown, drop=drop)), CODES, Y)
         for unknown, drop in (("error", None), ("error", "first"), ("ignore", None))
     ],
     "OrdinalEncoder": [
-        (before(preprocessing.OrdinalEncoder(**CATEGORIES)), CODES, Y),
-        (
-            before(
-                preprocessing.OrdinalEncoder(
-                    **CATEGORIES, handle_unknown="use_encoded_value", unknown_value=-1
-                )
-            ),
-            CODES,
-            Y,
-        ),
+        (before(preprocessing.OrdinalEncoder(**CATEGORIES, **more)), CODES, Y)
+        for more in ({}, OTHERS)
     ],
-    "SimpleImputer": [(before(impute.SimpleImputer(**FILLED)), X, Y)],
-    "MissingIndicator": [(before(impute.MissingIndicator(features="all")), X, Y)],
+    "SimpleImputer": [impute.SimpleImputer(**FILLED)],
+    "MissingIndicator": [impute.MissingIndicator(features="all")],
     "FunctionTransformer": [
-        (before(preprocessing.FunctionTransformer()), X, Y),
-        (before(preprocessing.FunctionTransformer(np.tanh)), X, Y),
-        (
-            before(preprocessing.FunctionTransformer(np.tanh, np.arctanh, check_inverse=False)),
-            X,
-            Y,
-        ),
+        preprocessing.FunctionTransformer(),
+        preprocessing.FunctionTransformer(np.tanh),
+        preprocessing.FunctionTransformer(**UNCHECKED),
     ],
-    "RBFSampler": [(before(kernel_approximation.RBFSampler(n_components=3, random_state=0)), X, Y)],
-    "GaussianRandomProjection": [
-        (before(random_projection.GaussianRandomProjection(2, random_state=0)), X, Y)
-    ],
-    "SparseRandomProjection": [
-        (before(random_projection.SparseRandomProjection(2, random_state=0)), X, Y)
-    ],
+    "RBFSampler": [kernel_approximation.RBFSampler(n_components=3, **PROJECTED)],
+    "GaussianRandomProjection": [random_projection.GaussianRandomProjection(2, **PROJECTED)],
+    "SparseRandomProjection": [random_projection.SparseRandomProjection(2, **PROJECTED)],
     "SplineTransformer": [
-        (before(preprocessing.SplineTransformer(knots=KNOTS, extrapolation=how)), X, Y)
+        preprocessing.SplineTransformer(knots=KNOTS, extrapolation=how)
         for how in ("error", "constant", "linear", "continue", "periodic")
     ],
     "HashingVectorizer": [(on_text(text.HashingVectorizer(n_features=8)), texts(TEXTS), Y)],
@@ -231,14 +196,14 @@ WORKFLOWS = {
         (on_text(text.TfidfVectorizer(**VOCABULARY, use_idf=False)), texts(TEXTS), Y)
     ],
     "TfidfTransformer": [
-        (dense(text.TfidfTransformer(use_idf=False)), CODES, Y),
-        (dense(text.TfidfTransformer(use_idf=False, norm=None, sublinear_tf=True)), CODES, Y),
+        (dense(text.TfidfTransformer(use_idf=False, **more)), CODES, Y)
+        for more in ({}, {"norm": None, "sublinear_tf": True})
     ],
     "MultiLabelBinarizer": [
         (lambda r: preprocessing.MultiLabelBinarizer(classes=["fish", "sky"]), words(TEXTS), None)
     ],
     "Pipeline": [(before(BoundedScaler(), "passthrough", preprocessing.Normalizer()), X, Y)],
-    "FeatureUnion": [(before(FeatureUnion([("a", BoundedScaler()), ("b", NormClipper())])), X, Y)],
+    "FeatureUnion": [FeatureUnion([("a", BoundedScaler()), ("b", NormClipper())])],
     "ColumnTransformer": [
         (
             before(
@@ -253,18 +218,8 @@ WORKFLOWS = {
         )
     ],
     "TransformedTargetRegressor": [
-        (around(compose.TransformedTargetRegressor, regressor), X, NUMBERS),
-        (
-            around(
-                compose.TransformedTargetRegressor,
-                regressor,
-                func=np.tanh,
-                inverse_func=np.arctanh,
-                check_inverse=False,
-            ),
-            X,
-            NUMBERS,
-        ),
+        (around(compose.TransformedTargetRegressor, regressor, **more), X, NUMBERS)
+        for more in ({}, UNCHECKED)
     ],
     "FrozenEstimator": [(frozen, X, Y)],
     "FixedThresholdClassifier": [
@@ -280,7 +235,7 @@ WORKFLOWS = {
     ],
     "MultiOutputClassifier": [(around(multioutput.MultiOutputClassifier), X, INDICATORS)],
     "MultiOutputRegressor": [
-        (around(multioutput.MultiOutputRegressor, regressor), X, np.c_[NUMBERS, -NUMBERS])
+        (around(multioutput.MultiOutputRegressor, regressor), X, PAIRS_OF_NUMBERS)
     ],
     "OneVsRestClassifier": [(around(multiclass.OneVsRestClassifier), X, THIRDS)],
     "OutputCodeClassifier": [
@@ -299,49 +254,20 @@ WORKFLOWS = {
     "VotingClassifier": [(of_two(ensemble.VotingClassifier), X, Y)],
     "VotingRegressor": [(of_two(ensemble.VotingRegressor, regressor), X, NUMBERS)],
     "SelectFromModel": [
-        (
-            lambda r: make_pipeline(
-                feature_selection.SelectFromModel(classifier(r)), classifier(r)
-            ),
-            X,
-            Y,
-        )
+        (lambda r: before(feature_selection.SelectFromModel(classifier(r)))(r), X, Y)
     ],
     "ClassifierChain": [(around(multioutput.ClassifierChain), X, INDICATORS)],
-    "RegressorChain": [
-        (around(multioutput.RegressorChain, regressor), X, np.c_[NUMBERS, -NUMBERS])
-    ],
-    "BaggingClassifier": [
-        (
-            around(
-                ensemble.BaggingClassifier,
-                n_estimators=2,
-                bootstrap=False,
-                random_state=0,
-            ),
-            X,
-            Y,
-        )
-    ],
-    "BaggingRegressor": [
-        (
-            around(
-                ensemble.BaggingRegressor,
-                regressor,
-                n_estimators=2,
-                bootstrap=False,
-                random_state=0,
-            ),
-            X,
-            NUMBERS,
-        )
-    ],
+    "RegressorChain": [(around(multioutput.RegressorChain, regressor), X, PAIRS_OF_NUMBERS)],
+    "BaggingClassifier": [(around(ensemble.BaggingClassifier, **BAGS), X, Y)],
+    "BaggingRegressor": [(around(ensemble.BaggingRegressor, regressor, **BAGS), X, NUMBERS)],
     "StackingClassifier": [(stack(ensemble.StackingClassifier), X, Y)],
     "StackingRegressor": [(stack(ensemble.StackingRegressor, regressor, NUMBERS), X, NUMBERS)],
 }
 
 CASES = [
-    pytest.param(name, *case, id=f"{name}-{number}")
+    pytest.param(
+        name, *(case if type(case) is tuple else (before(case), X, Y)), id=f"{name}-{number}"
+    )
     for name, cases in WORKFLOWS.items()
     for number, case in enumerate(cases)
 ]
@@ -395,17 +321,6 @@ def one_more_or_less(rows, y):
 
 
 # --- what is seen of a fit ----------------------------------------------------------------------
-
-
-def described(value):
-    """All that there is in an object, as something to compare."""
-    if isinstance(value, BaseEstimator):
-        return type(value).__name__, described(vars(value))
-    if isinstance(value, dict):
-        return {str(name): described(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [described(part) for part in value]
-    return pickle.dumps(value)
 
 
 def seen(workflow, rows, y, relation):
@@ -504,8 +419,6 @@ def test_every_class_that_passes_or_composes_is_here():
 
 # --- what the conditions are for ----------------------------------------------------------------
 
-UNDO = {"func": np.tanh, "inverse_func": np.arctanh}
-
 # (workflow, rows, targets, neighbouring rows, targets): the record shows in warnings or releases.
 REVEALING = {
     "functions that are undone": (
@@ -517,26 +430,17 @@ REVEALING = {
     ),
     "targets that a transformer undoes": (
         around(
-            compose.TransformedTargetRegressor,
-            regressor,
-            transformer=preprocessing.FunctionTransformer(**UNDO, check_inverse=False),
+            compose.TransformedTargetRegressor, regressor,
+            transformer=preprocessing.FunctionTransformer(**UNCHECKED),
         ),
         X, NUMBERS, X, replaced(NUMBERS, 40.0),
     ),
     "unknown categories": (
-        before(
-            preprocessing.OneHotEncoder(
-                **CATEGORIES, handle_unknown="ignore", drop="first", sparse_output=False
-            )
-        ),
+        before(preprocessing.OneHotEncoder(**DENSE, handle_unknown="ignore", drop="first")),
         CODES, Y, replaced(CODES, 3.0), Y,
     ),
     "infrequent categories": (
-        before(
-            preprocessing.OneHotEncoder(
-                **CATEGORIES, handle_unknown="warn", sparse_output=False
-            )
-        ),
+        before(preprocessing.OneHotEncoder(**DENSE, handle_unknown="warn")),
         CODES, Y, replaced(CODES, 3.0), Y,
     ),
     "a solver that stops": (
