@@ -20,11 +20,11 @@ NOISE_AWARE = ("algorithms/noise_aware", "algorithms/parts")
 
 # figure: (limit, goal)
 BUDGET = {
-    "lines of code": (32_400, 21_000),
-    "lines of docstrings": (19_800, 13_500),
-    "lines of tests": (53_300, 42_000),
-    "lines of code, noise-aware": (3_700, 1_700),
-    "modules of more than 400 lines": (49, 0),
+    "lines of code": (32_300, 21_000),
+    "lines of docstrings": (18_700, 13_500),
+    "lines of tests": (53_600, 42_000),
+    "lines of code, noise-aware": (3_810, 1_700),
+    "modules of more than 400 lines": (39, 0),
     "lines of the longest function": (57, 45),
     "files directly under skdp": (36, 8),
     "import circles": (1, 0),

@@ -506,11 +506,7 @@ SECTIONS = {
 +if not isinstance(selection, slice) and len(selection) == 0:
 +    continue
 +theta = query(state)
-<<<<<<< HEAD
---- engine/loop.py; tests/replay/test_variational.py tests/algorithms/test_noise_aware_glm.py
-=======
 --- engine/loop.py; tests/replay/test_estimators.py tests/algorithms/test_noise_aware_glm.py
->>>>>>> tests52
 @@ ReleasePlan.clipped_sum_of: a sequence of sums is all declared as the first
 -clipped_sum[step]
 +clipped_sum[0]
@@ -730,7 +726,6 @@ SECTIONS = {
     ),
     "network": read(
         r"""
-<<<<<<< HEAD
 --- algorithms/dp_sgd.py; tests/estimators/test_sgd.py
 @@ default_batch_size: batches are of half the rows that the budget has the noise for
 -2.0 * mu
@@ -738,8 +733,6 @@ SECTIONS = {
 @@ default_batch_size: all rows are taken where they ask for more gradients
 -_ALL_ROWS_STEPS * n_rows <= _STEPS * rows
 +n_rows <= _STEPS * rows
-=======
->>>>>>> tests52
 --- engine/precision.py; tests/engine/test_precision.py
 @@ strictly: sums have what precision the caller has set
 -strict()
@@ -764,7 +757,6 @@ SECTIONS = {
 @@ _knobs: the newer names of precision are not known
 -*(_attribute(one, "fp32_precision", "ieee", "none") for one in newer)
 +*()
-<<<<<<< HEAD
 @@ _knobs: weights that a caller's cache holds are those of all steps
 -_attribute(torch.nn.utils.parametrize, "_cache_enabled", 0)
 +_attribute(torch.nn.utils.parametrize, "_cache_enabled", 0, 1)
@@ -774,15 +766,12 @@ SECTIONS = {
 @@ strict: a default device reaches into a fit
 -torch.empty(0).device.type != "cpu"
 +False
-=======
->>>>>>> tests52
 @@ _knobs: half precision by default is left
 -(torch.float32, torch.float64)
 +(torch.float32, torch.float64, torch.float16)
 @@ check_environment: less precision is taken from the environment
 -os.environ.get(name, "STRICT").upper() not in ("STRICT", "")
 +False
-<<<<<<< HEAD
 --- models/perceptron.py; tests/engine/test_precision.py
 @@ _loaded: predictions of all samples have the weights that a cache holds
 -nn.utils.parametrize._cache.clear()
@@ -791,8 +780,6 @@ SECTIONS = {
 @@ _copied: hooks on gradients are lost without a word
 -any(getattr(part, name, None) for name in _GRADIENT_HOOKS)
 +False
-=======
->>>>>>> tests52
 --- engine/modules/network_sum.py; tests/engine/test_network_sum.py
 @@ NetworkClippedSum._factors: network gradients are not clipped
 -return self.clip_norm / norms.clamp(min=self.clip_norm)
@@ -842,11 +829,7 @@ SECTIONS = {
 @@ _by_size: the last rows of persons of unequal size are left out
 -sizes[persons].max()
 +sizes[persons].min()
-<<<<<<< HEAD
---- engine/modules/network_sum.py; tests/replay/test_persons_in_training.py
-=======
 --- engine/modules/network_sum.py; tests/replay/test_persons.py
->>>>>>> tests52
 @@ NetworkClippedSum.of_persons: a person has the bound of a row
 -unit.clip * self.record_bound
 +self.record_bound
@@ -857,11 +840,7 @@ SECTIONS = {
 @@ _squares_of_linear: Gram norms of persons in single precision
 -a, b = a.double(), b.double()
 +pass
-<<<<<<< HEAD
---- algorithms/dp_sgd.py; tests/replay/test_persons_in_training.py
-=======
 --- algorithms/dp_sgd.py; tests/replay/test_persons.py
->>>>>>> tests52
 @@ DPSGDConfig.noise_variance: noise in the step is taken to be that of rows
 -self.noise_multiplier * self.clip_norm * self.of_record / self.batch_size
 +self.noise_multiplier * self.clip_norm / self.batch_size
@@ -941,17 +920,6 @@ SECTIONS = {
 @@ clipping_method: a loss is not tried
 -_check_losses(module, loss, x, y)
 +pass
-<<<<<<< HEAD
---- algorithms/dp_sgld.py; tests/replay/test_persons_in_training.py
-@@ DPSGLDConfig.noise_multipliers: the temperature is that of rows
--min(self.clip_norm, _NEVER_REACHED) * self.of_record
-+min(self.clip_norm, _NEVER_REACHED)
---- algorithms/dp_sgd.py; tests/replay/test_persons_in_training.py
-@@ DPSGDConfig.release_plan: persons of a network are planned as rows
--self.persons
-+None
---- estimators/_network.py; tests/replay/test_persons_in_training.py
-=======
 --- algorithms/dp_sgld.py; tests/replay/test_persons.py
 @@ DPSGLDConfig.noise_multipliers: the temperature is that of rows
 -min(self.clip_norm, _NEVER_REACHED) * self.of_record
@@ -961,7 +929,6 @@ SECTIONS = {
 -self.persons
 +None
 --- estimators/_network.py; tests/replay/test_persons.py
->>>>>>> tests52
 @@ NetworkEstimator._check_same_neighbours: a fit goes on with another unit
 -before.unit != now.unit
 +False
@@ -981,11 +948,7 @@ SECTIONS = {
 @@ SquaredLengths._sum: squared lengths of persons are not clipped
 -norms.clamp(max=self.bound).square()
 +norms.square()
-<<<<<<< HEAD
---- algorithms/dp_vi_model.py; tests/replay/test_persons_in_training.py
-=======
 --- algorithms/dp_vi_model.py; tests/replay/test_persons.py
->>>>>>> tests52
 @@ ModelUpdate.infer: the posterior takes rows of a person for independent
 -excess *= self._design_effect(state, J)
 +pass
@@ -1086,11 +1049,7 @@ SECTIONS = {
 -released = run(records, streams(self, *records.arrays), steps)
 +released = run(records, streams(self, *records.arrays), steps)
 +self.privacy_ = charged(self, plan, given, groups=groups)
-<<<<<<< HEAD
---- algorithms/parts/gaussian_runs.py; tests/replay/test_variational.py
-=======
 --- algorithms/parts/gaussian_runs.py; tests/replay/test_estimators.py
->>>>>>> tests52
     tests/estimators/test_variational.py
 @@ GaussianRun.event: the noise-aware event leaves the curvature out
 -dp_sgd_event(sigmas, self.sampling.rate)
@@ -1108,11 +1067,7 @@ SECTIONS = {
 @@ SyntheticRows.statistic: the posterior of several classes forgets the DP noise
 -noise_variance * max(1.0, scatter) * one
 +1e-4 * noise_variance * max(1.0, scatter) * one
-<<<<<<< HEAD
---- calibration.py; tests/replay/test_persons_with_weights.py
-=======
 --- calibration.py; tests/replay/test_persons_with_weights.py tests/replay/test_persons.py
->>>>>>> tests52
 @@ DPTemperatureScaler.fit: a temperature forgets whose the rows are
 -Records(scaling.bounded(log_p), codes, chosen.starts)
 +Records(scaling.bounded(log_p), codes)
@@ -1120,11 +1075,7 @@ SECTIONS = {
 @@ TemperatureConfig.descent: a temperature of persons clips rows alone
 -self.persons
 +None
-<<<<<<< HEAD
---- calibration.py; tests/replay/test_persons_with_weights.py
-=======
 --- calibration.py; tests/replay/test_persons_with_weights.py tests/replay/test_persons.py
->>>>>>> tests52
 @@ DPTemperatureScaler._planned: a temperature of persons on a classifier of rows
 -relation = inner._relation
 +relation = self._relation
@@ -1424,10 +1375,7 @@ SECTIONS = {
 +    cover.take(event, label, neighboring_relation, owner)
 +except BudgetExceededError:
 +    cover.refused = False
-<<<<<<< HEAD
 --- privacy/cover.py; tests/privacy/test_cover.py
-=======
->>>>>>> tests52
 @@ Cover.take: what was planned once may happen again
 -self._left.remove(tightest)
 +pass
@@ -1476,19 +1424,11 @@ SECTIONS = {
 @@ _each_once: of two reports that share a release the other releases are forgotten
 -most |= Counter(map(id, report._releases))
 +most = Counter(map(id, report._releases))
-<<<<<<< HEAD
 --- privacy/_scikit_rules.py; tests/replay/test_workflow_table.py
 @@ may_skip_labels: a label that one record has decides whether there is a fit
 -skipped or fitted.multilabel_
 +False
 @@ may_skip_labels: a column that one record decides is skipped unseen
-=======
---- privacy/_scikit_learn.py; tests/replay/test_workflow_table.py
-@@ _may_skip_labels: a label that one record has decides whether there is a fit
--skipped or fitted.multilabel_
-+False
-@@ _may_skip_labels: a column that one record decides is skipped unseen
->>>>>>> tests52
 -skipped or fitted.multilabel_
 +fitted.multilabel_
 --- privacy/ledger.py; tests/model_selection/test_counting.py
@@ -1576,11 +1516,7 @@ SECTIONS = {
 @@ Additive.norm: additive: the norm forgets pairs
 -self.parts
 +self.columns
-<<<<<<< HEAD
---- algorithms/private_edges.py; tests/replay/test_private_edges.py
-=======
 --- algorithms/private_edges.py; tests/replay/test_estimators.py
->>>>>>> tests52
 @@ PrivateEdgesConfig.event: private edges: they are not charged
 -ComposedDpEvent([self.edges.event(), self.fit.event()])
 +self.fit.event()
@@ -1645,11 +1581,7 @@ SECTIONS = {
     ),
     "search": read(
         r"""
-<<<<<<< HEAD
 --- privacy/cover.py; tests/privacy/test_cover.py
-=======
---- privacy/ledger.py; tests/privacy/test_cover.py
->>>>>>> tests52
 @@ Cover.refused: what another thread releases during a trial is missed
 -self._refused or _charged_alone != self._charged_before
 +self._refused
@@ -1657,11 +1589,7 @@ SECTIONS = {
 @@ alone: parts of a trial may run outside its thread
 -joblib.parallel_config(backend="sequential", n_jobs=1)
 +joblib.parallel_config()
-<<<<<<< HEAD
 --- privacy/cover.py; tests/privacy/test_cover.py
-=======
---- privacy/ledger.py; tests/privacy/test_cover.py
->>>>>>> tests52
 @@ Cover.take: a planned place is taken under another relation
 -not fitting or owner is None or neighboring_relation != self._relation
 +not fitting
@@ -1669,11 +1597,7 @@ SECTIONS = {
 @@ silence: joblib counts the trials aloud
 -joblib.parallel_config(verbose=0)
 +warnings.catch_warnings()
-<<<<<<< HEAD
 --- privacy/cover.py; tests/contracts/test_refusals.py
-=======
---- privacy/ledger.py; tests/contracts/test_refusals.py
->>>>>>> tests52
 @@ Cover.take: a refused release may be caught inside a trial
 -self._refused = True
 +pass
@@ -1787,13 +1711,10 @@ SECTIONS = {
 @@ _read: a report on chunks takes persons for rows
 -chunk.y is None or chunk.groups is not None
 +chunk.y is None
-<<<<<<< HEAD
 --- evaluation/evaluator.py; tests/evaluation/test_release.py
 @@ _missed: a warning tells of a residual that no double holds
 -np.errstate(over="ignore")
 +np.errstate()
-=======
->>>>>>> tests52
 --- evaluation/_release.py; tests/chunks/test_reports.py
 @@ TableRelease.run: seeded reports on chunks share their noise
 -(records[0].fingerprints,)
@@ -1831,7 +1752,6 @@ SECTIONS = {
 @@ CovarianceConfig.noise: a replaced row moves a covariance as one that is zeroed out
 -l1 = d * (d + 1) / 2
 +l1 = d * d / 2
-<<<<<<< HEAD
 @@ CovarianceConfig.run: weights: products of a covariance are those of rows of weight 1
 -w[i : i + _CHUNK] * part
 +self.steps * part
@@ -1839,8 +1759,6 @@ SECTIONS = {
 @@ CovarianceConfig.run: weights: what is left of the squares is that of all rows
 -m * H * H // self.steps
 +len(values) * H * H
-=======
->>>>>>> tests52
 --- statistics/moments.py; tests/statistics/test_statistics.py
 @@ MeanConfig.variances: an interval of a variance trusts its place
 -max(0.0, a / G - low, high - b / G)
