@@ -209,10 +209,15 @@ class GramSum(RowSum):
         if self.weight is not None:
             # Negative ones would make terms opposite.
             w = np.maximum(np.nan_to_num(self.weight(logits, norms), nan=0.0, posinf=0.0), 0.0)
-        w = chunk.weighted(np.minimum(w, self.bound / np.maximum(norms**2, 1e-300)))
+        return self._cut(w, chunk)
+
+    def _cut(self, w: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+        """Cut weights (m,) to the bound on a row, and on a person."""
+        squares = np.maximum(chunk.norms**2, 1e-300)
+        w = chunk.weighted(np.minimum(w, self.bound / squares))
         if self.of_person is None:
             return w
-        together = by_person((w * norms**2)[:, None], chunk)[:, 0]
+        together = by_person((w * squares)[:, None], chunk)[:, 0]
         return w * chunk.of_rows(shrunk(self.of_person, together))
 
 

@@ -114,6 +114,7 @@ def in_bounds(
     )
     n_steps = integer_or_auto(glm.STEPS, max_iter=estimator.max_iter)
     mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given
+    mu /= estimator._weight_bound(facts)  # the noise is for a row of that weight, or a person
     if private:
         of_columns = of_columns.shared(mu)
     family = _family(estimator, facts, budget) if private else None
@@ -129,9 +130,7 @@ def in_bounds(
 
 def _family(estimator: Any, facts: PublicFacts, budget: Budget) -> Logit | Counts | Line | None:
     """What `skdp.algorithms.noise_aware.glm` knows of the model; None where it does not."""
-    if facts.persons is not None or estimator.robust is True or not budget.private:
-        return None
-    if estimator._weight_bound(facts) != 1.0 or estimator.inference == "dpvi":
+    if estimator.robust is True or not budget.private or estimator.inference == "dpvi":
         return None
     if not hasattr(estimator, "_likelihood_of"):
         found = estimator.target_bounds is not None and isinstance(estimator.clip_norm, str)
@@ -147,6 +146,7 @@ def _glm(
 ) -> glm.GLMConfig:
     D = facts.features + bool(estimator.fit_intercept)
     n_steps = integer_or_auto(glm.STEPS, max_iter=estimator.max_iter)
+    mu /= 1.0 if facts.persons is None else facts.persons.clip
     auto = glm.default_clip(facts.rows, D, mu, float(family.largest(np.zeros((1, 1)))[0]))
     given = "auto" if isinstance(family, Line) else estimator.clip_norm
     return glm.GLMConfig(
@@ -161,6 +161,8 @@ def _glm(
         covariance="diag" if getattr(estimator, "covariance", "") == "diag" else "full",
         neighboring_relation=estimator._relation,
         secure=bool(estimator.secure),
+        persons=facts.persons,
+        weight_bound=estimator._weight_bound(facts),
     ).calibrated(budget)
 
 

@@ -20,11 +20,12 @@ from skdp import (
     PrivacyLedger,
     _release_hook,
 )
+from skdp._persons import PersonUnit
 from skdp._rows import LinearBatch
 from skdp.algorithms.noise_aware import columns, families, glm, matrices
 from skdp.algorithms.noise_aware import prior as prior_of_effects
 from skdp.algorithms.noise_aware.columns import BeyondSum, CellSum, ColumnsConfig, MomentsSum
-from skdp.engine.linear_sums import GramSum, packed, unpacked
+from skdp.engine.linear_sums import GramSum, of_weights, packed, unpacked
 from skdp.models.likelihoods import Poisson, classification_likelihood
 from skdp.preprocessing import BoundedScaler
 from skdp.privacy.events import terms_of
@@ -87,7 +88,7 @@ SUMS = {
 }
 
 
-def batch(rows, targets, weights=None):
+def batch(rows, targets, weights=None, starts=None):
     rows = np.asarray(rows, dtype=float)
     outside = np.zeros((len(rows), 2), dtype=bool)
     return LinearBatch(
@@ -96,7 +97,7 @@ def batch(rows, targets, weights=None):
         np.asarray(targets, dtype=float)[:, None],
         outside,
         False,
-        None,
+        starts,
         weights,
     )
 
@@ -123,6 +124,23 @@ def test_no_record_moves_a_sum_by_more_than_is_declared(name, rows, seed):
     apart = np.linalg.norm(terms[:, None] - terms[None], axis=2).max()
     assert apart <= one.apart * bound
     np.testing.assert_allclose(np.ravel(one(theta, given_rows)), terms.sum(axis=0), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", SUMS)
+@given(
+    rows=st.lists(st.tuples(VALUES, VALUES, VALUES), min_size=3, max_size=9),
+    seed=st.integers(0, 99),
+)
+def test_no_person_moves_a_sum_by_more_than_is_declared(name, rows, seed):
+    one, theta = SUMS[name]
+    generator, rows = np.random.default_rng(seed), np.array(rows)
+    targets = generator.choice([0.0, 1.0], len(rows))
+    starts = np.unique([0, *generator.integers(1, len(rows), 2), len(rows)])
+    given_rows = batch(rows, targets, generator.choice([0.0, 0.3, 1.0], len(rows)), starts)
+    over = of_weights(one, 2.0).of_persons(PersonUnit(None, 1.5, 1.2))
+    terms = np.asarray(over.records(theta, given_rows)).reshape(len(starts) - 1, -1)
+    assert np.linalg.norm(terms, axis=1).max() <= over.record_bound * (1 + 1e-12)
+    np.testing.assert_allclose(np.ravel(over(theta, given_rows)), terms.sum(axis=0), atol=1e-9)
 
 
 def test_the_bound_on_moments_is_reached():
@@ -483,6 +501,7 @@ def test_what_clipped_residuals_tell_of_their_scale():
 
 # --- what is released and stated ------------------------------------------------------------------
 
+PERSONS = {"unit": "group", "n_groups": N // 4, "rows_per_group": 4, "n_samples": None}
 PLANS = [
     {},
     {"secure": True, "max_iter": 3},
@@ -493,6 +512,8 @@ PLANS = [
     {"epsilon": None, "noise_multiplier": 4.0},
     {"neighboring_relation": "replace_one"},
     {"neighboring_relation": "add_or_remove_one"},
+    PERSONS,
+    PERSONS | {"max_sample_weight": 2.0, "secure": True, "max_iter": 2},
 ]
 
 
@@ -500,8 +521,9 @@ PLANS = [
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("make", [classifier, regressor])
 def test_the_event_in_the_ledger_is_the_trace(plan, make):
-    relation = plan.get("neighboring_relation", "zero_out")
+    relation = "zero_out_group" if "unit" in plan else plan.get("neighboring_relation", "zero_out")
     weights = {"sample_weight": np.full(N, 0.5)} if "max_sample_weight" in plan else {}
+    weights |= {"groups": np.arange(N) // 4} if "unit" in plan else {}
     y = TARGETS[make]
     with PrivacyLedger(neighboring_relation=relation) as ledger, _release_hook.record() as tape:
         fitted = make(**plan).fit(TABLE, y, **weights)
@@ -558,6 +580,26 @@ def test_units_change_nothing_but_the_units(make):
     np.testing.assert_allclose(
         fits[0].predict(TABLE), fits[1].predict(scaled), rtol=1e-6, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("make", TARGETS)
+def test_intervals_of_persons_and_of_weighted_rows_hold_the_estimate(make):
+    """Of the same rows, with weights; persons have four rows."""
+    y, weights = TARGETS[make], np.where(np.arange(N) % 3 == 0, 2.0, 0.5)
+    ways = {"weights": {"max_sample_weight": 2.0}, "persons": PERSONS}
+    for name, parameters in ways.items():
+        given_rows = {"groups": np.arange(N) // 4} if name == "persons" else {}
+        given_rows |= {"sample_weight": weights} if name == "weights" else {}
+        public = {k: v for k, v in parameters.items() if k != "unit"} if not given_rows else {}
+        reference = make(epsilon=math.inf, **(parameters if name == "weights" else public))
+        known = {k: v for k, v in given_rows.items() if k != "groups"}
+        expected = np.ravel(reference.fit(TABLE, y, **known).coef_)
+        inside = []
+        for _ in range(10):
+            fit = make(**parameters).fit(TABLE, y, **given_rows)
+            deviation = np.sqrt(np.diag(fit.covariance_))[:3]
+            inside.append(np.abs(np.ravel(fit.coef_) - expected) < 1.645 * deviation)
+        assert np.mean(inside) >= 0.75, name  # of 30, as above
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -622,15 +664,12 @@ def test_rows_that_were_cut_are_told():
         classifier(bounds=BOUNDS | {"age": (0.0, 40.0)}).fit(TABLE, CLASSES)
 
 
-def test_counts_classes_and_persons_take_bounds():
+def test_counts_and_classes_take_bounds():
     counts = rng.poisson(np.exp(LINE / 3))
     poisson = DPVariationalPoissonRegression(3.0, bounds=BOUNDS, n_samples=N).fit(TABLE, counts)
     assert poisson.coef_.shape == (3,)
     three = classifier(classes=[0, 1, 2]).fit(TABLE, CLASSES + (LINE > 1))
     assert three.coef_.shape == (3, 3)
-    persons = {"unit": "group", "n_groups": N // 4, "rows_per_group": 4}
-    fit = classifier(**persons, n_samples=None).fit(TABLE, CLASSES, groups=np.arange(N) // 4)
-    assert fit.privacy_.epsilon == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize(

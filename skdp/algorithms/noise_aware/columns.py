@@ -299,11 +299,12 @@ class ColumnsConfig(GaussianRun):
         return self.n_stages / STAGES * self.shares[0] + self.shares[1] + COUNT_SHARE
 
     def shared(self, mu: float) -> ColumnsConfig:
-        """Return the same run with the shares that suit a GDP budget.
+        """Return the same run with the shares that suit a GDP budget, of rows of weight 1.
 
         Cells are not asked for where their noise would hide what lies in any of them.
         """
-        unit = 1.0 / (mu * max(self.n_rows, 1))
+        rows = 1.0 if self.persons is None else self.persons.rows_per_group
+        unit = rows / (mu * max(self.n_rows, 1))
         of_cells = unit * math.sqrt(sum(self.numbers) * STAGES / CELLS_SHARE)
         of_moments = unit * MomentsSum((), (), self.numbers, self.norm).record_bound
         share = float(np.clip((of_moments / AIM) ** 2, *MOMENTS))
@@ -359,7 +360,8 @@ class ColumnsConfig(GaussianRun):
         config: Any = replace(self, data_norm=self.data_norm or UNBOUNDED)
         rows = rows_of(records, partial(LinearRows.of, config, alone=self.secure), kept=False)
         is_public = check_relation(self.neighboring_relation).n_is_public
-        counted = not is_public or getattr(records, "weights", None) is not None
+        weighted = getattr(records, "weights", None) is not None
+        counted = not is_public or weighted or self.persons is not None
         start = _Ranges.of(self, plan, counted=counted)
         return last(
             progress(run(plan, rows, start, _Ranges.query, _Ranges.update, streams))

@@ -2,7 +2,7 @@
 
 `Logit`: y - σ(θz), of two classes. `Counts`: y less a rate exp θz, cut and less the mean that it
 has then under Poisson's law, over the most that this can be. `Line`: ψ = (y - θz)/c cut to [-1, 1],
-of numbers, with ψ² - ½ beside it, from which the scale of residuals and the next c follow. All are
+of numbers, with ψ² - ⅙ beside it, from which the scale of residuals and the next c follow. All are
 0 in expectation at the truth, whatever the row.
 """
 
@@ -20,10 +20,11 @@ from skdp._bounded_sum import CHUNK_ROWS
 from skdp._coded_rows import gram
 from skdp._rows import LinearBatch
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, packed, packed_squares
-from skdp.engine.persons import RowSum
+from skdp.engine.persons import RowSum, by_person
 from skdp.models.likelihoods import Likelihood
 
 USUAL_CUT = 2.5  # c over the scale of residuals: 1 % of normal ones are cut
+USUAL_SQUARE = 1.0 / 6.0  # of a residual over c, where c is USUAL_CUT times their scale
 FASTEST = (0.125, 2.0)  # change of c from one step to the next
 WIDEST = 2.0  # c: residuals of targets in [-1, 1] that are predicted within
 
@@ -46,12 +47,12 @@ class Cut(NamedTuple):
 
     def weights(self, norms: np.ndarray, largest: Any = 1.0) -> np.ndarray:
         """Weights of rows (m,), of these norms."""
-        norms = np.maximum(norms, 1e-300)
+        norms = np.maximum(norms, 1e-150)
         return np.minimum(np.minimum(1.0, self.clip_norm / (norms * largest)), self.far(norms))
 
     def far(self, norms: np.ndarray) -> np.ndarray:
         """R²/‖z‖², of rows (m,)."""
-        return (self.row_norm / np.maximum(norms, 1e-300)) ** 2
+        return (self.row_norm / np.maximum(norms, 1e-150)) ** 2
 
 
 UNCUT = Cut(math.inf, math.inf)
@@ -188,15 +189,17 @@ def _residuals(theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
 
 @dataclass(frozen=True)
 class WeightedResiduals(RowSum):
-    """Σ (w ψ z, a(ψ² - ½)) for (θ, c) in one row.
+    """Σ (w ψ z, a(ψ² - ⅙)) for (θ, c) in one row.
 
     Parameters
     ----------
     cut : Cut
-        Of C, and a = C/2: the last number adds 3 % to the bound.
+        Of C, and a = C/2: the last number adds 8 % to the bound. ⅙ is about what ψ² is on average
+        at the c that is aimed at, so that all of a person's terms nearly cancel.
     """
 
     cut: Cut
+    cancelling = True
 
     @property
     def square_weight(self) -> float:
@@ -205,8 +208,8 @@ class WeightedResiduals(RowSum):
 
     @property
     def record_bound(self) -> float:
-        """Bound on the norm of a record's term: w‖z‖ ≤ C, and |ψ² - ½| ≤ ½."""
-        return math.hypot(self.cut.clip_norm, self.square_weight / 2.0)
+        """Bound on the norm of a record's term: w‖z‖ ≤ C, and |ψ² - ⅙| ≤ ⅚."""
+        return math.hypot(self.cut.clip_norm, self.square_weight * (1.0 - USUAL_SQUARE))
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """A number for each column, and one."""
@@ -214,7 +217,7 @@ class WeightedResiduals(RowSum):
 
     def _parts(self, theta: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, np.ndarray]:
         psi = np.clip(_residuals(theta, chunk), -1.0, 1.0)
-        squares = self.square_weight * (psi**2 - 0.5)
+        squares = self.square_weight * (psi**2 - USUAL_SQUARE)
         psi = psi * self.cut.weights(chunk.norms)
         return chunk.weighted(psi), chunk.weighted(squares)
 
@@ -243,9 +246,8 @@ class InsideGram(GramSum):
         return super().shape((theta_shape[-1] - 1,))
 
     def _inside(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
-        w = (np.abs(_residuals(theta, chunk)) < 1.0) * self.cut.weights(chunk.norms)
-        w = np.minimum(w, self.bound / np.maximum(chunk.norms, 1e-300) ** 2)
-        return chunk.weighted(w)
+        inside = np.abs(_residuals(theta, chunk)) < 1.0
+        return self._cut(inside * self.cut.weights(chunk.norms), chunk)
 
     def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the sum."""
@@ -257,7 +259,7 @@ class InsideGram(GramSum):
 
     def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms, each a function of its own record alone."""
-        return packed_squares(np.asarray(chunk.rows), self._inside(theta, chunk))
+        return by_person(packed_squares(np.asarray(chunk.rows), self._inside(theta, chunk)), chunk)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ from skdp.algorithms.noise_aware.columns import SPREADS, UNBOUNDED, Columns, spr
 from skdp.algorithms.noise_aware.families import (
     FASTEST,
     USUAL_CUT,
+    USUAL_SQUARE,
     WIDEST,
     Counts,
     Cut,
@@ -244,7 +245,7 @@ class Update:
         D, unit, scales, cut = self.config.n_columns, 1.0, state.scales, state.cut
         if self.config.family.extra:
             weight, noise = self.config.clip_norm / 2.0, self.noise(1)
-            square, error = noisy[D] / (weight * self.n) + 0.5, noise / (weight * self.n)
+            square, error = noisy[D] / (weight * self.n) + USUAL_SQUARE, noise / (weight * self.n)
             scale = scale_of(min(max(square, 2.0 * error), 0.999))
             unit, scales = cut / inside(scale), (*scales, scale * cut)
             slow, fast = FASTEST
@@ -257,13 +258,14 @@ class Update:
         ), cut
 
     def _sampling(self, state: State) -> float:
-        """κ: variance of the scores over their slope."""
+        """κ: variance of the scores over their slope; of a person as if its rows were alike."""
         family = self.config.family
-        if not isinstance(family, Line):
-            of_scores = self._mean(family.variance_at, state, power=2)
-            return of_scores / self._mean_slope(state)
-        scale, weight = state.scales[-1] / state.cut, self._mean_slope(state)
-        return float(mean_square(np.array(scale))) * state.units[-1] ** 2 * weight
+        if isinstance(family, Line):
+            scale, weight = state.scales[-1] / state.cut, self._mean_slope(state)
+            found = float(mean_square(np.array(scale))) * state.units[-1] ** 2 * weight
+        else:
+            found = self._mean(family.variance_at, state, power=2) / self._mean_slope(state)
+        return found * self.config.of_person**2
 
     def _mean_slope(self, state: State) -> float:
         """Slope of the scores over Σ w z zᵀ."""
