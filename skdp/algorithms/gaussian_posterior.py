@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -81,6 +81,27 @@ class GaussianPosterior:
                     between = np.einsum("dn,dn->n", blocks[j, :, i] @ columns, columns)
                     part[:, i, j] = part[:, j, i] = between
         return rows @ self.mean.T, covariance
+
+
+def in_units(
+    q: GaussianPosterior, centre: np.ndarray, scale: np.ndarray, *, has_intercept: bool
+) -> GaussianPosterior:
+    """The posterior of the coefficients of x, for one of those of (x - centre)/scale.
+
+    What follows the intercept, as the logarithm of a residual's scale does, stays as it is.
+    """
+    (K, D), d = q.mean.shape, len(scale)
+    A = np.eye(D)
+    A[:d, :d] = np.diag(1.0 / scale)
+    if has_intercept:
+        A[d, :d] = -centre / scale
+    whole = np.kron(np.eye(K), A)
+    covariance, seen = (
+        None if S is None else whole @ S @ whole.T for S in (q.covariance, q.of_logits)
+    )
+    assert covariance is not None
+    spread = np.sqrt(np.diag(covariance)) if q.is_diagonal else (covariance + covariance.T) / 2.0
+    return replace(q, mean=q.mean @ A.T, spread=spread, of_logits=seen)
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:

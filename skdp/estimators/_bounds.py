@@ -112,20 +112,22 @@ def in_bounds(
         persons=facts.persons,
         weight_bound=estimator._weight_bound(facts),
     )
-    n_steps = integer_or_auto(glm.STEPS, max_iter=estimator.max_iter)
-    mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given
-    mu /= estimator._weight_bound(facts)  # the noise is for a row of that weight, or a person
     if private:
-        of_columns = of_columns.shared(mu)
-    family = _family(estimator, facts, budget) if private else None
-    if family is not None:
-        fit: Any = _glm(estimator, facts, budget, family, mu * math.sqrt(1.0 - of_columns.share))
-    else:
+        of_columns = of_columns.shared(_mu(estimator, facts, budget))
+    fit: Any = glm_of(estimator, facts, budget, share=of_columns.share) if private else None
+    if fit is None:
         scaled = NORM * math.sqrt(facts.features) if private else of_columns.norm
         of_fit = replace(facts, declared_norm=scaled, norm_lost=False, standardised=True)
         fit = configure(of_fit, budget)
     config = StandardisedConfig(columns=of_columns, fit=fit, released=bool(private))
     return config.calibrated(budget)
+
+
+def _mu(estimator: Any, facts: PublicFacts, budget: Budget) -> float:
+    """Of the budget, for a row of weight 1."""
+    n_steps = integer_or_auto(glm.STEPS, max_iter=estimator.max_iter)
+    mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given
+    return mu / estimator._weight_bound(facts)
 
 
 def _family(estimator: Any, facts: PublicFacts, budget: Budget) -> Logit | Counts | Line | None:
@@ -141,21 +143,40 @@ def _family(estimator: Any, facts: PublicFacts, budget: Budget) -> Logit | Count
     return Logit(likelihood) if likelihood.largest_target == math.inf else Counts(likelihood)
 
 
-def _glm(
-    estimator: Any, facts: PublicFacts, budget: Budget, family: Logit | Counts | Line, mu: float
-) -> glm.GLMConfig:
-    D = facts.features + bool(estimator.fit_intercept)
-    n_steps = integer_or_auto(glm.STEPS, max_iter=estimator.max_iter)
-    mu /= 1.0 if facts.persons is None else facts.persons.clip
-    auto = glm.default_clip(facts.rows, D, mu, float(family.largest(np.zeros((1, 1)))[0]))
-    given = "auto" if isinstance(family, Line) else estimator.clip_norm
-    return glm.GLMConfig(
+def glm_of(
+    estimator: Any,
+    facts: PublicFacts,
+    budget: Budget,
+    *,
+    share: float = 0.0,
+    data_norm: float = columns.UNBOUNDED,
+) -> glm.GLMConfig | None:
+    """Plan a run on standardised columns, or on columns alike; None where it knows not the model.
+
+    Parameters
+    ----------
+    estimator : NormalPosterior
+        What is fitted.
+    facts : PublicFacts
+        Public facts of the fit.
+    budget : Budget
+        Of all of it.
+    share : float
+        Of the squared GDP budget, that is spent on columns.
+    data_norm : float
+        Norm of rows whose columns are alike.
+    """
+    family = _family(estimator, facts, budget)
+    if family is None:
+        return None
+    mu = _mu(estimator, facts, budget) * math.sqrt(1.0 - share)
+    config = glm.GLMConfig(
         family=family,
         n_rows=facts.rows,
         n_features=facts.features,
         fit_intercept=bool(estimator.fit_intercept),
-        clip_norm=near_auto(auto, clip_norm=given),
-        n_steps=n_steps,
+        clip_norm=1.0,
+        n_steps=integer_or_auto(glm.STEPS, max_iter=estimator.max_iter),
         prior_scale=near_auto(0.0, 1.0, prior_scale=estimator.prior_scale) or None,
         prior_blocks=blocks_of_labels(estimator, facts),
         covariance="diag" if getattr(estimator, "covariance", "") == "diag" else "full",
@@ -163,7 +184,14 @@ def _glm(
         secure=bool(estimator.secure),
         persons=facts.persons,
         weight_bound=estimator._weight_bound(facts),
-    ).calibrated(budget)
+        data_norm=data_norm,
+    )
+    auto = config.default_clip(mu / config.of_person)
+    given = "auto" if isinstance(family, Line) else estimator.clip_norm
+    unit = config.unit if config.alike else 1.0
+    clip_norm = near_auto(auto * unit, clip_norm=given) / unit
+    scale = config.prior_scale and config.prior_scale * unit
+    return replace(config, clip_norm=clip_norm, prior_scale=scale).calibrated(budget)
 
 
 def blocks_of_labels(

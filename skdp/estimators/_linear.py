@@ -41,6 +41,7 @@ from skdp.estimators._bounds import (
     DeclaresBounds,
     beyond_bounds,
     blocks_of_labels,
+    glm_of,
     in_bounds,
     norm_kept,
     norm_of,
@@ -62,9 +63,10 @@ MANY_ROWS, MANY_TARGETS = 0.2, 0.01  # shares that were cut, from which on a fit
 LOUD = 4.0  # standard deviations of noise beyond which a count is more than that
 MANY_PARAMETERS = 1000  # beyond which a full covariance is not the default
 MOST_PRODUCTS = 2 * 10**10  # n·P² of a pass of Newton's method, beyond which steps are cheaper
+MOST_COLUMNS = 400  # beyond which draws of slopes take long
 MOST_PARAMETERS = 3000  # beyond which a fit with a full covariance takes minutes
 
-Config = dp_vi.DPVIConfig | gaussian_vi.GaussianVIConfig | noise_aware.NoiseAwareConfig
+Config = dp_vi.DPVIConfig | gaussian_vi.GaussianVIConfig | noise_aware.NoiseAwareConfig | GLMConfig
 
 
 class LinearClassifier(AccuracyMixin, PrivateEstimator):
@@ -175,7 +177,9 @@ class NormalPosterior(DeclaresBounds, GaussianDraws, ProtectedUnit, WeightedRows
             if type(value) is not type(default) or value != default:
                 raise expected(repr(default), remedy, **{name: value})
 
-    def _noise_aware(self, facts: PublicFacts, budget: Budget) -> noise_aware.NoiseAwareConfig:
+    def _noise_aware(
+        self, facts: PublicFacts, budget: Budget
+    ) -> noise_aware.NoiseAwareConfig | GLMConfig:
         likelihood, n, D = self._likelihood_of(facts), facts.rows, self._n_columns(facts)
         n_parameters = likelihood.n_outputs * D
         if n_parameters > MOST_PARAMETERS:
@@ -185,6 +189,10 @@ class NormalPosterior(DeclaresBounds, GaussianDraws, ProtectedUnit, WeightedRows
                 "inference='dpvi', or fewer features."
             )
         data_norm = norm_of(self, facts)
+        if self._takes_bounds and D <= MOST_COLUMNS:
+            config = glm_of(self, facts, budget, data_norm=data_norm)
+            if config is not None:
+                return config
         R = row_bound(data_norm, self.fit_intercept)
         n_steps = integer_or_auto(self._STEPS, max_iter=self.max_iter)
         mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given

@@ -41,6 +41,7 @@ from skdp._validate import (
 )
 from skdp.algorithms import noise_aware_linear as algorithm
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.noise_aware.glm import GLMConfig
 from skdp.algorithms.noise_aware.standardised import InUnits
 from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._bounds import (
@@ -48,6 +49,7 @@ from skdp.estimators._bounds import (
     DeclaresBounds,
     beyond_bounds,
     blocks_of_labels,
+    glm_of,
     in_bounds,
     norm_kept,
     norm_of,
@@ -55,6 +57,7 @@ from skdp.estimators._bounds import (
 )
 from skdp.estimators._doubts import BOUNDS_GIVEN, of_posterior
 from skdp.estimators._linear import (
+    MOST_COLUMNS,
     check_secure,
     check_sparse,
     cut_records,
@@ -114,7 +117,7 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
 
     def _of_columns(
         self, facts: PublicFacts, budget: Budget
-    ) -> algorithm.NoiseAwareRegressionConfig:
+    ) -> algorithm.NoiseAwareRegressionConfig | GLMConfig:
         """Plan a fit to columns as they are."""
         one_of(("noise_aware", "dpvi"), inference=self.inference)
         flag(fit_intercept=self.fit_intercept)
@@ -131,6 +134,11 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
             raise expected("None with inference='dpvi'", remedy, prior_blocks=self.prior_blocks)
         check_secure(self.secure, budget)
         data_norm = norm_of(self, facts)
+        few = facts.features < MOST_COLUMNS
+        if self._takes_bounds and few and isinstance(self.prior_scale, str):
+            config = glm_of(self, facts, budget, data_norm=data_norm)
+            if config is not None:
+                return config
         # 0 stands for "auto" here and below.
         n_steps = integer_or_auto(algorithm.STEPS, max_iter=self.max_iter)
         # Residuals are clipped on the scale on which targets are.

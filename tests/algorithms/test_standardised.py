@@ -396,11 +396,16 @@ def test_logits_of_draws_count_as_probabilities_tell():
 
 
 def test_the_clip_norm_is_between_that_of_usual_rows_and_that_of_quiet_scores():
-    assert glm.default_clip(100, 16, 0.1) == pytest.approx(4.0)
-    assert glm.default_clip(100, 16, 0.1, largest=0.5) == pytest.approx(2.0)
-    n, mu = 10**6, 2.0
-    largest = 0.3 * mu * math.sqrt(0.84 * n / 4)
-    assert glm.default_clip(n, 16, mu) == pytest.approx(math.sqrt(6.0 * largest))
+    def found(n_rows, mu, **facts):
+        defaults = {"family": LOGIT, "n_features": 16, "fit_intercept": False}
+        parameters = defaults | {"clip_norm": 1.0, "n_steps": 3} | facts
+        return glm.GLMConfig(n_rows=n_rows, **parameters).default_clip(mu)
+
+    assert found(100, 0.1) == pytest.approx(2.0)
+    assert found(100, 0.1, family=families.Line()) == pytest.approx(4.0)
+    quiet = 0.3 * 2.0 * math.sqrt(glm.LEFT * 10**6 / 4)
+    assert found(10**6, 2.0) == pytest.approx(math.sqrt(6.0 * quiet))
+    assert found(10**6, 2.0, data_norm=9.0) == pytest.approx(math.sqrt(4.0 * quiet))
 
 
 def test_a_likely_slope_is_the_mean_of_positive_draws():
@@ -412,7 +417,7 @@ def test_a_likely_slope_is_the_mean_of_positive_draws():
     for noise, most in ((1e-6, 1e-2), (100.0, 0.5)):
         update.noise = lambda step, noise=noise: noise
         released = packed(np.diag([1000.0] * 29 + [0.0]))
-        state = update(glm.State(np.zeros(30)), released, 0)
+        state = update.update(glm.State(np.zeros(30)), released, 0)
         values = np.linalg.eigvalsh(state.likely)
         assert 0 < values[0] < most
         assert values[-1] > 0.9
@@ -713,7 +718,7 @@ def test_a_released_matrix_is_read_as_it_was_written():
         np.random.default_rng(0),
     )
     noisy = np.arange(6.0)
-    state = update(update.init(), noisy, 0)
+    state = update.update(update.init(), noisy, 0)
     np.testing.assert_allclose(state.gram, unpacked(noisy, 3) / 10)
 
 

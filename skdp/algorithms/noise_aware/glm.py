@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -40,10 +40,11 @@ import numpy as np
 from scipy.linalg import block_diag
 from scipy.special import ndtr, ndtri
 
-from skdp._chunked_rows import rows_of
+from skdp._chunked_rows import changed, rows_of
 from skdp._random import Streams
-from skdp._rows import LinearRows
-from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp._rows import LinearRows, row_bound
+from skdp.algorithms.dp_vi import target_bounds
+from skdp.algorithms.gaussian_posterior import GaussianPosterior, in_units
 from skdp.algorithms.noise_aware import matrices
 from skdp.algorithms.noise_aware.columns import SPREADS, UNBOUNDED, Columns, spreads
 from skdp.algorithms.noise_aware.families import (
@@ -61,14 +62,24 @@ from skdp.algorithms.noise_aware.families import (
 )
 from skdp.algorithms.noise_aware.prior import INTERCEPT, Prior
 from skdp.algorithms.noise_aware_linear import RegressionPosterior
-from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of
-from skdp.engine.linear_sums import GramSum, of_weights, unpacked
-from skdp.engine.loop import Progress, ReleasePlan, last, run
+from skdp.algorithms.parts.gaussian_runs import (
+    COUNT_SHARE,
+    FLOAT,
+    GaussianRun,
+    far_below,
+    release_plan_of,
+    rows_told,
+    run_and_count,
+)
+from skdp.engine.linear_sums import GramSum, OutsideSum, of_weights, unpacked
+from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
+from skdp.relations import check_relation
 
 # Shares of the squared GDP budget that is left to this run. The study of these constants is
 # benchmarks/real_tables.py, which says the tables that they were chosen on.
 GRAM_SHARE, SLOPE_SHARE = 0.08, 0.08
+LEFT = 1.0 - GRAM_SHARE - SLOPE_SHARE - COUNT_SHARE  # for scores
 STEPS = 15
 ROWS = 1.5  # R over √D, the root mean square of ‖z‖
 QUIET = 0.3  # noise of a score over its sampling, below which C grows: more of the rows counts
@@ -119,6 +130,9 @@ class GLMConfig(GaussianRun):
         Block of each column; those of one share a τ.
     covariance : {"full", "diag"}
         Of what is returned.
+    data_norm : float
+        Norm to which rows are clipped, whose columns are then taken to be alike (`run`);
+        `UNBOUNDED` of standardised rows.
     """
 
     family: Logit | Counts | Line
@@ -130,7 +144,7 @@ class GLMConfig(GaussianRun):
     prior_scale: float | None = None
     prior_blocks: tuple[int, ...] | None = None
     covariance: str = "full"
-    data_norm: float = UNBOUNDED  # of `LinearRows`: standardised rows are not clipped
+    data_norm: float = UNBOUNDED
     asks_sums: ClassVar[bool] = True
     noise_aware: ClassVar[bool] = True
     private: ClassVar[bool] = True
@@ -148,26 +162,58 @@ class GLMConfig(GaussianRun):
     @property
     def cut(self) -> Cut:
         """Bounds on what a row adds."""
-        return Cut(self.clip_norm, max(ROWS * math.sqrt(self.n_columns), self.clip_norm))
+        return Cut(self.clip_norm, max(self._longest, self.clip_norm))
+
+    def default_clip(self, mu: float) -> float:
+        """C for a GDP budget: where little is told that at which rows of the usual norm count 1."""
+        usual = math.sqrt(self.n_columns)
+        least = float(self.family.largest(np.zeros((1, 1)))[0]) * usual
+        quiet = QUIET * mu * math.sqrt(LEFT * self.n_rows / 4.0)
+        return max(least, min(quiet, math.sqrt(self._longest * quiet)))
+
+    @property
+    def _longest(self) -> float:
+        """Norm of rows, as a bound where they are clipped, else above that of most."""
+        return (1.0 if self.alike else ROWS) * math.sqrt(self.n_columns)
+
+    @property
+    def alike(self) -> bool:
+        """Whether columns are taken to spread alike, instead of as was released of them."""
+        return self.data_norm < UNBOUNDED
+
+    @property
+    def row_bound(self) -> float:
+        """Norm bound of a row with its intercept."""
+        return row_bound(self.data_norm, self.fit_intercept)
+
+    @property
+    def unit(self) -> float:
+        """Spread of columns that are alike, of rows as long as their bound."""
+        return self.data_norm / math.sqrt(self.n_features)
 
     @property
     def units(self) -> tuple[float, ...]:
         """Noise multipliers over that of a score."""
-        of_a_score = (1.0 - GRAM_SHARE - SLOPE_SHARE) / self.n_steps
-        gram, slope = (math.sqrt(of_a_score / share) for share in (GRAM_SHARE, SLOPE_SHARE))
-        return (gram, *[1.0] * self.n_steps, slope)
+        shares = GRAM_SHARE, SLOPE_SHARE, COUNT_SHARE
+        gram, slope, count = (math.sqrt(LEFT / self.n_steps / share) for share in shares)
+        return (gram, *[1.0] * self.n_steps, slope, count)
 
     @property
     def dimensions(self) -> list[int]:
         """Number of coordinates of each release in turn."""
         D = self.n_columns
         pairs = D * (D + 1) // 2
-        return [pairs, *[D + self.family.extra] * self.n_steps, pairs]
+        return [pairs, *[D + self.family.extra] * self.n_steps, pairs, self.counts.n_counts]
+
+    @property
+    def counts(self) -> OutsideSum:
+        """Records that are cut to their bounds."""
+        return OutsideSum(targets=not isinstance(self.family, Logit))
 
     @property
     def sampling(self) -> FullBatch:
         """Every record takes part in every release."""
-        return FullBatch(self.n_steps + 2)
+        return FullBatch(self.n_steps + 3)
 
     @property
     def memory(self) -> int:
@@ -176,8 +222,9 @@ class GLMConfig(GaussianRun):
 
     def release_plan(self) -> ReleasePlan:
         """What the engine executes."""
-        sums: list[Any] = [self.family.scores(self.cut)] * self.sampling.n_steps
-        sums[0], sums[-1] = GramSum(self.cut.row_norm**2), self.family.slope(self.cut)
+        scores: list[Any] = [self.family.scores(self.cut)] * self.n_steps
+        gram, slope = GramSum(self.cut.row_norm**2), self.family.slope(self.cut)
+        sums = [gram, *scores, slope, self.counts]
         return ReleasePlan(
             self.sampling,
             [of_weights(one, self.weight_bound) for one in sums],
@@ -191,21 +238,53 @@ class GLMConfig(GaussianRun):
         self, records: Any, columns: Columns, streams: Streams, progress: Progress = iter
     ) -> GaussianPosterior:
         """Run on private rows that are standardised as was released of the columns."""
-        bounds = (-1.0, 1.0) if isinstance(self.family, Line) else (-np.inf, np.inf)
-        build = partial(LinearRows.of, self, alone=self.secure, target_bounds=bounds)
+        line = self.likelihood is None
+        bounds = (-1.0, 1.0) if line else target_bounds(self.likelihood, records[1])
+        most = math.sqrt(self.n_features) if self.alike else UNBOUNDED
+        config = replace(self, data_norm=most)
+        build = partial(LinearRows.of, config, alone=self.secure, target_bounds=bounds)
         rows = rows_of(records, build, kept=False)
-        update = Update(self, columns, streams("inference").generator)
-        state = last(progress(run(update.plan, rows, update.init(), update.query, update, streams)))
-        return update.posterior(state)
+        weighted = getattr(records, "weights", None) is not None
+        update = Update(self, columns, streams("inference").generator, weighted)
+        state, outside = run_and_count(update.plan, rows, update, streams, progress)
+        return replace(update.posterior(state), outside=outside, n_counted=round(update.n))
+
+    def run(self, records: Any, streams: Streams, progress: Progress = iter) -> GaussianPosterior:
+        """Run on private rows whose columns spread alike, as far as is known before."""
+        d, unit = self.n_features, self.unit
+        none, known = np.zeros(d), np.full(d, 1e-12)
+        columns = Columns(
+            none, known + unit, known + 1.0, known, (0.0, 0.0), 0.0, 1.0, numbers=(True,) * d
+        )
+        q = self.on(changed(records, Divided(unit)), columns, streams, progress)
+        scales = None if q.prior_scales is None else q.prior_scales / unit
+        short = None if q.short_rows is None else q.short_rows * unit
+        q = in_units(q, none, columns.scale, has_intercept=self.fit_intercept)
+        return replace(q, prior_scales=scales, short_rows=short)
+
+
+@dataclass(frozen=True)
+class Divided:
+    """The map of rows to x/unit."""
+
+    unit: float
+
+    def __call__(self, records: Any) -> Any:
+        """Map the rows of records."""
+        return records if self.unit == 1.0 else records._replace(X=records.X / self.unit)
 
 
 class Update:
     """Inference: pure functions of what has been released."""
 
-    def __init__(self, config: GLMConfig, columns: Columns, generator: Any) -> None:
+    def __init__(
+        self, config: GLMConfig, columns: Columns, generator: Any, weighted: bool = False
+    ) -> None:
         self.config, self.columns, self.plan = config, columns, release_plan_of(config)
+        self.weighted = weighted
         self.generator = generator
         self.n = max(1.0, columns.n_found[0]) if columns.counted else float(config.n_rows)
+        self.n_found: tuple[float, float] | None = None
 
     def init(self) -> State:
         """Start where all effects are 0."""
@@ -222,10 +301,11 @@ class Update:
         width = self.config.n_columns + (self.config.family.extra if step else 0)
         return self.plan.step((1, width), step)[1].scale
 
-    def __call__(self, state: State, noisy: np.ndarray, step: int) -> State:
+    def update(self, state: State, noisy: np.ndarray, step: int) -> State:
         """Take in one release."""
         D = self.config.n_columns
         if step == 0:
+            self._count(float(noisy[-1]))
             gram = unpacked(noisy, D) / self.n
             sd = self.noise(0) / math.sqrt(2.0) / self.n
             drawn = matrices.draws(gram, sd, CHAINS, MATRIX_SWEEPS, self.generator)
@@ -239,6 +319,15 @@ class Update:
         if step == self.config.n_steps:  # the slope is released where the last score was
             return state
         return state._replace(theta=self._next(state), cut=cut)
+
+    def _count(self, found: float) -> None:
+        """Take in the number of rows, the intercept's second moment, where it is not public."""
+        config = self.config
+        if config.alike and config.fit_intercept:
+            self.n_found = found, self.noise(0)
+            is_public = check_relation(config.neighboring_relation).n_is_public
+            if not is_public or self.weighted or config.persons is not None:
+                self.n = float(rows_told(*self.n_found))
 
     def _scored(self, state: State, noisy: np.ndarray) -> tuple[State, float]:
         """Take in a score, and say what c comes next."""
@@ -325,7 +414,10 @@ class Update:
         config, unit = self.config, state.scales[-1] if self.config.family.extra else 1.0
         # What is rare has no larger effects for it, as what is narrow in its unit has.
         least = np.where(self.columns.numbers, 0.0, RARE / self.columns.scale)
-        prior = Prior(H, np.maximum(spread, least), unit, config.prior_blocks, config.prior_scale)
+        spread = np.maximum(spread, least)
+        if config.alike and config.prior_scale is None:
+            spread = spread * self._common(state)[:, None]
+        prior = Prior(H, spread, unit, config.prior_blocks, config.prior_scale)
         draws = self._sampled(P, b, prior, generator)
         mean, *both = draws.moments(H)
         covariance, of_logits = ((S + S.T) / 2.0 for S in both)
@@ -334,9 +426,18 @@ class Update:
             return self._with_scale(state, (mean, covariance, of_logits), scales)
         if config.covariance == "diag":
             covariance, of_logits = np.sqrt(np.diag(covariance)), None
-        return GaussianPosterior(
-            mean[None], covariance, None, prior_scales=scales, of_logits=of_logits
-        )
+        q = GaussianPosterior(mean[None], covariance, prior_scales=scales, of_logits=of_logits)
+        return replace(q, short_rows=self._short(state), n_found=self._told())
+
+    def _common(self, state: State) -> np.ndarray:
+        """Spread of columns that are alike (K,), by the draws of G."""
+        assert state.drawn is not None
+        (axes, values), d = state.drawn, self.config.n_features
+        square = (axes**2 @ values[:, :, None])[:, :d, 0].mean(axis=1)
+        if self.config.fit_intercept:
+            means = np.einsum("kij,kj,kj->ki", axes[:, :d], values, axes[:, d])
+            square -= (means**2).mean(axis=1)
+        return np.sqrt(np.maximum(square, 1e-6))
 
     def _with_scale(
         self, state: State, moments: tuple[np.ndarray, np.ndarray, np.ndarray], scales: np.ndarray
@@ -357,7 +458,25 @@ class Update:
             prior_scales=scales * state.scales[-1],
             of_logits=of_logits,
             clip=state.cut,
+            short_rows=self._short(state),
+            n_found=self._told(),
         )
+
+    def _told(self) -> tuple[float, float] | None:
+        """Noisy number of rows, where it was released and they have no weights."""
+        return None if self.weighted else self.n_found
+
+    def _short(self, state: State) -> float | None:
+        """Root mean square norm of rows that are clipped, if that is far below their bound."""
+        config = self.config
+        if not config.alike:
+            return None
+        assert state.gram is not None
+        D = config.n_columns
+        unit = replace(config, data_norm=math.sqrt(config.n_features))
+        trace, noise = float(np.trace(state.gram)) * self.n, self.noise(0) * math.sqrt(D)
+        bound = unit.row_bound**2
+        return far_below(trace / bound, noise / bound, unit, self.n_found)
 
     def _slopes(self, state: State, generator: Any) -> tuple[np.ndarray, np.ndarray]:
         """Draws of H/n (K, D, D), and of the spread of each column over its scale (K, d)."""
@@ -552,20 +671,3 @@ def drawn_spreads(
     return np.take_along_axis(found[None], (log_p + noise).argmax(axis=-1)[..., None], axis=-1)[
         ..., 0
     ]
-
-
-def default_clip(n_rows: int, n_columns: int, mu: float, largest: float = 1.0) -> float:
-    """C: that at which rows of the usual norm count 1 where little is told; else as is quiet.
-
-    Parameters
-    ----------
-    n_rows, n_columns : int
-        n and D.
-    mu : float
-        Of the GDP budget of the run.
-    largest : float
-        m of a row of which nothing is known.
-    """
-    least, rows = largest * math.sqrt(n_columns), ROWS * math.sqrt(n_columns)
-    quiet = QUIET * mu * math.sqrt((1.0 - GRAM_SHARE - SLOPE_SHARE) * n_rows / 4.0)
-    return max(least, min(quiet, math.sqrt(rows * max(quiet, 0.0))))

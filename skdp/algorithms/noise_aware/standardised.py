@@ -15,7 +15,7 @@ import numpy as np
 from skdp._chunked_rows import changed
 from skdp._random import Streams
 from skdp._rows import clipped_rows
-from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.gaussian_posterior import GaussianPosterior, in_units
 from skdp.algorithms.noise_aware.columns import Columns, ColumnsConfig
 from skdp.algorithms.noise_aware.glm import GLMConfig
 from skdp.algorithms.parts.progress import parts_of_progress
@@ -156,35 +156,13 @@ class StandardisedConfig:
         bounds = np.array(config.lower), np.array(config.upper)
         z = changed(records, Standardise(*bounds, config.data_norm, centre, scale))
         rest = part(None)
-        if isinstance(self.fit, GLMConfig):
-            assert columns is not None
+        if columns is not None and isinstance(self.fit, GLMConfig):
             standard = self.fit.on(z, columns, streams, rest)
         else:
             standard = self.fit.run(z, streams, rest)
         return InUnits(
             in_units(standard, centre, scale, has_intercept=config.centred), standard, columns
         )
-
-
-def in_units(
-    q: GaussianPosterior, centre: np.ndarray, scale: np.ndarray, *, has_intercept: bool
-) -> GaussianPosterior:
-    """The posterior of the coefficients of x, for one of those of (x - centre)/scale.
-
-    What follows the intercept, as the logarithm of a residual's scale does, stays as it is.
-    """
-    (K, D), d = q.mean.shape, len(scale)
-    A = np.eye(D)
-    A[:d, :d] = np.diag(1.0 / scale)
-    if has_intercept:
-        A[d, :d] = -centre / scale
-    whole = np.kron(np.eye(K), A)
-    covariance, seen = (
-        None if S is None else whole @ S @ whole.T for S in (q.covariance, q.of_logits)
-    )
-    assert covariance is not None
-    spread = np.sqrt(np.diag(covariance)) if q.is_diagonal else (covariance + covariance.T) / 2.0
-    return replace(q, mean=q.mean @ A.T, spread=spread, outside=None, of_logits=seen)
 
 
 def bounded(X: np.ndarray, bounds: Any, data_norm: float | None) -> np.ndarray:
