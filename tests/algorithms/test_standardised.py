@@ -341,7 +341,9 @@ def test_effects_of_columns_that_may_be_nearly_constant_are_wide_and_predictions
     """
     H = np.array([[[1.0]], [[0.01]]])
     means, covariances = np.array([[[1.0], [10.0]]]), np.array([[[[0.01]], [[1.0]]]])
-    mean, covariance, seen = glm.Draws(means, covariances, np.ones((2, 1))).moments(H)
+    draws = glm.Draws(means, covariances, np.ones((2, 1)))
+    mean, seen = draws.point(H)
+    covariance = draws.about(mean)
     weight = np.array([1.0, 0.1]) / math.sqrt(0.505)
     effects, variances = weight * [1.0, 10.0], weight**2 * [0.01, 1.0]
     np.testing.assert_allclose(effects[0], effects[1])
@@ -373,7 +375,9 @@ def test_logits_of_draws_count_as_probabilities_tell():
     means = generator.normal(size=(4, 2, D))
     covariances = np.tile(0.01 * np.eye(D), (4, 2, 1, 1))
     covariances[0, 0] *= 1e5
-    found = glm.Draws(means, covariances, np.ones((8, 1))).moments(H)
+    draws = glm.Draws(means, covariances, np.ones((8, 1)))
+    mean_found, seen_found = draws.point(H)
+    covariance = draws.about(mean_found)
     usual = H.mean(axis=0)
     roots = [np.linalg.inv(sqrtm(usual)) @ sqrtm(h) for h in H]
     laws = [
@@ -385,13 +389,13 @@ def test_logits_of_draws_count_as_probabilities_tell():
     share = 1.0 / (1.0 + np.pi / 8.0 * np.array(v))
     assert share.min() < 0.01
     mean = np.average([m for m, _ in laws], axis=0, weights=np.sqrt(share))
-    np.testing.assert_allclose(found[0], mean)
+    np.testing.assert_allclose(mean_found, mean)
     seen = np.average([C for _, C in laws], axis=0, weights=share)
-    np.testing.assert_allclose(found[2], seen)
+    np.testing.assert_allclose(seen_found, seen)
     off = means.reshape(-1, D) - mean
     whole = covariances.mean(axis=(0, 1)) + off.T @ off / 8
-    deviation = np.sqrt(np.diag(found[1]))
-    np.testing.assert_allclose(found[1] / np.outer(deviation, deviation), correlation(whole))
+    deviation = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose(covariance / np.outer(deviation, deviation), correlation(whole))
     assert held(off, covariances, deviation) == pytest.approx([0.9] * D, abs=1e-6)
 
 

@@ -62,7 +62,7 @@ USUAL_SPREAD, SPREAD, OF_ALL = -2.0, 0.8, 1.0
 SPREADS = np.exp(np.linspace(math.log(1e-5), math.log(1.5), 400))
 
 
-def spreads(square: np.ndarray, error: np.ndarray) -> np.ndarray:
+def spreads(square: np.ndarray, error: np.ndarray, usual: float = USUAL_SPREAD) -> np.ndarray:
     """Probabilities (d, 400) of `SPREADS`, of columns with noisy variances (d,) and their errors.
 
     Spreads are log-normal over columns, about a mean of which all of them tell.
@@ -70,12 +70,10 @@ def spreads(square: np.ndarray, error: np.ndarray) -> np.ndarray:
     grid = np.log(SPREADS)
     log_like = -((square[:, None] - SPREADS**2) ** 2) / (2.0 * error[:, None] ** 2)
     like = np.exp(log_like - log_like.max(axis=1, keepdims=True))
-    means = USUAL_SPREAD + OF_ALL * np.linspace(-4.0, 3.0, 36)
+    means = usual + OF_ALL * np.linspace(-4.0, 3.0, 36)
     prior = np.exp(matrices.log_prior(grid, means[:, None], SPREAD))
     prior /= prior.sum(axis=1, keepdims=True)
-    log_p = (
-        np.log(like @ prior.T + 1e-300).sum(axis=0) - ((means - USUAL_SPREAD) / OF_ALL) ** 2 / 2.0
-    )
+    log_p = np.log(like @ prior.T + 1e-300).sum(axis=0) - ((means - usual) / OF_ALL) ** 2 / 2.0
     of_means = np.exp(log_p - log_p.max())
     each = like[:, None, :] * prior  # of one mean
     found = np.einsum(

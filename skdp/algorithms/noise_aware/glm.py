@@ -88,6 +88,7 @@ SLOPE_ERROR = 0.5  # of the mean slope that the logits of normal rows tell, over
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
 MODEL_ERROR = 0.6  # of a score that was moved, over the way that it was moved
 FACTOR = 0.25  # scale of Laplace's law of the logarithms of factors of columns' slopes
+ALIKE = -0.5  # logarithm of the spread of columns of which none is declared, over their unit
 RARE = 0.1  # deviation of an indicator below which its effects are taken to be no larger
 CHAINS, MATRIX_SWEEPS, SWEEPS, BURN = 16, 4, 24, 8
 USUAL_LOGITS = 8.0 / math.pi  # variance beyond which probabilities shrink (MacKay, 1992)
@@ -408,19 +409,26 @@ class Update:
 
     def posterior(self, state: State) -> GaussianPosterior:
         """Mean and covariance of θ on the standardised columns."""
-        generator = self.generator
-        H, spread = self._slopes(state, generator)
-        P, b = self._measured(state, H)
         config, unit = self.config, state.scales[-1] if self.config.family.extra else 1.0
-        # What is rare has no larger effects for it, as what is narrow in its unit has.
-        least = np.where(self.columns.numbers, 0.0, RARE / self.columns.scale)
-        spread = np.maximum(spread, least)
-        if config.alike and config.prior_scale is None:
-            spread = spread * self._common(state)[:, None]
-        prior = Prior(H, spread, unit, config.prior_blocks, config.prior_scale)
-        draws = self._sampled(P, b, prior, generator)
-        mean, *both = draws.moments(H)
-        covariance, of_logits = ((S + S.T) / 2.0 for S in both)
+        H, slope = self._slopes(state, self.generator)
+        laws, found = [], self._hidden(H, slope, state, self.generator)
+        if config.alike:  # predictions take columns to be as the norm of rows says, intervals not
+            laws.append((H, np.ones((CHAINS, config.n_features))))
+        laws.append((H, self._seen(state)) if found is None else found)
+        mean = of_logits = None
+        for H, spread in laws:
+            # What is rare has no larger effects for it, as what is narrow in its unit has.
+            least = np.where(self.columns.numbers, 0.0, RARE / self.columns.scale)
+            spread = np.maximum(spread, least)
+            if config.prior_scale is not None and config.alike:
+                spread = np.ones_like(spread)
+            prior = Prior(H, spread, unit, config.prior_blocks, config.prior_scale)
+            draws = self._sampled(*self._measured(state, H), prior, self.generator)
+            if mean is None:
+                mean, of_logits = draws.point(H)
+        assert mean is not None
+        assert of_logits is not None
+        covariance, of_logits = ((S + S.T) / 2.0 for S in (draws.about(mean), of_logits))
         scales = np.percentile(draws.scales, [5, 50, 95], axis=0)
         if config.family.extra:
             return self._with_scale(state, (mean, covariance, of_logits), scales)
@@ -428,16 +436,6 @@ class Update:
             covariance, of_logits = np.sqrt(np.diag(covariance)), None
         q = GaussianPosterior(mean[None], covariance, prior_scales=scales, of_logits=of_logits)
         return replace(q, short_rows=self._short(state), n_found=self._told())
-
-    def _common(self, state: State) -> np.ndarray:
-        """Spread of columns that are alike (K,), by the draws of G."""
-        assert state.drawn is not None
-        (axes, values), d = state.drawn, self.config.n_features
-        square = (axes**2 @ values[:, :, None])[:, :d, 0].mean(axis=1)
-        if self.config.fit_intercept:
-            means = np.einsum("kij,kj,kj->ki", axes[:, :d], values, axes[:, d])
-            square -= (means**2).mean(axis=1)
-        return np.sqrt(np.maximum(square, 1e-6))
 
     def _with_scale(
         self, state: State, moments: tuple[np.ndarray, np.ndarray, np.ndarray], scales: np.ndarray
@@ -478,8 +476,8 @@ class Update:
         bound = unit.row_bound**2
         return far_below(trace / bound, noise / bound, unit, self.n_found)
 
-    def _slopes(self, state: State, generator: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Draws of H/n (K, D, D), and of the spread of each column over its scale (K, d)."""
+    def _slopes(self, state: State, generator: Any) -> tuple[np.ndarray, float]:
+        """Draws of H/n (K, D, D), and the slope of a column of spread 1."""
         assert state.gram is not None
         assert state.slope is not None
         M, N, D = state.gram, state.slope, len(state.gram)
@@ -515,7 +513,7 @@ class Update:
         of_X, Q = np.linalg.eigh(X)
         B = left @ (root[:, :, None] * Q * np.sqrt(np.maximum(of_X, 0.05))[:, None, :])
         H = B @ B.transpose(0, 2, 1)
-        return self._hidden(H, c * trace / D, state, generator)
+        return H, c if self.config.alike else c * trace / D
 
     def _share(self, state: State, found: float, error: float) -> float:
         """Mean slope over that of Σ w z zᵀ: as released, and as the logits of normal rows tell."""
@@ -523,23 +521,53 @@ class Update:
         known = (SLOPE_ERROR * told) ** 2 / (error**2 + (SLOPE_ERROR * told) ** 2)
         return float(np.clip(told + known * (found - told), *self.config.family.slopes))
 
-    def _hidden(
-        self, H: np.ndarray, average: float, state: State, generator: Any
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Let the slope of a column whose spread the noise hides be that of a drawn spread."""
+    def _seen(self, state: State) -> np.ndarray:
+        """Spread of the columns over their scale (K, d), of which the noise hides none."""
+        if not self.config.alike:
+            return np.ones((CHAINS, self.config.n_features))
+        return np.tile(np.sqrt(self._squares(state)[0]), (CHAINS, 1))
+
+    def _squares(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean squares (d,) of the columns about their means, their errors, and the means."""
         assert state.gram is not None
-        columns, d = self.columns, self.config.n_features
-        hidden = columns.variance < 4.0 * columns.error
+        d, M, noise = self.config.n_features, state.gram, self.noise(0) / self.n
+        means = M[:d, d] / M[d, d] if self.config.alike and len(M) > d else np.zeros(d)
+        return np.diag(M)[:d] - means**2, noise * np.sqrt(1.0 + 2.0 * means**2), means
+
+    def _hidden(
+        self, H: np.ndarray, slope: float, state: State, generator: Any
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Let the slope of a column whose spread the noise hides be that of a drawn spread."""
+        columns, d, (square, error, means) = (
+            self.columns,
+            len(self.columns.scale),
+            self._squares(state),
+        )
+        if self.config.alike:
+            hidden, unit, p = square < 4.0 * error, np.ones(d), spreads(square, error, usual=ALIKE)
+        else:
+            hidden, unit = columns.variance < 4.0 * columns.error, columns.scale
+            p = spreads(columns.variance * unit**2, columns.error * unit**2)
+            # What has been seen of rows tells of them too.
+            off = square[:, None] - (SPREADS / unit[:, None]) ** 2
+            p = p * np.exp(-((off / error[:, None]) ** 2) / 2.0)
+        if not hidden.any():
+            return None
+        at = np.flatnonzero(hidden)
+        gumbel = generator.gumbel(size=(CHAINS, len(at), len(SPREADS)))
+        drawn = SPREADS[(np.log(p[at] + 1e-300) + gumbel).argmax(axis=-1)] / unit[at]
         spread = np.ones((CHAINS, d))
-        if hidden.any():
-            at = np.flatnonzero(hidden)
-            seen = np.diag(state.gram)[at], self.noise(0) / self.n
-            spread[:, hidden] = drawn_spreads(columns, hidden, seen, generator)
-            factor = np.ones(H.shape[:2])
-            believed = np.maximum(H[:, at, at], 1e-9)
-            factor[:, at] = np.minimum(1.0, spread[:, at] * np.sqrt(average / believed))
-            H = H * factor[:, :, None] * factor[:, None, :]
-        return H, spread
+        if self.config.alike:
+            spread = np.tile(np.sqrt(np.maximum(square, 0.0)), (CHAINS, 1))
+        spread[:, at] = drawn if self.config.alike else np.minimum(1.0, drawn)
+        centre = np.eye(H.shape[-1])
+        centre[:d, d:] = -means[:, None]
+        back = 2.0 * np.eye(len(centre)) - centre
+        H = centre @ H @ centre.T
+        factor = np.ones(H.shape[:2])
+        believed = np.maximum(H[:, at, at], 1e-9)
+        factor[:, at] = np.minimum(1.0, drawn * np.sqrt(slope / believed))
+        return back @ (H * factor[:, :, None] * factor[:, None, :]) @ back.T, spread
 
     def _measured(self, state: State, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Precision (K, D, D), and its product with the mean (K, D), of the likelihood of θ."""
@@ -564,7 +592,7 @@ class Update:
         means, covariances, scales = [], [], []
         for sweep in range(SWEEPS):
             precision = prior.precision(D)
-            root = np.linalg.inv(np.linalg.cholesky(P + precision))
+            root = _inverse_root(P + precision)
             mean = np.einsum("kji,kj->ki", root, np.einsum("kij,kj->ki", root, b))
             normals = generator.standard_normal((K, D))
             theta = mean + np.einsum("kji,kj->ki", root, normals)
@@ -583,8 +611,8 @@ class Draws(NamedTuple):
     covariances: np.ndarray  # (S, K, D, D)
     scales: np.ndarray  # (SK, blocks)
 
-    def moments(self, H: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A point θ̂, E (θ - θ̂)(θ - θ̂)ᵀ, and the covariance of the logits of rows.
+    def point(self, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A point θ̂, and the covariance that the logits of rows have.
 
         A draw H that takes rows for hardly varying in a direction takes effects in it for large.
         The two go together: in logits effects count as H̄^{-½} H^{½} θ, whose logits vary over
@@ -604,10 +632,14 @@ class Draws(NamedTuple):
         root = np.sqrt(share)
         mean = np.einsum("sk,ski->i", root, means) / root.sum()
         of_logits = np.einsum("sk,skij->ij", share, covariances) / share.sum()
-        own = (self.means - mean).reshape(-1, D)
+        return mean, of_logits
+
+    def about(self, point: np.ndarray) -> np.ndarray:
+        """E (θ - θ̂)(θ - θ̂)ᵀ, with deviations by which 90 % intervals are those of the draws."""
+        own = (self.means - point).reshape(-1, len(point))
         covariance = self.covariances.mean(axis=(0, 1)) + own.T @ own / len(own)
         narrower = self._deviations(own) / np.sqrt(np.diag(covariance))
-        return mean, covariance * narrower[:, None] * narrower, of_logits
+        return covariance * narrower[:, None] * narrower
 
     def _deviations(self, own: np.ndarray) -> np.ndarray:
         """Deviations (D,) of normal laws whose 90 % intervals are those of the draws."""
@@ -625,6 +657,21 @@ def _root(H: np.ndarray, power: float) -> np.ndarray:
     """Symmetric powers of positive matrices (K, D, D)."""
     values, axes = np.linalg.eigh(H)
     return (axes * np.maximum(values, 1e-12)[:, None, :] ** power) @ axes.transpose(0, 2, 1)
+
+
+def _inverse_root(A: np.ndarray) -> np.ndarray:
+    """Lower L with LᵀL = A^{-1}, of positive matrices (K, D, D) that rounding may have made less.
+
+    Coordinates are scaled before, because spreads of columns differ by orders.
+    """
+    s = 1.0 / np.sqrt(np.maximum(np.diagonal(A, axis1=1, axis2=2), 1e-300))
+    scaled = A * s[:, :, None] * s[:, None, :]
+    scaled = (scaled + scaled.transpose(0, 2, 1)) / 2.0
+    least = np.linalg.eigvalsh(scaled)[:, 0]
+    scaled[:, np.arange(A.shape[1]), np.arange(A.shape[1])] += np.maximum(1e-9 - least, 0.0)[
+        :, None
+    ]
+    return np.linalg.inv(np.linalg.cholesky(scaled)) * s[:, None, :]
 
 
 _FACTORS = np.exp(np.linspace(math.log(0.05), math.log(5.0), 80))
@@ -655,19 +702,3 @@ def drawn_misses(found: float, error: float, generator: Any) -> np.ndarray:
     log_p -= (np.log(_MISSES / USUAL_MISS) / MISSES) ** 2 / 2.0
     noise = generator.gumbel(size=(CHAINS, len(log_p)))
     return _MISSES[(log_p + noise).argmax(axis=-1)][:, None, None] ** 2
-
-
-def drawn_spreads(
-    columns: Columns, hidden: np.ndarray, seen: tuple[np.ndarray, float], generator: Any
-) -> np.ndarray:
-    """Draw the spread over the scale (K, hidden) of columns whose variance the noise hides.
-
-    A mean square with an error has been seen of them too.
-    """
-    p = spreads(columns.variance * columns.scale**2, columns.error * columns.scale**2)[hidden]
-    found = SPREADS / columns.scale[hidden, None]
-    log_p = np.log(p + 1e-300) - ((seen[0][:, None] - found**2) / seen[1]) ** 2 / 2.0
-    noise = generator.gumbel(size=(CHAINS, *p.shape))
-    return np.take_along_axis(found[None], (log_p + noise).argmax(axis=-1)[..., None], axis=-1)[
-        ..., 0
-    ]
