@@ -102,6 +102,9 @@ class SparseRows(Carrier, ImplicitRows):
         """Sum of w x xᵀ over rows x, for weights (m,), as (D, D)."""
         return (self.matrix.T @ (diags_array(weights) @ self.matrix)).toarray()
 
+    def __truediv__(self, unit: float) -> SparseRows:
+        return SparseRows(self.matrix / unit)
+
     def __pow__(self, exponent: int) -> SparseRows:
         return SparseRows(self.matrix.power(exponent))
 

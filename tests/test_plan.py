@@ -39,7 +39,7 @@ class TestTheValue:
     def test_it_says_what_a_fit_would_do(self):
         plan = logistic(epsilon=2.0).plan(n_features=D)
         assert plan.epsilon == pytest.approx(2.0, rel=1e-6)
-        assert (plan.delta, plan.n_steps, plan.expected_batch_size) == (1e-5, 22, N)
+        assert (plan.delta, plan.n_steps, plan.expected_batch_size) == (1e-5, 18, N)
         fitted = logistic(epsilon=2.0).fit(X, Y)
         assert plan.noise_multiplier == fitted.noise_multiplier_
         assert plan.privacy == fitted.privacy_

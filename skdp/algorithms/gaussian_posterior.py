@@ -65,6 +65,10 @@ class GaussianPosterior:
             return self.mean.ravel() + self.spread * normals
         return self.mean.ravel() + normals @ _root(self.spread).T
 
+    def sample_seen(self, n_samples: int, generator: np.random.RandomState) -> np.ndarray:
+        """Draw θ as rows see it, (n_samples, KD): what predictions are averaged over."""
+        return replace(self, spread=self.seen).sample(n_samples, generator)
+
     def logits(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean (n, K) and covariance (n, K, K) of the logits of rows (n, D)."""
         (K, D), seen = self.mean.shape, self.seen

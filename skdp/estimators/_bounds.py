@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import expected, integer_or_auto, near_auto, number_or_auto, one_of
+from skdp._validate import expected, flag, integer_or_auto, near_auto, number_or_auto, one_of
 from skdp.algorithms.noise_aware import columns, glm
 from skdp.algorithms.noise_aware.families import Counts, Line, Logit
 from skdp.algorithms.noise_aware.standardised import InUnits, StandardisedConfig
@@ -132,7 +132,11 @@ def _mu(estimator: Any, facts: PublicFacts, budget: Budget) -> float:
 
 def _family(estimator: Any, facts: PublicFacts, budget: Budget) -> Logit | Counts | Line | None:
     """What `skdp.algorithms.noise_aware.glm` knows of the model; None where it does not."""
-    if estimator.robust is True or not budget.private or estimator.inference == "dpvi":
+    given = estimator.robust
+    is_default = isinstance(given, str) and given == "auto"
+    if not (is_default or not flag("or 'auto'", robust=given)):
+        return None
+    if not budget.private or estimator.inference == "dpvi":
         return None
     if not hasattr(estimator, "_likelihood_of"):
         found = estimator.target_bounds is not None and isinstance(estimator.clip_norm, str)

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._fitting import (
@@ -24,6 +25,7 @@ from skdp._rows import clipped_rows, row_bound
 from skdp._validate import (
     expected,
     flag,
+    integer,
     integer_or_auto,
     is_true,
     near_auto,
@@ -372,7 +374,8 @@ class NormalPosterior(DeclaresBounds, GaussianDraws, ProtectedUnit, WeightedRows
     def _logit_draws(self, X, n_samples: int, random_state: Any) -> np.ndarray:
         """(n_samples, n, K)."""
         check_is_fitted(self)
-        draws = self.sample_posterior(n_samples, random_state)
+        integer(1, n_samples=n_samples)
+        draws = self._posterior.sample_seen(n_samples, check_random_state(random_state))
         K, D = self._posterior.mean.shape
         weights = draws.reshape(n_samples * K, D).T
         logits = np.concatenate([rows @ weights for rows in self._fitted_parts(X)])

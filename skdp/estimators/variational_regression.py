@@ -294,7 +294,7 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
         """
         check_is_fitted(self)
         integer(1, n_samples=n_samples)
-        draws = self._posterior.sample(n_samples, check_random_state(random_state))[:, :-1]
+        draws = self._posterior.sample_seen(n_samples, check_random_state(random_state))[:, :-1]
         lines = np.concatenate([rows @ draws.T for rows in self._fitted_parts(X)])
         return self._center + self._half_width * lines.T
 

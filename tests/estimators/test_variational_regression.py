@@ -54,7 +54,7 @@ class TestFit:
         assert regressor.privacy_.valid
         assert 0.99 < regressor.privacy_.epsilon <= 1.0
         assert regressor.privacy_.inferred_public_facts == ()
-        assert regressor.n_iter_ == 12
+        assert regressor.n_iter_ == 15
         assert regressor.parameter_names_ == ["x0", "x1", "intercept", "noise_scale"]
 
     @pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
