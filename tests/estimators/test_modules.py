@@ -675,6 +675,8 @@ class TestDatasets:
             (lambda: Items(lambda i: (np.ones(2), [1] * (i + 1))), "y have one shape"),
             (lambda: Items(lambda i: {}["secret"]), r"cannot be read \(KeyError\)\.$"),
             (lambda: type("Endless", (Dataset,), {})(), "says how many records"),
+            (lambda: Items(lambda i: {"x": np.ones(2), "y": 1}), "got dicts.*items are tuples"),
+            (lambda: TensorDataset(*[torch.ones(3, 2)] * 3), "not of more.*are sample_weight"),
         ],
     )
     def test_what_is_not_read_by_index_is_refused_before_the_charge(self, given, message):

@@ -726,6 +726,14 @@ SECTIONS = {
     ),
     "network": read(
         r"""
+--- estimators/_datasets.py; tests/estimators/test_modules.py
+@@ from_dataset: what a dataset holds beside targets is dropped without a word
+-len(targets) > 1
++False
+--- _columns.py; tests/estimators/test_additive.py
+@@ DeclaredColumns._declared: a pair of bounds is of the first column
+-[given] * (n_columns or 1) if pair else given
++[given] if pair else given
 --- algorithms/dp_sgd.py; tests/estimators/test_sgd.py
 @@ default_batch_size: batches are of half the rows that the budget has the noise for
 -2.0 * mu
