@@ -15,12 +15,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from skdp import (
-    DPSGDClassifier,
-    DPSGDRegressor,
-    DPSGLDClassifier,
-    PrivacyLedger,
-)
+from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier, PrivacyLedger
 from skdp.engine.modules.network_sum import FlatModule, NetworkClippedSum, NetworkRecords
 from skdp.estimators._datasets import from_dataset
 from skdp.models.tasks import CrossEntropy
