@@ -107,7 +107,10 @@ def main():
                 accuracy, seconds, rate = np.mean(runs, axis=0)
                 off = np.std([run[0] for run in runs], ddof=min(1, len(runs) - 1))
                 shown = f"{accuracy:.3f} ± {off / len(runs) ** 0.5:.3f}"
-                print(f"{name:<10}{epsilon:>5g}  {label:<16}{rate:>7.3f}{shown:>16}{seconds:>9.1f}")
+                print(
+                    f"{name:<10}{epsilon:>5g}  {label:<16}{rate:>7.3f}{shown:>16}{seconds:>9.1f}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils import Tags
 
 from skdp._input import numbers, without_data
-from skdp._validate import expected, integer
+from skdp._validate import expected, integer, is_real
 from skdp.models.additive import Additive, Category, Number, Pair
 
 PRIVATE, AUTO = "private", "auto"  # edges that are to be found, and that are if facts suffice
@@ -52,7 +52,8 @@ class DeclaredColumns:
                     what = "a dictionary by column, or an entry per column"
                     what += f", or {PRIVATE!r}" * (kind == "edges")
                     raise self._wrong(what, kind, given)
-                given = dict(enumerate(given))
+                pair = kind == "bounds" and len(given) == 2 and all(map(is_real, given))
+                given = dict(enumerate([given] * (n_columns or 1) if pair else given))
             for column, value in given.items():
                 if kind == "edges" and _is_private(value):
                     private.append(column)

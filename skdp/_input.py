@@ -26,14 +26,7 @@ from sklearn.utils.validation import (
 )
 
 from skdp._bounded_rows import carried, declared
-from skdp._chunked_rows import (
-    Chunk,
-    in_chunks,
-    n_rows_of,
-    on_rows,
-    refuse_chunks,
-    targets_of,
-)
+from skdp._chunked_rows import Chunk, in_chunks, n_rows_of, on_rows, refuse_chunks, targets_of
 from skdp._sparse_rows import SparseRows
 from skdp._types import ArrayLike, Estimator, Given
 from skdp._validate import expected, in_range, is_dask

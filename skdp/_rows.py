@@ -338,12 +338,7 @@ def row_bound(data_norm: float, fit_intercept: bool) -> float:
 
 
 def clipped_rows(
-    X: np.ndarray,
-    norm: float,
-    *,
-    fit_intercept: bool,
-    alone: bool = False,
-    by_column: bool = False,
+    X: np.ndarray, norm: float, *, fit_intercept: bool, alone: bool = False, by_column: bool = False
 ) -> np.ndarray:
     """Copy rows, scale them down to a norm where they exceed it, append the intercept's 1.
 

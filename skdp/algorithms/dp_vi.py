@@ -44,14 +44,7 @@ from skdp._bounded_sum import CHUNK_ROWS
 from skdp._chunked_rows import rows_of
 from skdp._coded_rows import ImplicitRows
 from skdp._random import Streams
-from skdp._rows import (
-    Bounds,
-    LinearBatch,
-    LinearRows,
-    row_bound,
-    row_products,
-    row_sums,
-)
+from skdp._rows import Bounds, LinearBatch, LinearRows, row_bound, row_products, row_sums
 from skdp._validate import expected, in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_families import (
@@ -218,10 +211,7 @@ class DPVIConfig(GaussianRun):
         )
 
     def run(
-        self,
-        records: tuple[np.ndarray, ...],
-        streams: Streams,
-        progress: Progress = iter,
+        self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
     ) -> GaussianPosterior:
         """Run the algorithm on private rows and return the averaged posterior.
 

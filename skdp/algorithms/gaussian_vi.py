@@ -124,10 +124,7 @@ class GaussianVIConfig(GaussianRun):
         return FLOAT * (self.n_rows * (D + K) + 3 * CHUNK_ROWS * K * (D + len(nodes(K)[0])))
 
     def run(
-        self,
-        records: tuple[np.ndarray, ...],
-        streams: Streams,
-        progress: Progress = iter,
+        self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
     ) -> GaussianPosterior:
         """Find the posterior.
 

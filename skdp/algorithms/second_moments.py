@@ -66,10 +66,7 @@ class SecondMomentsConfig(OneSum):
         return FLOAT * self.n_features * (3 * CHUNK_ROWS + 3 * self.n_features)
 
     def run(
-        self,
-        records: tuple[np.ndarray, ...],
-        streams: Streams,
-        progress: Progress = iter,
+        self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
     ) -> Directions:
         """Release the second moments of private rows, and take their eigenvectors.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 _LOADED = (
     "Expected X to be an array or a map-style Dataset, got {}: each step draws a Poisson sample of "
     "the rows by itself. Pass {}."
+)
+_A_DICT = (
+    "Expected items x or (x, y) of the dataset, got dicts: wrap it in a Dataset whose items are "
+    "tuples of the arrays under two of their keys."
 )
 
 
@@ -34,8 +39,9 @@ class DatasetRows:
         """Read the first parts of an item, (x, y) or x; words of a failure could quote data."""
         try:
             item = self._dataset[i]
-            parts = item if isinstance(item, tuple | list) else [item]
-            return [np.asarray(part) for part in parts[:most]]
+            if not isinstance(item, Mapping):
+                parts = item if isinstance(item, tuple | list) else [item]
+                return [np.asarray(part) for part in parts[:most]]
         except MemoryError:
             raise
         except Exception as error:
@@ -43,6 +49,7 @@ class DatasetRows:
                 "Expected each item of the dataset to be x or (x, y), arrays of numbers, but one "
                 f"cannot be read ({type(error).__name__})."
             ) from None
+        raise ValueError(_A_DICT)
 
     def _row(self, i: int) -> np.ndarray:
         return self._item(i)[0]
@@ -105,6 +112,11 @@ def from_dataset(X: Any, y: Any, *, with_targets: bool = True) -> tuple[Any, Any
         return X, y
     if isinstance(X, TensorDataset):
         X, *targets = (tensor.numpy(force=True) for tensor in X.tensors)
+        if len(targets) > 1:
+            remedy = "weights are sample_weight, persons are groups of fit"
+            raise ValueError(
+                f"Expected a TensorDataset of x, or of x and y, not of more: {remedy}."
+            )
         if with_targets and targets and y is not None:
             raise ValueError("Expected a TensorDataset of x alone, or no y: it holds targets.")
         return X, targets[0] if y is None and targets else y

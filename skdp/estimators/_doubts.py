@@ -26,6 +26,7 @@ MOSTLY_NOISE = 5.0  # noise over sums; at 4 digits are a quarter right, at 8 as 
 PUSH = 0.5  # of what all gradients together could come to, from which on a run has not arrived
 AT_BOUNDS = 0.95  # root mean square of outputs that the bounds hold to [-1, 1]
 DROWNED = 0.35  # deviation of outputs between rows over that between draws
+EVEN_ODDS = 0.5  # deviation of log-odds between rows: above .7 of right labels, by 1 or more
 N_BLOCKS, WANDERED = 5, 8.0  # of a chain; R² is below .2 up to that ratio, and above .7 at 12
 EVEN = 3.0  # mean square of a feature at its bound over that of one spread evenly
 PULLED = 0.5  # share of the largest pull of all records
@@ -198,6 +199,17 @@ def of_training(push: float, remedy: str, noise_share: float) -> tuple[str, ...]
 def synthetic_rows(n_features: int) -> np.ndarray:
     """Rows from a fixed stream, evenly over [-1, 1]: public."""
     return np.random.RandomState(0).uniform(-1.0, 1.0, (N_ROWS, n_features))
+
+
+def of_odds(log_odds: np.ndarray) -> tuple[str, ...]:
+    """Say if predicted log-odds (n_samples, n, n_classes) hardly differ between public rows."""
+    if float(log_odds.mean(axis=0).std(axis=0).max()) >= EVEN_ODDS:
+        return ()
+    return (
+        "Predicted odds hardly differ between rows in [-1, 1], as of labels that have nothing to "
+        "do with their rows, of features that are not of the order of 1, or of far too few or too "
+        "small steps.",
+    )
 
 
 def of_outputs(

@@ -429,7 +429,15 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
         self.n_iter_, self._kept = released.n_steps, released.kept
 
     def _diagnosed(self, plan: FitPlan, released: Trained) -> tuple[str, ...]:
-        return _doubts.of_training(released.push, self._REMEDY, plan.config.noise_share)
+        said = _doubts.of_training(released.push, self._REMEDY, plan.config.noise_share)
+        if said or self.module is not None or self.clip_norm == math.inf:
+            return said
+        rows = _doubts.synthetic_rows(plan.facts.features)
+        return self._doubted(rows, released, np.concatenate(list(self._outputs(rows)), axis=1))
+
+    def _doubted(self, rows: np.ndarray, released: Trained, chain: np.ndarray) -> tuple[str, ...]:
+        """What outputs for public rows, under the members of the posterior, tell against a fit."""
+        raise NotImplementedError
 
     def try_module(
         self, n_features: int | tuple[int, ...], n_outputs: int | None = None
@@ -582,6 +590,9 @@ class NetworkClassifier(AccuracyMixin, WeightedClasses, NetworkEstimator):
         facts = self._facts_of(X, y.shape[1], declared=("classes",))
         return Records(X, y.astype(np.float32)), facts
 
+    def _doubted(self, rows: np.ndarray, released: Trained, chain: np.ndarray) -> tuple[str, ...]:
+        return _doubts.of_odds(chain if self._several else chain - chain.mean(-1, keepdims=True))
+
     def _probabilities(self, outputs: np.ndarray) -> np.ndarray:
         return self._kind(outputs.shape[-1]).probabilities(outputs)
 
@@ -660,14 +671,9 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
         with np.errstate(over="ignore"):  # a target beyond all bounds is an infinite one
             return Records(X, scaled.astype(np.float32)), self._facts_of(X, n_targets)
 
-    def _diagnosed(self, plan: FitPlan, released: Trained) -> tuple[str, ...]:
-        said = super()._diagnosed(plan, released)
-        if said or self.module is not None or self.clip_norm == math.inf:
-            return said
-        rows = _doubts.synthetic_rows(plan.facts.features)
+    def _doubted(self, rows: np.ndarray, released: Trained, chain: np.ndarray) -> tuple[str, ...]:
         parameters = released.posterior.sample(_doubts.N_DRAWS, np.random.RandomState(0))
         draws = np.concatenate(list(self._outputs(rows, parameters)), axis=1)
-        chain = np.concatenate(list(self._outputs(rows)), axis=1)
         return _doubts.of_outputs(draws, bounded=self.target_bounds is not None, chain=chain)
 
     def __sklearn_tags__(self) -> Any:

@@ -216,10 +216,7 @@ class PosteriorSampler(SummaryMixin, ArvizMixin, ProtectedUnit, PrivateEstimator
         )
         τ = number_or_auto(ops.default_prior_scale(R, D, p), prior_scale=self.prior_scale)
         return ops.configure(
-            posterior(theta_norm=D, prior_scale=τ),
-            budget,
-            n_rows=n_rows,
-            n_samples=k,
+            posterior(theta_norm=D, prior_scale=τ), budget, n_rows=n_rows, n_samples=k
         )
 
     def _langevin(

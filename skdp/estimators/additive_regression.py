@@ -68,10 +68,10 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
         ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
     delta : float, default=1e-5
         δ in (0, 1); should be well below 1/n.
-    bounds : dict, or sequence of pairs, or None, default=None
-        Public lower and upper bound of columns of numbers, by name or by position, or a pair per
-        column of X. Values beyond count as the bound. Every column of X is in ``bounds``, ``edges``
-        or ``categories``; where all three are None, numbers are in [-1, 1].
+    bounds : dict, or pair, or sequence of pairs, or None, default=None
+        Public lower and upper bound of columns of numbers, by name or by position, a pair for all
+        or one per column. Values beyond count as the bound. Every column of X is in ``bounds``,
+        ``edges`` or ``categories``; where all three are None, numbers are in [-1, 1].
     edges : {"auto", "private"}, or dict, or sequence, or None, default="auto"
         Public ascending edges of the bins of columns of numbers, instead of bounds. ``"private"``
         in the place of edges takes part of the budget to find them between the bounds of a column,
@@ -278,10 +278,10 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
         ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
     delta : float, default=1e-5
         δ in (0, 1); should be well below 1/n.
-    bounds : dict, or sequence of pairs, or None, default=None
-        Public lower and upper bound of columns of numbers, by name or by position, or a pair per
-        column of X. Values beyond count as the bound. Every column of X is in ``bounds``, ``edges``
-        or ``categories``; where all three are None, numbers are in [-1, 1].
+    bounds : dict, or pair, or sequence of pairs, or None, default=None
+        Public lower and upper bound of columns of numbers, by name or by position, a pair for all
+        or one per column. Values beyond count as the bound. Every column of X is in ``bounds``,
+        ``edges`` or ``categories``; where all three are None, numbers are in [-1, 1].
     edges : {"auto", "private"}, or dict, or sequence, or None, default="auto"
         Public ascending edges of the bins of columns of numbers, instead of bounds. ``"private"``
         in the place of edges takes part of the budget to find them between the bounds of a column,

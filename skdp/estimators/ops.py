@@ -24,10 +24,7 @@ from typing import Any
 import numpy as np
 
 from skdp._fitting import Records, target_bounds
-from skdp._input import (
-    R2Mixin,
-    check_features_and_targets,
-)
+from skdp._input import R2Mixin, check_features_and_targets
 from skdp._plan import FitPlan, PublicFacts
 from skdp._validate import near_auto, number_or_auto
 from skdp.estimators import _doubts

@@ -143,11 +143,7 @@ class Huber:
         return F.huber_loss(outputs, targets, reduction="none", delta=self.delta).sum(1)
 
 
-_OWN = {
-    "cross_entropy": CrossEntropy,
-    "focal": Focal,
-    "ranked_probability": RankedProbability,
-}
+_OWN = {"cross_entropy": CrossEntropy, "focal": Focal, "ranked_probability": RankedProbability}
 _OF_LABELS = {"cross_entropy": BinaryCrossEntropy, "focal": BinaryFocal}
 _OF_TARGETS = {"squared_error": SquaredError, "absolute_error": AbsoluteError, "huber": Huber}
 

@@ -37,10 +37,10 @@ class AdditiveFeatures(DeclaredColumns, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    bounds : dict, or sequence of pairs, or None, default=None
-        Public lower and upper bound of columns of numbers, by name or by position, or a pair per
-        column of X. Values beyond count as the bound. Every column of X is in ``bounds``, ``edges``
-        or ``categories``; where all three are None, numbers are in [-1, 1].
+    bounds : dict, or pair, or sequence of pairs, or None, default=None
+        Public lower and upper bound of columns of numbers, by name or by position, a pair for all
+        or one per column. Values beyond count as the bound. Every column of X is in ``bounds``,
+        ``edges`` or ``categories``; where all three are None, numbers are in [-1, 1].
     edges : dict, or sequence, or None, default=None
         Public ascending edges of the bins of columns of numbers, instead of bounds.
     categories : dict, or sequence, or None, default=None

@@ -117,11 +117,7 @@ SCORES = {  # where they are asked for, and how targets come of numbers in [0, 1
         lambda t: np.eye(3)[(3 * t).astype(int)],
     ),
     "residuals": (ResidualScores(np.sqrt(2.0)), AT, lambda t: np.tan(4.0 * t)[:, None]),
-    "any target": (
-        ResidualScores(0.5),
-        AT,
-        lambda t: HUGE[(len(HUGE) * t).astype(int)][:, None],
-    ),
+    "any target": (ResidualScores(0.5), AT, lambda t: HUGE[(len(HUGE) * t).astype(int)][:, None]),
 }
 
 

@@ -197,11 +197,7 @@ def test_moments_of_persons_are_bounded_too():
 class TestRowsOfPersons:
     def test_rows_of_a_person_are_brought_together_in_their_order(self):
         order, starts = rows_of_persons(["b", "a", "b", "c", "a"], 5)
-        assert [order[a:b].tolist() for a, b in itertools.pairwise(starts)] == [
-            [0, 2],
-            [1, 4],
-            [3],
-        ]
+        assert [order[a:b].tolist() for a, b in itertools.pairwise(starts)] == [[0, 2], [1, 4], [3]]
 
     @pytest.mark.parametrize(
         "labels",

@@ -8,15 +8,7 @@ from scipy import stats
 
 from skdp._random import Streams
 from skdp.engine import sampling as module
-from skdp.engine.sampling import (
-    BLOCK,
-    Bits,
-    Draw,
-    FullBatch,
-    PoissonSampling,
-    counters,
-    sampling,
-)
+from skdp.engine.sampling import BLOCK, Bits, Draw, FullBatch, PoissonSampling, counters, sampling
 
 
 def draw(n_rows, rate, n_steps, seed=b"sampling"):

@@ -31,11 +31,7 @@ def effect(table):
 def table():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(
-        {
-            "age": rng.uniform(0, 10, N),
-            "ward": rng.choice(LEVELS, N),
-            "dose": rng.uniform(0, 1, N),
-        }
+        {"age": rng.uniform(0, 10, N), "ward": rng.choice(LEVELS, N), "dose": rng.uniform(0, 1, N)}
     )
     return X, (rng.random(N) < expit(effect(X))).astype(int)
 
@@ -116,7 +112,7 @@ def test_arrays_have_columns_by_position():
     rng = np.random.default_rng(1)
     X = rng.uniform(0, 1, (500, 2))
     y = (X[:, 0] > 0.5).astype(int)
-    by_list = DPAdditiveClassifier(bounds=[(0, 1), (0, 1)], classes=[0, 1], random_state=0)
+    by_list = DPAdditiveClassifier(bounds=(0, 1), classes=[0, 1], random_state=0)
     by_number = clone(by_list).set_params(bounds={1: (0, 1), 0: (0, 1)})
     first, second = by_list.fit(X, y), by_number.fit(X, y)
     assert first.curve_("x0").name == second.curve_("x0").name == "x0"

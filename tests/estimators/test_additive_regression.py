@@ -43,11 +43,7 @@ def effect(table):
 def table():
     rng = np.random.default_rng(0)
     return pd.DataFrame(
-        {
-            "age": rng.uniform(0, 10, N),
-            "ward": rng.choice(LEVELS, N),
-            "dose": rng.uniform(0, 1, N),
-        }
+        {"age": rng.uniform(0, 10, N), "ward": rng.choice(LEVELS, N), "dose": rng.uniform(0, 1, N)}
     )
 
 

@@ -87,12 +87,7 @@ def test_what_pure_privacy_cannot_take_is_named(kind, parameters, name, two_blob
 
 
 # What a regressor takes, or words in its own way.
-REGRESSION = {
-    "one class": None,
-    "continuous y": None,
-    "two columns of y": None,
-    "NaN in y": "NaN",
-}
+REGRESSION = {"one class": None, "continuous y": None, "two columns of y": None, "NaN in y": "NaN"}
 
 
 @bundled("estimator", [*CLASSIFIERS, *REGRESSORS])

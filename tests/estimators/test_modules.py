@@ -15,12 +15,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from skdp import (
-    DPSGDClassifier,
-    DPSGDRegressor,
-    DPSGLDClassifier,
-    PrivacyLedger,
-)
+from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier, PrivacyLedger
 from skdp.engine.modules.network_sum import FlatModule, NetworkClippedSum, NetworkRecords
 from skdp.estimators._datasets import from_dataset
 from skdp.models.tasks import CrossEntropy
@@ -675,6 +670,8 @@ class TestDatasets:
             (lambda: Items(lambda i: (np.ones(2), [1] * (i + 1))), "y have one shape"),
             (lambda: Items(lambda i: {}["secret"]), r"cannot be read \(KeyError\)\.$"),
             (lambda: type("Endless", (Dataset,), {})(), "says how many records"),
+            (lambda: Items(lambda i: {"x": np.ones(2), "y": 1}), "got dicts.*items are tuples"),
+            (lambda: TensorDataset(*[torch.ones(3, 2)] * 3), "not of more.*are sample_weight"),
         ],
     )
     def test_what_is_not_read_by_index_is_refused_before_the_charge(self, given, message):

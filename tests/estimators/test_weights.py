@@ -8,20 +8,9 @@ from reference.per_sample_gradients import clipped, per_sample_gradients
 from sklearn.metrics import balanced_accuracy_score
 from torch import nn
 
-from skdp import (
-    DPSGDClassifier,
-    DPSGDRegressor,
-    DPSGLDClassifier,
-    PrivacyLedger,
-    _release_hook,
-)
+from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier, PrivacyLedger, _release_hook
 from skdp._persons import PersonUnit
-from skdp.engine.modules.network_sum import (
-    ROUNDING,
-    FlatModule,
-    NetworkClippedSum,
-    NetworkRecords,
-)
+from skdp.engine.modules.network_sum import ROUNDING, FlatModule, NetworkClippedSum, NetworkRecords
 from skdp.relations import RELATIONS, sensitivity_factor
 
 FACTS = {"classes": [0, 1], "n_samples": 120}

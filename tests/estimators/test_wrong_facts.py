@@ -223,9 +223,18 @@ def test_stochastic_fits_that_are_mostly_noise_say_so(kind):
     assert quiet(model.set_params(epsilon=3.0), LABELS).diagnostics_ == ()
 
 
-def test_networks_that_learn_are_quiet():
-    model = DPSGDClassifier(3.0, classes=[0, 1], n_samples=N, hidden_layer_sizes=(10,))
-    assert quiet(model, LABELS).diagnostics_ == ()
+@pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGLDClassifier])
+def test_networks_whose_odds_hardly_differ_say_so(kind):
+    """Of few steps, and of one label in ten wherever the row is."""
+    model = kind(3.0, classes=[0, 1], n_samples=N, hidden_layer_sizes=(10,))
+    rare = np.arange(N) % 10 == 0
+    for one, y in ((clone(model).set_params(max_iter=1), LABELS), (model, rare.astype(int))):
+        with pytest.warns(FitWarning, match="odds hardly differ"):
+            one.fit(X, y)
+    assert quiet(clone(model), LABELS).diagnostics_ == ()
+    apart = np.array([[-1.0, 1.0], [1.0, -1.0]])
+    assert _doubts.of_odds(0.49 * apart[None])
+    assert not _doubts.of_odds(0.51 * apart[None])
 
 
 UNDECLARED = "takes the numbers in X as they are.* nothing says where those of this table lie"

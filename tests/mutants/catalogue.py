@@ -726,6 +726,18 @@ SECTIONS = {
     ),
     "network": read(
         r"""
+--- estimators/_datasets.py; tests/estimators/test_modules.py
+@@ from_dataset: what a dataset holds beside targets is dropped without a word
+-len(targets) > 1
++False
+--- _columns.py; tests/estimators/test_additive.py
+@@ DeclaredColumns._declared: a pair of bounds is of the first column
+-[given] * (n_columns or 1) if pair else given
++[given] if pair else given
+--- estimators/_doubts.py; tests/estimators/test_wrong_facts.py
+@@ of_odds: a perceptron that learned nothing says nothing
+-float(log_odds.mean(axis=0).std(axis=0).max()) >= EVEN_ODDS
++True
 --- algorithms/dp_sgd.py; tests/estimators/test_sgd.py
 @@ default_batch_size: batches are of half the rows that the budget has the noise for
 -2.0 * mu

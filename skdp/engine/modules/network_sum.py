@@ -65,11 +65,7 @@ class FlatModule:
     """
 
     def __init__(
-        self,
-        module: nn.Module,
-        device: Any = None,
-        *,
-        mixed_precision: bool = False,
+        self, module: nn.Module, device: Any = None, *, mixed_precision: bool = False
     ) -> None:
         check_environment()
         self.mixed_precision = mixed_precision
