@@ -109,10 +109,10 @@ SECTIONS = {
     ),
     "calibration and search on disjoint rows": read(
         r"""
---- conformal.py; tests/contracts/test_sizes.py
-@@ _DPConformal._fitted: a part that coins leave empty ends a conformal fit
--parts.append(_Rows(X, y, groups))
-+parts.append(_Rows(X, y, groups))
+--- conformal/_base.py; tests/contracts/test_sizes.py
+@@ DPConformal._fitted: a part that coins leave empty ends a conformal fit
+-parts.append(Rows(X, y, groups))
++parts.append(Rows(X, y, groups))
 +if not len(at):
 +    raise ValueError
 --- model_selection/disjoint_search.py; tests/contracts/test_sizes.py
@@ -128,11 +128,11 @@ SECTIONS = {
 @@ ConformalConfig.points: the last point is a threshold like others
 -np.append(finite, math.inf)
 +np.append(finite, finite[-1] + 1)
---- conformal.py; tests/test_conformal.py
-@@ _DPConformal._fitted: the model is calibrated on the rows that it was fitted on
+--- conformal/_base.py; tests/test_conformal.py
+@@ DPConformal._fitted: the model is calibrated on the rows that it was fitted on
 -return model.fit(first.X, first.y, **first.whose), other
 +return model.fit(other.X, other.y, **other.whose), other
-@@ _DPConformal._scores_of: all rows of a person calibrate
+@@ DPConformal._scores_of: all rows of a person calibrate
 -rows_of_persons(rows.groups, len(rows.y), 1, key)
 +rows_of_persons(rows.groups, len(rows.y), None, key)
 --- model_selection/disjoint_search.py; tests/model_selection/test_disjoint_search.py
@@ -1412,8 +1412,8 @@ SECTIONS = {
 @@ package_of: a class of scikit-learn is whatever says that it is
 -found is kind
 +True
---- conformal.py; tests/test_conformal.py
-@@ _DPConformal.plan: plans of two conformal fits are of one split
+--- conformal/_base.py; tests/test_conformal.py
+@@ DPConformal.plan: plans of two conformal fits are of one split
 -uuid.uuid4().hex[:16]
 +"split of the fit"
 --- privacy/workflow.py; tests/privacy/test_workflow.py
@@ -1679,11 +1679,11 @@ SECTIONS = {
 @@ limits: a limit that holds half as often as it says
 -upper_limit(n - count, n, level / 2)
 +upper_limit(n - count, n, level)
---- audit/estimator.py; tests/audit/test_estimator.py
-@@ _and: the canary of an audit has its rows with another person
+--- audit/_neighbours.py; tests/audit/test_estimator.py
+@@ with_record: the canary of an audit has its rows with another person
 -others.persons.max() + 1
 +others.persons.max()
-@@ _relation: an audit of persons is reported as one of rows
+@@ relation_of: an audit of persons is reported as one of rows
 -(found or Relation.ZERO_OUT).of_unit(GROUP)
 +found or Relation.ZERO_OUT
 --- audit/mechanism.py; tests/audit/test_mechanism.py
