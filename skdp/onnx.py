@@ -21,28 +21,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from skdp import estimators
+from skdp import preprocessing as steps
 from skdp._validate import expected
-from skdp.estimators import (
-    DPAdditiveClassifier,
-    DPAdditivePoissonRegressor,
-    DPAdditiveRegressor,
-    DPVariationalLinearRegression,
-    DPVariationalLogisticRegression,
-    DPVariationalPoissonRegression,
-    OPSPosteriorSampler,
-    OPSRegressor,
-)
 from skdp.models.additive import Additive, Category, Number
 from skdp.models.likelihoods import HERMITE
-from skdp.preprocessing import (
-    DPPCA,
-    AdditiveFeatures,
-    BoundedScaler,
-    DPBins,
-    DPQuantileScaler,
-    DPStandardScaler,
-    NormClipper,
-)
 from skdp.preprocessing.bounded_scaler import middle_and_half
 from skdp.privacy import privacy_of
 
@@ -200,18 +183,13 @@ class _Graph:
         last = len(column.table) - 1
         if isinstance(column, Category) and text:
             codes = {level: i for i, level in enumerate(column.levels) if isinstance(level, str)}
-            keys = {
-                "op_version": 2,
-                "keys_strings": list(codes),
-                "values_int64s": list(codes.values()),
-            }
-            found = self("LabelEncoder", values, default_int64=last, **keys)
+            keys = {"keys_strings": list(codes), "values_int64s": list(codes.values())}
+            found = self("LabelEncoder", values, default_int64=last, op_version=2, **keys)
         elif isinstance(column, Category):
             levels = [math.nan if isinstance(x, str) else float(x) for x in column.levels]
             equal = self("Equal", self("Cast", values, to=_DOUBLE), np.array([levels]))
-            from_last = self(
-                "MatMul", self("Cast", equal, to=_DOUBLE), np.arange(-last, 0.0)[:, None]
-            )
+            place = np.arange(-last, 0.0)[:, None]
+            from_last = self("MatMul", self("Cast", equal, to=_DOUBLE), place)
             found = self("Add", from_last, float(last))
         else:
             values = self("Cast", values, to=_DOUBLE)
@@ -310,21 +288,21 @@ def _sampled_classes(g: _Graph) -> None:
 
 _DOUBLE, _FLOAT, _INTEGER = 11, 1, 7  # numbers of types in ONNX
 _CONVERTERS = {
-    BoundedScaler: _bounded,
-    DPStandardScaler: _standard,
-    DPQuantileScaler: _quantiles,
-    NormClipper: _clipper,
-    DPPCA: _pca,
-    DPBins: _bins,
-    AdditiveFeatures: _additive_features,
-    DPAdditiveClassifier: _logistic,
-    DPAdditiveRegressor: _linear,
-    DPAdditivePoissonRegressor: _poisson,
-    DPVariationalLogisticRegression: _logistic,
-    DPVariationalLinearRegression: _linear,
-    DPVariationalPoissonRegression: _poisson,
-    OPSPosteriorSampler: _sampled_classes,
-    OPSRegressor: _sampled_line,
+    steps.BoundedScaler: _bounded,
+    steps.DPStandardScaler: _standard,
+    steps.DPQuantileScaler: _quantiles,
+    steps.NormClipper: _clipper,
+    steps.DPPCA: _pca,
+    steps.DPBins: _bins,
+    steps.AdditiveFeatures: _additive_features,
+    estimators.DPAdditiveClassifier: _logistic,
+    estimators.DPAdditiveRegressor: _linear,
+    estimators.DPAdditivePoissonRegressor: _poisson,
+    estimators.DPVariationalLogisticRegression: _logistic,
+    estimators.DPVariationalLinearRegression: _linear,
+    estimators.DPVariationalPoissonRegression: _poisson,
+    estimators.OPSPosteriorSampler: _sampled_classes,
+    estimators.OPSRegressor: _sampled_line,
 }
 
 
