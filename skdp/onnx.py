@@ -188,8 +188,8 @@ class _Graph:
         elif isinstance(column, Category):
             levels = [math.nan if isinstance(x, str) else float(x) for x in column.levels]
             equal = self("Equal", self("Cast", values, to=_DOUBLE), np.array([levels]))
-            place = np.arange(-last, 0.0)[:, None]
-            from_last = self("MatMul", self("Cast", equal, to=_DOUBLE), place)
+            at = np.arange(-last, 0.0)[:, None]
+            from_last = self("MatMul", self("Cast", equal, to=_DOUBLE), at)
             found = self("Add", from_last, float(last))
         else:
             values = self("Cast", values, to=_DOUBLE)

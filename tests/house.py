@@ -26,7 +26,7 @@ BUDGET = {
     "lines of code, noise-aware": (3_810, 1_700),
     "modules of more than 400 lines": (39, 0),
     "lines of the longest function": (57, 45),
-    "files directly under skdp": (36, 8),
+    "files directly under skdp": (34, 8),
     "import circles": (1, 0),
 }
 SLACK = 0.03  # over which a limit has to follow its figure down

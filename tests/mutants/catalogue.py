@@ -1711,8 +1711,8 @@ SECTIONS = {
 @@ _read: a report on chunks takes persons for rows
 -chunk.y is None or chunk.groups is not None
 +chunk.y is None
---- evaluation/evaluator.py; tests/evaluation/test_release.py
-@@ _missed: a warning tells of a residual that no double holds
+--- evaluation/_tables.py; tests/evaluation/test_release.py
+@@ missed: a warning tells of a residual that no double holds
 -np.errstate(over="ignore")
 +np.errstate()
 --- evaluation/_release.py; tests/chunks/test_reports.py
