@@ -69,17 +69,14 @@ class ReliabilityDisplay:
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        What the curve was drawn on.
-    axes_ : tuple of matplotlib Axes
-        Those of the curve, and those of the histogram where there is one.
+    ax_, axes_, figure_ : matplotlib Axes, tuple of them, and Figure
+        Those of the curve, and beside them those of the histogram where there is one.
     line_, band_, histogram_ : matplotlib artists or None
         The curve, the band and the histogram.
 
     See Also
     --------
     skdp.metrics.reliability_table : The numbers.
-    skdp.metrics.expected_calibration_error : The number in the legend.
 
     Examples
     --------
@@ -197,9 +194,7 @@ class ReliabilityDisplay:
             Probabilities under each of several posterior samples, for the band.
         n_bins, strategy, class_label, sample_weight, labels, pos_label
             As in `skdp.metrics.reliability_table`.
-        name : str, default=None
-            Name in the legend.
-        ax, **kwargs : optional
+        name, ax, **kwargs : optional
             As in `plot`.
 
         Returns
@@ -232,9 +227,7 @@ class ReliabilityDisplay:
             What `skdp.evaluation` returns for classes. Of two classes the curve is about the
             second, of more about the most probable one; the error in the legend is that of the
             most probable one.
-        name : str, default=None
-            Name in the legend.
-        ax, **kwargs : optional
+        name, ax, **kwargs : optional
             As in `plot`.
 
         Returns
@@ -285,11 +278,10 @@ class ReliabilityDisplay:
         self._draw_curve(self.ax_, self.name if name is None else name, kwargs)
         self._draw_band(self.ax_, level)
         self.histogram_ = None if below is None else self._draw_histogram(below)
-        x_label, y_label = "Confidence", "Accuracy"
-        if self.class_label is not None:
-            x_label = f"Predicted probability of class {self.class_label}"
-            y_label = f"Share of class {self.class_label}"
+        named, label = self.class_label is not None, self.class_label
+        y_label = f"Share of class {label}" if named else "Accuracy"
         self.ax_.set(xlim=(0, 1), ylim=(0, 1), ylabel=y_label)
+        x_label = f"Predicted probability of class {label}" if named else "Confidence"
         self.axes_[-1].set_xlabel(x_label)
         legend(self.ax_, loc="best")
         return self
@@ -333,8 +325,7 @@ class ReliabilityDisplay:
         x, beside = self.table.confidence, np.r_[False, drawn, False]
         # Between bins that hold rows, and no further: a bin that stands alone has a line.
         self.band_ = ax.fill_between(x, low, high, where=drawn, **style)
-        alone = drawn & ~beside[:-2] & ~beside[2:]
-        if alone.any():
+        if (alone := drawn & ~beside[:-2] & ~beside[2:]).any():
             ax.vlines(x[alone], low[alone], high[alone], **style | {"linewidth": 3, "label": None})
 
     def _draw_histogram(self, ax: Axes) -> Artist:

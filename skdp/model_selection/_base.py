@@ -197,20 +197,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         return self.best_estimator_
 
     def score(self, X, y=None) -> float:
-        """Score of the winner on given rows, by ``scoring``, or by its own `score` for None.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows.
-        y : array-like of shape (n,) or None, default=None
-            Class labels or targets.
-
-        Returns
-        -------
-        float
-            Without noise: that of training rows is no private release.
-        """
+        """Score of the winner by ``scoring``, or its own for None; of training rows no release."""
         winner = self._winner()
         if self.scoring is None and hasattr(winner, "score"):
             return winner.score(X, y)

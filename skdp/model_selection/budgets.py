@@ -219,12 +219,8 @@ def _keeps_columns(step: Estimator | str | None) -> bool:
 def private_parts(workflow: Estimator) -> dict[str, PrivatePart]:
     """Names, as in `get_params`, of the parts that spend a budget of their own.
 
-    ``""`` is the workflow itself.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or what is around one may fit it more than once.
+    ``""`` is the workflow itself. A ValueError says if there is none, or what is around one may fit
+    it more than once.
     """
     every = {"": workflow, **workflow.get_params(deep=True)}
     found = {
@@ -308,13 +304,7 @@ def _with_budgets(workflow: E, epsilons: Mapping[str, float], delta: float) -> E
 
 
 def relation_of(workflow: Estimator) -> Relation:
-    """The one neighbouring relation of all private parts, whose records are rows or persons.
-
-    Raises
-    ------
-    ValueError
-        If there are several; where the units differ, the message names the steps.
-    """
+    """The one neighbouring relation of all private parts, whose records are rows or persons."""
     found = {name: _relation(part) for name, part in private_parts(workflow).items()}
     of_unit = {u: sorted(name for name, r in found.items() if r.unit == u) for u in UNITS}
     if all(of_unit.values()):

@@ -1659,8 +1659,8 @@ SECTIONS = {
 @@ PrivateSearch._keep_best: the winner states the price of its own trial
 -restate(parts, self.privacy_)
 +pass
---- model_selection/search.py; tests/privacy/test_cover.py
-@@ _trial: a trial that was refused a release counts
+--- model_selection/_trials.py; tests/privacy/test_cover.py
+@@ trial: a trial that was refused a release counts
 -cover.refused or not covered_by_plan
 +not covered_by_plan
 --- model_selection/_base.py; tests/privacy/test_cover.py
