@@ -25,13 +25,13 @@ from skdp._input import (
 from skdp._marked_rows import handed_on
 from skdp._types import ArrayLike
 from skdp._validate import expected, in_range, one_of
-from skdp.conformal._base import DPConformal, Rows, available
+from skdp.conformal._base import Rows, _DPConformal, available
 
 _STANDARD_DEVIATIONS = 100.0  # bound on a scaled residual
 
 
 @dataclass(eq=False, repr=False)
-class DPConformalClassifier(AccuracyMixin, DPConformal):
+class DPConformalClassifier(AccuracyMixin, _DPConformal):
     """Prediction sets that hold the right class at a chosen rate, privately.
 
     A set holds the classes whose score is at most a threshold, which is one private quantile of the
@@ -202,7 +202,7 @@ class DPConformalClassifier(AccuracyMixin, DPConformal):
 
 
 @dataclass(eq=False, repr=False)
-class DPConformalRegressor(R2Mixin, DPConformal):
+class DPConformalRegressor(R2Mixin, _DPConformal):
     """Prediction intervals that hold the target at a chosen rate, privately.
 
     An interval is the prediction plus and minus a threshold, or a multiple of the predicted

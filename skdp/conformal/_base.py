@@ -71,7 +71,7 @@ def available(method: str) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class DPConformal(MetaEstimatorMixin, PrivateEstimator):
+class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
     """What both have in common: who is fitted on which rows, the charge, and the threshold."""
 
     estimator: Estimator

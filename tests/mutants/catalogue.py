@@ -110,7 +110,7 @@ SECTIONS = {
     "calibration and search on disjoint rows": read(
         r"""
 --- conformal/_base.py; tests/contracts/test_sizes.py
-@@ DPConformal._fitted: a part that coins leave empty ends a conformal fit
+@@ _DPConformal._fitted: a part that coins leave empty ends a conformal fit
 -parts.append(Rows(X, y, groups))
 +parts.append(Rows(X, y, groups))
 +if not len(at):
@@ -129,10 +129,10 @@ SECTIONS = {
 -np.append(finite, math.inf)
 +np.append(finite, finite[-1] + 1)
 --- conformal/_base.py; tests/test_conformal.py
-@@ DPConformal._fitted: the model is calibrated on the rows that it was fitted on
+@@ _DPConformal._fitted: the model is calibrated on the rows that it was fitted on
 -return model.fit(first.X, first.y, **first.whose), other
 +return model.fit(other.X, other.y, **other.whose), other
-@@ DPConformal._scores_of: all rows of a person calibrate
+@@ _DPConformal._scores_of: all rows of a person calibrate
 -rows_of_persons(rows.groups, len(rows.y), 1, key)
 +rows_of_persons(rows.groups, len(rows.y), None, key)
 --- model_selection/disjoint_search.py; tests/model_selection/test_disjoint_search.py
@@ -1413,7 +1413,7 @@ SECTIONS = {
 -found is kind
 +True
 --- conformal/_base.py; tests/test_conformal.py
-@@ DPConformal.plan: plans of two conformal fits are of one split
+@@ _DPConformal.plan: plans of two conformal fits are of one split
 -uuid.uuid4().hex[:16]
 +"split of the fit"
 --- privacy/workflow.py; tests/privacy/test_workflow.py
@@ -1791,9 +1791,9 @@ SECTIONS = {
 @@ assert_moved_within: what a person moves is not looked at
 -moved <= most
 +True
---- testing/_checks.py; tests/contracts/test_persons.py
-@@ check_persons_replay: neighbouring persons are not compared
--_assert_same(first, second, f"person {number}")
+--- testing/_replayed.py; tests/contracts/test_persons.py
+@@ _check_replay: neighbouring persons are not compared
+-_assert_same(first, second, f"{who} {number}")
 +pass
 --- _persons.py; tests/contracts/test_persons.py
 @@ _coded: labels of persons lose their mask
