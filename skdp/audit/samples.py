@@ -55,10 +55,8 @@ def audit_samples(
         Independent results on each of the two data sets, in the order in which they were made or
         any other that does not depend on them. An infinite number, or one that is not a number,
         is a result like any other; an output that never is finite is not looked at.
-    epsilon : float
-        Claimed ε ≥ 0; infinite for no claim.
-    delta : float
-        Claimed δ, in [0, 1).
+    epsilon, delta : float
+        Claimed ε ≥ 0, infinite for no claim, and δ in [0, 1).
     frame : {"dp", "gdp"}, default="dp"
         ``"dp"`` holds against any (ε, δ). ``"gdp"`` is many times tighter, and evidence against a
         mechanism that claims to be Gaussian (on the full batch) alone.
@@ -77,12 +75,6 @@ def audit_samples(
     -------
     AuditReport
         Counts, bound and verdict.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range or no relation, the two samples do not fit together, or the
-        results that choose how to look hold no finite number, so that there is nothing to look at.
 
     Examples
     --------
