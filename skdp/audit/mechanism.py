@@ -152,17 +152,12 @@ def audit_mechanism(
     departure = _departure(arms, laws, thresholds, level / 2)
 
     frame = "gdp" if sampling_rate == 1.0 else "dp"
-    return AuditReport(
-        **proved(frame_of(frame, delta), *arms, float(thresholds[0]), 1 - level / 2),
-        epsilon=epsilon_of_event(claim.event(), delta, relation),
-        delta=delta,
-        frame=frame,
-        confidence=confidence,
-        audited=getattr(mechanism, "__name__", type(mechanism).__name__),
-        neighboring_relation=relation,
-        seconds=time.perf_counter() - start,
-        departure=departure,
-    )
+    found = proved(frame_of(frame, delta), *arms, float(thresholds[0]), 1 - level / 2)
+    found |= {"epsilon": epsilon_of_event(claim.event(), delta, relation), "delta": delta}
+    found |= {"frame": frame, "confidence": confidence, "neighboring_relation": relation}
+    audited = getattr(mechanism, "__name__", type(mechanism).__name__)
+    seconds = time.perf_counter() - start
+    return AuditReport(**found, audited=audited, seconds=seconds, departure=departure)
 
 
 @dataclass(frozen=True)

@@ -102,16 +102,10 @@ def audit_samples(
     first = [arm[:n] for arm, n in zip(arms, shares, strict=True)]
     rule = choose(first[0], first[1], family, 1 - confidence)
     present, absent = (rule.scores(arm[n:]) for arm, n in zip(arms, shares, strict=True))
-    return AuditReport(
-        **proved(family, present, absent, rule.threshold, confidence),
-        epsilon=epsilon,
-        delta=float(delta),
-        frame=frame,
-        confidence=float(confidence),
-        audited=audited,
-        neighboring_relation=check_relation(neighboring_relation),
-        seconds=time.perf_counter() - start,
-    )
+    found = proved(family, present, absent, rule.threshold, confidence)
+    found |= {"epsilon": epsilon, "delta": float(delta), "confidence": float(confidence)}
+    found |= {"neighboring_relation": check_relation(neighboring_relation), "frame": frame}
+    return AuditReport(**found, audited=audited, seconds=time.perf_counter() - start)
 
 
 def _arm(values: ArrayLike, name: str) -> np.ndarray:

@@ -25,7 +25,8 @@ from skdp._input import (
 from skdp._marked_rows import handed_on
 from skdp._types import ArrayLike
 from skdp._validate import expected, in_range, one_of
-from skdp.conformal._base import Rows, _DPConformal, available
+from skdp.conformal._base import Rows, _DPConformal
+from skdp.model_selection._base import available
 
 _STANDARD_DEVIATIONS = 100.0  # bound on a scaled residual
 
@@ -194,7 +195,7 @@ class DPConformalClassifier(AccuracyMixin, _DPConformal):
         sets = np.where(np.isfinite(scores), scores, math.inf) <= self.threshold_
         return handed_on(X, sets)
 
-    @available("predict_proba")
+    @available("predict_proba", "estimator_")
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities of the classifier, shape (n, n_classes)."""
         check_is_fitted(self)

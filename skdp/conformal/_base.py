@@ -15,7 +15,6 @@ from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, _safe_indexing, get_tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import _fitting
@@ -31,16 +30,17 @@ from skdp._marked_rows import Mark, handed_on, part_read, trusting
 from skdp._persons import PersonUnit, rows_of_persons
 from skdp._plan import FitPlan, PublicFacts
 from skdp._types import Estimator, Given, Opaque, Params, Seed
-from skdp._validate import expected, in_range, integer, one_of
+from skdp._validate import expected, in_range, integer
 from skdp._warnings import FitWarning
 from skdp.algorithms.conformal import ConformalConfig
+from skdp.model_selection._base import declared_persons
 from skdp.model_selection.splits import DisjointSplit
 from skdp.privacy import PrivacyReport, privacy_of
 from skdp.privacy.budget import Budget
 from skdp.privacy.parts import common_part
 from skdp.privacy.report import joint
 from skdp.privacy.workflow import stating_parts
-from skdp.relations import ROW, UNITS, other_relation
+from skdp.relations import ROW, other_relation
 
 _FIT, _CALIBRATE = "fit", "calibrate"
 _COINS = 4.0  # standard deviations that a part by coins may be short of its expected number
@@ -58,16 +58,6 @@ class Rows(NamedTuple):
     def whose(self) -> Params:
         """What a fit is told of persons."""
         return {} if self.groups is None else {"groups": self.groups}
-
-
-def available(method: str) -> Any:
-    """Have a method where the model has it."""
-
-    def check(conformal: Any) -> bool:
-        getattr(getattr(conformal, "estimator_", conformal.estimator), method)
-        return True
-
-    return available_if(check)
 
 
 @dataclass(eq=False, repr=False)
@@ -197,15 +187,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
 
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records; of each one row takes part."""
-        if one_of(UNITS, unit=self.unit) == ROW:
-            if self.n_groups is not None:
-                remedy = "it is for unit='group', which protects a person with all of its rows"
-                raise expected("None with unit='row'", remedy, n_groups=self.n_groups)
-            return None
-        if self.n_groups is None:
-            remedy = "persons cannot be counted privately: declare about how many there are"
-            raise expected("a public number of persons", remedy, n_groups=None)
-        return PersonUnit.of(integer(1, n_groups=self.n_groups), None, "auto", 1, None)
+        return declared_persons(self, self.n_groups, None, 1)
 
     def _assumptions(self) -> tuple[str, ...]:
         return (_fitting.PREDICTED_BY_ROW,)
@@ -223,23 +205,19 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
         """Fit the model on its part of the rows; return it, and the part that calibrates."""
         by_coins, share = not self._relation.n_is_public, self._share
         seeded = self.random_state is not None and not by_coins
-        split = DisjointSplit(
-            n,
-            parts={_FIT: 1 - share, _CALIBRATE: share},
-            groups=rows.groups,
-            neighboring_relation=self._relation.of_rows,
-            random_state=initial_seed(self) if seeded else None,
-        )
+        parts, seed = {_FIT: 1 - share, _CALIBRATE: share}, initial_seed(self) if seeded else None
+        of: Params = {"groups": rows.groups, "neighboring_relation": self._relation.of_rows}
+        split = DisjointSplit(n, parts=parts, random_state=seed, **of)
         # Coins may leave a part without rows, and a refusal would tell how few there are.
         if n < 2 or not (by_coins or all(map(split.n_samples_of, split.parts))):
             remedy = "the model needs rows, and its calibration others"
             raise expected("a larger number", remedy, n_samples=n)
-        parts = []
+        taken = []
         for part in split.parts:
             X, y, at = split.take(part, rows.X, rows.y, np.arange(len(rows.y)))
             groups = None if rows.groups is None else _safe_indexing(rows.groups, np.asarray(at))
-            parts.append(Rows(X, y, groups))
-        first, other = parts
+            taken.append(Rows(X, y, groups))
+        first, other = taken
         model = self._for_part()
         if rows.classes is not None and getattr(model, "classes", "") is None:
             model.set_params(classes=rows.classes)
@@ -271,15 +249,14 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
         inner, relation = self._inner, self._relation
         if self._is_frozen:
             told = privacy_of(self.estimator) if stating_parts(self.estimator) else None
-            found = {relation if told is None else told.neighboring_relation}
+            other = relation if told is None else told.neighboring_relation
         else:
             known = {n.rpartition("__")[2]: v for n, v in inner.get_params(deep=True).items()}
             of_rows = known.get("neighboring_relation", relation.of_rows)
             unit = known.get("unit", self.unit if isinstance(inner, PrivateEstimator) else ROW)
-            found = {relation.of_unit(unit) if of_rows == relation.of_rows else of_rows}
-            if "neighboring_relation" not in known:
-                found = {relation}
-        if (other := found.pop()) != relation:
+            other = relation.of_unit(unit) if of_rows == relation.of_rows else of_rows
+            other = other if "neighboring_relation" in known else relation
+        if other != relation:
             raise other_relation(f"{other!r} as in the model", relation)
         plan = super()._planned(facts)
         if self._is_frozen or not isinstance(inner, PrivateEstimator):

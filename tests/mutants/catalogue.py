@@ -111,8 +111,8 @@ SECTIONS = {
         r"""
 --- conformal/_base.py; tests/contracts/test_sizes.py
 @@ _DPConformal._fitted: a part that coins leave empty ends a conformal fit
--parts.append(Rows(X, y, groups))
-+parts.append(Rows(X, y, groups))
+-taken.append(Rows(X, y, groups))
++taken.append(Rows(X, y, groups))
 +if not len(at):
 +    raise ValueError
 --- model_selection/disjoint_search.py; tests/contracts/test_sizes.py
