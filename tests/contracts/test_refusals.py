@@ -254,8 +254,7 @@ OF_ALL = ("a ceiling too low", "a ledger of another relation", "a NaN", "an infi
 
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 @pytest.mark.parametrize(
-    "subject",
-    [pytest.param(s, marks=pytest.mark.slow) if s in REPEATED else s for s in SUBJECTS],
+    "subject", [pytest.param(s, marks=pytest.mark.slow) if s in REPEATED else s for s in SUBJECTS]
 )
 def test_a_refused_fit_has_released_nothing(subject, tmp_path):
     refused = 0

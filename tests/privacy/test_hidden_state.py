@@ -8,12 +8,7 @@ from scipy.optimize import nnls
 from scipy.special import ndtr
 
 from skdp.privacy.gdp import gdp_delta, gdp_to_epsilon
-from skdp.privacy.hidden_state import (
-    cyclic_batch_mu,
-    full_batch_mu,
-    langevin_mu,
-    last_iterate_mu,
-)
+from skdp.privacy.hidden_state import cyclic_batch_mu, full_batch_mu, langevin_mu, last_iterate_mu
 
 # --- the hull against an optimiser that knows nothing of hulls -----------------------------------
 
