@@ -115,10 +115,8 @@ def audit_estimator(
     frame : {"auto", "dp", "gdp"}, default="auto"
         See `audit_samples`. ``"auto"`` is ``"gdp"`` where ``privacy_`` says that all that was
         released is full-batch Gaussian, and ``"dp"`` for all else.
-    confidence : float, default=0.95
-        Probability in (0, 1) with which the bound holds, at least.
-    selection : float, default=0.1
-        Share of the fits that choose direction and threshold.
+    confidence, selection : float, default=0.95 and 0.1
+        See `audit_samples`.
     n_jobs : int or None, default=None
         Parallel fits, as in scikit-learn. The global generators of workers are seeded afresh. One
         that a function brings along would repeat itself in each of them: refused.
@@ -136,16 +134,10 @@ def audit_estimator(
     Raises
     ------
     ValueError
-        If a ``random_state`` is set: each fit would have the same noise, and any two data sets
-        would be told apart. If there is no claim, the two data sets are no neighbours, or a
-        parameter is invalid.
+        If a ``random_state`` is set: each fit would have the same noise. If there is no claim, or
+        the two data sets are no neighbours.
     BudgetExceededError
         If an open ledger refuses a fit.
-
-    Warns
-    -----
-    PrivacyWarning
-        If it was not said that a record is null on which the verdict under ``"zero_out"`` depends.
 
     Notes
     -----

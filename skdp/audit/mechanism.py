@@ -111,11 +111,6 @@ def audit_mechanism(
         ``departure`` says what was found. The counts and ``epsilon_lower_bound`` are those at the
         threshold between the two medians; the bound takes canaries as independent.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or the release has another shape or is not finite.
-
     Examples
     --------
     >>> from skdp.audit import audit_mechanism

@@ -79,18 +79,14 @@ def split_budget(
     ----------
     pipeline : estimator
         A pipeline, or any nesting of `Pipeline`, `ColumnTransformer`, `FeatureUnion`, voting and
-        `DPTemperatureScaler`, which fit each part once, and `DPRandomizedSearch`, which
-        divides its own. Every part with parameters ``epsilon`` and
-        ``delta`` is given a budget.
-    epsilon : float
-        ε > 0 of the whole. ``float("inf")`` is no privacy for any step.
-    delta : float
-        δ in (0, 1) of the whole.
+        `DPTemperatureScaler`, which fit each part once, and `DPRandomizedSearch`, which divides its
+        own. Every part with parameters ``epsilon`` and ``delta`` is given a budget.
+    epsilon, delta : float
+        ε > 0 and δ in (0, 1) of the whole. ``float("inf")`` is no privacy for any step.
     weights : mapping or None, default=None
         Share of each private step, by its name as in `get_params` (nested ones with ``__``), each
         > 0; only ratios count. A share is one of μ², so a weight 4 is about double the ε of a
-        weight 1. None gives a tenth to transformers and
-        a temperature together.
+        weight 1. None gives a tenth to transformers and a temperature together.
     n_samples : int or None, default=None
         Public number of rows, which every private step is given. Needed only where what a step is
         charged depends on it, as with Poisson batches.

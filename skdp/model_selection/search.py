@@ -56,10 +56,8 @@ class DPRandomizedSearch(PrivateSearch):
         Each trial draws anew, with replacement. Parameters that set a budget or state a public fact
         are refused, and so are ones that would make a candidate more expensive than the others: on
         random batches, those of batches and steps.
-    epsilon : float, default=1.0
-        ε > 0 of the whole search. ``float("inf")`` for no privacy.
-    delta : float, default=1e-5
-        δ in (0, 1) of the whole search; should be well below 1/n.
+    epsilon, delta : float, default=1.0 and 1e-5
+        ε > 0 and δ in (0, 1) of the whole search; δ should be well below 1/n.
     mean_trials : float, default=10
         Mean number of trials: 1, or at least 1.001.
     shape : float, default=0.0

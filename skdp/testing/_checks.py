@@ -203,10 +203,8 @@ def private_estimator_checks(
 
     Parameters
     ----------
-    estimator : estimator
-        An unfitted estimator or transformer.
-    expected_failed_checks : mapping of str to str or None, default=None
-        Names of checks that are left out, of these or of scikit-learn's, with the reason.
+    estimator, expected_failed_checks : estimator and mapping of str to str or None
+        As of `check_private_estimator`.
 
     Yields
     ------
@@ -275,11 +273,6 @@ def check_private_estimator(
         with `privacy_of`.
     expected_failed_checks : mapping of str to str or None, default=None
         Names of checks that are left out, of these or of scikit-learn's, with the reason.
-
-    Raises
-    ------
-    AssertionError
-        If a check fails, saying which.
 
     Notes
     -----

@@ -224,7 +224,8 @@ def record_releases() -> AbstractContextManager[list[Release]]:
 def replay_releases(tape: Iterable[Release]) -> AbstractContextManager[list[Release]]:
     """Return recorded outputs inside the block, instead of running the mechanisms.
 
-    A fit on other data then gets the same releases: whatever still differs has leaked.
+    A fit on other data then gets the same releases: whatever still differs has leaked (the idea of
+    record and replay: arXiv:2602.17454).
 
     Parameters
     ----------
@@ -235,10 +236,6 @@ def replay_releases(tape: Iterable[Release]) -> AbstractContextManager[list[Rele
     -------
     context manager
         Enters with a list of the releases that are asked for, each with the recorded output.
-
-    References
-    ----------
-    The record/replay idea: arXiv:2602.17454.
 
     Examples
     --------
