@@ -227,18 +227,6 @@ def _standard(g: _Graph) -> None:
     g.numbers(0, g.clipped(g.step.output_norm_))
 
 
-def _clipper(g: _Graph) -> None:
-    g.numbers(0, g.clipped(g.step.output_norm_))
-
-
-def _pca(g: _Graph) -> None:
-    g.numbers(0, g("MatMul", g.clipped(g.step.data_norm_), g.step.components_.T))
-
-
-def _additive_features(g: _Graph) -> None:
-    g.numbers(0, g.looked_up(g.step._tables, g.codes(g.step._model.columns, g.step._keys)))
-
-
 def _bins(g: _Graph) -> None:
     columns = g.step._columns(range(len(g.step.bin_edges_)))
     tables = [np.eye(len(column.table)) for column in columns]
@@ -267,14 +255,6 @@ def _line(g: _Graph, theta: np.ndarray) -> None:
     g.numbers(0, g("Add", g("Mul", line, float(g.step._half_width)), float(g.step._center)))
 
 
-def _linear(g: _Graph) -> None:
-    _line(g, g.step._posterior.mean[0, :-1])
-
-
-def _sampled_line(g: _Graph) -> None:
-    _line(g, g.step._samples.mean(axis=0)[0])
-
-
 def _sampled_classes(g: _Graph) -> None:
     m, K, D = g.step._samples.shape
     logits = g("MatMul", g.rows(D), g.step._samples.reshape(m * K, D).T)
@@ -291,18 +271,22 @@ _CONVERTERS = {
     steps.BoundedScaler: _bounded,
     steps.DPStandardScaler: _standard,
     steps.DPQuantileScaler: _quantiles,
-    steps.NormClipper: _clipper,
-    steps.DPPCA: _pca,
+    steps.NormClipper: lambda g: g.numbers(0, g.clipped(g.step.output_norm_)),
+    steps.DPPCA: lambda g: g.numbers(
+        0, g("MatMul", g.clipped(g.step.data_norm_), g.step.components_.T)
+    ),
     steps.DPBins: _bins,
-    steps.AdditiveFeatures: _additive_features,
+    steps.AdditiveFeatures: lambda g: g.numbers(
+        0, g.looked_up(g.step._tables, g.codes(g.step._model.columns, g.step._keys))
+    ),
     estimators.DPAdditiveClassifier: _logistic,
-    estimators.DPAdditiveRegressor: _linear,
+    estimators.DPAdditiveRegressor: lambda g: _line(g, g.step._posterior.mean[0, :-1]),
     estimators.DPAdditivePoissonRegressor: _poisson,
     estimators.DPVariationalLogisticRegression: _logistic,
-    estimators.DPVariationalLinearRegression: _linear,
+    estimators.DPVariationalLinearRegression: lambda g: _line(g, g.step._posterior.mean[0, :-1]),
     estimators.DPVariationalPoissonRegression: _poisson,
     estimators.OPSPosteriorSampler: _sampled_classes,
-    estimators.OPSRegressor: _sampled_line,
+    estimators.OPSRegressor: lambda g: _line(g, g.step._samples.mean(axis=0)[0]),
 }
 
 

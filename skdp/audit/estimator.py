@@ -190,14 +190,9 @@ def audit_estimator(
     look = Look(statistic, present.X[-1:])
     fits = Fits(estimator, (present, absent), look, free)
     arms = results(fits, n_fits, n_jobs)
-    report = audit_samples(
-        *arms, **claim, confidence=confidence, selection=selection, audited=_name(estimator)
-    )
+    claim |= {"audited": getattr(estimator, "__name__", type(estimator).__name__)}
+    report = audit_samples(*arms, **claim, confidence=confidence, selection=selection)
     return replace(report, neighbor=kind, seconds=time.perf_counter() - start)
-
-
-def _name(estimator: Opaque) -> str:
-    return getattr(estimator, "__name__", type(estimator).__name__)
 
 
 def _refuse_seed(estimator: Opaque) -> None:

@@ -98,7 +98,8 @@ def audit_samples(
     arms = _arm(with_canary, "with_canary"), _arm(without_canary, "without_canary")
     if arms[0].shape[1] != arms[1].shape[1]:
         raise ValueError("Expected results of one shape in with_canary and without_canary.")
-    shares = [_n_selected(len(arm), selection) for arm in arms]
+    share = in_range(0.0, 1.0, selection=positive(selection=selection))
+    shares = [min(len(arm) - 1, max(1, round(share * len(arm)))) for arm in arms]
     first = [arm[:n] for arm, n in zip(arms, shares, strict=True)]
     rule = choose(first[0], first[1], family, 1 - confidence)
     present, absent = (rule.scores(arm[n:]) for arm, n in zip(arms, shares, strict=True))
@@ -115,11 +116,6 @@ def _arm(values: ArrayLike, name: str) -> np.ndarray:
             f"Expected {name} of shape (n,) or (n, n_outputs) with n >= 2, got {values.shape}."
         )
     return values.reshape(len(values), -1)
-
-
-def _n_selected(n: int, selection: float) -> int:
-    share = in_range(0.0, 1.0, selection=positive(selection=selection))
-    return min(n - 1, max(1, round(share * n)))
 
 
 class _View(NamedTuple):

@@ -321,10 +321,6 @@ class DPConformalRegressor(R2Mixin, _DPConformal):
 # --- scores ---------------------------------------------------------------------------------------
 
 
-def _least_ambiguous(proba: np.ndarray) -> np.ndarray:
-    return 1.0 - proba
-
-
 def _adaptive(proba: np.ndarray) -> np.ndarray:
     """Probability of each class and of all that are as likely or more."""
     order = np.argsort(-proba, axis=1, kind="stable")
@@ -333,4 +329,4 @@ def _adaptive(proba: np.ndarray) -> np.ndarray:
     return scores
 
 
-_CONFORMITY = {"lac": _least_ambiguous, "aps": _adaptive}
+_CONFORMITY = {"lac": lambda proba: 1.0 - proba, "aps": _adaptive}

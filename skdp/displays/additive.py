@@ -224,7 +224,13 @@ class AdditiveDisplay:
                 self._draw_number(one, panel, line_kw)
             else:
                 self._draw_category(one, panel, n_before, line_kw)
-        _share_range([a for a, p in zip(self.axes_, self._panels, strict=True) if p.is_number])
+        # All numbers have the range of the widest; not by sharey, for the axes may be given.
+        of_numbers = [a for a, p in zip(self.axes_, self._panels, strict=True) if p.is_number]
+        for one in of_numbers:
+            one.autoscale(enable=True, axis="y")
+        ends = [one.get_ylim() for one in of_numbers]
+        for one in of_numbers:
+            one.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
         self._draw_legend(new=ax is None)
         return self
 
@@ -382,13 +388,3 @@ def _displays_before(ax: Axes, panel: _Panel | SurfacePanel) -> int:
         remedy = "draw on axes of their own"
         raise expected("axes of a display of the same features", remedy, ax=ax)
     return len(there)
-
-
-def _share_range(number_axes: Sequence[Axes]) -> None:
-    """Give all numbers the range of the widest; not by sharey, for the axes may be given."""
-    for ax in number_axes:
-        ax.autoscale(enable=True, axis="y")
-    if number_axes:
-        low, high = np.transpose([ax.get_ylim() for ax in number_axes])
-        for ax in number_axes:
-            ax.set_ylim(low.min(), high.max())

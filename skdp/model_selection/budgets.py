@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import astuple
+from types import NoneType
 from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 import numpy as np
@@ -201,15 +202,11 @@ def _reached_by_all(name: str, every: Params) -> bool:
         if isinstance(around, ColumnTransformer):
             return False
         if isinstance(around, Pipeline):
-            steps = dict(around.steps)
-            before = list(steps)[: list(steps).index(word)]
-            if not all(_keeps_columns(steps[step]) for step in before):
+            names, steps = zip(*around.steps, strict=True)
+            passes = (OneToOneFeatureMixin, NoneType, str)
+            if not all(isinstance(step, passes) for step in steps[: names.index(word)]):
                 return False
     return True
-
-
-def _keeps_columns(step: Estimator | str | None) -> bool:
-    return step is None or step == "passthrough" or isinstance(step, OneToOneFeatureMixin)
 
 
 def private_parts(workflow: Estimator) -> dict[str, PrivatePart]:
