@@ -20,7 +20,7 @@ NOISE_AWARE = ("algorithms/noise_aware", "algorithms/parts")
 
 # figure: (limit, goal)
 BUDGET = {
-    "lines of code": (32_200, 21_000),
+    "lines of code": (32_300, 21_000),
     "lines of docstrings": (18_400, 13_500),
     "lines of tests": (53_600, 42_000),
     "lines of code, noise-aware": (3_810, 1_700),
