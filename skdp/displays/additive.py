@@ -127,8 +127,9 @@ class AdditiveDisplay:
         scale: str | None = None,
         part: str = "curve",
         output: int = 0,
+        max_columns: int = 3,
         ax: Axes | Sequence[Axes] | np.ndarray | None = None,
-        **kwargs: Any,
+        **line_kw: Any,
     ) -> AdditiveDisplay:
         """Draw the curves of a fitted additive model; this costs no privacy.
 
@@ -148,7 +149,7 @@ class AdditiveDisplay:
             ``"deviation"`` is what a number's curve has beside its trend.
         output : int, default=0
             Number of the class, where there are more than two.
-        ax, **kwargs : optional
+        max_columns, ax, **line_kw : optional
             As in `plot`.
 
         Returns
@@ -173,7 +174,8 @@ class AdditiveDisplay:
         reference = None
         if scale == "probability" and hasattr(last, "intercept_"):
             reference = float(1 / (1 + np.exp(-last.intercept_[output])))
-        return cls(curves, reference=reference, **options).plot(ax, **kwargs)
+        display = cls(curves, reference=reference, **options)
+        return display.plot(ax, max_columns=max_columns, **line_kw)
 
     def plot(
         self,

@@ -60,10 +60,8 @@ class ReliabilityDisplay:
         Of the accuracy in each bin, for a band, and of the share of rows in it: arrays (n_bins,)
         of a released report. Bins of which nothing is known, with the interval [0, 1], have no
         point, and no part in the band.
-    calibration_error : Estimate, default=None
-        For the legend; None takes that of the table.
-    name : str, default=None
-        Name in the legend.
+    calibration_error, name : Estimate and str, default=None
+        For the legend; None takes the error of the table, and no name.
     class_label : int, float, bool or str, default=None
         The class that the table is about. None where it is about the top label.
 
@@ -127,7 +125,12 @@ class ReliabilityDisplay:
         *,
         n_posterior_samples: int = 0,
         random_state: Seed = None,
+        n_bins: int = 15,
+        strategy: str = "uniform",
+        class_label: Label | None = None,
+        sample_weight: ArrayLike | None = None,
         name: str | None = None,
+        ax: OneOrTwo = None,
         **kwargs: Any,
     ) -> ReliabilityDisplay:
         """Draw the reliability of a fitted classifier.
@@ -140,15 +143,12 @@ class ReliabilityDisplay:
             Rows that the classifier was not fitted on.
         y : array-like of shape (n_samples,)
             Their true labels.
-        n_posterior_samples : int, default=0
-            Number of posterior samples for the band; 0 draws none.
-        random_state : int, RandomState instance or None, default=None
-            Seed of those samples.
+        n_posterior_samples, random_state : int, default=0 and None
+            Number of posterior samples for the band, and their seed.
         name : str, default=None
             Name in the legend. None takes that of the estimator's class.
-        **kwargs
-            As of `from_predictions`: n_bins, strategy, class_label, sample_weight, ax, and those of
-            `plot`.
+        n_bins, strategy, class_label, sample_weight, ax, **kwargs : optional
+            As in `from_predictions`.
 
         Returns
         -------
@@ -161,8 +161,9 @@ class ReliabilityDisplay:
             last = last_step(estimator, "sample_predictive")
             seed = {} if random_state is None else {"random_state": random_state}
             samples = last.sample_predictive(transformed(estimator, X), n_posterior_samples, **seed)
-        options: Params = {"y_prob_samples": samples, "labels": last.classes_}
-        options["name"] = type(last).__name__ if name is None else name
+        options: Params = {"y_prob_samples": samples, "labels": last.classes_, "ax": ax}
+        options |= {"class_label": class_label, "sample_weight": sample_weight, "n_bins": n_bins}
+        options |= {"name": type(last).__name__ if name is None else name, "strategy": strategy}
         return cls.from_predictions(y, estimator.predict_proba(X), **options, **kwargs)
 
     @classmethod
