@@ -17,8 +17,9 @@ import argparse
 import numpy as np
 from scipy.special import expit, softmax
 
+from skdp.evaluation import BinaryReport, MulticlassReport, RegressionReport
+from skdp.evaluation._tables import cells_of_scores
 from skdp.evaluation.binning import ResidualBins, ScoreBins, n_bins_for
-from skdp.evaluation.report import BinaryReport, MulticlassReport, RegressionReport, cells_of_scores
 from skdp.mechanisms import GeometricMechanism
 
 LOGITS = np.linspace(-14, 14, 400_001)

@@ -69,19 +69,8 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
         δ in (0, 1) at which ``privacy_`` is stated, if that of the classifier is not larger.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour; that of the classifier.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
+    unit, n_groups, rows_per_group, group_clip, max_rows_per_group : optional
+        As of `DPSGDClassifier`.
     target : {"accuracy", "log_loss"}, default="accuracy"
         Make the mean confidence equal to the accuracy (Luo et al. 2020), or the log-loss small
         (Zhang et al. 2022). The second needs each row's pull to be clipped, which leaves the
@@ -113,12 +102,8 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
         The value used.
     n_iter_ : int
         Number of noisy steps taken.
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
+    classes_, n_features_in_, feature_names_in_
+        Class labels, number of features, and their names, where X had any.
 
     Notes
     -----
@@ -175,7 +160,6 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
         Returns
         -------
         DPTemperatureScaler
-            The fitted scaler.
 
         Raises
         ------
@@ -236,9 +220,8 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
         declared = getattr(inner, "classes_" if frozen else "classes", None)
         # Rows are checked, and left to the classifier as they are: names of columns and all.
         how = {"dtype": "numeric", "allow_nd": getattr(inner, "module", None) is not None}
-        checked, labels = check_features_and_labels(
-            self, X, y, declared=declared is not None, **how
-        )
+        how["declared"] = declared is not None
+        checked, labels = check_features_and_labels(self, X, y, **how)
         found, _ = encode_labels(labels, declared, type(inner).__name__)
         if frozen:
             self._check_statement(inner)
@@ -265,9 +248,8 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             return plan
         classes = None if facts.n_outputs is None else range(facts.n_outputs)
         # Where n is private the classifier declares its own, as its fit will ask for.
-        part = inner.plan(
-            facts.n_samples if self._relation.n_is_public else None, facts.n_features, classes
-        )
+        n = facts.n_samples if self._relation.n_is_public else None
+        part = inner.plan(n, facts.n_features, classes)
         return replace(plan, parts={"estimator": part})
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> scaling.TemperatureConfig:

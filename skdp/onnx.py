@@ -21,28 +21,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from skdp import estimators
+from skdp import preprocessing as steps
 from skdp._validate import expected
-from skdp.estimators import (
-    DPAdditiveClassifier,
-    DPAdditivePoissonRegressor,
-    DPAdditiveRegressor,
-    DPVariationalLinearRegression,
-    DPVariationalLogisticRegression,
-    DPVariationalPoissonRegression,
-    OPSPosteriorSampler,
-    OPSRegressor,
-)
 from skdp.models.additive import Additive, Category, Number
 from skdp.models.likelihoods import HERMITE
-from skdp.preprocessing import (
-    DPPCA,
-    AdditiveFeatures,
-    BoundedScaler,
-    DPBins,
-    DPQuantileScaler,
-    DPStandardScaler,
-    NormClipper,
-)
 from skdp.preprocessing.bounded_scaler import middle_and_half
 from skdp.privacy import privacy_of
 
@@ -200,18 +183,13 @@ class _Graph:
         last = len(column.table) - 1
         if isinstance(column, Category) and text:
             codes = {level: i for i, level in enumerate(column.levels) if isinstance(level, str)}
-            keys = {
-                "op_version": 2,
-                "keys_strings": list(codes),
-                "values_int64s": list(codes.values()),
-            }
-            found = self("LabelEncoder", values, default_int64=last, **keys)
+            keys = {"keys_strings": list(codes), "values_int64s": list(codes.values())}
+            found = self("LabelEncoder", values, default_int64=last, op_version=2, **keys)
         elif isinstance(column, Category):
             levels = [math.nan if isinstance(x, str) else float(x) for x in column.levels]
             equal = self("Equal", self("Cast", values, to=_DOUBLE), np.array([levels]))
-            from_last = self(
-                "MatMul", self("Cast", equal, to=_DOUBLE), np.arange(-last, 0.0)[:, None]
-            )
+            at = np.arange(-last, 0.0)[:, None]
+            from_last = self("MatMul", self("Cast", equal, to=_DOUBLE), at)
             found = self("Add", from_last, float(last))
         else:
             values = self("Cast", values, to=_DOUBLE)
@@ -249,18 +227,6 @@ def _standard(g: _Graph) -> None:
     g.numbers(0, g.clipped(g.step.output_norm_))
 
 
-def _clipper(g: _Graph) -> None:
-    g.numbers(0, g.clipped(g.step.output_norm_))
-
-
-def _pca(g: _Graph) -> None:
-    g.numbers(0, g("MatMul", g.clipped(g.step.data_norm_), g.step.components_.T))
-
-
-def _additive_features(g: _Graph) -> None:
-    g.numbers(0, g.looked_up(g.step._tables, g.codes(g.step._model.columns, g.step._keys)))
-
-
 def _bins(g: _Graph) -> None:
     columns = g.step._columns(range(len(g.step.bin_edges_)))
     tables = [np.eye(len(column.table)) for column in columns]
@@ -289,14 +255,6 @@ def _line(g: _Graph, theta: np.ndarray) -> None:
     g.numbers(0, g("Add", g("Mul", line, float(g.step._half_width)), float(g.step._center)))
 
 
-def _linear(g: _Graph) -> None:
-    _line(g, g.step._posterior.mean[0, :-1])
-
-
-def _sampled_line(g: _Graph) -> None:
-    _line(g, g.step._samples.mean(axis=0)[0])
-
-
 def _sampled_classes(g: _Graph) -> None:
     m, K, D = g.step._samples.shape
     logits = g("MatMul", g.rows(D), g.step._samples.reshape(m * K, D).T)
@@ -310,21 +268,25 @@ def _sampled_classes(g: _Graph) -> None:
 
 _DOUBLE, _FLOAT, _INTEGER = 11, 1, 7  # numbers of types in ONNX
 _CONVERTERS = {
-    BoundedScaler: _bounded,
-    DPStandardScaler: _standard,
-    DPQuantileScaler: _quantiles,
-    NormClipper: _clipper,
-    DPPCA: _pca,
-    DPBins: _bins,
-    AdditiveFeatures: _additive_features,
-    DPAdditiveClassifier: _logistic,
-    DPAdditiveRegressor: _linear,
-    DPAdditivePoissonRegressor: _poisson,
-    DPVariationalLogisticRegression: _logistic,
-    DPVariationalLinearRegression: _linear,
-    DPVariationalPoissonRegression: _poisson,
-    OPSPosteriorSampler: _sampled_classes,
-    OPSRegressor: _sampled_line,
+    steps.BoundedScaler: _bounded,
+    steps.DPStandardScaler: _standard,
+    steps.DPQuantileScaler: _quantiles,
+    steps.NormClipper: lambda g: g.numbers(0, g.clipped(g.step.output_norm_)),
+    steps.DPPCA: lambda g: g.numbers(
+        0, g("MatMul", g.clipped(g.step.data_norm_), g.step.components_.T)
+    ),
+    steps.DPBins: _bins,
+    steps.AdditiveFeatures: lambda g: g.numbers(
+        0, g.looked_up(g.step._tables, g.codes(g.step._model.columns, g.step._keys))
+    ),
+    estimators.DPAdditiveClassifier: _logistic,
+    estimators.DPAdditiveRegressor: lambda g: _line(g, g.step._posterior.mean[0, :-1]),
+    estimators.DPAdditivePoissonRegressor: _poisson,
+    estimators.DPVariationalLogisticRegression: _logistic,
+    estimators.DPVariationalLinearRegression: lambda g: _line(g, g.step._posterior.mean[0, :-1]),
+    estimators.DPVariationalPoissonRegression: _poisson,
+    estimators.OPSPosteriorSampler: _sampled_classes,
+    estimators.OPSRegressor: lambda g: _line(g, g.step._samples.mean(axis=0)[0]),
 }
 
 

@@ -103,23 +103,10 @@ class Policy:
     def objections(
         self, relation: str, inferred: Any = (), version: str | None = None, seeded: bool = False
     ) -> list[str]:
-        """Why a statement of this kind is not allowed, whatever its ε.
+        """Why a statement of this kind is not allowed, whatever its ε; none if it is.
 
-        Parameters
-        ----------
-        relation : str
-            Its neighbouring relation.
-        inferred : sequence of str
-            Facts that were read from the data.
-        version : str or None
-            Version of skdp; None, which is not known, is before any other.
-        seeded : bool
-            Whether the noise was seeded.
-
-        Returns
-        -------
-        list of str
-            Reasons; none if it is allowed.
+        It has a neighbouring relation, facts that were read from the data, the version of skdp
+        (None, which is not known, is before any other), and may be seeded.
         """
         found, allowed = [], f"those of the unit {self.unit!r}"
         if _unit(relation) != self.unit or (self.relations and relation not in self.relations):
@@ -150,22 +137,9 @@ def _version(text: Any) -> tuple[int, ...]:
 
 
 def read_policies(path: str | os.PathLike[str]) -> dict[str, Policy]:
-    """Policies of a TOML file, by data set.
+    """Policies of a TOML file, by data set: one for each table.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-
-    Returns
-    -------
-    dict of str to Policy
-        One for each table of the file.
-
-    Raises
-    ------
-    ValueError
-        If the file is not TOML, has a key that is not known, or a value out of range.
+    A ValueError says if the file is not TOML, has a key that is not known, or a value out of range.
     """
     tables = tomllib.loads(Path(path).read_text("utf-8"))
     known, found = {field.name for field in fields(Policy)}, {}
@@ -183,59 +157,23 @@ def read_policies(path: str | os.PathLike[str]) -> dict[str, Policy]:
 
 
 def policy_for(path: str | os.PathLike[str], data: str | None) -> Policy:
-    """Policy of one data set of a file; the only one, if none is named.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    data : str or None
-        Name of the data set.
-
-    Returns
-    -------
-    Policy
-        Its policy.
-
-    Raises
-    ------
-    ValueError
-        If the file has none, or several and no name is given.
-    """
+    """Policy of one data set of a file; the only one, if none is named."""
     policies = read_policies(path)
     if data is None and len(policies) == 1:
         return next(iter(policies.values()))
     if data not in policies:
         names = ", ".join(map(repr, policies))
-        raise ValueError(
-            f"data={data!r} has no policy in {Path(path).name!r}, which is about {names}"
-        )
+        where = f"in {Path(path).name!r}, which is about {names}"
+        raise ValueError(f"data={data!r} has no policy {where}")
     return policies[data]
 
 
 def gate(policy: Policy, files: list[Path], within: float | None = None) -> tuple[list[str], str]:
     """Prove ε of all reports and ledgers of one data set together.
 
-    Parameters
-    ----------
-    policy : Policy
-        What is allowed.
-    files : list of Path
-        Reports (``.json``) and ledgers, which are told apart by what is in them.
-    within : float or None
-        As in a policy; the smaller of both counts.
-
-    Returns
-    -------
-    list of str
-        Reasons to refuse; none if all is allowed.
-    str
-        What was proved of all together.
-
-    Raises
-    ------
-    ValueError
-        If a file is neither, or cannot be checked.
+    ``within`` is as in a policy; the smaller of both counts. Returns the reasons to refuse, none if
+    all is allowed, and what was proved of all together. A ValueError says if a file is neither a
+    report (``.json``) nor a ledger, which are told apart by what is in them, or cannot be checked.
     """
     if within is not None:
         policy = min(policy, replace(policy, within=within), key=lambda policy: policy.within)
@@ -247,17 +185,15 @@ def gate(policy: Policy, files: list[Path], within: float | None = None) -> tupl
             relations.setdefault(relation, path.name)
             events.append(event)
     if len(relations) > 1:
-        reasons.append(
-            f"statements about different neighbours do not add up: {', '.join(relations)}"
-        )
+        named = ", ".join(relations)
+        reasons.append(f"statements about different neighbours do not add up: {named}")
         return reasons, "nothing is proved of all together"
     whole = {"type": "ComposedDpEvent", "events": events}
     relation = next(iter(relations), "zero_out")
     proved = verify.epsilon_of(whole, relation, Fraction(policy.delta))
     if proved > Decimal(policy.epsilon):
-        reasons.append(
-            f"all together: ε ≤ {proved:.7g} is proved, above the ceiling {policy.epsilon:g}"
-        )
+        above = f"above the ceiling {policy.epsilon:g}"
+        reasons.append(f"all together: ε ≤ {proved:.7g} is proved, {above}")
     said = f"ε ≤ {proved:.7g} at δ = {policy.delta:g} is proved of {len(events)} releases together"
     return reasons, said
 
@@ -272,9 +208,8 @@ def _statements(policy: Policy, path: Path) -> Any:
         for number, line in enumerate([*lines, tail] if tail else lines, 1):
             entry = verify.read_text(line)
             types = {k: type(v) for k, v in entry.items()} if isinstance(entry, dict) else {}
-            if not _LINE.items() <= types.items() <= _KNOWN.items() or not all(
-                isinstance(fact, str) for fact in entry.get("inferred", [])
-            ):
+            is_entry = _LINE.items() <= types.items() <= _KNOWN.items()
+            if not is_entry or {str} != {str, *map(type, entry.get("inferred", []))}:
                 raise ValueError(f"{path.name}: line {number} is not an entry of a ledger")
             relation = entry["neighboring_relation"]
             if relation.removesuffix("_group") not in verify.RELATIONS:
@@ -292,18 +227,12 @@ def _statements(policy: Policy, path: Path) -> Any:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run ``skdp-verify``; return its exit status: 0 yes, 1 no, 2 cannot check."""
-    parser = argparse.ArgumentParser(
-        prog="skdp-verify",
-        description="Prove the ε of privacy reports from their events, and hold them to a policy.",
-        epilog=f"Exit status: 0 yes, 1 no, 2 cannot check. {verify.CAVEAT}",
-    )
+    what = "Prove the ε of privacy reports from their events, and hold them to a policy."
+    status = f"Exit status: 0 yes, 1 no, 2 cannot check. {verify.CAVEAT}"
+    parser = argparse.ArgumentParser("skdp-verify", description=what, epilog=status)
     parser.add_argument("files", nargs="+", type=Path, help="reports; with a policy, ledgers too")
-    parser.add_argument(
-        "--within",
-        type=float,
-        metavar="PERCENT",
-        help="accept a report if the proved ε is above its ε by no more than this (at most 20)",
-    )
+    no_more = "accept a report if the proved ε is above its ε by no more than this (at most 20)"
+    parser.add_argument("--within", type=float, metavar="PERCENT", help=no_more)
     parser.add_argument("--policy", type=Path, help="a TOML file, one table for each data set")
     parser.add_argument("--data", help="the data set that the files are about")
     options = parser.parse_args(arguments)

@@ -21,12 +21,12 @@ NOISE_AWARE = ("algorithms/noise_aware", "algorithms/parts")
 # figure: (limit, goal)
 BUDGET = {
     "lines of code": (32_300, 21_000),
-    "lines of docstrings": (18_700, 13_500),
+    "lines of docstrings": (18_400, 13_500),
     "lines of tests": (53_600, 42_000),
     "lines of code, noise-aware": (3_810, 1_700),
-    "modules of more than 400 lines": (39, 0),
-    "lines of the longest function": (57, 45),
-    "files directly under skdp": (36, 8),
+    "modules of more than 400 lines": (31, 0),
+    "lines of the longest function": (53, 45),
+    "files directly under skdp": (34, 8),
     "import circles": (1, 0),
 }
 SLACK = 0.03  # over which a limit has to follow its figure down

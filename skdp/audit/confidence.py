@@ -146,23 +146,11 @@ def limits(count: int, n: int, level: float) -> tuple[float, float]:
 def lower_bound(
     frame: Frame, *, misses: int, n_with: int, alarms: int, n_without: int, confidence: float = 0.95
 ) -> float:
-    """Largest strength that the counts refute.
+    """Largest strength ≥ 0 that the counts refute, with a confidence in (0, 1).
 
-    Parameters
-    ----------
-    frame : Frame
-        The family of guarantees.
-    misses, n_with : int
-        Results with the record that the test took for ones without, and how many there were.
-    alarms, n_without : int
-        Results without the record that the test took for ones with, and how many there were.
-    confidence : float, default=0.95
-        Probability in (0, 1) with which the bound holds, at least.
-
-    Returns
-    -------
-    float
-        A strength ≥ 0; 0 says that nothing was found.
+    It is 0 if nothing was found. Results with the record that the test took for ones without are
+    misses, of ``n_with``; results without it that were taken for ones with are alarms, of
+    ``n_without``.
     """
     n_with, n_without = integer(1, n_with=n_with), integer(1, n_without=n_without)
     in_range(0, n_with, misses=misses, closed="both")

@@ -111,11 +111,6 @@ def audit_mechanism(
         ``departure`` says what was found. The counts and ``epsilon_lower_bound`` are those at the
         threshold between the two medians; the bound takes canaries as independent.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or the release has another shape or is not finite.
-
     Examples
     --------
     >>> from skdp.audit import audit_mechanism
@@ -130,9 +125,8 @@ def audit_mechanism(
     in_range(0.0, 1.0, delta=delta)
     level = 1.0 - in_range(0.0, 1.0, confidence=confidence)
     rng = np.random.default_rng(random_state)
-    relation = check_relation(
-        neighboring_relation or getattr(mechanism, "neighboring_relation", ZERO_OUT)
-    )
+    own = getattr(mechanism, "neighboring_relation", ZERO_OUT)
+    relation = check_relation(neighboring_relation or own)
     if hasattr(mechanism, "release"):
         release, noise_multiplier, clip_norm = _of_mechanism(mechanism)
         sampling_rate, n_steps = 1.0, 1
@@ -150,20 +144,15 @@ def audit_mechanism(
     thresholds = _thresholds(*laws)
     # Half of the error probability is for the departure, and half for the bound.
     arms = scores[present], scores[~present]
-    departure = _departure(arms, (laws[0], laws[1]), thresholds, level / 2)
+    departure = _departure(arms, laws, thresholds, level / 2)
 
     frame = "gdp" if sampling_rate == 1.0 else "dp"
-    return AuditReport(
-        **proved(frame_of(frame, delta), *arms, float(thresholds[0]), 1 - level / 2),
-        epsilon=epsilon_of_event(claim.event(), delta, relation),
-        delta=delta,
-        frame=frame,
-        confidence=confidence,
-        audited=getattr(mechanism, "__name__", type(mechanism).__name__),
-        neighboring_relation=relation,
-        seconds=time.perf_counter() - start,
-        departure=departure,
-    )
+    found = proved(frame_of(frame, delta), *arms, float(thresholds[0]), 1 - level / 2)
+    found |= {"epsilon": epsilon_of_event(claim.event(), delta, relation), "delta": delta}
+    found |= {"frame": frame, "confidence": confidence, "neighboring_relation": relation}
+    audited = getattr(mechanism, "__name__", type(mechanism).__name__)
+    seconds = time.perf_counter() - start
+    return AuditReport(**found, audited=audited, seconds=seconds, departure=departure)
 
 
 @dataclass(frozen=True)
@@ -270,10 +259,10 @@ class _Rate(NamedTuple):
     """A rate of errors, observed and claimed: an interval for each."""
 
     errors: str
-    observed: tuple[float, float]
-    claimed: tuple[float, float]
-    counted: float
-    known: float
+    observed: Any
+    claimed: Any
+    counted: Any
+    known: Any
 
     @property
     def gap(self) -> float:
@@ -291,21 +280,11 @@ def _rate(name: str, errors: np.ndarray, law: np.ndarray, level: float) -> _Rate
 
 
 def _together(first: _Rate, second: _Rate) -> _Rate:
-    return _Rate(
-        f"{first.errors} and {second.errors}",
-        (first.observed[0] + second.observed[0], first.observed[1] + second.observed[1]),
-        (first.claimed[0] + second.claimed[0], first.claimed[1] + second.claimed[1]),
-        first.counted + second.counted,
-        first.known + second.known,
-    )
+    sums = (np.add(a, b) for a, b in zip(first[1:], second[1:], strict=True))
+    return _Rate(f"{first.errors} and {second.errors}", *sums)
 
 
-def _departure(
-    arms: tuple[np.ndarray, np.ndarray],
-    laws: tuple[np.ndarray, np.ndarray],
-    thresholds: np.ndarray,
-    level: float,
-) -> str:
+def _departure(arms: Any, laws: Any, thresholds: np.ndarray, level: float) -> str:
     """Say how the release leaks more than claimed; nothing if it is not shown to.
 
     That is by fewer errors of either kind. More noise than claimed has fewer misses at some
@@ -321,9 +300,7 @@ def _departure(
     if any(rate.gap < 0 for rate in alarms):
         pairs = zip(alarms, misses, between, strict=True)
         rates = [_together(a, m) for a, m, inside in pairs if inside]
-    if not rates:
-        return ""
-    worst = max(rates, key=lambda rate: rate.gap)
-    if worst.gap <= 0:
+    worst = max(rates, key=lambda rate: rate.gap, default=None)
+    if worst is None or worst.gap <= 0:
         return ""
     return f"{worst.counted:.3g} {worst.errors}, where the claim has {worst.known:.3g}"

@@ -33,16 +33,13 @@ class AuditReport:
         Whether the bound is one against every (ε, δ), or against a Gaussian mechanism of that cost.
     confidence : float
         Of the bound.
-    misses, n_with : int
-        Results with the canary that were taken for ones without, of how many.
-    alarms, n_without : int
-        Results without the canary that were taken for ones with, of how many.
+    misses, n_with, alarms, n_without : int
+        Results with the canary that were taken for ones without, of how many; and ones without that
+        were taken for ones with, of how many.
     threshold : float
         Scores above it were taken for results with the canary; set beforehand.
-    audited : str
-        What was audited.
-    neighboring_relation : str
-        How the two data sets differ.
+    audited, neighboring_relation : str
+        What was audited, and how the two data sets differ.
     seconds : float
         Time that it took.
     departure : str

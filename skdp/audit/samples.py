@@ -55,10 +55,8 @@ def audit_samples(
         Independent results on each of the two data sets, in the order in which they were made or
         any other that does not depend on them. An infinite number, or one that is not a number,
         is a result like any other; an output that never is finite is not looked at.
-    epsilon : float
-        Claimed ε ≥ 0; infinite for no claim.
-    delta : float
-        Claimed δ, in [0, 1).
+    epsilon, delta : float
+        Claimed ε ≥ 0, infinite for no claim, and δ in [0, 1).
     frame : {"dp", "gdp"}, default="dp"
         ``"dp"`` holds against any (ε, δ). ``"gdp"`` is many times tighter, and evidence against a
         mechanism that claims to be Gaussian (on the full batch) alone.
@@ -77,12 +75,6 @@ def audit_samples(
     -------
     AuditReport
         Counts, bound and verdict.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range or no relation, the two samples do not fit together, or the
-        results that choose how to look hold no finite number, so that there is nothing to look at.
 
     Examples
     --------
@@ -106,20 +98,15 @@ def audit_samples(
     arms = _arm(with_canary, "with_canary"), _arm(without_canary, "without_canary")
     if arms[0].shape[1] != arms[1].shape[1]:
         raise ValueError("Expected results of one shape in with_canary and without_canary.")
-    shares = [_n_selected(len(arm), selection) for arm in arms]
+    share = in_range(0.0, 1.0, selection=positive(selection=selection))
+    shares = [min(len(arm) - 1, max(1, round(share * len(arm)))) for arm in arms]
     first = [arm[:n] for arm, n in zip(arms, shares, strict=True)]
     rule = choose(first[0], first[1], family, 1 - confidence)
     present, absent = (rule.scores(arm[n:]) for arm, n in zip(arms, shares, strict=True))
-    return AuditReport(
-        **proved(family, present, absent, rule.threshold, confidence),
-        epsilon=epsilon,
-        delta=float(delta),
-        frame=frame,
-        confidence=float(confidence),
-        audited=audited,
-        neighboring_relation=check_relation(neighboring_relation),
-        seconds=time.perf_counter() - start,
-    )
+    found = proved(family, present, absent, rule.threshold, confidence)
+    found |= {"epsilon": epsilon, "delta": float(delta), "confidence": float(confidence)}
+    found |= {"neighboring_relation": check_relation(neighboring_relation), "frame": frame}
+    return AuditReport(**found, audited=audited, seconds=time.perf_counter() - start)
 
 
 def _arm(values: ArrayLike, name: str) -> np.ndarray:
@@ -129,11 +116,6 @@ def _arm(values: ArrayLike, name: str) -> np.ndarray:
             f"Expected {name} of shape (n,) or (n, n_outputs) with n >= 2, got {values.shape}."
         )
     return values.reshape(len(values), -1)
-
-
-def _n_selected(n: int, selection: float) -> int:
-    share = in_range(0.0, 1.0, selection=positive(selection=selection))
-    return min(n - 1, max(1, round(share * n)))
 
 
 class _View(NamedTuple):

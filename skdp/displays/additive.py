@@ -127,8 +127,9 @@ class AdditiveDisplay:
         scale: str | None = None,
         part: str = "curve",
         output: int = 0,
+        max_columns: int = 3,
         ax: Axes | Sequence[Axes] | np.ndarray | None = None,
-        **kwargs: Any,
+        **line_kw: Any,
     ) -> AdditiveDisplay:
         """Draw the curves of a fitted additive model; this costs no privacy.
 
@@ -148,7 +149,7 @@ class AdditiveDisplay:
             ``"deviation"`` is what a number's curve has beside its trend.
         output : int, default=0
             Number of the class, where there are more than two.
-        ax, **kwargs : optional
+        max_columns, ax, **line_kw : optional
             As in `plot`.
 
         Returns
@@ -173,7 +174,8 @@ class AdditiveDisplay:
         reference = None
         if scale == "probability" and hasattr(last, "intercept_"):
             reference = float(1 / (1 + np.exp(-last.intercept_[output])))
-        return cls(curves, reference=reference, **options).plot(ax, **kwargs)
+        display = cls(curves, reference=reference, **options)
+        return display.plot(ax, max_columns=max_columns, **line_kw)
 
     def plot(
         self,
@@ -224,7 +226,13 @@ class AdditiveDisplay:
                 self._draw_number(one, panel, line_kw)
             else:
                 self._draw_category(one, panel, n_before, line_kw)
-        _share_range([a for a, p in zip(self.axes_, self._panels, strict=True) if p.is_number])
+        # All numbers have the range of the widest; not by sharey, for the axes may be given.
+        of_numbers = [a for a, p in zip(self.axes_, self._panels, strict=True) if p.is_number]
+        for one in of_numbers:
+            one.autoscale(enable=True, axis="y")
+        ends = [one.get_ylim() for one in of_numbers]
+        for one in of_numbers:
+            one.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
         self._draw_legend(new=ax is None)
         return self
 
@@ -382,13 +390,3 @@ def _displays_before(ax: Axes, panel: _Panel | SurfacePanel) -> int:
         remedy = "draw on axes of their own"
         raise expected("axes of a display of the same features", remedy, ax=ax)
     return len(there)
-
-
-def _share_range(number_axes: Sequence[Axes]) -> None:
-    """Give all numbers the range of the widest; not by sharey, for the axes may be given."""
-    for ax in number_axes:
-        ax.autoscale(enable=True, axis="y")
-    if number_axes:
-        low, high = np.transpose([ax.get_ylim() for ax in number_axes])
-        for ax in number_axes:
-            ax.set_ylim(low.min(), high.max())

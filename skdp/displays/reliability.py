@@ -60,26 +60,21 @@ class ReliabilityDisplay:
         Of the accuracy in each bin, for a band, and of the share of rows in it: arrays (n_bins,)
         of a released report. Bins of which nothing is known, with the interval [0, 1], have no
         point, and no part in the band.
-    calibration_error : Estimate, default=None
-        For the legend; None takes that of the table.
-    name : str, default=None
-        Name in the legend.
+    calibration_error, name : Estimate and str, default=None
+        For the legend; None takes the error of the table, and no name.
     class_label : int, float, bool or str, default=None
         The class that the table is about. None where it is about the top label.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        What the curve was drawn on.
-    axes_ : tuple of matplotlib Axes
-        Those of the curve, and those of the histogram where there is one.
+    ax_, axes_, figure_ : matplotlib Axes, tuple of them, and Figure
+        Those of the curve, and beside them those of the histogram where there is one.
     line_, band_, histogram_ : matplotlib artists or None
         The curve, the band and the histogram.
 
     See Also
     --------
     skdp.metrics.reliability_table : The numbers.
-    skdp.metrics.expected_calibration_error : The number in the legend.
 
     Examples
     --------
@@ -130,7 +125,12 @@ class ReliabilityDisplay:
         *,
         n_posterior_samples: int = 0,
         random_state: Seed = None,
+        n_bins: int = 15,
+        strategy: str = "uniform",
+        class_label: Label | None = None,
+        sample_weight: ArrayLike | None = None,
         name: str | None = None,
+        ax: OneOrTwo = None,
         **kwargs: Any,
     ) -> ReliabilityDisplay:
         """Draw the reliability of a fitted classifier.
@@ -143,15 +143,12 @@ class ReliabilityDisplay:
             Rows that the classifier was not fitted on.
         y : array-like of shape (n_samples,)
             Their true labels.
-        n_posterior_samples : int, default=0
-            Number of posterior samples for the band; 0 draws none.
-        random_state : int, RandomState instance or None, default=None
-            Seed of those samples.
+        n_posterior_samples, random_state : int, default=0 and None
+            Number of posterior samples for the band, and their seed.
         name : str, default=None
             Name in the legend. None takes that of the estimator's class.
-        **kwargs
-            As of `from_predictions`: n_bins, strategy, class_label, sample_weight, ax, and those of
-            `plot`.
+        n_bins, strategy, class_label, sample_weight, ax, **kwargs : optional
+            As in `from_predictions`.
 
         Returns
         -------
@@ -164,8 +161,9 @@ class ReliabilityDisplay:
             last = last_step(estimator, "sample_predictive")
             seed = {} if random_state is None else {"random_state": random_state}
             samples = last.sample_predictive(transformed(estimator, X), n_posterior_samples, **seed)
-        options: Params = {"y_prob_samples": samples, "labels": last.classes_}
-        options["name"] = type(last).__name__ if name is None else name
+        options: Params = {"y_prob_samples": samples, "labels": last.classes_, "ax": ax}
+        options |= {"class_label": class_label, "sample_weight": sample_weight, "n_bins": n_bins}
+        options |= {"name": type(last).__name__ if name is None else name, "strategy": strategy}
         return cls.from_predictions(y, estimator.predict_proba(X), **options, **kwargs)
 
     @classmethod
@@ -197,9 +195,7 @@ class ReliabilityDisplay:
             Probabilities under each of several posterior samples, for the band.
         n_bins, strategy, class_label, sample_weight, labels, pos_label
             As in `skdp.metrics.reliability_table`.
-        name : str, default=None
-            Name in the legend.
-        ax, **kwargs : optional
+        name, ax, **kwargs : optional
             As in `plot`.
 
         Returns
@@ -232,9 +228,7 @@ class ReliabilityDisplay:
             What `skdp.evaluation` returns for classes. Of two classes the curve is about the
             second, of more about the most probable one; the error in the legend is that of the
             most probable one.
-        name : str, default=None
-            Name in the legend.
-        ax, **kwargs : optional
+        name, ax, **kwargs : optional
             As in `plot`.
 
         Returns
@@ -285,11 +279,10 @@ class ReliabilityDisplay:
         self._draw_curve(self.ax_, self.name if name is None else name, kwargs)
         self._draw_band(self.ax_, level)
         self.histogram_ = None if below is None else self._draw_histogram(below)
-        x_label, y_label = "Confidence", "Accuracy"
-        if self.class_label is not None:
-            x_label = f"Predicted probability of class {self.class_label}"
-            y_label = f"Share of class {self.class_label}"
+        named, label = self.class_label is not None, self.class_label
+        y_label = f"Share of class {label}" if named else "Accuracy"
         self.ax_.set(xlim=(0, 1), ylim=(0, 1), ylabel=y_label)
+        x_label = f"Predicted probability of class {label}" if named else "Confidence"
         self.axes_[-1].set_xlabel(x_label)
         legend(self.ax_, loc="best")
         return self
@@ -333,8 +326,7 @@ class ReliabilityDisplay:
         x, beside = self.table.confidence, np.r_[False, drawn, False]
         # Between bins that hold rows, and no further: a bin that stands alone has a line.
         self.band_ = ax.fill_between(x, low, high, where=drawn, **style)
-        alone = drawn & ~beside[:-2] & ~beside[2:]
-        if alone.any():
+        if (alone := drawn & ~beside[:-2] & ~beside[2:]).any():
             ax.vlines(x[alone], low[alone], high[alone], **style | {"linewidth": 3, "label": None})
 
     def _draw_histogram(self, ax: Axes) -> Artist:

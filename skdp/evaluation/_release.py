@@ -21,7 +21,7 @@ from skdp._fitting import (
 )
 from skdp._persons import rows_of_persons
 from skdp._plan import FitPlan, PublicFacts
-from skdp._types import Given, Seed
+from skdp._types import Given, Params, Seed
 from skdp._validate import expected, in_range, integer, integer_or_auto, one_of
 from skdp.evaluation.binning import n_bins_for
 from skdp.mechanisms import GeometricMechanism
@@ -96,7 +96,7 @@ class TableRelease(BaseEstimator):
 
     def run(
         self,
-        records: tuple[Any, ...],
+        records: Any,
         cells_of: CellsOf,
         n_subgroups: int,
         given: tuple[Any, ...],
@@ -122,17 +122,12 @@ class TableRelease(BaseEstimator):
             records = tuple(array[rows] for array in records)
         if self.n_samples is None:
             inferred += ("n_samples",)
+        tables = f"{self.n_tables} table{'s' * (self.n_tables > 1)} of counts"
         of_person = f", at most {most} row{'s' * (most > 1)} of a person" * (self.unit == GROUP)
-        report = PrivacyReport.of(
-            mechanism.event(),
-            delta=self.delta,
-            sampling=f"one release of {self.n_tables} table{'s' * (self.n_tables > 1)} of counts "
-            f"with geometric noise{of_person}",
-            neighboring_relation=relation,
-            inferred_public_facts=inferred,
-            seeded=self.random_state is not None,
-            assumptions=(PREDICTED_BY_ROW,),
-        )
+        sampling = f"one release of {tables} with geometric noise{of_person}"
+        of: Params = {"neighboring_relation": relation, "seeded": self.random_state is not None}
+        of |= {"inferred_public_facts": inferred, "assumptions": (PREDICTED_BY_ROW,)}
+        report = PrivacyReport.of(mechanism.event(), delta=self.delta, sampling=sampling, **of)
         plan = FitPlan(PublicFacts(self.label, inferred=inferred), mechanism, report, n_steps=1)
         report = charged(self, plan, given, groups=groups)
         counts = rows_of(records, _Records).sum(partial(_counts, cells_of), slice(None))
@@ -142,13 +137,9 @@ class TableRelease(BaseEstimator):
         none = (np.empty((0, *array.shape[1:]), array.dtype) for array in records)
         sizes = [size for _, size in cells_of(*none)]
         parts = np.split(released, np.cumsum(sizes)[:-1])
-        return Tables(
-            [part.reshape(n_subgroups, -1) for part in parts],
-            mechanism.standard_deviation**2,
-            n if relation.n_is_public else None,
-            most,
-            report,
-        )
+        found = [part.reshape(n_subgroups, -1) for part in parts]
+        n = n if relation.n_is_public else None
+        return Tables(found, mechanism.standard_deviation**2, n, most, report)
 
 
 class _Records:

@@ -58,7 +58,7 @@ def class_report(
         bins, kind = ScoreBins.of(max(n_bins // 2, 3), 1 / len(classes)), MulticlassReport
         shapes = {"counts_": (len(classes), -1), "by_confidence_": (-1, len(bins.points))}
     kind = partial(kind, bins_=bins, classes_=classes)
-    cells_of = partial(_cells_of_scores, classes, bins)
+    cells_of = partial(cells_of_scores, classes, bins)
     return _report(release, kind, shapes, cells_of, records, names, given, groups, inferred)
 
 
@@ -100,7 +100,7 @@ def _target_cells(
     return [(cells, n_bins * (1 + len(held))), (of_targets, n_bins)]
 
 
-def _cells_of_scores(
+def cells_of_scores(
     classes: np.ndarray, bins: ScoreBins, probabilities: np.ndarray, codes: np.ndarray
 ) -> list[tuple[np.ndarray, int]]:
     """Cell of each row in each table, and the number of cells: one table of two classes, or two.

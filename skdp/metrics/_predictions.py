@@ -161,19 +161,16 @@ def _negative_first(classes: list, labels: ArrayLike | None, pos_label: Label | 
     if pos_label is not None:
         positive = index_of(classes, pos_label=pos_label)
         return [classes[1 - positive], classes[positive]]
-    if labels is not None and not _increasing(*classes):
+    try:
+        increasing = bool(classes[0] < classes[1])
+    except TypeError:
+        increasing = False
+    if labels is not None and not increasing:
         # Second in the list, or the greater, as a scorer takes it? One of them would be wrong.
         what = "in increasing order where y_prob has one probability per row"
         remedy = "sort them, or say whose probability it is as pos_label="
         raise expected(what, remedy, labels=labels)
     return classes
-
-
-def _increasing(first: Any, second: Any) -> bool:
-    try:
-        return bool(first < second)
-    except TypeError:
-        return False
 
 
 def index_of(classes: list, **kw: Label) -> int:

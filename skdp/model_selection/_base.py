@@ -32,16 +32,31 @@ from skdp.model_selection.budgets import private_parts
 from skdp.privacy import PrivacyReport, privacy_of
 from skdp.privacy.cover import BudgetExceededError, Cover, covered
 from skdp.privacy.report import joint
-from skdp.relations import ROW, UNITS
+from skdp.relations import GROUP, ROW, UNITS
 
 
-def _has(method: str) -> Any:
-    def check(search: Any) -> bool:
+def available(method: str, fitted: str = "best_estimator_") -> Any:
+    """Have a method where what was fitted, or is to be, has it."""
+
+    def check(meta: Any) -> bool:
         # The method's own AttributeError says what is missing.
-        getattr(getattr(search, "best_estimator_", search.estimator), method)
+        getattr(getattr(meta, fitted, meta.estimator), method)
         return True
 
     return available_if(check)
+
+
+def declared_persons(meta: Any, n_groups: int | None, n_samples: int | None, most: Any) -> Any:
+    """Public facts about persons, where these are the records of a meta-estimator, or None."""
+    if one_of(UNITS, unit=meta.unit) == ROW:
+        if meta.n_groups is not None:
+            remedy = "it is for unit='group', which protects a person with all of its rows"
+            raise expected("None with unit='row'", remedy, n_groups=meta.n_groups)
+        return None
+    if n_groups is None:
+        remedy = "persons cannot be counted privately: declare about how many there are"
+        raise expected("a public number of persons", remedy, n_groups=None)
+    return PersonUnit.of(integer(1, n_groups=n_groups), None, "auto", most, n_samples)
 
 
 class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
@@ -101,17 +116,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records."""
-        if one_of(UNITS, unit=self.unit) == ROW:
-            if self.n_groups is not None:
-                remedy = "it is for unit='group', which protects a person with all of its rows"
-                raise expected("None with unit='row'", remedy, n_groups=self.n_groups)
-            return None
-        n_groups = self._declared("n_groups")
-        if n_groups is None:
-            remedy = "persons cannot be counted privately: declare about how many there are"
-            raise expected("a public number of persons", remedy, n_groups=None)
-        n_groups = integer(1, n_groups=n_groups)
-        return PersonUnit.of(n_groups, None, "auto", None, self._declared_n_samples())
+        n_groups = self._declared("n_groups") if self.unit == GROUP else None
+        return declared_persons(self, n_groups, self._declared_n_samples(), None)
 
     def _assumed(self) -> tuple[str, ...]:
         """Return what epsilon assumes of candidates other than the winner."""
@@ -197,20 +203,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         return self.best_estimator_
 
     def score(self, X, y=None) -> float:
-        """Score of the winner on given rows, by ``scoring``, or by its own `score` for None.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows.
-        y : array-like of shape (n,) or None, default=None
-            Class labels or targets.
-
-        Returns
-        -------
-        float
-            Without noise: that of training rows is no private release.
-        """
+        """Score of the winner by ``scoring``, or its own for None; of training rows no release."""
         winner = self._winner()
         if self.scoring is None and hasattr(winner, "score"):
             return winner.score(X, y)
@@ -221,42 +214,42 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
                 check_targets(X, y)
         return self.scorer_(winner, X, y)
 
-    @_has("predict")
+    @available("predict")
     def predict(self, X, **parameters) -> Any:
         """Predict with the winner."""
         return self._winner().predict(X, **parameters)
 
-    @_has("predict_proba")
+    @available("predict_proba")
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities of the winner, shape (n, n_classes)."""
         return self._winner().predict_proba(X)
 
-    @_has("predict_log_proba")
+    @available("predict_log_proba")
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of `predict_proba`, shape (n, n_classes)."""
         return self._winner().predict_log_proba(X)
 
-    @_has("decision_function")
+    @available("decision_function")
     def decision_function(self, X) -> np.ndarray:
         """Decision function of the winner."""
         return self._winner().decision_function(X)
 
-    @_has("transform")
+    @available("transform")
     def transform(self, X) -> Any:
         """Transform with the winner."""
         return self._winner().transform(X)
 
-    @_has("inverse_transform")
+    @available("inverse_transform")
     def inverse_transform(self, X) -> Any:
         """Transform back with the winner."""
         return self._winner().inverse_transform(X)
 
-    @_has("sample_posterior")
+    @available("sample_posterior")
     def sample_posterior(self, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Draw parameters from the winner's posterior; this costs no privacy."""
         return self._winner().sample_posterior(n_samples, random_state)
 
-    @_has("sample_predictive")
+    @available("sample_predictive")
     def sample_predictive(self, X, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Predictions of the winner under posterior draws; this costs no privacy."""
         return self._winner().sample_predictive(X, n_samples, random_state)

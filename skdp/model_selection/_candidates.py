@@ -176,41 +176,38 @@ def dominates(base: DpEvent, event: DpEvent, *, rounding: float = 0.0) -> bool:
     return terms_of(event) == terms_of(base)
 
 
-def with_budget(
-    estimator: Estimator,
-    params: Params,
-    epsilon: float,
-    *,
-    delta: float,
-    neighboring_relation: Relation,
-    weights: Mapping[str, float] | None,
-    sizes: budgets.Sizes,
-    n_groups: int | None,
-) -> Candidate:
-    """Give a candidate (ε, δ) and the sizes of its rows, and plan what its fit is charged."""
-    workflow = prepared(estimator, params, sizes.n_samples, n_groups)
-    check_private_parts(workflow, neighboring_relation)
-    workflow = budgets.split_budget(workflow, epsilon, delta, weights, **sizes._asdict())
-    return Candidate(params, workflow, tuple(budgets.planned_events(workflow, sizes).values()))
+@dataclass(frozen=True)
+class Budgets:
+    """What gives candidates (ε, δ) and the sizes of their rows."""
+
+    estimator: Estimator
+    delta: float
+    neighboring_relation: Relation
+    weights: Mapping[str, float] | None
+    sizes: budgets.Sizes
+    n_groups: int | None  # of persons, where these are the records
+
+    def with_budget(self, params: Params, epsilon: float) -> Candidate:
+        """Give a candidate its budget, and plan what its fit is charged."""
+        workflow = prepared(self.estimator, params, self.sizes.n_samples, self.n_groups)
+        check_private_parts(workflow, self.neighboring_relation)
+        sizes = self.sizes._asdict()
+        workflow = budgets.split_budget(workflow, epsilon, self.delta, self.weights, **sizes)
+        events = budgets.planned_events(workflow, self.sizes).values()
+        return Candidate(params, workflow, tuple(events))
 
 
 # The same for one part of a trial: a rounding more is left to the trial as a whole.
 covers_part = partial(dominates, rounding=1e-9)
 
 
-@dataclass(frozen=True)
-class Planner:
+@dataclass(frozen=True, kw_only=True)
+class Planner(Budgets):
     """Gives candidates their budgets, from parameters and public sizes."""
 
-    estimator: Estimator
     epsilon: float
-    delta: float
-    neighboring_relation: Relation
     law: TrialLaw
     score_share: float  # of μ² of a trial; 0 where the score costs nothing
-    weights: Mapping[str, float] | None
-    sizes: budgets.Sizes
-    n_groups: int | None = None  # of persons, where these are the records
 
     def plan(self, params: Params) -> TrialPlan:
         """Find the base event of one trial, for which the selection costs what was asked for."""
@@ -229,16 +226,13 @@ class Planner:
         def tried(log_factor: float) -> TrialPlan:
             mu_now = mu * math.exp(log_factor)
             mechanism = self._mechanism(mu_now)
-            event = self.candidate(
-                params, TrialPlan(dp_event.NonPrivateDpEvent(), mu_now, mechanism)
-            ).event
+            draft = TrialPlan(dp_event.NonPrivateDpEvent(), mu_now, mechanism)
+            event = self.candidate(params, draft).event
             return TrialPlan(_with_score(event, mechanism), mu_now, mechanism)
 
         def excess(log_factor: float) -> float:
-            event = selection(tried(log_factor).base, self.law)
-            return math.log(
-                epsilon_of_event(event, self.delta, self.neighboring_relation) / self.epsilon
-            )
+            event, relation = selection(tried(log_factor).base, self.law), self.neighboring_relation
+            return math.log(epsilon_of_event(event, self.delta, relation) / self.epsilon)
 
         return tried(budgets.solve(excess))
 
@@ -251,16 +245,7 @@ class Planner:
 
     def candidate(self, params: Params, plan: TrialPlan) -> Candidate:
         """Give a candidate its budgets, and plan what its fit is charged."""
-        return with_budget(
-            self.estimator,
-            params,
-            self.trial_epsilon(plan),
-            delta=self.delta,
-            neighboring_relation=self.neighboring_relation,
-            weights=self.weights,
-            sizes=self.sizes,
-            n_groups=self.n_groups,
-        )
+        return self.with_budget(params, self.trial_epsilon(plan))
 
     def trial_epsilon(self, plan: TrialPlan) -> float:
         """ε of the fit of one trial."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import astuple
+from types import NoneType
 from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 import numpy as np
@@ -79,18 +80,14 @@ def split_budget(
     ----------
     pipeline : estimator
         A pipeline, or any nesting of `Pipeline`, `ColumnTransformer`, `FeatureUnion`, voting and
-        `DPTemperatureScaler`, which fit each part once, and `DPRandomizedSearch`, which
-        divides its own. Every part with parameters ``epsilon`` and
-        ``delta`` is given a budget.
-    epsilon : float
-        ε > 0 of the whole. ``float("inf")`` is no privacy for any step.
-    delta : float
-        δ in (0, 1) of the whole.
+        `DPTemperatureScaler`, which fit each part once, and `DPRandomizedSearch`, which divides its
+        own. Every part with parameters ``epsilon`` and ``delta`` is given a budget.
+    epsilon, delta : float
+        ε > 0 and δ in (0, 1) of the whole. ``float("inf")`` is no privacy for any step.
     weights : mapping or None, default=None
         Share of each private step, by its name as in `get_params` (nested ones with ``__``), each
         > 0; only ratios count. A share is one of μ², so a weight 4 is about double the ε of a
-        weight 1. None gives a tenth to transformers and
-        a temperature together.
+        weight 1. None gives a tenth to transformers and a temperature together.
     n_samples : int or None, default=None
         Public number of rows, which every private step is given. Needed only where what a step is
         charged depends on it, as with Poisson batches.
@@ -205,26 +202,18 @@ def _reached_by_all(name: str, every: Params) -> bool:
         if isinstance(around, ColumnTransformer):
             return False
         if isinstance(around, Pipeline):
-            steps = dict(around.steps)
-            before = list(steps)[: list(steps).index(word)]
-            if not all(_keeps_columns(steps[step]) for step in before):
+            names, steps = zip(*around.steps, strict=True)
+            passes = (OneToOneFeatureMixin, NoneType, str)
+            if not all(isinstance(step, passes) for step in steps[: names.index(word)]):
                 return False
     return True
-
-
-def _keeps_columns(step: Estimator | str | None) -> bool:
-    return step is None or step == "passthrough" or isinstance(step, OneToOneFeatureMixin)
 
 
 def private_parts(workflow: Estimator) -> dict[str, PrivatePart]:
     """Names, as in `get_params`, of the parts that spend a budget of their own.
 
-    ``""`` is the workflow itself.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or what is around one may fit it more than once.
+    ``""`` is the workflow itself. A ValueError says if there is none, or what is around one may fit
+    it more than once.
     """
     every = {"": workflow, **workflow.get_params(deep=True)}
     found = {
@@ -308,13 +297,7 @@ def _with_budgets(workflow: E, epsilons: Mapping[str, float], delta: float) -> E
 
 
 def relation_of(workflow: Estimator) -> Relation:
-    """The one neighbouring relation of all private parts, whose records are rows or persons.
-
-    Raises
-    ------
-    ValueError
-        If there are several; where the units differ, the message names the steps.
-    """
+    """The one neighbouring relation of all private parts, whose records are rows or persons."""
     found = {name: _relation(part) for name, part in private_parts(workflow).items()}
     of_unit = {u: sorted(name for name, r in found.items() if r.unit == u) for u in UNITS}
     if all(of_unit.values()):

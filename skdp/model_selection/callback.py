@@ -34,16 +34,8 @@ class PrivacyLedgerCallback:
 
     Parameters
     ----------
-    epsilon : float or None, default=None
-        Ceiling on the total ε at ``delta``; None only counts.
-    delta : float or None, default=None
-        δ in (0, 1) of the ceiling; needed with ``epsilon``.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
-        The relation every fit must be stated in.
-    unit : {"row", "group"}, default="row"
-        What every fit must protect.
-    path : str or path-like or None, default=None
-        A file that keeps the records, see `PrivacyLedger`.
+    epsilon, delta, neighboring_relation, unit, path : optional
+        As of `PrivacyLedger`.
 
     Attributes
     ----------

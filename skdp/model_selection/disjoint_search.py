@@ -1,22 +1,4 @@
-"""`DPDisjointSearch`: an ordinary search on rows that the final fit does not read.
-
->>> import numpy as np
->>> from skdp import DPSGDClassifier
->>> from skdp.model_selection import DPDisjointSearch
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(-1, 1, (3000, 2))
->>> y = (X[:, 0] > 0).astype(int)
->>> network = DPSGDClassifier(
-...     hidden_layer_sizes=(), sampling_rate=1.0, max_iter=20, classes=[0, 1], n_samples=3000
-... )
->>> search = DPDisjointSearch(
-...     network, {"learning_rate": [1e-4, 0.3]}, epsilon=3.0, tuning_share=0.2, n_samples=3000
-... ).fit(X, y)
->>> search.best_params_
-{'learning_rate': 0.3}
->>> round(search.privacy_.epsilon, 6)
-3.0
-"""
+"""`DPDisjointSearch`: an ordinary search on rows that the final fit does not read."""
 
 from __future__ import annotations
 
@@ -35,13 +17,12 @@ from sklearn.utils import _safe_indexing
 from skdp._fitting import all_or_nothing, charged, check_seed, encode_labels
 from skdp._persons import rows_of_persons
 from skdp._plan import FitPlan, PublicFacts
-from skdp._random import Streams
 from skdp._types import Estimator, Given, Params, Seed
 from skdp._validate import expected, in_range, integer, positive
 from skdp.mechanisms import NoisyMaxMechanism
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection._base import PrivateSearch, alone, digest, silence
-from skdp.model_selection._candidates import Candidate
+from skdp.model_selection._candidates import Budgets, Candidate
 from skdp.model_selection.budgets import Sizes, private_parts, relation_of, solve
 from skdp.model_selection.splits import DisjointSplit
 from skdp.privacy import PrivacyReport, epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
@@ -84,10 +65,8 @@ class DPDisjointSearch(PrivateSearch):
         where ``n_iter`` is given. Parameters that set a budget or state a public fact are refused,
         and so are ones that make the final fit of one candidate cost another event than that of
         another: on random batches, those of batches and steps.
-    epsilon : float, default=1.0
-        ε > 0 of the whole search. ``float("inf")`` for no privacy.
-    delta : float, default=1e-5
-        δ in (0, 1) of the whole search; should be well below 1/n.
+    epsilon, delta : float, default=1.0 and 1e-5
+        ε > 0 and δ in (0, 1) of the whole search.
     n_iter : int or None, default=None
         Number of candidates that are drawn; None is the whole grid.
     tuning_share : float, default=0.1
@@ -95,26 +74,10 @@ class DPDisjointSearch(PrivateSearch):
     scoring_share : float, default=0.1
         Share of the rows on which they are scored.
     scoring : str, callable or None, default=None
-        ``"accuracy"`` (the default of classifiers), ``"neg_log_loss"`` (cut at four times that of a
-        blind guess), ``"neg_mean_squared_error"`` (the default of regressors; on the range of
-        ``target_bounds``), or a function ``(estimator, X, y) -> ndarray of shape (n,)`` of scores
-        in [0, 1], each computed from its row alone.
-    weights : mapping or None, default=None
-        Shares of the private steps of a pipeline, see `split_budget`.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour; that of the private steps.
-    unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; that of the private steps. Rows of a person are on one side.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons, of which private steps are told their part; needed with
-        ``unit="group"``. None takes the one that they declare.
-    n_samples : int or None, default=None
-        Public number of rows, of which private steps are told their part. None takes the one that
-        they declare, or reads it from X and says so in the report.
-    random_state : int, RandomState instance or None, default=None
-        None keys the split, the candidates and all noise from the operating system. A seed makes
-        the search repeatable and its guarantee void.
+        As of `DPRandomizedSearch` without public rows.
+    weights, neighboring_relation, unit, n_groups, n_samples, random_state : optional
+        As of `DPRandomizedSearch`. Private steps are told their part of ``n_groups`` and
+        ``n_samples``; rows of a person are on one side.
 
     Attributes
     ----------
@@ -131,53 +94,54 @@ class DPDisjointSearch(PrivateSearch):
         ε at ``delta`` of the fit of one candidate on the rows that tune.
     privacy_ : PrivacyReport
         The privacy statement of the search.
-    classes_ : ndarray of shape (n_classes,)
-        Class labels, for classifiers.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
+    classes_, n_features_in_, feature_names_in_
+        As of the winner.
 
     See Also
     --------
     skdp.model_selection.DPRandomizedSearch : Tunes and fits on all rows, at a part of the budget.
-    skdp.model_selection.DisjointSplit : The parts, for a workflow of your own.
 
     Notes
     -----
     *Budgets.* The K candidates that tune compose: each has μ/√K of full-batch Gaussian mechanisms,
     and of others what the accountant finds. The selection is ε-DP (`NoisyMaxMechanism`).
 
-    *What is not done.* There is no score to show: the selection tells who won and nothing else. A
-    candidate whose fit fails ends the search with its error, as an error ends a fit.
+    *What is not done.* The selection tells who won and no score. A candidate whose fit fails ends
+    the search with its error.
 
-    *Is it worth its cost?* Not where defaults are good, and not on small tables. At (2, 1e-5),
-    five or twenty draws of the clipping norm, the prior and the steps of
-    `DPVariationalLogisticRegression`
-    had a lower log-loss than its defaults on at most one of seven tabular tasks, by less than
-    0.001. Draws of the learning rate and the clipping norm of a `DPSGDClassifier`, a tenth of the
-    rows to tune, did worse than its defaults on 540 and 2900 rows (0.73 to 0.98 for 0.63, and 0.69
-    to 0.71 for 0.59), and better on 13 000 and 34 000 (0.46 to 0.47 for 0.50, and 0.34 to 0.41 for
-    0.42). They did better than one draw with the whole budget on all four; and better than
-    `DPRandomizedSearch` of 10 trials on the second and the third, worse on the first and the last
-    (3 to 5 splits each; benchmarks/private_search.py).
+    *Is it worth its cost?* Not where defaults are good, and not on small tables. At (2, 1e-5), five
+    or twenty draws for `DPVariationalLogisticRegression` had a lower log-loss than its defaults on
+    at most one of seven tabular tasks, by less than 0.001. Draws of the learning rate and the
+    clipping norm of a `DPSGDClassifier`, a tenth of the rows to tune, did worse than its defaults
+    on 540 and 2900 rows (0.73 to 0.98 for 0.63, and 0.69 to 0.71 for 0.59), and better on 13 000
+    and 34 000 (0.46 to 0.47 for 0.50, and 0.34 to 0.41 for 0.42). They did better than one draw
+    with the whole budget on all four, and than `DPRandomizedSearch` of 10 trials on the second and
+    the third (3 to 5 splits each; benchmarks/private_search.py).
 
     *Fewer rows and more noise.* Candidates are judged by fits on ``tuning_share`` of the rows with
-    μ/√K: with a tenth of the rows and five candidates their signal-to-noise ratio is a twentieth of
-    that of the final fit, so the winner may be too timid for it. More rows to tune mend that at the
-    price of the final fit: 0.3 was better than 0.1 on the two small tables above, and worse on the
-    two large ones. Nothing is scaled between the two fits; ``batch_size`` keeps the size of batches
-    where ``sampling_rate`` keeps their share.
+    μ/√K, so the winner may be too timid for the final fit. More rows to tune mend that at its
+    price: 0.3 was better than 0.1 on the two small tables above, and worse on the two large ones.
+    Nothing is scaled between the two fits; ``batch_size`` keeps the size of batches where
+    ``sampling_rate`` keeps their share.
 
     Examples
     --------
-    >>> from skdp import DPVariationalLogisticRegression
+    >>> import numpy as np
+    >>> from skdp import DPSGDClassifier
     >>> from skdp.model_selection import DPDisjointSearch
-    >>> model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=5000)
-    >>> grid = {"prior_scale": [0.3, 3.0], "max_iter": [5, 20]}
-    >>> plan = DPDisjointSearch(model, grid, n_samples=5000).plan(n_features=10)
-    >>> len(plan.config.tuned), round(plan.epsilon, 6)
-    (4, 1.0)
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (3000, 2))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> network = DPSGDClassifier(
+    ...     hidden_layer_sizes=(), sampling_rate=1.0, max_iter=20, classes=[0, 1], n_samples=3000
+    ... )
+    >>> search = DPDisjointSearch(
+    ...     network, {"learning_rate": [1e-4, 0.3]}, epsilon=3.0, tuning_share=0.2, n_samples=3000
+    ... ).fit(X, y)
+    >>> search.best_params_
+    {'learning_rate': 0.3}
+    >>> round(search.privacy_.epsilon, 6)
+    3.0
     """
 
     estimator: Estimator
@@ -219,7 +183,6 @@ class DPDisjointSearch(PrivateSearch):
         Returns
         -------
         DPDisjointSearch
-            The fitted search.
 
         Raises
         ------
@@ -252,7 +215,10 @@ class DPDisjointSearch(PrivateSearch):
                 tuned = [_fitted(one, parts[_TUNE], seeds)[0] for one in search.tuned]
             exact = _scores.PrivateScore(row_score, None)
             sums = [exact(model, parts[_SCORE]) for model in tuned]
-            best = self._best(search, [round(total / _scores.UNIT) for total in sums], streams)
+            units = [round(total / _scores.UNIT) for total in sums]
+            best = int(np.argmax(units))
+            if search.mechanism is not None:
+                best = search.mechanism.release(units, streams("noise"), charged=True)
             winner, owners = _fitted(search.final[best], parts[_FINAL], seeds)
             self.candidates_ = [one.params for one in search.tuned]
             self.tuning_epsilon_ = search.tuning_epsilon
@@ -276,13 +242,8 @@ class DPDisjointSearch(PrivateSearch):
         seed = None
         if self.random_state is not None and not by_coins:
             seed = int(self._streams("split")("key").generator.integers(2**31 - 1))
-        split = DisjointSplit(
-            n,
-            parts=self._shares,
-            groups=groups,
-            neighboring_relation=relation.of_rows,
-            random_state=seed,
-        )
+        of: Params = {"groups": groups, "neighboring_relation": relation.of_rows}
+        split = DisjointSplit(n, parts=self._shares, random_state=seed, **of)
         # Coins may leave a part without rows, and a refusal would tell how few there are.
         sizes = map(split.n_samples_of, split.parts)
         if n < len(self._shares) or not (by_coins or all(sizes)):
@@ -312,58 +273,38 @@ class DPDisjointSearch(PrivateSearch):
         delta, relation = in_range(0.0, 1.0, delta=self.delta), self._relation
         drawn = self._drawn()
         _candidates.check_private_parts(self.estimator, relation)
-
-        def planned(part: str, epsilon: float) -> tuple[Candidate, ...]:
-            persons, share = facts.persons, self._shares[part]
-            n = facts.rows if persons is None else self._declared_n_samples()
-            sizes = Sizes.checked(None if n is None else _of(share, n), facts.n_features)
-            common = {"delta": delta, "neighboring_relation": relation, "weights": self.weights}
-            common |= {"sizes": sizes, "n_groups": None}
-            if persons is not None and persons.n_groups is not None:
-                common["n_groups"] = _of(share, persons.n_groups)
-            with silence():
-                return tuple(
-                    _candidates.with_budget(estimator, params, epsilon, **common)
-                    for params in drawn
-                )
-
-        final = planned(_FINAL, epsilon)
+        final = _planned(self._budgets(_FINAL, facts, estimator), drawn, epsilon)
         dearest = max((one.event for one in final), key=lambda event: gaussian_mu(event) or 0.0)
         for one in final:
             if not _candidates.covers_part(dearest, one.event):
                 raise _candidates.cost_mismatch(one.params, final[0].params, _WHY_ALIKE)
-        tuned, tuning_epsilon, mechanism = (), math.inf, None
-        if math.isinf(epsilon):
-            tuned = planned(_TUNE, math.inf)
-        else:
-            mu = epsilon_to_gdp(epsilon, delta) / math.sqrt(len(drawn))
-
-            def excess(log_factor: float) -> float:
-                nonlocal tuned, tuning_epsilon
-                tuning_epsilon = gdp_to_epsilon(mu * math.exp(log_factor), delta)
-                tuned = planned(_TUNE, tuning_epsilon)
-                return math.log(epsilon_of_event(_together(tuned), delta, relation) / epsilon)
-
-            solve(excess)
-            mechanism = NoisyMaxMechanism(
-                _RANGE, min(epsilon, _MOST_EPSILON) * (1 - _SLACK), relation
-            )
+        tuned, tuning_epsilon = _tuned(self._budgets(_TUNE, facts, estimator), drawn, epsilon)
+        mechanism = None
+        if math.isfinite(epsilon):
+            epsilon_of_max = min(epsilon, _MOST_EPSILON) * (1 - _SLACK)
+            mechanism = NoisyMaxMechanism(_RANGE, epsilon_of_max, relation)
         chosen = NonPrivateDpEvent() if mechanism is None else mechanism.event()
         events = {_TUNE: _together(tuned), _SCORE: chosen, _FINAL: dearest}
         event = ComposedDpEvent([PartDpEvent(e, split, part) for part, e in events.items()])
-        report = PrivacyReport.of(
-            event,
-            delta=delta,
-            sampling=f"{len(drawn)} fits, a selection and a final fit, on three parts of the rows",
-            neighboring_relation=relation,
-            inferred_public_facts=facts.inferred,
-            seeded=self.random_state is not None,
-        )
+        sampling = f"{len(drawn)} fits, a selection and a final fit, on three parts of the rows"
+        of: Params = {"neighboring_relation": relation, "seeded": self.random_state is not None}
+        of["inferred_public_facts"] = facts.inferred
+        report = PrivacyReport.of(event, delta=delta, sampling=sampling, **of)
         if not report.epsilon <= epsilon:
             raise RuntimeError("The plan of the search exceeds its budget; please report this.")
         tuning = f"accounted: the best of {len(drawn)}, on rows that the final fit does not read"
         config = DisjointPlan(tuned, final, mechanism, tuning_epsilon)
         return FitPlan(facts, config, replace(report, tuning=tuning))
+
+    def _budgets(self, part: str, facts: PublicFacts, estimator: Estimator) -> Budgets:
+        """What gives budgets to fits on a part of the rows."""
+        persons, share = facts.persons, self._shares[part]
+        n = facts.rows if persons is None else self._declared_n_samples()
+        sizes = Sizes.checked(None if n is None else _of(share, n), facts.n_features)
+        n_groups = persons.n_groups if persons is not None else None
+        n_groups = None if n_groups is None else _of(share, n_groups)
+        common = self.delta, self._relation, self.weights, sizes, n_groups
+        return Budgets(estimator, *common)
 
     def _drawn(self) -> list[Params]:
         """Parameters of the candidates."""
@@ -375,14 +316,6 @@ class DPDisjointSearch(PrivateSearch):
         if any(hasattr(values, "rvs") for group in given for values in group.values()):
             raise expected("a number of draws", "a distribution has no grid", n_iter=None)
         return list(ParameterGrid(given))
-
-    # --- after it -------------------------------------------------------------------------------
-
-    def _best(self, search: DisjointPlan, sums: list[int], streams: Streams) -> int:
-        """Number of the winner."""
-        if search.mechanism is None:
-            return int(np.argmax(sums))
-        return search.mechanism.release(sums, streams("noise"), charged=True)
 
 
 @dataclass(frozen=True)
@@ -401,6 +334,31 @@ def _of(share: float, n: int) -> int:
 
 def _together(candidates: Sequence[Candidate]) -> DpEvent:
     return ComposedDpEvent([event for one in candidates for event in one.events])
+
+
+def _planned(budgets: Budgets, drawn: list[Params], epsilon: float) -> tuple[Candidate, ...]:
+    with silence():
+        return tuple(budgets.with_budget(params, epsilon) for params in drawn)
+
+
+def _tuned(
+    budgets: Budgets, drawn: list[Params], epsilon: float
+) -> tuple[tuple[Candidate, ...], float]:
+    """Candidates whose fits cost ε together, and the ε of one fit."""
+    if math.isinf(epsilon):
+        return _planned(budgets, drawn, math.inf), math.inf
+    delta, relation = budgets.delta, budgets.neighboring_relation
+    mu = epsilon_to_gdp(epsilon, delta) / math.sqrt(len(drawn))
+    found: tuple[tuple[Candidate, ...], float] = (), math.inf
+
+    def excess(log_factor: float) -> float:
+        nonlocal found
+        of_one = gdp_to_epsilon(mu * math.exp(log_factor), delta)
+        found = _planned(budgets, drawn, of_one), of_one
+        return math.log(epsilon_of_event(_together(found[0]), delta, relation) / epsilon)
+
+    solve(excess)
+    return found
 
 
 def _taken(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, TypeGuard
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
 from skdp._fitting import (
@@ -17,20 +16,16 @@ from skdp._fitting import (
     check_seed,
 )
 from skdp._plan import FitPlan, PublicFacts
-from skdp._random import Streams, seed_material
-from skdp._types import Estimator, Given, Params, Seed
+from skdp._types import Estimator, Given, Seed
 from skdp._validate import in_range, positive
 from skdp.model_selection import _candidates, _scores
-from skdp.model_selection._base import PrivateSearch, alone, digest, silence
-from skdp.model_selection._candidates import Candidate, Planner, TrialPlan
-from skdp.model_selection.budgets import Sizes, private_parts, relation_of
+from skdp.model_selection._base import PrivateSearch, digest, silence
+from skdp.model_selection._candidates import Planner
+from skdp.model_selection._trials import Score, SearchPlan, Tried, best, trial
+from skdp.model_selection.budgets import Sizes
 from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import PrivacyReport, epsilon_of_event, privacy_of
-from skdp.privacy.cover import Cover, covered
-from skdp.privacy.workflow import stating_parts
 from skdp.relations import ROW
-
-_Score = _scores.PrivateScore | _scores.PublicScore
 
 
 @dataclass(eq=False, repr=False)
@@ -61,10 +56,8 @@ class DPRandomizedSearch(PrivateSearch):
         Each trial draws anew, with replacement. Parameters that set a budget or state a public fact
         are refused, and so are ones that would make a candidate more expensive than the others: on
         random batches, those of batches and steps.
-    epsilon : float, default=1.0
-        ε > 0 of the whole search. ``float("inf")`` for no privacy.
-    delta : float, default=1e-5
-        δ in (0, 1) of the whole search; should be well below 1/n.
+    epsilon, delta : float, default=1.0 and 1e-5
+        ε > 0 and δ in (0, 1) of the whole search; δ should be well below 1/n.
     mean_trials : float, default=10
         Mean number of trials: 1, or at least 1.001.
     shape : float, default=0.0
@@ -122,12 +115,8 @@ class DPRandomizedSearch(PrivateSearch):
         winner.
     privacy_ : PrivacyReport
         The privacy statement of the search.
-    classes_ : ndarray of shape (n_classes,)
-        Class labels, for classifiers.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
+    classes_, n_features_in_, feature_names_in_
+        As of the winner.
 
     See Also
     --------
@@ -154,8 +143,7 @@ class DPRandomizedSearch(PrivateSearch):
     as in `DPSGLDClassifier`. Random batches under replace_one have no bound in Rényi terms, and
     are refused.
 
-    *Rows are scored where they were fitted.* The noise in both bounds what that can tell, and no
-    rows are lost; but private models overfit little, and so does their choice.
+    *Rows are scored where they were fitted.* The noise in both bounds what that can tell.
 
     *Persons.* With ``unit="group"`` the private steps have that unit too, and fits are given the
     groups: a pipeline by scikit-learn's metadata routing, with ``set_fit_request(groups=True)`` on
@@ -191,12 +179,8 @@ class DPRandomizedSearch(PrivateSearch):
     ...     DPStandardScaler(0, 100),
     ...     DPVariationalLogisticRegression(classes=[0, 1], n_samples=2000),
     ... )
-    >>> search = DPRandomizedSearch(
-    ...     model,
-    ...     {"dpvariationallogisticregression__max_iter": [5, 20]},
-    ...     epsilon=2.0,
-    ...     mean_trials=3,
-    ... ).fit(X, y)
+    >>> values = {"dpvariationallogisticregression__max_iter": [5, 20]}
+    >>> search = DPRandomizedSearch(model, values, epsilon=2.0, mean_trials=3).fit(X, y)
     >>> search.score(X, y) > 0.8
     True
     >>> search.best_estimator_[-1].privacy_ is search.privacy_
@@ -246,7 +230,6 @@ class DPRandomizedSearch(PrivateSearch):
         Returns
         -------
         DPRandomizedSearch
-            The fitted search.
 
         Raises
         ------
@@ -268,12 +251,12 @@ class DPRandomizedSearch(PrivateSearch):
                 score = replace(score, mechanism=search.trial.mechanism)
             report = charged(self, plan, (X, y), groups=groups)
             outcomes = self._try(search, score, rows)
-            self._keep_winner(_best(outcomes, search.planner.law), score, report, search)
+            self._keep_winner(best(outcomes, search.planner.law), score, report, search)
         return self
 
     # --- before the charge ----------------------------------------------------------------------
 
-    def _score(self, X_public: Given, y_public: Given) -> _Score:
+    def _score(self, X_public: Given, y_public: Given) -> Score:
         if X_public is None and y_public is None:
             return _scores.PrivateScore(_scores.row_score(self.estimator, self.scoring), None)
         return _scores.public_score(self.estimator, self.scoring, X_public, y_public)
@@ -286,19 +269,15 @@ class DPRandomizedSearch(PrivateSearch):
         """Draw the number of trials and the candidates, and plan them all."""
         check_seed(self.random_state)
         relation, persons = self._relation, facts.persons
-        planner = Planner(
-            estimator=self.estimator,
-            epsilon=positive(epsilon=self.epsilon, allow_inf=True),
-            delta=in_range(0.0, 1.0, delta=self.delta),
-            neighboring_relation=relation,
-            law=TrialLaw(self.mean_trials, self.shape),
-            score_share=in_range(0.0, 1.0, score_share=self.score_share) * private_score,
-            weights=self.weights,
-            sizes=Sizes.checked(
-                facts.rows if persons is None else self._declared_n_samples(), facts.n_features
-            ),
-            n_groups=None if persons is None else persons.n_groups,
-        )
+        epsilon = positive(epsilon=self.epsilon, allow_inf=True)
+        delta = in_range(0.0, 1.0, delta=self.delta)
+        law = TrialLaw(self.mean_trials, self.shape)
+        share = in_range(0.0, 1.0, score_share=self.score_share) * private_score
+        n = facts.rows if persons is None else self._declared_n_samples()
+        sizes = Sizes.checked(n, facts.n_features)
+        n_groups = None if persons is None else persons.n_groups
+        common = self.estimator, delta, relation, self.weights, sizes, n_groups
+        planner = Planner(*common, epsilon=epsilon, law=law, score_share=share)
         groups = _candidates.checked_distributions(self.estimator, self.param_distributions)
         _candidates.check_private_parts(self.estimator, relation)
         streams = self._streams("candidates")
@@ -307,26 +286,23 @@ class DPRandomizedSearch(PrivateSearch):
         # Some are planned only: whether one is refused should not hang on how many are tried.
         others = [_candidates.draw(groups, generator) for _ in range(_candidates.REHEARSED)]
         drawn = [_candidates.draw(groups, generator) for _ in range(n_trials)]
-        trial = planner.plan(others[0])
+        of_trial = planner.plan(others[0])
         with silence():
-            candidates = planner.candidates([*others, *drawn], trial)[len(others) :]
-        event = _candidates.selection(trial.base, planner.law)
-        if not epsilon_of_event(event, self.delta, relation) <= self.epsilon:
+            candidates = planner.candidates([*others, *drawn], of_trial)[len(others) :]
+        event = _candidates.selection(of_trial.base, law)
+        if not epsilon_of_event(event, delta, relation) <= epsilon:
             raise RuntimeError("The plan of the search exceeds its budget; please report this.")
+        of = {"neighboring_relation": relation, "seeded": self.random_state is not None}
+        read = facts.inferred
         report = PrivacyReport.of(
-            event,
-            delta=self.delta,
-            sampling="trials",
-            neighboring_relation=relation,
-            inferred_public_facts=facts.inferred,
-            seeded=self.random_state is not None,
+            event, delta=delta, sampling="trials", inferred_public_facts=read, **of
         )
-        law = f"the law of the number is {planner.law}"
-        tuning = f"accounted: the best of a random number of trials; {law}"
-        config = SearchPlan(planner, trial, tuple(candidates))
+        number = f"the law of the number is {law}"
+        tuning = f"accounted: the best of a random number of trials; {number}"
+        config = SearchPlan(planner, of_trial, tuple(candidates))
         return FitPlan(facts, config, replace(report, tuning=tuning))
 
-    def _try(self, search: SearchPlan, score: _Score, rows: _scores.PrivateRows) -> list[_Tried]:
+    def _try(self, search: SearchPlan, score: Score, rows: _scores.PrivateRows) -> list[Tried]:
         candidates, plan = search.candidates, search.trial
         seeds, key = [None] * len(candidates), np.empty(0)
         if self.random_state is not None:
@@ -338,16 +314,16 @@ class DPRandomizedSearch(PrivateSearch):
                 self.random_state.randint(2**31 - 1)  # the next fit is another
         with silence():
             outcomes: Any = Parallel(n_jobs=self.n_jobs)(
-                delayed(_trial)(candidate, plan, score, rows, seed, key, os.getpid())
+                delayed(trial)(candidate, plan, score, rows, seed, key, os.getpid())
                 for candidate, seed in zip(candidates, seeds, strict=True)
             )
         return [(c.params, outcome) for c, outcome in zip(candidates, outcomes, strict=True)]
 
     def _keep_winner(
-        self, best: _Tried, score: _Score, report: PrivacyReport, search: SearchPlan
+        self, tried: Tried, score: Score, report: PrivacyReport, search: SearchPlan
     ) -> None:
         """Keep the winner, and let it state what the search costs."""
-        params, (value, winner, parts, _) = best
+        params, (value, winner, parts, _) = tried
         summed = "all rows" if self.unit == ROW else "persons, of each the mean of its rows"
         scored = f"a noisy sum over {summed}" if _is_private(score) else "on public rows"
         sampling = f"each trial: {privacy_of(winner).sampling}; score: {scored}"
@@ -360,93 +336,5 @@ class DPRandomizedSearch(PrivateSearch):
         self.trial_epsilon_ = planner.trial_epsilon(search.trial)
 
 
-@dataclass(frozen=True)
-class SearchPlan:
-    """What a search will do: the candidates that were drawn, and what each trial may cost.
-
-    Of the number of candidates nothing may be told.
-    """
-
-    planner: Planner
-    trial: TrialPlan
-    candidates: tuple[Candidate, ...] = field(repr=False)
-
-
-class _Outcome(NamedTuple):
-    """What a trial leaves: its score, the fitted model, and the parts of it that were charged.
-
-    A failure ranks above every score, and the graver one above the other: the search then ends with
-    the greatest of all outcomes, as ever.
-    """
-
-    score: float = _scores.WORST
-    model: Any = None
-    parts: tuple[Estimator, ...] = ()
-    failure: int = 0
-
-
-_Tried = tuple[Params, _Outcome]
-_FAILED, _UNPLANNED = _Outcome(failure=1), _Outcome(failure=2)
-
-
-def _trial(
-    candidate: Candidate,
-    plan: TrialPlan,
-    score: _Score,
-    rows: _scores.PrivateRows,
-    seed: int | None,
-    key: np.ndarray,
-    parent: int,
-) -> _Outcome:
-    """Fit and score a candidate; no model where that fails, whatever it failed of."""
-    fitted: Any = clone(candidate.estimator)
-    streams = Streams()
-    if seed is not None:
-        streams = Streams(seed_material(seed, "score", {}, key))
-        for position, part in enumerate(private_parts(fitted).values()):
-            part.set_params(random_state=seed + position)
-    cover = Cover(candidate.events, _candidates.covers_part, relation_of(fitted))
-    # A worker process is silenced by itself; filters of this one are set for all of its threads.
-    with covered(cover), alone(), silence(os.getpid() != parent):
-        try:
-            fitted.fit(rows.X, rows.y, **rows.whose)
-            charged = stating_parts(fitted) <= {id(owner) for owner in cover.owners}
-            covered_by_plan = charged and plan.covers(privacy_of(fitted).event)
-            value = score(fitted, rows, streams("noise")) if covered_by_plan else 0.0
-        except Exception:  # the search will say that, and no more
-            return _UNPLANNED if cover.refused else _FAILED
-    if cover.refused or not covered_by_plan:
-        return _UNPLANNED
-    return _Outcome(value, fitted, tuple(cover.owners))
-
-
-def _best(trials: list[_Tried], law: TrialLaw) -> _Tried:
-    """Return the best trial; of equals the first, which is any: trials come in random order."""
-    if not trials:
-        raise RuntimeError(
-            f"No trial was drawn: the number of trials is {law}, and may be 0. The search is "
-            "charged all the same. Use a finite shape, whose laws begin at 1."
-        )
-    failure = max(outcome.failure for _, outcome in trials)
-    if failure == _UNPLANNED.failure:
-        raise RuntimeError(
-            "A trial made a private release that the search had not planned, or more of one, so "
-            "nothing of the search is released; it stays charged. Make whatever is fitted on "
-            "private rows a step of the pipeline with an epsilon of its own, which the search then "
-            "pays for, or fit it beforehand."
-        )
-    if failure == _FAILED.failure:
-        # To go on without it would let rows choose the winner by what they make fail.
-        raise RuntimeError(
-            "A fit or a score of the search failed. The cause is withheld, because it may depend "
-            "on the rows, and the search stays charged. Fit and score the candidates on synthetic "
-            "rows to find it, and clean the rows by rules that look at one row at a time."
-        )
-    best = max(trials, key=lambda trial: trial[1].score)
-    if best[1].score == _scores.WORST:
-        raise RuntimeError("No trial of the search had a finite score on the public rows.")
-    return best
-
-
-def _is_private(score: _Score) -> TypeGuard[_scores.PrivateScore]:
+def _is_private(score: Score) -> TypeGuard[_scores.PrivateScore]:
     return isinstance(score, _scores.PrivateScore)

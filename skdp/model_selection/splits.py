@@ -31,7 +31,7 @@ from skdp._marked_rows import Level, Mark, claimed, levels_of, part_read, trusti
 from skdp._persons import label_digests
 from skdp._random import SecureStream
 from skdp._types import Given, Json
-from skdp._validate import expected, in_range, integer
+from skdp._validate import expected, in_range, integer, is_real
 from skdp.relations import GROUP, REPLACE_ONE, ROW, ZERO_OUT, check_relation
 
 _LEAST_SHARE = 1e-6
@@ -77,10 +77,6 @@ class DisjointSplit:
     ----------
     id : str
         Name of the split in reports and ledgers. It tells nothing about who is where.
-    n_samples : int
-        Number of rows.
-    parts : dict of str to float
-        Names and shares.
 
     Raises
     ------
@@ -119,12 +115,9 @@ class DisjointSplit:
             parts = {"train": 1.0 - share, "test": share}
         relation, unit = check_relation(neighboring_relation), ROW if groups is None else GROUP
         if unit == GROUP and relation.of_rows == REPLACE_ONE:
+            what = "'zero_out' or 'add_or_remove_one' with groups"
             remedy = "a person who takes the place of another may be of another part"
-            raise expected(
-                "'zero_out' or 'add_or_remove_one' with groups",
-                remedy,
-                neighboring_relation=neighboring_relation,
-            )
+            raise expected(what, remedy, neighboring_relation=neighboring_relation)
         key = os.urandom(32)
         if random_state is not None:
             if unit == GROUP or not relation.n_is_public:
@@ -158,15 +151,9 @@ class DisjointSplit:
         It holds the key. Where parts are secret, under ``add_or_remove_one`` and with groups, keep
         it as secret as the rows.
         """
-        values: dict[str, Json] = {
-            "version": _VERSION,
-            "n_samples": self.n_samples,
-            "parts": self.parts,
-            "unit": self._unit,
-            "by_coins": self._by_coins,
-            "key": self._key.hex(),
-        }
-        return json.dumps(values)
+        own: dict[str, Json] = {"version": _VERSION, "n_samples": self.n_samples}
+        own |= {"parts": self.parts, "unit": self._unit, "by_coins": self._by_coins}
+        return json.dumps(own | {"key": self._key.hex()})
 
     @classmethod
     def from_token(cls, token: str, groups: Given = None) -> Self:
@@ -190,13 +177,6 @@ class DisjointSplit:
         ------
         ValueError
             If the text is not the token of a split, or groups are missing or not expected.
-
-        Examples
-        --------
-        >>> from skdp import DisjointSplit
-        >>> split = DisjointSplit(100)
-        >>> bool((DisjointSplit.from_token(split.token).test == split.test).all())
-        True
         """
         self = cls.__new__(cls)
         try:
@@ -225,39 +205,11 @@ class DisjointSplit:
         return self.indices("test")
 
     def indices(self, part: str) -> np.ndarray:
-        """Numbers of the rows of a part, in increasing order.
-
-        Parameters
-        ----------
-        part : str
-            Name of the part.
-
-        Returns
-        -------
-        ndarray of int
-            Where rows are assigned by coins, of a table of `n_samples` rows.
-        """
+        """Numbers of the rows of a part, increasing; with coins, of a table of `n_samples` rows."""
         return self._indices(part, self.n_samples)
 
     def n_samples_of(self, part: str) -> int:
-        """Public number of rows of a part, to be declared as ``n_samples`` of a fit.
-
-        Parameters
-        ----------
-        part : str
-            Name of the part.
-
-        Returns
-        -------
-        int
-            Exact, or the expected number where rows are assigned by coins.
-
-        Examples
-        --------
-        >>> from skdp import DisjointSplit
-        >>> DisjointSplit(1000, test_size=0.2).n_samples_of("train")
-        800
-        """
+        """Public number of rows of a part, or the expected one of coins: ``n_samples`` of a fit."""
         ends = self._ends(self.n_samples)
         at = self._number(part)
         return int(ends[at + 1] - ends[at])
@@ -279,11 +231,6 @@ class DisjointSplit:
         -------
         array-like, or list of them
             The rows of each array, of its type.
-
-        Raises
-        ------
-        ValueError
-            If there is no such part, or an array has another number of rows, or none.
 
         Examples
         --------
@@ -322,9 +269,9 @@ class DisjointSplit:
     def fit_part(self, estimator: Any, part: str, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Fit an estimator to the rows of a part, whatever its steps make of them.
 
-        In a pipeline, steps of other libraries make new rows, of which nobody can see that they
-        are of the part. What is fitted here is taken to make each row of the rows that it is given
-        and of nothing else; its targets, weights and persons are still compared.
+        In a pipeline, steps of other libraries make new rows, of which nobody can see that they are
+        of the part. What is fitted here is taken to make each row of the rows that it is given and
+        of nothing else; its targets, weights and persons are still compared.
 
         Parameters
         ----------
@@ -344,12 +291,6 @@ class DisjointSplit:
         -------
         Estimator
             The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If there is no such part, an array has another number of rows, or the estimator refuses
-            its input.
 
         Examples
         --------
@@ -448,14 +389,8 @@ def _shares(parts: Any) -> dict[str, float]:
     what = "a dictionary of two parts or more, their names with shares > 0 that add up to 1"
     if not isinstance(parts, Mapping) or len(parts) < 2:
         raise expected(what, parts=parts)
-    for name, share in parts.items():
-        if (
-            not isinstance(name, str)
-            or isinstance(share, bool)
-            or not isinstance(share, int | float | np.number)
-            or not _LEAST_SHARE <= share < 1
-        ):
-            raise expected(what, parts=parts)
-    if not math.isclose(sum(parts.values()), 1.0, abs_tol=1e-9):
+    shares = all(is_real(share) and _LEAST_SHARE <= share < 1 for share in parts.values())
+    named = all(isinstance(name, str) for name in parts)
+    if not (shares and named and math.isclose(sum(parts.values()), 1.0, abs_tol=1e-9)):
         raise expected(what, parts=parts)
     return {name: float(share) for name, share in parts.items()}

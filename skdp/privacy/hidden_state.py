@@ -171,33 +171,17 @@ def full_batch_mu(
 ) -> float:
     """μ of the last of t equal full-batch steps: (Δ/s) √[(1+c)/(1−c) · (1−c^t)/(1+c^t)].
 
-    Parameters
-    ----------
-    contraction : float
-        Lipschitz constant c in [0, 1] of the step. Gradient descent with step η on an m-strongly
-        convex, M-smooth objective has c = max(|1 − ηm|, |1 − ηM|), for both neighbours.
-    n_steps : int
-        t ≥ 0.
-    noise_scale : float
-        s > 0, noise of one update; ησ if the noise σ is added to the mean gradient.
-    sensitivity : float
-        Δ ≥ 0, by how much neighbours' updates differ: ηL/n with L = C, or L = 2C under
-        replace-one, C bounding one record's gradient. Only Δ/s counts, so the pair (σ, L/n) of the
-        mean gradient, or (nσ, L) of the sum, may be given instead of (s, Δ).
+    The step is c-Lipschitz, c in [0, 1]: gradient descent with step η on an m-strongly convex,
+    M-smooth objective has c = max(|1 − ηm|, |1 − ηM|), for both neighbours. s > 0 is the noise of
+    one update, ησ if the noise σ is added to the mean gradient, and Δ ≥ 0 how far neighbours'
+    updates differ: ηL/n with L = C, or L = 2C under replace-one. Only Δ/s counts, so (σ, L/n) of
+    the mean gradient, or (nσ, L) of the sum, may be given too. Rounded up; equal to composition, √t
+    Δ/s, at c = 1, and attained by a linear map.
 
-    Returns
-    -------
-    float
-        μ ≥ 0, rounded up; equal to composition, √t Δ/s, at c = 1, and attained by a linear map.
-
-    Notes
-    -----
     At equal steps the slopes Δ/(C_k s²) of `last_iterate_mu` fall with k, so the hull is one edge:
-    μ² = S_t²/V_t. In a = −ln c it reads (Δ/s)² tanh(t·a/2)/tanh(a/2), which keeps its
-    digits near c = 1.
+    μ² = S_t²/V_t. In a = −ln c it reads (Δ/s)² tanh(t·a/2)/tanh(a/2), which keeps its digits near
+    1.
 
-    Examples
-    --------
     >>> from skdp.privacy.hidden_state import full_batch_mu
     >>> round(full_batch_mu(contraction=0.9, n_steps=100, noise_scale=1.0, sensitivity=0.1), 4)
     0.4359
@@ -321,48 +305,17 @@ def cyclic_batch_mu(
 
     For l ≥ 2 batches μ = (L/(bσ)) √[1 + c^(2l−2) (1−c²)/(1−c^l)² · (1−c^(l(E−1)))/(1+c^(l(E−1)))].
 
-    Parameters
-    ----------
-    contraction : float
-        c in [0, 1], valid for the step on *each* batch's objective, of either neighbour.
-    n_batches : int
-        l ≥ 1, all of one size, visited in a fixed order; the partition may not depend on the data.
-    n_epochs : int
-        E ≥ 0 whole epochs; the state after part of an epoch is not covered.
-    batch_size : int
-        b ≥ 1, the divisor of the sum of a batch's gradients.
-    noise_scale : float
-        σ > 0, noise on the *mean gradient* of a batch (update noise ησ).
-    sensitivity : float
-        L ≥ 0, by how much the *sum* of a batch's gradients moves: C, or 2C under replace-one. The
-        factor is the caller's to put in.
-    neighboring_relation : {"zero_out", "replace_one"}
-        ``"add_or_remove_one"`` is refused: a record more would move the others between batches.
+    The step on *each* batch's objective is c-Lipschitz, c in [0, 1], of either neighbour; l ≥ 1
+    batches of one size are visited in a fixed order that may not depend on the data, E ≥ 0 whole
+    epochs; b ≥ 1 divides the sum of a batch's gradients, σ > 0 is the noise on their *mean* (update
+    noise ησ), and L ≥ 0 how far the *sum* moves: C, or 2C under replace-one, which the caller puts
+    in. Under ``"add_or_remove_one"`` a record more would move the others between batches: refused.
 
-    Returns
-    -------
-    float
-        μ ≥ 0, rounded up.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range or the relation is ``"add_or_remove_one"``.
-
-    Notes
-    -----
-    A record in batch p < l is seen by the last state through l − p steps that do not touch it, so
-    p = l is the worst. There the hull of `last_iterate_mu` is flat until the record's first step,
-    has one edge to the end of the last step but one, and the last step is an edge of its own, the
-    1 in the formula. At l = 1 the last step's slope is the lesser one and the edges join: then it
-    is `full_batch_mu`.
-
-    Examples
-    --------
-    >>> from skdp.privacy.hidden_state import cyclic_batch_mu
-    >>> chain = dict(contraction=0.99, n_batches=10, batch_size=100, noise_scale=0.01)
-    >>> [round(cyclic_batch_mu(**chain, n_epochs=E, sensitivity=1.0), 4) for E in (1, 10, 1000)]
-    [1.0, 1.3303, 1.6782]
+    A record in batch p < l is seen by the last state through l − p steps that do not touch it, so p
+    = l is the worst. There the hull of `last_iterate_mu` is flat until the record's first step, has
+    one edge to the end of the last step but one, and the last step is an edge of its own, the 1 in
+    the formula. At l = 1 the last step's slope is the lesser one and the edges join: then it is
+    `full_batch_mu`.
     """
     c = _contraction(contraction)
     l = integer(1, n_batches=n_batches)  # noqa: E741 (the paper's letter)

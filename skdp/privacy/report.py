@@ -251,13 +251,7 @@ class PrivacyReport:
         return replace(self, settings=settings, versions=versions_in_use(), date=today())
 
     def of_part(self, mark: Mark | None) -> PrivacyReport:
-        """State the same of a release that reads one part of the rows (`DisjointSplit`).
-
-        Where a record of these neighbours may have several parts, the release counts as one of all
-        rows, and the report says why. No mark is all rows. A ValueError says if the split assigned
-        rows by their places, which one record more would change: then no ε holds for what was
-        learned from a part.
-        """
+        """State the same of a release that reads a part of the rows, or why it counts with all."""
         if mark is None:
             return self
         relation, name = check_relation(self.neighboring_relation), f"{mark.part!r} of {mark.split}"

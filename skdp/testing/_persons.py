@@ -62,11 +62,6 @@ def bad_groups() -> Iterator[tuple[str, Any]]:
     yield "labels that are arrays", [np.array([8675309, 1])] * N
 
 
-def _distance(one: Release, other: Release) -> float:
-    pairs = zip(np.ravel(one.output).tolist(), np.ravel(other.output).tolist(), strict=True)
-    return float(np.linalg.norm([a - b for a, b in pairs]))
-
-
 def _rounding(release: Release) -> float:
     """How far a value of a release may be from the sum with its noise."""
     values = np.ravel(release.output)
@@ -96,7 +91,8 @@ def assert_moved_within(
         ):
             continue
         most = steps * call.sensitivity + 2 * max(_rounding(one), _rounding(two))
-        moved = _distance(one, two)
+        pairs = zip(np.ravel(one.output).tolist(), np.ravel(two.output).tolist(), strict=True)
+        moved = float(np.linalg.norm([a - b for a, b in pairs]))
         assert moved <= most, (
             f"a person has moved release {number} by {moved / call.sensitivity:.3g} times the "
             f"sensitivity it declares, {steps} at most; are rows bounded instead of persons?"

@@ -7,35 +7,11 @@ from typing import Any
 import torch
 from sklearn.base import BaseEstimator
 
+from skdp import estimators
+from skdp import preprocessing as steps
 from skdp.calibration import DPTemperatureScaler
 from skdp.conformal import DPConformalClassifier, DPConformalRegressor
-from skdp.estimators import (
-    DPAdditiveClassifier,
-    DPAdditivePoissonRegressor,
-    DPAdditiveRegressor,
-    DPSGDClassifier,
-    DPSGDRegressor,
-    DPSGLDClassifier,
-    DPSGLDRegressor,
-    DPVariationalLinearRegression,
-    DPVariationalLogisticRegression,
-    DPVariationalModel,
-    DPVariationalPoissonRegression,
-    OPSPosteriorSampler,
-    OPSRegressor,
-)
 from skdp.model_selection import DPDisjointSearch, DPRandomizedSearch
-from skdp.preprocessing import (
-    DPPCA,
-    AdditiveFeatures,
-    BoundedScaler,
-    DPBins,
-    DPQuantileScaler,
-    DPStandardScaler,
-    GaborTransformer,
-    NormClipper,
-    ScatteringTransformer,
-)
 
 
 def _log_likelihood(theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -74,17 +50,18 @@ _NETWORKS = {
     "hidden": {"hidden_layer_sizes": (2,)},
     "secure": _SECURE | _POISSON | {"hidden_layer_sizes": (2,)},
 }
+_MODEL = {"max_iter": 2, "log_likelihood": _log_likelihood, "n_parameters": 1}
 _CONFORMAL = {"epsilon": 30.0, "alpha": 0.5, "calibration_share": 0.5}
 _EXACT = {"delta": 0, "target_bounds": (-200, 200)}
 
 
 def _inside(**cheap: Any) -> dict[str, Any]:
-    return {"estimator": DPVariationalLogisticRegression(**_DPVI, **cheap)}
+    return {"estimator": estimators.DPVariationalLogisticRegression(**_DPVI, **cheap)}
 
 
 # Of each class, what makes it cheap, and its ways.
 _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
-    DPVariationalLogisticRegression: (
+    estimators.DPVariationalLogisticRegression: (
         _STEPS,
         {
             "": {},
@@ -101,7 +78,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "add_or_remove_one": _DPVI | {"neighboring_relation": "add_or_remove_one"},
         },
     ),
-    DPVariationalLinearRegression: (
+    estimators.DPVariationalLinearRegression: (
         _STEPS,
         {
             "": {},
@@ -111,7 +88,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "dpvi": _DPVI | {"target_bounds": (-200, 200)},
         },
     ),
-    DPAdditiveClassifier: (
+    estimators.DPAdditiveClassifier: (
         _NOISE,
         {
             "": {},
@@ -122,7 +99,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "private edges": _EDGES,
         },
     ),
-    DPAdditiveRegressor: (
+    estimators.DPAdditiveRegressor: (
         _NOISE,
         {
             "": {},
@@ -133,11 +110,11 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "private edges": _EDGES,
         },
     ),
-    DPAdditivePoissonRegressor: (
+    estimators.DPAdditivePoissonRegressor: (
         _NOISE,
         {"": {}, "secure": _SECURE, "robust": _ROBUST, "private edges": _EDGES | _SECURE},
     ),
-    DPVariationalPoissonRegression: (
+    estimators.DPVariationalPoissonRegression: (
         _STEPS,
         {
             "": {},
@@ -147,22 +124,15 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "dpvi, Poisson": _DPVI | _POISSON,
         },
     ),
-    DPVariationalModel: (
+    estimators.DPVariationalModel: (
         _STEPS,
-        {
-            way: {"log_likelihood": _log_likelihood, "n_parameters": 1, **settings}
-            for way, settings in {
-                "": {"max_iter": 2},
-                "full": {"max_iter": 2, "covariance": "full"},
-                "Poisson": {"max_iter": 2, **_POISSON},
-            }.items()
-        },
+        {"": _MODEL, "full": _MODEL | {"covariance": "full"}, "Poisson": _MODEL | _POISSON},
     ),
-    DPSGDClassifier: (_NETWORK, _NETWORKS),
-    DPSGDRegressor: (_NETWORK, _NETWORKS),
-    DPSGLDClassifier: (_CHAIN, _NETWORKS),
-    DPSGLDRegressor: (_CHAIN, _NETWORKS),
-    OPSPosteriorSampler: (
+    estimators.DPSGDClassifier: (_NETWORK, _NETWORKS),
+    estimators.DPSGDRegressor: (_NETWORK, _NETWORKS),
+    estimators.DPSGLDClassifier: (_CHAIN, _NETWORKS),
+    estimators.DPSGLDRegressor: (_CHAIN, _NETWORKS),
+    estimators.OPSPosteriorSampler: (
         {"theta_norm": 2.0, "max_iter": 5},
         {
             "": {},
@@ -170,54 +140,48 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "two draws": {"delta": 0, "max_iter": "auto", "n_posterior_samples": 2},
         },
     ),
-    OPSRegressor: (
+    estimators.OPSRegressor: (
         {"theta_norm": 2.0, "max_iter": 5},
         {"": {}, "exact": _EXACT | {"max_iter": "auto"}},
     ),
-    DPPCA: (_NOISE, {"": {"n_components": 1}}),
-    DPStandardScaler: (_NOISE, {"": {"lower": -100.0, "upper": 100.0}}),
-    DPQuantileScaler: ({}, {"": {}, "pure": {"delta": 0.0}}),
-    DPBins: ({}, {"": {"n_bins": 4}, "ordinal": {"encode": "ordinal", "n_bins": 3, "delta": 0.0}}),
-    AdditiveFeatures: (
+    steps.DPPCA: (_NOISE, {"": {"n_components": 1}}),
+    steps.DPStandardScaler: (_NOISE, {"": {"lower": -100.0, "upper": 100.0}}),
+    steps.DPQuantileScaler: ({}, {"": {}, "pure": {"delta": 0.0}}),
+    steps.DPBins: (
+        {},
+        {"": {"n_bins": 4}, "ordinal": {"encode": "ordinal", "n_bins": 3, "delta": 0.0}},
+    ),
+    steps.AdditiveFeatures: (
         {},
         {"": {}, "splines": {"encode": "splines"}, "onehot": {"encode": "onehot", "n_bins": 3}},
     ),
-    BoundedScaler: ({}, {"": {"lower": -5.0, "upper": 5.0}}),
-    GaborTransformer: ({"n_directions": 2}, {"": {}}),
-    NormClipper: ({}, {"": {}, "norm": {"norm": 3.0}}),
-    ScatteringTransformer: ({"n_directions": 2}, {"": {}, "groups": {"n_groups": 1}}),
+    steps.BoundedScaler: ({}, {"": {"lower": -5.0, "upper": 5.0}}),
+    steps.GaborTransformer: ({"n_directions": 2}, {"": {}}),
+    steps.NormClipper: ({}, {"": {}, "norm": {"norm": 3.0}}),
+    steps.ScatteringTransformer: ({"n_directions": 2}, {"": {}, "groups": {"n_groups": 1}}),
 }
 
 
 def _rows(cheap: bool) -> dict[type[BaseEstimator], tuple[dict, dict[str, dict]]]:
     """Return, for each class, what makes it cheap, and its ways."""
     quick = {"noise_multiplier": 9.0, "epsilon": None, "max_iter": 2} if cheap else {}
-    searched = {"max_iter": 3, "learning_rate": 0.3}
-    search = {**_inside(**searched), "param_distributions": {"prior_scale": [1.0, 3.0]}}
+    inside, line = _inside(**quick), estimators.DPVariationalLinearRegression(**quick)
+    searched = _inside(max_iter=3, learning_rate=0.3)
+    search = searched | {"param_distributions": {"prior_scale": [1.0, 3.0]}, "epsilon": 30.0}
+    of_a_line = {
+        "": {"estimator": line, "residual_bound": 1000.0},
+        "scaled": {"estimator": line, "residual": "scaled"},
+    }
+    shares = {"tuning_share": 0.25, "scoring_share": 0.25}
     return _OWN | {
-        DPTemperatureScaler: (
-            _STEPS,
-            {"": _inside(**quick), "log-loss": _inside(**quick) | {"target": "log_loss"}},
-        ),
+        DPTemperatureScaler: (_STEPS, {"": inside, "log-loss": inside | {"target": "log_loss"}}),
         DPConformalClassifier: (
             _CONFORMAL,
-            {"": _inside(**quick), "adaptive": _inside(**quick) | {"conformity": "aps"}},
+            {"": inside, "adaptive": inside | {"conformity": "aps"}},
         ),
-        DPConformalRegressor: (
-            _CONFORMAL,
-            {
-                way: {"estimator": DPVariationalLinearRegression(**quick), **settings}
-                for way, settings in {
-                    "": {"residual_bound": 1000.0},
-                    "scaled": {"residual": "scaled"},
-                }.items()
-            },
-        ),
-        DPRandomizedSearch: ({"mean_trials": 1.5}, {"": search | {"epsilon": 30.0}}),
-        DPDisjointSearch: (
-            {"tuning_share": 0.25, "scoring_share": 0.25},
-            {"": search | {"epsilon": 30.0}},
-        ),
+        DPConformalRegressor: (_CONFORMAL, of_a_line),
+        DPRandomizedSearch: ({"mean_trials": 1.5}, {"": search}),
+        DPDisjointSearch: (shares, {"": search}),
     }
 
 

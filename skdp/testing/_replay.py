@@ -113,15 +113,10 @@ def neighbouring_persons(
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, n_features)
-        Rows.
-    y : ndarray of shape (n_samples,) or None
-        Labels, or numbers in floats, which become extreme: negative only if some are.
+    X, y, relation : array-like, array-like or None and str
+        As of `neighbours`, for relations of persons.
     groups : ndarray of int of shape (n_samples,)
         Whose row it is.
-    relation : str, default="zero_out_group"
-        What a neighbour is. Unless it is ``"replace_one_group"``, a person with other rows is two
-        steps apart, by way of the person without rows: what is equal at each is equal along both.
     values : iterable of float, default=(0, 1, -1e300, 1e154, 5e-324)
         Values of the rows, in all features or in the first.
     person : int, default=3
@@ -229,7 +224,8 @@ def record_releases() -> AbstractContextManager[list[Release]]:
 def replay_releases(tape: Iterable[Release]) -> AbstractContextManager[list[Release]]:
     """Return recorded outputs inside the block, instead of running the mechanisms.
 
-    A fit on other data then gets the same releases: whatever still differs has leaked.
+    A fit on other data then gets the same releases: whatever still differs has leaked (the idea of
+    record and replay: arXiv:2602.17454).
 
     Parameters
     ----------
@@ -240,10 +236,6 @@ def replay_releases(tape: Iterable[Release]) -> AbstractContextManager[list[Rele
     -------
     context manager
         Enters with a list of the releases that are asked for, each with the recorded output.
-
-    References
-    ----------
-    The record/replay idea: arXiv:2602.17454.
 
     Examples
     --------

@@ -10,7 +10,7 @@ from skdp._random import Streams
 from skdp._release_hook import record, rerun
 from skdp.data import ChunkedRows
 from skdp.testing import record_releases
-from skdp.testing._checks import good_data, relation_of
+from skdp.testing._subjects import good_data, relation_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning"),

@@ -12,8 +12,8 @@ from sklearn.base import clone, is_classifier, is_regressor
 
 from skdp._bounded_rows import BoundedRows
 from skdp.testing import private_estimators
-from skdp.testing._checks import declared
 from skdp.testing._inputs import INF, LABELS, NAN, NUMBERS, ROWS, SECRET, TARGETS, TEXT, N
+from skdp.testing._subjects import declared
 
 VARIANTS = private_estimators()
 CLASSES = [name for name in VARIANTS if "," not in name]

@@ -31,13 +31,6 @@ from sklearn.utils import get_tags
 from skdp import FitWarning, PrivacyLedger, PrivacyWarning
 from skdp.relations import check_relation
 from skdp.testing import bad_inputs
-from skdp.testing._checks import (
-    assert_clear,
-    assert_quotes_nothing,
-    check_bad_input,
-    nothing_said,
-    relation_of,
-)
 from skdp.testing._inputs import (
     INF,
     LABELS,
@@ -52,6 +45,13 @@ from skdp.testing._inputs import (
     X,
     assert_no_data,
 )
+from skdp.testing._refusals import (
+    assert_clear,
+    assert_quotes_nothing,
+    check_bad_input,
+    nothing_said,
+)
+from skdp.testing._subjects import relation_of
 
 # Inference that accounts for the noise takes 30 times as long as what reads its input, and
 # all ways of a class read alike: one way of each takes all kinds.

@@ -8,7 +8,7 @@ import pytest
 from contracts.subjects import RELEASING, REPEATED, SEARCHES, VARIANTS
 
 from skdp import PrivacyLedger
-from skdp.testing._checks import declared, good_data, relation_of
+from skdp.testing._subjects import declared, good_data, relation_of
 
 SIZES = (1e-95, 1e-30, 1e-12, 1e-8, 1e-5, 1e5, 1e8, 1e12, 1e30, 1e95)
 NUMBERS = (

@@ -23,19 +23,15 @@ from skdp.testing import (
     private_estimator_checks,
     record_releases,
 )
-from skdp.testing._checks import (
-    PERSON_CHECKS,
-    check_ledger,
+from skdp.testing._checks import PERSON_CHECKS, check_ledger, check_plan
+from skdp.testing._inputs import TEXT, N, Treacherous, assert_no_data
+from skdp.testing._persons import GROUPS, with_persons
+from skdp.testing._replayed import (
     check_persons_bounded,
     check_persons_refused,
     check_persons_replay,
-    check_plan,
-    declared,
-    good_data,
-    relation_of,
 )
-from skdp.testing._inputs import TEXT, N, Treacherous, assert_no_data
-from skdp.testing._persons import GROUPS, with_persons
+from skdp.testing._subjects import declared, good_data, relation_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 

@@ -30,9 +30,9 @@ from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection import DPRandomizedSearch
 from skdp.privacy import BudgetExceededError, PrivacyLedger
 from skdp.testing import record_releases
-from skdp.testing._checks import assert_quotes_nothing
 from skdp.testing._inputs import LABELS as CLASSES
 from skdp.testing._inputs import D, N
+from skdp.testing._refusals import assert_quotes_nothing
 
 # Each cell shows 8675 in its decimals, as `assert_quotes_nothing` knows a secret.
 X = np.where(np.random.default_rng(0).random((N, D)) < 0.5, -1.0, 1.0) * 0.8675309
@@ -254,8 +254,7 @@ OF_ALL = ("a ceiling too low", "a ledger of another relation", "a NaN", "an infi
 
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 @pytest.mark.parametrize(
-    "subject",
-    [pytest.param(s, marks=pytest.mark.slow) if s in REPEATED else s for s in SUBJECTS],
+    "subject", [pytest.param(s, marks=pytest.mark.slow) if s in REPEATED else s for s in SUBJECTS]
 )
 def test_a_refused_fit_has_released_nothing(subject, tmp_path):
     refused = 0

@@ -16,7 +16,8 @@ from skdp.mechanisms import GaussianMechanism, LaplaceMechanism, QuantileMechani
 from skdp.mechanisms.quantile import GRID
 from skdp.model_selection import DPRandomizedSearch
 from skdp.testing import record_releases
-from skdp.testing._checks import assert_on_grid, good_data
+from skdp.testing._checks import assert_on_grid
+from skdp.testing._subjects import good_data
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 X, Y = good_data(VARIANTS["DPSGDClassifier"])

@@ -20,8 +20,8 @@ from skdp.data import ChunkedRows
 from skdp.evaluation import DPEvaluator
 from skdp.preprocessing import BoundedScaler, NormClipper
 from skdp.testing import record_releases
-from skdp.testing._checks import good_data
 from skdp.testing._persons import GROUPS, with_persons
+from skdp.testing._subjects import good_data
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning", "ignore::skdp.FitWarning")
 ADDED = "add_or_remove_one"

@@ -15,7 +15,7 @@ import skdp
 from skdp import BoundedScaler, DPAdditiveClassifier, DPSGDClassifier
 from skdp import DPVariationalLogisticRegression as Logistic
 from skdp.models.perceptron import packed, unpacked
-from skdp.testing._checks import good_data
+from skdp.testing._subjects import good_data
 
 sio = pytest.importorskip("skops.io")
 

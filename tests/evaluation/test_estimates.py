@@ -10,14 +10,7 @@ from scipy import stats
 
 from skdp.evaluation.binning import ResidualBins, ScoreBins, n_bins_for
 from skdp.evaluation.calibration_error import _Deviations, calibration_error
-from skdp.evaluation.estimates import (
-    Estimate,
-    NoisyTable,
-    by_draws,
-    monotone,
-    pairwise,
-    ratio,
-)
+from skdp.evaluation.estimates import Estimate, NoisyTable, by_draws, monotone, pairwise, ratio
 
 Z = stats.norm.ppf(0.95)
 
@@ -114,10 +107,7 @@ def coverage(estimate, truth, variance_factor=1.0, n=300, epsilon=0.2, public=Tr
     ("estimate", "truth"),
     [
         (lambda table: ratio(table, RIGHT, np.ones(8), shares=True), SHARES @ RIGHT),
-        (
-            lambda table: ratio(table, np.arange(8), np.ones(8), span=(0, 7)),
-            SHARES @ np.arange(8),
-        ),
+        (lambda table: ratio(table, np.arange(8), np.ones(8), span=(0, 7)), SHARES @ np.arange(8)),
         (
             lambda table: pairwise(table, KERNEL),
             SHARES[:4] @ KERNEL @ SHARES[4:] / (SHARES[:4].sum() * SHARES[4:].sum()),

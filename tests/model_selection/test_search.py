@@ -226,7 +226,7 @@ def with_trials(n_trials, what):
     """Fit with a given number of trials, and all streams frozen."""
     with (
         mock.patch.object(TrialLaw, "draw", return_value=n_trials),
-        mock.patch("skdp.model_selection.search.Streams", side_effect=lambda *_: Streams(b"s")),
+        mock.patch("skdp.model_selection._trials.Streams", side_effect=lambda *_: Streams(b"s")),
         mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"fit")),
     ):
         return public_fit(what)

@@ -109,10 +109,10 @@ SECTIONS = {
     ),
     "calibration and search on disjoint rows": read(
         r"""
---- conformal.py; tests/contracts/test_sizes.py
+--- conformal/_base.py; tests/contracts/test_sizes.py
 @@ _DPConformal._fitted: a part that coins leave empty ends a conformal fit
--parts.append(_Rows(X, y, groups))
-+parts.append(_Rows(X, y, groups))
+-taken.append(Rows(X, y, groups))
++taken.append(Rows(X, y, groups))
 +if not len(at):
 +    raise ValueError
 --- model_selection/disjoint_search.py; tests/contracts/test_sizes.py
@@ -128,7 +128,7 @@ SECTIONS = {
 @@ ConformalConfig.points: the last point is a threshold like others
 -np.append(finite, math.inf)
 +np.append(finite, finite[-1] + 1)
---- conformal.py; tests/test_conformal.py
+--- conformal/_base.py; tests/test_conformal.py
 @@ _DPConformal._fitted: the model is calibrated on the rows that it was fitted on
 -return model.fit(first.X, first.y, **first.whose), other
 +return model.fit(other.X, other.y, **other.whose), other
@@ -1424,7 +1424,7 @@ SECTIONS = {
 @@ package_of: a class of scikit-learn is whatever says that it is
 -found is kind
 +True
---- conformal.py; tests/test_conformal.py
+--- conformal/_base.py; tests/test_conformal.py
 @@ _DPConformal.plan: plans of two conformal fits are of one split
 -uuid.uuid4().hex[:16]
 +"split of the fit"
@@ -1671,8 +1671,8 @@ SECTIONS = {
 @@ PrivateSearch._keep_best: the winner states the price of its own trial
 -restate(parts, self.privacy_)
 +pass
---- model_selection/search.py; tests/privacy/test_cover.py
-@@ _trial: a trial that was refused a release counts
+--- model_selection/_trials.py; tests/privacy/test_cover.py
+@@ trial: a trial that was refused a release counts
 -cover.refused or not covered_by_plan
 +not covered_by_plan
 --- model_selection/_base.py; tests/privacy/test_cover.py
@@ -1691,11 +1691,11 @@ SECTIONS = {
 @@ limits: a limit that holds half as often as it says
 -upper_limit(n - count, n, level / 2)
 +upper_limit(n - count, n, level)
---- audit/estimator.py; tests/audit/test_estimator.py
-@@ _and: the canary of an audit has its rows with another person
+--- audit/_neighbours.py; tests/audit/test_estimator.py
+@@ with_record: the canary of an audit has its rows with another person
 -others.persons.max() + 1
 +others.persons.max()
-@@ _relation: an audit of persons is reported as one of rows
+@@ relation_of: an audit of persons is reported as one of rows
 -(found or Relation.ZERO_OUT).of_unit(GROUP)
 +found or Relation.ZERO_OUT
 --- audit/mechanism.py; tests/audit/test_mechanism.py
@@ -1723,8 +1723,8 @@ SECTIONS = {
 @@ _read: a report on chunks takes persons for rows
 -chunk.y is None or chunk.groups is not None
 +chunk.y is None
---- evaluation/evaluator.py; tests/evaluation/test_release.py
-@@ _missed: a warning tells of a residual that no double holds
+--- evaluation/_tables.py; tests/evaluation/test_release.py
+@@ missed: a warning tells of a residual that no double holds
 -np.errstate(over="ignore")
 +np.errstate()
 --- evaluation/_release.py; tests/chunks/test_reports.py
@@ -1803,9 +1803,9 @@ SECTIONS = {
 @@ assert_moved_within: what a person moves is not looked at
 -moved <= most
 +True
---- testing/_checks.py; tests/contracts/test_persons.py
-@@ check_persons_replay: neighbouring persons are not compared
--_assert_same(first, second, f"person {number}")
+--- testing/_replayed.py; tests/contracts/test_persons.py
+@@ _check_replay: neighbouring persons are not compared
+-_assert_same(first, second, f"{who} {number}")
 +pass
 --- _persons.py; tests/contracts/test_persons.py
 @@ _coded: labels of persons lose their mask

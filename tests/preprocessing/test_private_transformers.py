@@ -10,7 +10,7 @@ from bundles import bundled
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.pipeline import make_pipeline
 
-from skdp import BudgetExceededError, PrivacyLedger, PrivacyWarning, _fitting, _release_hook
+from skdp import PrivacyLedger, PrivacyWarning, _fitting, _release_hook
 from skdp._bounded_rows import BoundedRows, row_norm
 from skdp.preprocessing import DPPCA, DPQuantileScaler, DPStandardScaler, NormClipper
 from skdp.privacy.events import GaussianTerm, PosteriorTerm, terms_of
@@ -53,27 +53,6 @@ class TestCharge:
             else:
                 assert isinstance(term, PosteriorTerm)
                 assert term.eta == pytest.approx(1 / ratio, rel=1e-14)
-
-    @each
-    def test_a_fit_beyond_the_ceiling_is_refused_before_a_row_is_used(self, kind, monkeypatch):
-        transformer = kind(epsilon=1.0).fit(ROWS)
-        before = pickle.dumps(transformer)
-        used = []
-        monkeypatch.setattr(_fitting, "streams", lambda *_: used.append(1))
-        with (
-            PrivacyLedger(epsilon=0.5, delta=1e-5) as ledger,
-            _release_hook.record() as tape,
-            pytest.raises(BudgetExceededError),
-        ):
-            transformer.fit(2 * ROWS)
-        assert not used
-        assert not tape
-        assert ledger.entries == ()
-        assert pickle.dumps(transformer) == before
-        fresh = kind(epsilon=1.0)
-        with PrivacyLedger(epsilon=0.5, delta=1e-5), pytest.raises(BudgetExceededError):
-            fresh.fit(ROWS)
-        assert vars(fresh) == vars(kind(epsilon=1.0))
 
     @each
     def test_a_fit_that_fails_after_the_charge_stays_charged(self, kind, monkeypatch):
@@ -143,16 +122,6 @@ def bad(kind, **parameters):
 
 BAD = [
     bad(kind, **{name: value})
-    for kind in PRIVATE
-    for name, values in {
-        "epsilon": [0, -1.0, float("nan"), "1", True, 1e10, [1.0]],
-        "delta": [-1e-5, 1, 1.5, float("nan"), None, "0", True],
-        "neighboring_relation": ["neighbours", None, 1],
-        "random_state": ["seed", 1.5, -1, 2**40],
-    }.items()
-    for value in values
-] + [
-    bad(kind, **{name: value})
     for kind in TAKE_NAN
     for name, values in {
         "lower": [float("nan"), "a", None, [0, 0], 2e9, [-1, -1, float("-inf")], -1e200, [[0] * 3]],
@@ -191,10 +160,7 @@ def test_a_bad_parameter_is_named_and_nothing_spent(kind, parameters, name):
 )
 @bundled("value", [0, -1.0, float("inf"), float("nan"), "1", None, 1e200])
 def test_a_bad_alternative_to_epsilon_is_named_and_nothing_spent(kind, name, value):
-    with (
-        PrivacyLedger() as ledger,
-        pytest.raises(ValueError, match=rf"Expected (epsilon|{name})="),
-    ):
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=rf"Expected (epsilon|{name})="):
         kind(**{"epsilon": None, name: value}).fit(ROWS)
     with pytest.raises(ValueError, match=r"Expected epsilon=.*alternatives"):
         kind(**{"epsilon": 1.0, name: 1.0}).fit(ROWS)
@@ -202,23 +168,6 @@ def test_a_bad_alternative_to_epsilon_is_named_and_nothing_spent(kind, name, val
 
 
 class TestInput:
-    @each
-    @pytest.mark.parametrize("value", [np.inf, -np.inf])
-    def test_infinite_values_are_refused_and_nothing_spent(self, kind, value):
-        X = ROWS.copy()
-        X[3, 1] = value
-        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="infinity"):
-            kind().fit(X)
-        assert ledger.entries == ()
-        with pytest.raises(ValueError, match="infinity"):
-            kind().fit(ROWS).transform(X)
-
-    @each
-    def test_text_is_refused_without_quoting_it(self, kind):
-        with pytest.raises(ValueError, match="encode text") as error:
-            kind().fit([["secret", "1"]])
-        assert "secret" not in str(error.value)
-
     @pytest.mark.parametrize("kind", TAKE_NAN)
     @pytest.mark.parametrize("epsilon", [1.0, float("inf")])
     def test_missing_values_become_zero(self, kind, epsilon):
@@ -246,11 +195,6 @@ class TestInput:
         assert pickle.dumps(first) == pickle.dumps(second)
 
     @each
-    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_float32_stays_float32(self, kind, dtype):
-        assert kind().fit(ROWS).transform(ROWS.astype(dtype)).dtype == dtype
-
-    @each
     @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
     def test_frames_are_taken_and_their_names_kept(self, kind, frame):
         data = frame({name: ROWS[:, i] for i, name in enumerate("abc")})
@@ -261,26 +205,6 @@ class TestInput:
         np.testing.assert_allclose(
             fitted.transform(data), plain.transform(ROWS), rtol=1e-13, atol=1e-14
         )
-
-    @each
-    @pytest.mark.parametrize("container", ["pandas", "polars"])
-    def test_set_output_gives_frames(self, kind, container):
-        out = (
-            kind()
-            .set_output(transform=container)
-            .fit_transform(pd.DataFrame(ROWS, columns=list("abc")))
-        )
-        names = ["dppca0", "dppca1"] if kind is DPPCA else ["a", "b", "c"]
-        assert list(out.columns) == names
-        assert isinstance(out, pd.DataFrame if container == "pandas" else pl.DataFrame)
-
-    @each
-    def test_read_only_and_fortran_ordered_rows(self, kind):
-        X = np.asfortranarray(ROWS)
-        X.flags.writeable = False
-        before = X.copy()
-        kind().fit(X).transform(X)
-        np.testing.assert_array_equal(X, before)
 
 
 class TestSeed:
@@ -308,21 +232,6 @@ class TestSeed:
 
 
 class TestScikitLearn:
-    @each
-    def test_clones_and_pickles(self, kind):
-        fitted = kind().fit(ROWS)
-        assert not hasattr(clone(fitted), "privacy_")
-        again = pickle.loads(pickle.dumps(fitted))
-        np.testing.assert_array_equal(again.transform(ROWS), fitted.transform(ROWS))
-        assert again.privacy_ == fitted.privacy_
-
-    @each
-    def test_the_training_rows_are_not_in_the_pickle(self, kind):
-        marker = np.float64(0.123456789123)
-        X = ROWS.copy()
-        X[5] = marker
-        assert marker.tobytes() not in pickle.dumps(kind().fit(X))
-
     @each
     def test_callbacks_are_told_of_the_fit_and_see_no_data(self, kind):
         pytest.importorskip("sklearn.callback")

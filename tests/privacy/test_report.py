@@ -239,10 +239,7 @@ def test_parts_of_0_2_0_may_not_have_been_parts():
             6,
             dp.GaussianDpEvent(5.0),
             "full batch, 1 steps",
-            {
-                "inferred_public_facts": ("classes",),
-                "neighboring_relation": "add_or_remove_one",
-            },
+            {"inferred_public_facts": ("classes",), "neighboring_relation": "add_or_remove_one"},
         ),
     ],
 )

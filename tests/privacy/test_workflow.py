@@ -1023,10 +1023,7 @@ def test_the_parts_of_a_search_s_winner_state_one_release_and_it_counts_once():
 
 @pytest.mark.parametrize(
     "part",
-    [
-        impute.MissingIndicator(features="all", sparse=True),
-        text.TfidfTransformer(use_idf=False),
-    ],
+    [impute.MissingIndicator(features="all", sparse=True), text.TfidfTransformer(use_idf=False)],
     ids=lambda part: type(part).__name__,
 )
 def test_a_part_that_may_be_sparse_lets_the_rows_choose_the_form(part):

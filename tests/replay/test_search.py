@@ -66,7 +66,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
 
     with (
         fixed_streams(b"replay"),
-        mock.patch("skdp.model_selection.search.Streams", side_effect=lambda *_: Streams(b"s")),
+        mock.patch("skdp.model_selection._trials.Streams", side_effect=lambda *_: Streams(b"s")),
     ):
         frozen(
             lambda *rows: public_state(search().fit(*rows, **public)),

@@ -8,19 +8,18 @@ what was released, and costs no privacy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
-from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._validate import expected, in_range
+from skdp.inspection._features import features_before
 
 __all__ = ["CoefficientTable", "summary"]
 
@@ -84,18 +83,7 @@ class CoefficientTable:
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in found.items()}
 
     def to_frame(self) -> Any:
-        """Return the table as a frame.
-
-        Returns
-        -------
-        pandas.DataFrame
-            A row per coefficient, under its name.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
-        """
+        """Return the table as a frame of pandas, with a row per coefficient under its name."""
         import pandas as pd
 
         return pd.DataFrame(dict(self._columns()[1:]), index=pd.Index(self.name, name="name"))
@@ -114,16 +102,12 @@ class CoefficientTable:
     def _cells(self) -> list[list[str]]:
         columns, what = self._columns(), self.ratio_name
         rows = zip(*(values for _, values in columns), strict=True)
-        return [
-            [heading for heading, _ in columns],
-            *(
-                [
-                    cell if isinstance(cell, str) else _digits(cell, bool(what) and what in heading)
-                    for cell, (heading, _) in zip(row, columns, strict=True)
-                ]
-                for row in rows
-            ),
-        ]
+        ratios = [bool(what) and what in heading for heading, _ in columns]
+        found = [[heading for heading, _ in columns]]
+        for name, *numbers in rows:
+            cells = zip(numbers, ratios[1:], strict=True)
+            found.append([name, *(_digits(number, is_ratio) for number, is_ratio in cells)])
+        return found
 
     def __repr__(self) -> str:
         cells = self._cells()
@@ -137,9 +121,7 @@ class CoefficientTable:
     def _repr_html_(self) -> str:
         head, *body = self._cells()
         rows = "".join(
-            f"<tr><th>{escape(first)}</th>"
-            + "".join(f"<td>{escape(cell)}</td>" for cell in rest)
-            + "</tr>"
+            f"<tr><th>{escape(first)}</th>{''.join(f'<td>{escape(c)}</td>' for c in rest)}</tr>"
             for first, *rest in body
         )
         head = "".join(f"<th>{escape(cell)}</th>" for cell in head)
@@ -213,23 +195,9 @@ def summary(
         notes = (*notes, f"Of {len(draws)} posterior sample{'s' * several}.")
     what = _RATIOS.get(getattr(last, "_ratio", ""), "") if K == 1 else ""
     with np.errstate(over="ignore"):
-        ratio, ratio_low, ratio_high = (
-            np.exp(values) if what else None for values in (mean, low, high)
-        )
-    return CoefficientTable(
-        name=tuple(names),
-        mean=mean,
-        sd=sd,
-        low=low,
-        high=high,
-        positive=positive,
-        ratio=ratio,
-        ratio_low=ratio_low,
-        ratio_high=ratio_high,
-        level=float(level),
-        ratio_name=what,
-        notes=notes,
-    )
+        ratios = [np.exp(values) if what else None for values in (mean, low, high)]
+    columns = tuple(names), mean, sd, low, high, positive, *ratios
+    return CoefficientTable(*columns, level=float(level), ratio_name=what, notes=notes)
 
 
 class Effects(NamedTuple):
@@ -244,16 +212,7 @@ class Effects(NamedTuple):
 def effects(model: Any, per: Any = None) -> Effects:
     """Say what the coefficients of a linear model are of the features before a pipeline.
 
-    Parameters
-    ----------
-    model, per
-        As in `summary`.
-
-    Returns
-    -------
-    Effects
-        The model itself; the matrix from its parameters, of which those after the coefficients
-        have no column, to coefficients of features; their names, and notes.
+    Parameters after the coefficients have no column in the matrix.
     """
     steps = model.steps if isinstance(model, Pipeline) else [("", model)]
     last: Any = steps[-1][1]
@@ -264,7 +223,7 @@ def effects(model: Any, per: Any = None) -> Effects:
             model=last,
         )
     check_is_fitted(last)
-    features = _features(model, steps[:-1])
+    features = features_before(model, steps[:-1])
     K, d = np.atleast_2d(last.coef_).shape
     has_intercept = "".join(last.parameter_names_[d : d + 1]).endswith("intercept")
     A, names = features.coefficients(has_intercept)
@@ -349,145 +308,13 @@ class SummaryMixin:
 
         Parameters
         ----------
-        level : float, default=0.9
-            Posterior probability in (0, 1) of the intervals.
-        per : float, dict, "sd" or None, default=None
-            Of how many units of a feature the effect is shown, e.g. ``{"income": 10_000}``;
-            ``"sd"`` for the released deviation of each column, of a model with ``bounds``.
+        level, per : optional
+            As of `skdp.inspection.summary`, which takes a whole pipeline, for the units before its
+            scalers. ``per`` may be ``{"income": 10_000}``.
 
         Returns
         -------
         CoefficientTable
-            Per unit of the features of `fit`; `skdp.inspection.summary` takes a whole pipeline,
-            for the units before its scalers.
+            Per unit of the features of `fit`.
         """
         return summary(self, level, per)
-
-
-# --- features in the units that they came in ------------------------------------------------------
-
-
-class _Features(NamedTuple):
-    """Columns as affine functions of features: x ↦ xA + b."""
-
-    names: tuple[str, ...]
-    A: np.ndarray  # (n_names, n_columns)
-    b: np.ndarray  # (n_columns,)
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def named(cls, names: Sequence[Any], notes: tuple[str, ...] = ()) -> _Features:
-        """Columns as they are."""
-        return cls(tuple(map(str, names)), np.eye(len(names)), np.zeros(len(names)), notes)
-
-    def through(self, A: np.ndarray, b: np.ndarray, note: str) -> _Features:
-        """The columns that an affine step makes of these."""
-        notes = self.notes if not note or note in self.notes else (*self.notes, note)
-        return _Features(self.names, self.A @ A, self.b @ A + b, notes)
-
-    def columns(self, which: Any) -> _Features:
-        """Some of the columns."""
-        return self._replace(A=self.A[:, which], b=self.b[which])
-
-    def beside(self, other: _Features) -> _Features:
-        """These columns and others, of which some may be functions of the same features."""
-        names = tuple(dict.fromkeys(self.names + other.names))
-        parts = []
-        for part in (self, other):
-            A = np.zeros((len(names), part.A.shape[1]))
-            A[[names.index(name) for name in part.names]] = part.A
-            parts.append(A)
-        notes = tuple(dict.fromkeys(self.notes + other.notes))
-        return _Features(names, np.hstack(parts), np.concatenate([self.b, other.b]), notes)
-
-    def coefficients(self, has_intercept: bool) -> tuple[np.ndarray, list[str]]:
-        """Matrix that maps coefficients of the columns, and an intercept, to those of features."""
-        used: np.ndarray = np.any(self.A, axis=1)
-        A, names = self.A[used], [n for n, u in zip(self.names, used.tolist(), strict=True) if u]
-        if has_intercept or self.b.any():
-            A, names = np.vstack([A, self.b]), [*names, "intercept"]
-        if has_intercept:
-            A = np.column_stack([A, np.eye(len(A))[-1]])
-        return A, names
-
-
-def _features(model: Any, steps: Sequence[tuple[str, Any]]) -> _Features:
-    found = getattr(model, "feature_names_in_", None)
-    names = [f"x{i}" for i in range(model.n_features_in_)] if found is None else found
-    return _through_all([step for _, step in steps], _Features.named(names), names)
-
-
-def _through_all(steps: Sequence[Any], features: _Features, names: Any) -> _Features:
-    """What steps make of columns, of which the first step knows these names."""
-    for step in steps:
-        features = _through(step, features, names)
-        if not _is_passed_on(step):
-            names = step.get_feature_names_out(names)
-    return features
-
-
-def _is_passed_on(step: Any) -> bool:
-    return step is None or (isinstance(step, str) and step == "passthrough")
-
-
-def _through(step: Any, features: _Features, names: Any) -> _Features:
-    """What a step makes of columns; of which it is not known, they are as they are."""
-    if _is_passed_on(step):
-        return features
-    if isinstance(step, Pipeline):
-        return _through_all([part for _, part in step.steps], features, names)
-    if isinstance(step, ColumnTransformer):
-        return _through_columns(step, features, np.asarray(names, dtype=object))
-    if hasattr(step, "_affine"):
-        return features.through(*step._affine())
-    if type(step) in _OF_SCIKIT_LEARN and getattr(step, "func", None) is None:
-        scale, offset = _OF_SCIKIT_LEARN[type(step)](step)
-        identity = np.eye(len(features.b))
-        return features.through(identity * scale, identity.sum(0) * offset, "")
-    note = f"Columns that {type(step).__name__} makes are taken as it makes them."
-    notes = features.notes if note in features.notes else (*features.notes, note)
-    return _Features.named(step.get_feature_names_out(names), notes)
-
-
-def _through_columns(step: ColumnTransformer, features: _Features, names: np.ndarray) -> _Features:
-    """What the parts of a transformer make of their columns, side by side."""
-    whole = features.columns([])
-    for name, part, columns in step.transformers_:
-        place = step.output_indices_[name]
-        if part == "drop" or place.start == place.stop:
-            continue
-        which = _places(columns, names)
-        block = _through(part, features.columns(which), names[which])
-        own = {n: n for n in block.names}
-        if block.names != features.names:  # names of columns that the part has made
-            own = {n: f"{name}__{n}" if n in whole.names else n for n in block.names}
-        whole = whole.beside(block._replace(names=tuple(own.values())))
-    return whole
-
-
-def _places(columns: Any, names: np.ndarray) -> np.ndarray:
-    """Numbers of the columns that a part of a ColumnTransformer is given."""
-    numbers, order = np.arange(len(names)), names.tolist()
-    if isinstance(columns, slice) and isinstance(columns.start or columns.stop, str):
-        ends = [None if end is None else order.index(end) for end in (columns.start, columns.stop)]
-        return numbers[ends[0] : None if ends[1] is None else ends[1] + 1]
-    if isinstance(columns, slice):
-        return numbers[columns]
-    chosen = np.atleast_1d(np.asarray(columns, dtype=None if np.size(columns) else int))
-    if chosen.dtype.kind in "iub":
-        return numbers[chosen]
-    return numbers[[order.index(column) for column in chosen.tolist()]]
-
-
-def _of_standard(step: Any) -> tuple[Any, Any]:
-    scale = 1.0 if step.scale_ is None else 1.0 / step.scale_
-    return scale, 0.0 if step.mean_ is None or not step.with_mean else -step.mean_ * scale
-
-
-# The scale and the offset of each column.
-_OF_SCIKIT_LEARN: dict[type, Callable[[Any], tuple[Any, Any]]] = {
-    FunctionTransformer: lambda step: (1.0, 0.0),
-    MaxAbsScaler: lambda step: (1.0 / step.scale_, 0.0),
-    MinMaxScaler: lambda step: (step.scale_, step.min_),
-    StandardScaler: _of_standard,
-}
