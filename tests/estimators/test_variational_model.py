@@ -8,7 +8,6 @@ import torch
 from bundles import bundled
 from scipy import stats
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch.distributions import MultivariateNormal, Normal, StudentT
 
 from skdp import FitWarning, PrivacyLedger, PrivacyWarning
@@ -678,12 +677,6 @@ class TestFit:
     def test_shortest_runs(self, max_iter, n):
         model = make(max_iter=max_iter, n_samples=n).fit(np.ones((n, 2)))
         assert np.isfinite(model.covariance_).all()
-
-
-@pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
-@parametrize_with_checks([DPVariationalModel(scaled, 2, max_iter=20)])
-def test_sklearn_compatible(estimator, check):
-    check(estimator)
 
 
 def line(theta, x, y):

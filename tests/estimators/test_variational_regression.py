@@ -12,12 +12,10 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdp import BudgetExceededError, FitWarning, PrivacyLedger, PrivacyWarning
 from skdp.estimators.variational_regression import DPVariationalLinearRegression
 from skdp.privacy import privacy_of
-from skdp.testing._checks import _OF_WEIGHTS
 
 
 @pytest.fixture(scope="module")
@@ -28,19 +26,6 @@ def line():
 
 
 DECLARED = {"target_bounds": (0.0, 20.0), "n_samples": 2000}
-
-
-@pytest.mark.quick(11)
-@pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
-@parametrize_with_checks(
-    [
-        DPVariationalLinearRegression(target_bounds=(-200, 200), inference="dpvi"),
-        DPVariationalLinearRegression(math.inf),
-    ],
-    expected_failed_checks=lambda _: _OF_WEIGHTS,
-)
-def test_sklearn_compatible(estimator, check):
-    check(estimator)
 
 
 class TestFit:
