@@ -21,7 +21,6 @@ from skdp import (
     DPSGDClassifier,
     DPVariationalLogisticRegression,
     PrivacyLedger,
-    PrivacyWarning,
     _release_hook,
 )
 from skdp.calibration import DPTemperatureScaler
@@ -209,14 +208,6 @@ class TestStatement:
             scaler.fit(*two_blobs)
         with pytest.raises(NotFittedError):
             scaler.predict(two_blobs[0])
-
-    def test_a_seed_voids_the_statement(self, two_blobs):
-        classifier = DPVariationalLogisticRegression(classes=[0, 1], n_samples=120).fit(*two_blobs)
-        scaler = DPTemperatureScaler(FrozenEstimator(classifier), random_state=0, n_samples=120)
-        with pytest.warns(PrivacyWarning, match="random_state"):
-            scaler.fit(*two_blobs)
-        assert classifier.privacy_.valid
-        assert not scaler.privacy_.valid
 
     def test_a_frozen_classifier_that_is_trained_on_changes_nothing(self, two_blobs):
         X, y = two_blobs

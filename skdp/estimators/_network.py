@@ -666,8 +666,11 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
             return said
         rows = _doubts.synthetic_rows(plan.facts.features)
         parameters = released.posterior.sample(_doubts.N_DRAWS, np.random.RandomState(0))
-        draws = np.concatenate(list(self._outputs(rows, parameters)), axis=1)
-        chain = np.concatenate(list(self._outputs(rows)), axis=1)
+        # Synthetic rows have no names, which scikit-learn would warn of where the fit's have.
+        draws, chain = (
+            np.concatenate(list(networks.outputs(self.module_, vectors, rows, double=True)), axis=1)
+            for vectors in (parameters, self._posterior.members)
+        )
         return _doubts.of_outputs(draws, bounded=self.target_bounds is not None, chain=chain)
 
     def __sklearn_tags__(self) -> Any:

@@ -10,7 +10,7 @@ from scipy import stats
 from sklearn.base import clone
 from torch.distributions import MultivariateNormal, Normal, StudentT
 
-from skdp import FitWarning, PrivacyLedger, PrivacyWarning
+from skdp import FitWarning, PrivacyLedger
 from skdp.algorithms.dp_vi_model import (
     CHECK_EDGES,
     CLIP_EDGES,
@@ -656,13 +656,6 @@ class TestFit:
         assert model.score(rows) == pytest.approx(exact.mean(), abs=0.02)
         # A row's score does not depend on its neighbours.
         np.testing.assert_allclose(model.score_samples(rows[:3]), model.score_samples(rows)[:3])
-
-    def test_a_seed_repeats_the_fit_and_voids_the_guarantee(self, rows):
-        with pytest.warns(PrivacyWarning, match="random_state"):
-            first, second = (make(random_state=0, max_iter=5).fit(rows) for _ in range(2))
-        np.testing.assert_array_equal(first.mean_, second.mean_)
-        assert not first.privacy_.valid
-        assert make(max_iter=5).fit(rows).privacy_.valid
 
     @pytest.mark.parametrize("noise_multiplier", [0.5, 1e4])
     def test_poisson_batches(self, rows, noise_multiplier):
