@@ -65,6 +65,7 @@ _DPVI = {"inference": "dpvi"}
 _SECURE = {"secure": True}
 _ROBUST = {"robust": True}
 _PAIRS = {**_NOISE, "n_bins": 3, "pairs": [(0, 1)], "noise_multiplier": 0.05}  # it has products
+_FEW_BINS = {**_NOISE, "n_bins": 8}
 _EDGES = {"edges": "private", "n_bins": 4}
 _NETWORKS = {
     "": {},
@@ -112,7 +113,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
         },
     ),
     DPAdditiveClassifier: (
-        _NOISE,
+        _FEW_BINS,
         {
             "": {},
             "secure": _SECURE,
@@ -123,7 +124,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
         },
     ),
     DPAdditiveRegressor: (
-        _NOISE,
+        _FEW_BINS,
         {
             "": {},
             "secure": _SECURE,
@@ -134,7 +135,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
         },
     ),
     DPAdditivePoissonRegressor: (
-        _NOISE,
+        _FEW_BINS,
         {"": {}, "secure": _SECURE, "robust": _ROBUST, "private edges": _EDGES | _SECURE},
     ),
     DPVariationalPoissonRegression: (
