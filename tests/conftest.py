@@ -161,6 +161,7 @@ def pytest_fixture_setup(fixturedef, request):
 
 # Folders and files that ask what was released, charged, refused or kept, not what a posterior is.
 SHORT_INFERENCE = {
+    "chunks",
     "contracts",
     "hardening",
     "model_selection",
@@ -180,9 +181,18 @@ def short_inference(request):
         if SHORT_INFERENCE & {request.path.parent.name, request.path.name}:
             for name, value in (
                 ("algorithms.parts.logit_posterior.TRAJECTORIES", 4),
+                ("algorithms.noise_aware_logit.N_CHAINS", 4),
+                ("algorithms.noise_aware_logit.BELIEF_ENTRIES", 0),
+                ("algorithms.noise_aware_logit.LEAST_BELIEFS", 3),
+                ("algorithms.noise_aware_softmax.LEAST_BELIEFS", 3),
+                ("algorithms.parts.binned_rows.LEAST_POINTS", 60),
                 ("algorithms.noise_aware_linear.N_BELIEFS", 4),
+                ("algorithms.noise_aware_linear.N_SCALES", 5),
+                ("algorithms.noise_aware_linear.N_WIDTHS", 5),
                 ("algorithms.noise_aware_linear.FIXED_POINT_STEPS", 1),
+                ("algorithms.noise_aware_linear.FIXED_POINT_STEPS_ON_THE_WAY", 1),
                 ("algorithms.noise_aware_linear.ZOOMS", 2),
+                ("algorithms.noise_aware_linear.ZOOMS_ON_THE_WAY", 1),
                 ("models.averaged.normal_points", lambda *size: POINTS(*size)[::16]),
             ):
                 patches.enter_context(mock.patch(f"skdp.{name}", value))

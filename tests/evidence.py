@@ -145,6 +145,7 @@ LAYERS = [
             "tests/contracts/test_own_estimator", "tests/contracts/test_persons",
             "tests/contracts/test_private_estimators", "tests/contracts/test_routing",
             "tests/contracts/test_scikit_learn", "tests/contracts/test_scores",
+            "tests/contracts/test_statements",
         ),
     ),
     (

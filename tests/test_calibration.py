@@ -21,7 +21,6 @@ from skdp import (
     DPSGDClassifier,
     DPVariationalLogisticRegression,
     PrivacyLedger,
-    PrivacyWarning,
     _release_hook,
 )
 from skdp.calibration import DPTemperatureScaler
@@ -68,8 +67,7 @@ def seeing(**parameters):
 
 class TestTemperature:
     @pytest.mark.thorough
-    @pytest.mark.parametrize("target", ["accuracy", "log_loss"])
-    @pytest.mark.parametrize("by", [0.5, 2.0, 4.0])
+    @pytest.mark.parametrize(("target", "by"), [("accuracy", 0.5), ("log_loss", 4.0)])
     def test_without_privacy_it_is_found(self, logits, target, by):
         # Standard errors of T by the delta method are below .02·by here.
         scaler = DPTemperatureScaler(Overconfident(by), epsilon=INF, target=target).fit(*logits)
@@ -78,7 +76,7 @@ class TestTemperature:
     @pytest.mark.thorough
     def test_with_privacy_it_is_found(self, logits):
         # Noise on mean confidence, all steps together, has standard deviation 1/(nμ) = .0015.
-        for _ in range(5):
+        for _ in range(3):
             assert seeing(epsilon=0.15).fit(*logits).temperature_ == pytest.approx(2.0, rel=0.15)
 
     @pytest.mark.parametrize("target", ["accuracy", "log_loss"])
@@ -209,14 +207,6 @@ class TestStatement:
             scaler.fit(*two_blobs)
         with pytest.raises(NotFittedError):
             scaler.predict(two_blobs[0])
-
-    def test_a_seed_voids_the_statement(self, two_blobs):
-        classifier = DPVariationalLogisticRegression(classes=[0, 1], n_samples=120).fit(*two_blobs)
-        scaler = DPTemperatureScaler(FrozenEstimator(classifier), random_state=0, n_samples=120)
-        with pytest.warns(PrivacyWarning, match="random_state"):
-            scaler.fit(*two_blobs)
-        assert classifier.privacy_.valid
-        assert not scaler.privacy_.valid
 
     def test_a_frozen_classifier_that_is_trained_on_changes_nothing(self, two_blobs):
         X, y = two_blobs

@@ -3,7 +3,6 @@
 import copy
 import itertools
 import math
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -342,16 +341,6 @@ def test_pipelines_and_columns() -> None:
         bounds={"a": (-1, 1), "b": (-1, 1)}, categories={"c": ["yes", "no"]}, classes=[0, 1]
     )
     assert sets(additive).fit(frame, y).predict_set(frame).mean() < 0.8
-
-
-def test_a_seed_repeats_the_fit() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        one, other = (
-            sets(classifier(random_state=0), random_state=1).fit(X, y).threshold_ for _ in range(2)
-        )
-        assert one == other
-        assert not sets(random_state=1).fit(X, y).privacy_.valid
 
 
 # --- too little, and bad input --------------------------------------------------------------------

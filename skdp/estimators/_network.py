@@ -433,7 +433,9 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
         if said or self.module is not None or self.clip_norm == math.inf:
             return said
         rows = _doubts.synthetic_rows(plan.facts.features)
-        return self._doubted(rows, released, np.concatenate(list(self._outputs(rows)), axis=1))
+        # Synthetic rows have no names, which scikit-learn would warn of where the fit's have.
+        chain = networks.outputs(self.module_, self._posterior.members, rows, double=True)
+        return self._doubted(rows, released, np.concatenate(list(chain), axis=1))
 
     def _doubted(self, rows: np.ndarray, released: Trained, chain: np.ndarray) -> tuple[str, ...]:
         """What outputs for public rows, under the members of the posterior, tell against a fit."""
@@ -673,7 +675,8 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
 
     def _doubted(self, rows: np.ndarray, released: Trained, chain: np.ndarray) -> tuple[str, ...]:
         parameters = released.posterior.sample(_doubts.N_DRAWS, np.random.RandomState(0))
-        draws = np.concatenate(list(self._outputs(rows, parameters)), axis=1)
+        outputs = networks.outputs(self.module_, parameters, rows, double=True)
+        draws = np.concatenate(list(outputs), axis=1)
         return _doubts.of_outputs(draws, bounded=self.target_bounds is not None, chain=chain)
 
     def __sklearn_tags__(self) -> Any:

@@ -41,6 +41,7 @@ _DPVI = {"inference": "dpvi"}
 _SECURE = {"secure": True}
 _ROBUST = {"robust": True}
 _PAIRS = {**_NOISE, "n_bins": 3, "pairs": [(0, 1)], "noise_multiplier": 0.05}  # it has products
+_FEW_BINS = {**_NOISE, "n_bins": 8}
 _EDGES = {"edges": "private", "n_bins": 4}
 _NETWORKS = {
     "": {},
@@ -89,7 +90,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
         },
     ),
     estimators.DPAdditiveClassifier: (
-        _NOISE,
+        _FEW_BINS,
         {
             "": {},
             "secure": _SECURE,
@@ -100,7 +101,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
         },
     ),
     estimators.DPAdditiveRegressor: (
-        _NOISE,
+        _FEW_BINS,
         {
             "": {},
             "secure": _SECURE,
@@ -111,7 +112,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
         },
     ),
     estimators.DPAdditivePoissonRegressor: (
-        _NOISE,
+        _FEW_BINS,
         {"": {}, "secure": _SECURE, "robust": _ROBUST, "private edges": _EDGES | _SECURE},
     ),
     estimators.DPVariationalPoissonRegression: (

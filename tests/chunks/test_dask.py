@@ -14,16 +14,14 @@ import pandas as pd
 import pytest
 from chunks.faulty import PLANTED, Faulty, X, Y, is_task
 from chunks.test_faults import words_of
+from chunks.test_sources import PIPELINES, SECURE
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skdp import (
-    AdditiveFeatures,
     BoundedScaler,
     DPQuantileScaler,
-    DPSGDClassifier,
-    DPStandardScaler,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     DPVariationalModel,
@@ -31,10 +29,8 @@ from skdp import (
     NormClipper,
     PrivacyLedger,
     _dask_rows,
-    _fitting,
 )
 from skdp._dask_rows import DaskRows, Sealed
-from skdp._random import Streams
 from skdp.data import RowWise
 from skdp.evaluation import private_regression_report, private_report
 from skdp.testing import record_releases
@@ -50,13 +46,6 @@ FRAME = pd.DataFrame(X, columns=["a", "b"]).assign(
 def synchronous():
     with dask.config.set(scheduler="synchronous"):
         yield
-
-
-@pytest.fixture
-def fixed(monkeypatch):
-    """The same random bits for every fit."""
-    monkeypatch.setattr(_fitting, "streams", lambda *given: Streams(b"fixed"))
-    monkeypatch.setattr(_fitting, "initial_seed", lambda estimator: 0)
 
 
 def classifier(**settings):
@@ -80,23 +69,17 @@ def never(*given, **settings):
 
 # --- fits -----------------------------------------------------------------------------------------
 
-SECURE = {
-    "noise-aware": lambda: classifier(secure=True),
-    "steps": lambda: classifier(secure=True, inference="dpvi", max_iter=3),
-    "network, some rows of a step": lambda: DPSGDClassifier(
-        classes=[0, 1], n_samples=N, secure=True, max_iter=4, hidden_layer_sizes=(3,),
-        sampling_rate=0.1,
-    ),
-}  # fmt: skip
-
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("make", SECURE.values(), ids=SECURE)
 def test_secure_fits_are_equal_to_the_bit_in_memory_and_on_any_partitions(make, fixed):
-    whole = make().fit(X, Y).sample_posterior(3, 0)
+    def made():
+        return make().set_params(n_samples=N)
+
+    whole = made().fit(X, Y).sample_posterior(3, 0)
     for rows, y in (arrays(1), arrays(7), arrays(64), (frame(5)[["a", "b"]], frame(5)["y"])):
         with PrivacyLedger() as ledger:
-            found = make().fit(rows, y)
+            found = made().fit(rows, y)
         assert len(ledger.entries) == 1
         assert np.array_equal(found.sample_posterior(3, 0), whole)
 
@@ -192,13 +175,6 @@ def _network():
 
 def _normal(theta, x):
     return -((x[:, 0] - theta[0]) ** 2)
-
-
-PIPELINES = {
-    "scaler, norm": lambda: [BoundedScaler(-1, [1, 2]), NormClipper(0.5)],
-    "bins": lambda: [AdditiveFeatures(n_bins=4)],
-    "private": lambda: [DPStandardScaler(epsilon=1.0)],
-}
 
 
 @pytest.mark.parametrize("steps", PIPELINES.values(), ids=PIPELINES)

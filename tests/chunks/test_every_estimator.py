@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from contracts.subjects import RELEASING, with_facts
 
-from skdp import PrivacyLedger, _fitting
+from skdp import PrivacyLedger
 from skdp._bounded_sum import ROUNDING
-from skdp._random import Streams
 from skdp._release_hook import record, rerun
 from skdp.data import ChunkedRows
 from skdp.testing import record_releases
@@ -45,13 +44,6 @@ def in_chunks(X, y, cuts):
         return X[own] if y is None else (X[own], y[own])
 
     return ChunkedRows(load, len(cuts) - 1)
-
-
-@pytest.fixture
-def fixed(monkeypatch):
-    """The same random bits for every fit."""
-    monkeypatch.setattr(_fitting, "streams", lambda *given: Streams(b"fixed"))
-    monkeypatch.setattr(_fitting, "initial_seed", lambda estimator: 0)
 
 
 @pytest.mark.quick(5)

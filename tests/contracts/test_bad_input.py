@@ -61,6 +61,8 @@ READERS = [
         "DPVariationalLinearRegression": "DPVariationalLinearRegression, dpvi",
         "DPVariationalPoissonRegression": "DPVariationalPoissonRegression, dpvi, Poisson",
         "OPSPosteriorSampler": "OPSPosteriorSampler, exact",
+        "DPAdditiveClassifier": "DPAdditiveClassifier, few bins",
+        "DPAdditiveRegressor": "DPAdditiveRegressor, bounded",
     }.get(name, name)
     for name in ESTIMATORS
 ]
@@ -90,7 +92,10 @@ FORMS = [
     "long double targets", "a tensor of targets", "targets with gradients", "polars targets",
     "a series with its own index", "masked targets", "boolean targets", "dates", "durations",
 ]  # fmt: skip
-LONG = ("DPVariationalLinearRegression, dpvi", "DPVariationalModel", "DPTemperatureScaler")
+LONG = (
+    "DPVariationalLinearRegression, dpvi", "DPVariationalModel", "DPTemperatureScaler",
+    "DPAdditiveClassifier, few bins", "DPAdditiveRegressor, bounded", "DPAdditivePoissonRegressor",
+)  # fmt: skip
 
 
 def kinds_for(name):

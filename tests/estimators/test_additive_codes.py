@@ -34,7 +34,7 @@ def test_passes_over_codes_release_what_passes_over_rows_do(model, options, monk
 
     def released():
         with fixed_streams(), record_releases() as tape:
-            model(epsilon=100.0, n_samples=N, **options).fit(X, y)
+            model(epsilon=100.0, n_samples=N, n_bins=8, **options).fit(X, y)
         return tape
 
     with monkeypatch.context() as patch:

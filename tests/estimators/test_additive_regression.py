@@ -133,17 +133,17 @@ def test_scales_of_curves_are_those_of_the_model(fitted):
 
 @pytest.mark.thorough
 def test_bands_hold_the_truth_as_often_as_they_say(table):
-    """Of 12 fits a band of 90 % may miss four, once in 250 (with all of them as independent)."""
+    """Of 8 fits a band of 90 % may miss three, once in 200 (with all of them as independent)."""
     for kind, model in MODELS.items():
         held, flat = 0, 0
-        for seed in range(12):
+        for seed in range(8):
             fit = clone(model).set_params(random_state=seed).fit(table, targets(kind, table, seed))
             curve, dose = fit.curve_("age"), fit.curve_("dose")
             truth = UNIT[kind] * truth_of_age(curve.grid)
             held += bool(((curve.band_low <= truth) & (truth <= curve.band_high)).all())
             flat += bool(((dose.band_low <= 0) & (dose.band_high >= 0)).all())
-        assert held >= 8
-        assert flat >= 8
+        assert held >= 5
+        assert flat >= 5
         assert (curve.band_high - curve.band_low).mean() < 4.0 * UNIT[kind]
 
 

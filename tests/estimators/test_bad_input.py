@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from bundles import bundled
 from scipy import sparse
-from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
 from skdp import (
@@ -124,17 +123,6 @@ def test_odd_shapes_give_a_valid_release(kind, shape):
     y = np.arange(shape[0]) % 2
     classifier = kind(classes=[0, 1]).fit(X, y)
     assert np.isfinite(classifier.predict_proba(X)).all()
-
-
-@bundled("kind", [*CLASSIFIERS, *REGRESSORS])
-def test_prediction_before_fit_is_an_error(kind, two_blobs):
-    X, _ = two_blobs
-    for method in ("predict", "predict_proba", "decision_function", "sample_predictive"):
-        if hasattr(kind, method):
-            with pytest.raises(NotFittedError):
-                getattr(kind(), method)(X)
-    with pytest.raises(NotFittedError):
-        kind().sample_posterior()
 
 
 SAMPLER_TROUBLE = [

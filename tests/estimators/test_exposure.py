@@ -151,7 +151,7 @@ def noise_aware(epsilon=1.0, **params):
 # At a coverage of 86 % and a deviation of √3·√(75·.12) = 5.2, with all of a fit going together, 48
 # of 75 are exceeded but for 1 run in 10³; intervals of half the width would hold 44.
 @pytest.mark.thorough
-@pytest.mark.parametrize("scale", [1.0, 50.0, 0.02])
+@pytest.mark.parametrize("scale", [50.0, 0.02])
 def test_noise_aware_intervals_hold_the_truth_whatever_the_unit(scale):
     held, widths = 0, []
     for seed in range(25):

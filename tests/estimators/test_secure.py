@@ -9,7 +9,6 @@ import torch
 from bundles import bundled
 from replay.neighbours import neighbours
 from scipy import stats
-from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdp import (
@@ -224,15 +223,6 @@ def test_without_sizes_a_split_asks_for_them():
     pipeline = make_pipeline(DPStandardScaler(-1, 1), DPVariationalLogisticRegression(secure=True))
     with pytest.raises(ValueError, match="n_features"):
         split_budget(pipeline, 1.0, 1e-5)
-
-
-def test_a_seeded_fit_repeats_and_is_no_guarantee():
-    with pytest.warns(UserWarning, match="random_state"):
-        first = make(PLANS[0], random_state=1).fit(X, Y)
-    with pytest.warns(UserWarning, match="random_state"):
-        second = clone(first).fit(X, Y)
-    np.testing.assert_array_equal(first.coef_, second.coef_)
-    assert not first.privacy_.valid
 
 
 # --- networks: their sums are tested in tests/engine/test_perceptron_sum.py -----------------------

@@ -532,20 +532,6 @@ class TestPrivacyStatement:
         assert len(ledger.entries) == 1
         np.testing.assert_array_equal(classifier.predict_proba(two_blobs[0]), before)
 
-    def test_without_privacy_the_report_says_so(self, two_blobs):
-        report = DPSGDClassifier(INF, max_iter=3, **FACTS).fit(*two_blobs).privacy_
-        assert report.epsilon == INF
-        assert not report.valid
-        assert "not private" in repr(report)
-
-    def test_facts_that_were_read_are_listed(self, two_blobs):
-        assert DPSGDClassifier(max_iter=2).fit(*two_blobs).privacy_.inferred_public_facts == (
-            "classes",
-            "n_samples",
-        )
-        regressor = DPSGDRegressor(max_iter=2).fit(*two_blobs)
-        assert regressor.privacy_.inferred_public_facts == ("n_samples",)
-
     @pytest.mark.filterwarnings("ignore:.*random_state:skdp.PrivacyWarning")
     def test_a_seed_repeats_the_fit_and_voids_the_guarantee(self, two_blobs):
         X, y = two_blobs
@@ -614,15 +600,6 @@ class TestScikitLearn:
             search.best_params_["epsilon"], rel=1e-3
         )
 
-    @pytest.mark.parametrize("hidden", [(), (4,)])
-    def test_pickle_round_trip(self, two_blobs, hidden):
-        classifier = DPSGDClassifier(hidden_layer_sizes=hidden, max_iter=3, **FACTS)
-        classifier.fit(*two_blobs)
-        again = pickle.loads(pickle.dumps(classifier))
-        X, _ = two_blobs
-        np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
-        assert again.privacy_ == classifier.privacy_
-
     def test_a_learning_curve_on_public_rows_alone(self, two_blobs):
         X, y = two_blobs
         classifier = DPSGDClassifier(INF, max_iter=60, **FACTS)
@@ -673,10 +650,6 @@ class TestScikitLearn:
             DPSGDClassifier(batch_size=50, max_iter=3, classes=[0, 1], n_samples=500).fit(X, y)
         assert np.shares_memory(copied[0], X)
         assert copied[0].dtype == np.uint8
-
-    def test_a_progress_bar_on_request(self, two_blobs, capsys):
-        DPSGDClassifier(max_iter=3, verbose=1, **FACTS).fit(*two_blobs)
-        assert "3/3" in capsys.readouterr().err
 
     @pytest.mark.parametrize("physical", [1, 7, 1000])
     def test_the_physical_batch_changes_nothing_that_is_released(self, two_blobs, physical):

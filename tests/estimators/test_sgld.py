@@ -1,7 +1,6 @@
 """DP-SGLD estimators: the chain is the one of the paper, and what they state and predict."""
 
 import math
-import pickle
 from unittest import mock
 
 import numpy as np
@@ -300,13 +299,6 @@ class TestUse:
         y = (X[:, 0] + X[:, 1] > 0).astype(int)
         model = DPSGLDClassifier(1.0, classes=[0, 1], n_samples=2000).fit(X, y)
         assert model.score(X, y) > 0.95
-
-    def test_pickle_round_trip(self, two_blobs):
-        model = DPSGLDClassifier(max_iter=5, **FACTS).fit(*two_blobs)
-        again = pickle.loads(pickle.dumps(model))
-        X, _ = two_blobs
-        np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-        np.testing.assert_array_equal(again.posterior_samples_, model.posterior_samples_)
 
     def test_public_rows_give_a_learning_curve(self, two_blobs):
         X, y = two_blobs

@@ -1,5 +1,4 @@
 import math
-import pickle
 import warnings
 
 import numpy as np
@@ -12,13 +11,12 @@ from scipy.special import softmax
 from sklearn.calibration import CalibrationDisplay
 from sklearn.datasets import load_iris
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 
 from skdp import (
     BoundedScaler,
     DPVariationalLogisticRegression,
-    FitWarning,
     PrivacyLedger,
     PrivacyWarning,
 )
@@ -250,35 +248,6 @@ class TestPrivacyStatement:
         report = classifier.fit(*two_blobs).privacy_  # 15 gradients, and the counts
         assert report.epsilon == pytest.approx(4.377178, abs=1e-6)
 
-    def test_facts_that_were_read_are_listed_and_warned_about_once(self, two_blobs):
-        from skdp import _fitting
-
-        _fitting._said.clear()
-        with pytest.warns(PrivacyWarning, match="classes, n_samples"):
-            report = DPVariationalLogisticRegression(max_iter=2).fit(*two_blobs).privacy_
-        assert report.inferred_public_facts == ("classes", "n_samples")
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            warnings.simplefilter("ignore", FitWarning)  # of two steps
-            DPVariationalLogisticRegression(max_iter=2).fit(*two_blobs)
-
-    def test_declared_facts_are_not_listed(self, two_blobs):
-        classifier = DPVariationalLogisticRegression(max_iter=2, classes=[1, 0], n_samples=120)
-        assert classifier.fit(*two_blobs).privacy_.inferred_public_facts == ()
-
-    def test_a_seeded_fit_warns_and_its_report_is_not_valid(self, two_blobs):
-        with pytest.warns(PrivacyWarning, match="random_state"):
-            report = DPVariationalLogisticRegression(random_state=0).fit(*two_blobs).privacy_
-        assert report.seeded
-        assert not report.valid
-
-    def test_without_privacy_the_report_says_so(self, two_blobs):
-        classifier = DPVariationalLogisticRegression(math.inf, max_iter=5, random_state=0)
-        report = classifier.fit(*two_blobs).privacy_
-        assert "not private" in repr(report)
-        assert report.epsilon == math.inf
-        assert classifier.noise_multiplier_ == 0.0
-
     def test_a_class_may_be_declared_that_the_data_lacks(self, two_blobs):
         X, y = two_blobs
         classifier = DPVariationalLogisticRegression(classes=[0, 1]).fit(X, np.zeros_like(y))
@@ -324,16 +293,6 @@ class TestScikitLearn:
         assert search.best_estimator_[-1].privacy_.epsilon == pytest.approx(100.0)
         assert len(ledger.entries) == 7  # each fold and each candidate, and the refit
 
-    def test_parallel_search_and_pickles(self, two_blobs):
-        X, y = two_blobs
-        classifier = DPVariationalLogisticRegression(classes=[0, 1], n_samples=120, max_iter=5)
-        scores = cross_val_score(classifier, X, y, cv=3)
-        assert scores.shape == (3,)
-        classifier.fit(X, y)
-        again = pickle.loads(pickle.dumps(classifier))
-        np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
-        assert again.privacy_ == classifier.privacy_
-
     def test_calibration_display(self, two_blobs):
         import matplotlib as mpl
 
@@ -341,34 +300,3 @@ class TestScikitLearn:
         classifier = DPVariationalLogisticRegression().fit(*two_blobs)
         display = CalibrationDisplay.from_estimator(classifier, *two_blobs)
         assert display.ax_.get_ylabel().startswith("Fraction of positives")
-
-    @pytest.mark.parametrize(
-        "convert",
-        [
-            np.asfortranarray,
-            lambda X: X.astype(np.float32),
-            lambda X: X.astype(">f8"),
-            lambda X: X.tolist(),
-            lambda X: np.ma.masked_array(X),
-        ],
-    )
-    def test_layouts_and_types_of_input(self, two_blobs, convert):
-        X, y = two_blobs
-        X = X.round(3)
-        classifier = DPVariationalLogisticRegression(math.inf, max_iter=20, random_state=0)
-        expected = classifier.fit(X.astype(np.float32).astype(float), y).coef_
-        found = classifier.fit(convert(X.astype(np.float32).astype(float)), y).coef_
-        assert found.shape == expected.shape
-        assert np.isfinite(found).all()
-
-    def test_read_only_input_is_left_alone(self, two_blobs):
-        X, y = two_blobs
-        X.setflags(write=False)
-        y.setflags(write=False)
-        before = X.copy()
-        DPVariationalLogisticRegression(data_norm=0.1).fit(X, y)
-        np.testing.assert_array_equal(X, before)
-
-    def test_a_progress_bar_on_request(self, two_blobs, capsys):
-        DPVariationalLogisticRegression(verbose=1, max_iter=3).fit(*two_blobs)
-        assert "noisy steps" in capsys.readouterr().err

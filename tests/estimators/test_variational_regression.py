@@ -1,23 +1,18 @@
 """`DPVariationalLinearRegression` as its users see it, and what its intervals hold."""
 
 import math
-import pickle
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from bundles import bundled
 from scipy.stats import norm
-from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdp import BudgetExceededError, FitWarning, PrivacyLedger, PrivacyWarning
 from skdp.estimators.variational_regression import DPVariationalLinearRegression
 from skdp.privacy import privacy_of
-from skdp.testing._checks import _OF_WEIGHTS
 
 
 @pytest.fixture(scope="module")
@@ -28,19 +23,6 @@ def line():
 
 
 DECLARED = {"target_bounds": (0.0, 20.0), "n_samples": 2000}
-
-
-@pytest.mark.quick(11)
-@pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
-@parametrize_with_checks(
-    [
-        DPVariationalLinearRegression(target_bounds=(-200, 200), inference="dpvi"),
-        DPVariationalLinearRegression(math.inf),
-    ],
-    expected_failed_checks=lambda _: _OF_WEIGHTS,
-)
-def test_sklearn_compatible(estimator, check):
-    check(estimator)
 
 
 class TestFit:
@@ -101,15 +83,6 @@ class TestFit:
         with PrivacyLedger(epsilon=0.5, delta=1e-5), pytest.raises(BudgetExceededError):
             regressor.fit(*line)
         assert not hasattr(regressor, "coef_")
-
-    def test_seeded_fits_repeat_and_are_not_valid(self, line):
-        with pytest.warns(PrivacyWarning, match="random_state"):
-            fits = [
-                DPVariationalLinearRegression(random_state=3, max_iter=2, **DECLARED).fit(*line)
-                for _ in range(2)
-            ]
-        np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
-        assert not fits[0].privacy_.valid
 
     @bundled(
         "wrong",
@@ -212,17 +185,6 @@ class TestPosterior:
         # 250 coefficients: 4 standard errors are 8 %; the plain posterior shows the test's power.
         assert 0.82 < np.mean(inside) < 0.98
         assert np.mean(plain) < 0.8
-
-
-def test_pickles_clones_and_frames(line):
-    X, y = line
-    frame = pd.DataFrame(X, columns=["a", "b"])
-    regressor = DPVariationalLinearRegression(1.0, max_iter=3, **DECLARED).fit(frame, y)
-    again = pickle.loads(pickle.dumps(regressor))
-    np.testing.assert_array_equal(again.predict(frame), regressor.predict(frame))
-    assert again.privacy_ == regressor.privacy_
-    assert regressor.parameter_names_ == ["a", "b", "intercept", "noise_scale"]
-    assert not hasattr(clone(regressor), "coef_")
 
 
 class TestUnitOfTargets:

@@ -68,7 +68,7 @@ class TestMonotone:
     # Noise of a few and not the very rarest rows: less of a loss than rounding hides has no bound.
     @pytest.mark.thorough
     @given(st.floats(0.3, 4), st.floats(0.01, 0.5), counts, st.sampled_from([1e-9, 1e-5]), more)
-    @settings(max_examples=8)
+    @settings(max_examples=4)
     def test_in_noise_rate_steps_and_delta(self, sigma, q, steps, delta, factor):
         base = rdp(sigma, q, steps, delta)
         assert rdp(sigma * factor, q, steps, delta) <= base * SLACK
@@ -158,7 +158,7 @@ class TestComposition:
         st.floats(0.01, 0.5),
         st.sampled_from([1e-9, 1e-5]),
     )
-    @settings(max_examples=8)
+    @settings(max_examples=4)
     def test_a_schedule_lies_between_its_extremes(self, schedule, q, delta):
         found = epsilon_of_event(dp_sgd_event(schedule, q), delta, accountant="rdp")
         assert found <= rdp(min(schedule), q, len(schedule), delta) * SLACK

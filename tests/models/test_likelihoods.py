@@ -67,8 +67,8 @@ def range_by_ascent(likelihood, target, reach):
     for sign in (1.0, -1.0):
         z = COIN.standard_normal((300, likelihood.n_outputs)) * reach
         targets = np.broadcast_to(target, (300, len(target)))
-        for _ in range(2000):
-            z = z + sign * 0.01 * reach * likelihood.residual(z, targets)
+        for _ in range(500):
+            z = z + sign * 0.04 * reach * likelihood.residual(z, targets)
             z *= np.minimum(1.0, reach / np.maximum(np.linalg.norm(z, axis=1), 1e-9))[:, None]
         ends.append((-sign * likelihood.loss(z, targets)).max())
     return sum(ends)

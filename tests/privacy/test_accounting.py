@@ -70,7 +70,7 @@ def test_auto_is_the_least_valid_bound():
 
 
 @pytest.mark.thorough
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(
     st.floats(0.6, 20), st.floats(1e-3, 1), st.integers(1, 300), st.floats(-9, -2), st.floats(1, 3)
 )
@@ -191,7 +191,7 @@ def test_stages_of_very_many_releases_are_one_composition(n, monkeypatch):
 
 
 @pytest.mark.thorough
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(
     st.floats(0.05, 20),
     st.floats(-9, -2),

@@ -183,7 +183,7 @@ def exact_sampled_delta(scale, shift, rate, epsilon):
 
 
 @pytest.mark.thorough
-@bundled("accountant", ["auto", "pld", "rdp"])
+@bundled("accountant", ["pld", "rdp"])
 @bundled("rate", [0.01, 0.3])
 @bundled(("scale", "shift"), [(1, 1), (2, 1), (16, 3), (64, 100), (200, 40)])
 @bundled("delta", [1e-4, 0.05])

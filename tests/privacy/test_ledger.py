@@ -94,22 +94,6 @@ def test_statements_about_different_neighbours_do_not_add_up():
         ledger.spend(EVENT, label="fit", neighboring_relation="zero_out")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"epsilon": 1.0},
-        {"epsilon": 0.0, "delta": 1e-5},
-        {"epsilon": float("nan"), "delta": 1e-5},
-        {"epsilon": 1.0, "delta": 0.0},
-        {"epsilon": 1.0, "delta": 1.5},
-        {"neighboring_relation": "other"},
-    ],
-)
-def test_a_ceiling_that_is_none_is_refused(arguments):
-    with pytest.raises(ValueError, match="Expected"):
-        PrivacyLedger(**arguments)
-
-
 @pytest.mark.filterwarnings("ignore:.*random_state:skdp.PrivacyWarning")
 def test_a_seeded_fit_makes_the_total_nominal_on_disk_too(two_blobs, tmp_path):
     model = DPVariationalLogisticRegression(max_iter=2)

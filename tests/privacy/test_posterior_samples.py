@@ -68,7 +68,7 @@ def test_a_scan_with_eleven_points_under_reports():
     assert max(delta_at(t, 0.5, 10, 3.12) for t in grid) < 1e-5 < bounded_range_delta(0.5, 10, 3.12)
 
 
-CELLS = [(η, k) for η in (0.05, 0.5, 2.0, 6.0) for k in (1, 2, 3, 7, 15, 30)]
+CELLS = [(η, k) for η in (0.05, 0.5, 2.0, 6.0) for k in (1, 2, 7, 30)]
 
 
 @pytest.mark.thorough
@@ -85,7 +85,7 @@ def test_delta_lies_between_a_dense_scan_and_its_interval_bound(η, k, share):
 @pytest.mark.thorough
 @bundled(("η", "k", "ε"), [
     (0.3, 5, 0.0), (0.3, 5, 1.1), (0.5, 10, 3.2125), (2.0, 12, 11.0), (0.1, 40, 2.0),
-    (5.0, 4, 19.0), (1e-3, 20, 0.01), (0.02, 30, 0.4),
+    (5.0, 4, 19.0), (1e-3, 20, 0.01),
 ])  # fmt: skip
 def test_delta_is_the_maximum_in_40_digits(η, k, ε):
     # Between kinks the sum is smooth: refine the best of a scan by golden section in 40 digits.

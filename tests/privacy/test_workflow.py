@@ -425,252 +425,189 @@ def frozen_twice():
     return ensemble.VotingClassifier([("a", model), ("b", model)])
 
 
-# (workflow, targets, number of releases, unaccounted, inferred facts)
+def case(workflow, *unaccounted, targets=labels, n=1, facts=()):
+    """A workflow, its number of releases, what is unaccounted and which facts were inferred."""
+    return workflow, targets, n, list(unaccounted), list(facts)
+
+
 WORKFLOWS = {
-    "bare": (private(), labels, 1, [], []),
-    "pipeline": (SCALED, labels, 1, [], []),
-    "nested": (make_pipeline(preprocessing.Normalizer(), SCALED), labels, 1, [], []),
-    "leak before": (
+    "bare": case(private()),
+    "pipeline": case(SCALED),
+    "nested": case(make_pipeline(preprocessing.Normalizer(), SCALED)),
+    "leak before": case(
         make_pipeline(preprocessing.StandardScaler(), private()),
-        labels,
-        1,
-        ["step 'standardscaler' (StandardScaler): learned mean and scale"],
-        [],
+        "step 'standardscaler' (StandardScaler): learned mean and scale",
     ),
-    "leak in columns": (
+    "leak in columns": case(
         make_pipeline(
             columns(("num", preprocessing.MinMaxScaler()), ("rest", BoundedScaler())), private()
         ),
-        labels,
-        1,
-        ["step 'columntransformer__num' (MinMaxScaler): learned ranges"],
-        [],
+        "step 'columntransformer__num' (MinMaxScaler): learned ranges",
     ),
-    "leak in a union": (
+    "leak in a union": case(
         make_pipeline(FeatureUnion([("pca", decomposition.PCA(2))]), private()),
-        labels,
-        1,
-        ["step 'featureunion__pca' (PCA): learned components"],
-        [],
+        "step 'featureunion__pca' (PCA): learned components",
     ),
-    "own predictor": (make_pipeline(OwnClassifier()), labels, 0, ["(OwnClassifier): skdp"], []),
-    "predictor": (
+    "own predictor": case(make_pipeline(OwnClassifier()), "(OwnClassifier): skdp", n=0),
+    "predictor": case(
         make_pipeline(linear_model.RidgeClassifier()),
-        labels,
-        0,
-        ["(RidgeClassifier): was fitted without accounting; use an estimator of skdp"],
-        [],
+        "(RidgeClassifier): was fitted without accounting; use an estimator of skdp",
+        n=0,
     ),
-    "sampler": (make_pipeline(OverSampler(), private()), labels, 1, ["(OverSampler): skdp"], []),
-    "user's function": (
+    "sampler": case(make_pipeline(OverSampler(), private()), "(OverSampler): skdp"),
+    "user's function": case(
         make_pipeline(preprocessing.FunctionTransformer(abs), private()),
-        labels,
-        1,
-        ["(FunctionTransformer): applies a function"],
-        [],
+        "(FunctionTransformer): applies a function",
     ),
-    "subclass that may not pass": (
-        make_pipeline(Centred(), private()),
-        labels,
-        1,
-        ["(Centred): is a subclass of FunctionTransformer"],
-        [],
+    "subclass that may not pass": case(
+        make_pipeline(Centred(), private()), "(Centred): is a subclass of FunctionTransformer"
     ),
-    "subclass that leaks": (
-        make_pipeline(FasterScaler(), private()),
-        labels,
-        1,
-        ["(FasterScaler): learned mean and scale"],
-        [],
+    "subclass that leaks": case(
+        make_pipeline(FasterScaler(), private()), "(FasterScaler): learned mean and scale"
     ),
-    "subclass of a pipeline": (
-        LoggedPipeline([("model", private())]),
-        labels,
-        1,
-        ["LoggedPipeline: is a subclass of Pipeline"],
-        [],
+    "subclass of a pipeline": case(
+        LoggedPipeline([("model", private())]), "LoggedPipeline: is a subclass of Pipeline"
     ),
-    "another library's privacy": (ForeignPrivate(), labels, 0, ["ForeignPrivate: skdp"], []),
-    "wrapper": (Wrapper(private()), labels, 0, ["Wrapper: skdp"], []),
-    "voting": (ensemble.VotingClassifier(TWO), labels, 2, [], ["classes"]),
-    "dropped vote": (ensemble.VotingClassifier([("c", "drop"), *TWO]), labels, 2, [], ["classes"]),
-    "frozen twice": (frozen_twice(), labels, 1, [], ["classes"]),
-    "voting regressors": (
-        ensemble.VotingRegressor([("a", private_regression())]),
-        fractions,
-        1,
-        [],
-        [],
+    "another library's privacy": case(ForeignPrivate(), "ForeignPrivate: skdp", n=0),
+    "wrapper": case(Wrapper(private()), "Wrapper: skdp", n=0),
+    "voting": case(ensemble.VotingClassifier(TWO), n=2, facts=["classes"]),
+    "dropped vote": case(ensemble.VotingClassifier([("c", "drop"), *TWO]), n=2, facts=["classes"]),
+    "frozen twice": case(frozen_twice(), facts=["classes"]),
+    "voting regressors": case(
+        ensemble.VotingRegressor([("a", private_regression())]), targets=fractions
     ),
-    "several outputs": (multioutput.MultiOutputClassifier(private()), several, 2, [], []),
-    "several numbers": (multioutput.MultiOutputRegressor(private_regression()), several, 2, [], []),
-    "one against the rest": (multiclass.OneVsRestClassifier(private()), thirds, 3, [], ["classes"]),
-    "a label that no row has": (
+    "several outputs": case(multioutput.MultiOutputClassifier(private()), targets=several, n=2),
+    "several numbers": case(
+        multioutput.MultiOutputRegressor(private_regression()), targets=several, n=2
+    ),
+    "one against the rest": case(
+        multiclass.OneVsRestClassifier(private()), targets=thirds, n=3, facts=["classes"]
+    ),
+    "a label that no row has": case(
         multiclass.OneVsRestClassifier(private()),
-        lambda y: np.column_stack([y, 1 - y, 0 * y]),
-        2,
-        ["OneVsRestClassifier: fits no model of a label that no row has"],
-        ["classes"],
+        "OneVsRestClassifier: fits no model of a label that no row has",
+        targets=lambda y: np.column_stack([y, 1 - y, 0 * y]),
+        n=2,
+        facts=["classes"],
     ),
-    "one against one": (
+    "one against one": case(
         multiclass.OneVsOneClassifier(private(neighboring_relation="add_or_remove_one")),
-        thirds,
-        3,
-        [],
-        ["classes"],
+        targets=thirds,
+        n=3,
+        facts=["classes"],
     ),
-    "one against one, declared rows": (
+    "one against one, declared rows": case(
         multiclass.OneVsOneClassifier(private()),
-        thirds,
-        3,
-        ["OneVsOneClassifier: the fit of a pair"],
-        ["classes"],
+        "OneVsOneClassifier: the fit of a pair",
+        targets=thirds,
+        n=3,
+        facts=["classes"],
     ),
-    "one against one, sizes read": (
+    "one against one, sizes read": case(
         multiclass.OneVsOneClassifier(private(n_samples=None)),
-        thirds,
-        None,
-        ["OneVsOneClassifier: the fit of a pair"],
-        ["n_samples", "classes"],
+        "OneVsOneClassifier: the fit of a pair",
+        targets=thirds,
+        n=None,
+        facts=["n_samples", "classes"],
     ),
-    "one against one, replaced": (
+    "one against one, replaced": case(
         multiclass.OneVsOneClassifier(private(neighboring_relation="replace_one")),
-        thirds,
-        None,
-        ["OneVsOneClassifier: the fit of a pair"],
-        ["classes"],
+        "OneVsOneClassifier: the fit of a pair",
+        targets=thirds,
+        n=None,
+        facts=["classes"],
     ),
-    "output codes": (
+    "output codes": case(
         multiclass.OutputCodeClassifier(private(classes=[-1, 1]), code_size=1, random_state=3),
-        thirds,
-        3,
-        [],
-        ["classes"],
+        targets=thirds,
+        n=3,
+        facts=["classes"],
     ),
-    "chain": (multioutput.ClassifierChain(private()), several, 2, [], []),
-    "chain of folds": (
+    "chain": case(multioutput.ClassifierChain(private()), targets=several, n=2),
+    "chain of folds": case(
         multioutput.ClassifierChain(private(), cv=2),
-        several,
-        2,
-        ["ClassifierChain: the fits"],
-        [],
+        "ClassifierChain: the fits",
+        targets=several,
+        n=2,
     ),
-    "chain of regressors": (multioutput.RegressorChain(private_regression()), several, 2, [], []),
-    "selection": (
-        make_pipeline(feature_selection.SelectFromModel(private()), private()),
-        labels,
-        2,
-        [],
-        [],
+    "chain of regressors": case(
+        multioutput.RegressorChain(private_regression()), targets=several, n=2
     ),
-    "selection, counted": (
+    "selection": case(make_pipeline(feature_selection.SelectFromModel(private()), private()), n=2),
+    "selection, counted": case(
         feature_selection.SelectFromModel(private(), max_features=lambda X: 2),
-        labels,
-        1,
-        ["SelectFromModel: asked a function"],
-        [],
+        "SelectFromModel: asked a function",
     ),
-    "fixed threshold": (
-        model_selection.FixedThresholdClassifier(private(), threshold=0.4),
-        labels,
-        1,
-        [],
-        [],
-    ),
-    "tuned threshold": (
+    "fixed threshold": case(model_selection.FixedThresholdClassifier(private(), threshold=0.4)),
+    "tuned threshold": case(
         model_selection.TunedThresholdClassifierCV(private()),
-        labels,
-        1,
-        ["TunedThresholdClassifierCV: chose its threshold"],
-        [],
+        "TunedThresholdClassifierCV: chose its threshold",
     ),
-    "bagging": (
+    "bagging": case(
         ensemble.BaggingClassifier(private().set_params(max_sample_weight=20), 3),
-        labels,
-        3,
-        ["BaggingClassifier: repeats or weights rows"],
-        ["classes", "n_samples"],
+        "BaggingClassifier: repeats or weights rows",
+        n=3,
+        facts=["classes", "n_samples"],
     ),
-    "pasting": (
+    "pasting": case(
         ensemble.BaggingClassifier(private(), 3, bootstrap=False, max_samples=0.5),
-        labels,
-        3,
-        [],
-        ["classes", "n_samples"],
+        n=3,
+        facts=["classes", "n_samples"],
     ),
-    "pasting, rows private": (
+    "pasting, rows private": case(
         ensemble.BaggingClassifier(
             private(neighboring_relation="add_or_remove_one"), 3, bootstrap=False
         ),
-        labels,
-        None,
-        ["BaggingClassifier: keeps the number of rows"],
-        ["classes", "n_samples"],
+        "BaggingClassifier: keeps the number of rows",
+        n=None,
+        facts=["classes", "n_samples"],
     ),
-    "stacking": (
+    "stacking": case(
         ensemble.StackingClassifier(TWO, private(), cv=2),
-        labels,
-        3,
-        ["StackingClassifier: the fits of its folds"],
-        ["classes"],
+        "StackingClassifier: the fits of its folds",
+        n=3,
+        facts=["classes"],
     ),
-    "boosting": (
+    "boosting": case(
         ensemble.AdaBoostRegressor(private_regression(), n_estimators=1),
-        fractions,
-        None,
-        ["AdaBoostRegressor: weights rows"],
-        [],
+        "AdaBoostRegressor: weights rows",
+        targets=fractions,
+        n=None,
     ),
-    "self-training": (
+    "self-training": case(
         semi_supervised.SelfTrainingClassifier(private()),
-        lambda y: np.where(np.arange(N) < 9, -1, y),
-        None,
-        ["SelfTrainingClassifier: chose rows"],
-        [],
+        "SelfTrainingClassifier: chose rows",
+        targets=lambda y: np.where(np.arange(N) < 9, -1, y),
+        n=None,
     ),
-    "elimination": (
-        feature_selection.RFE(private(), n_features_to_select=2),
-        labels,
-        1,
-        ["RFE: chose features by fits"],
-        [],
+    "elimination": case(
+        feature_selection.RFE(private(), n_features_to_select=2), "RFE: chose features by fits"
     ),
-    "sequential": (
+    "sequential": case(
         feature_selection.SequentialFeatureSelector(private(), cv=2, n_features_to_select=1),
-        labels,
-        0,
-        ["SequentialFeatureSelector: chose features"],
-        [],
+        "SequentialFeatureSelector: chose features",
+        n=0,
     ),
-    "calibrated": (
+    "calibrated": case(
         calibration.CalibratedClassifierCV(private(), cv=3),
-        labels,
-        3,
-        ["CalibratedClassifierCV: fitted its calibrators"],
-        [],
+        "CalibratedClassifierCV: fitted its calibrators",
+        n=3,
     ),
-    "search": (
+    "search": case(
         model_selection.GridSearchCV(private(), GRID, cv=2),
-        labels,
-        1,
-        ["GridSearchCV: its scores are exact functions of the rows"],
-        [],
+        "GridSearchCV: its scores are exact functions of the rows",
     ),
-    "search without a refit": (
+    "search without a refit": case(
         model_selection.RandomizedSearchCV(private(), GRID, n_iter=1, cv=2, refit=False),
-        labels,
-        0,
-        ["RandomizedSearchCV: its scores"],
-        [],
+        "RandomizedSearchCV: its scores",
+        n=0,
     ),
-    "halving": (
+    "halving": case(
         model_selection.HalvingGridSearchCV(private(n_samples=None), GRID, cv=2, min_resources=20),
-        labels,
-        1,
-        ["HalvingGridSearchCV: its scores"],
-        ["n_samples"],
+        "HalvingGridSearchCV: its scores",
+        facts=["n_samples"],
     ),
-    "pipeline in a search in a pipeline": (
+    "pipeline in a search in a pipeline": case(
         make_pipeline(
             BoundedScaler(upper=10),
             model_selection.GridSearchCV(
@@ -679,52 +616,35 @@ WORKFLOWS = {
                 cv=2,
             ),
         ),
-        labels,
-        1,
-        [
-            "step 'gridsearchcv__estimator__robustscaler' (RobustScaler): learned quantiles",
-            "step 'gridsearchcv' (GridSearchCV): its scores",
-        ],
-        [],
+        "step 'gridsearchcv__estimator__robustscaler' (RobustScaler): learned quantiles",
+        "step 'gridsearchcv' (GridSearchCV): its scores",
     ),
-    "target by NumPy": (
+    "target by NumPy": case(
         compose.TransformedTargetRegressor(
             private_regression(), func=np.arctan, inverse_func=np.tan, check_inverse=False
         ),
-        fractions,
-        1,
-        [],
-        [],
+        targets=fractions,
     ),
-    "target scaled": (
+    "target scaled": case(
         compose.TransformedTargetRegressor(
             private_regression(), transformer=preprocessing.StandardScaler(), check_inverse=False
         ),
-        fractions,
-        1,
-        ["step 'transformer' (StandardScaler): learned mean and scale"],
-        [],
+        "step 'transformer' (StandardScaler): learned mean and scale",
+        targets=fractions,
     ),
-    "columns by a function": (
+    "columns by a function": case(
         make_pipeline(
             compose.ColumnTransformer([("a", BoundedScaler(), lambda X: [0, 1])]), private()
         ),
-        labels,
-        1,
-        ["step 'columntransformer' (ColumnTransformer): asked a function"],
-        [],
+        "step 'columntransformer' (ColumnTransformer): asked a function",
     ),
-    "no columns": (
+    "no columns": case(
         make_pipeline(
             compose.ColumnTransformer(
                 [("a", preprocessing.StandardScaler(), []), ("b", "passthrough", [0, 1])]
             ),
             private(),
-        ),
-        labels,
-        1,
-        [],
-        [],
+        )
     ),
 }
 

@@ -93,7 +93,7 @@ EDGES = {
     "bounds": [(0, 1e6), (-10, 10), (-1, 1)],
     "edges": "private",
     "n_bins": 8,
-    "epsilon": 300.0,  # many bins and waves
+    "epsilon": 60.0,
 }
 CASES = [
     *ways(DPSGDClassifier, *NETWORKS, *SECURE, **LABELS),
@@ -175,11 +175,11 @@ CASES = [
         {"secure": True},
         {"classes": [0, 1, 2]},
         EDGES | {"epsilon": 1.0},
-        EDGES,
+        EDGES | {"epsilon": 300.0},  # many bins and waves
         EDGES | {"secure": True},
-        EDGES | {"edges": {0: "private"}, "epsilon": 100.0},
-        EDGES | {"classes": [0, 1, 2], "epsilon": 100.0, "n_bins": 4},
-        EDGES | REPLACED | {"epsilon": 100.0},
+        EDGES | {"edges": {0: "private"}},
+        EDGES | {"classes": [0, 1, 2], "n_bins": 4},
+        EDGES | REPLACED,
         classes=[0, 1],
         epsilon=200.0,
         n_bins=6,
