@@ -69,10 +69,11 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
         Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
         None is all.
     prior_scale : float or "auto", default="auto"
-        Standard deviation > 0 of the prior of every coefficient and intercept. ``"auto"`` infers it
-        from the same releases, one for the features and one for the intercept, under a half-normal
-        hyperprior of scale 4/R: logits of ±4 for a row at the norm bound R = √(data_norm² + 1), or
-        data_norm without intercept. It is 6/R for more than two classes, and 5/R with ``"dpvi"``.
+        Standard deviation > 0 of a normal prior of every coefficient. ``"auto"`` infers the scales
+        of a prior with heavy tails from the same releases: of two classes and at most 400 columns
+        effects of a deviation have a half-Cauchy scale of 1.5/√n_features, see the module
+        `skdp.algorithms.noise_aware.prior`. With R = √(data_norm² + 1), or data_norm without
+        intercept, it is 6/R for more than two classes, and 5/R with ``"dpvi"``.
     prior_blocks : array-like of shape (n_features,) or None, default=None
         A label per feature: features with the same label share a prior scale, which is inferred.
         For two classes, with ``prior_scale="auto"`` and the noise-aware inference. None is one
@@ -83,7 +84,8 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
         score is 0, whether or not the model is true. The score is (y − σ(θ·x))x, weighted so that
         its norm is at most ``clip_norm_`` whatever y is. For two classes and the noise-aware
         inference.
-        ``"auto"`` is True with ``unit="group"`` of two classes, by persons, and False else.
+        ``"auto"`` is False, and True with ``unit="group"`` of two classes and more than 400
+        columns. Else intervals of persons take the rows of each to be nearly alike.
     covariance : {"auto", "full", "diag"}, default="auto"
         Of the posterior. ``"diag"`` is mean-field. ``"auto"`` is full when noise-aware, and
         diagonal with ``"dpvi"`` or where a fit without privacy has more than 1000 parameters.
@@ -98,8 +100,9 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
         the rows that were cut is released, and a large one is a `FitWarning`.
     standardize : {"private", False}, default="private"
         With ``bounds``: ``"private"`` releases where the values of each column lie and how far they
-        spread (9 % of the squared GDP budget), and the model is of columns of mean 0 and deviation
-        1: its prior scale is of these, and bounds that are far too wide cost little. Without an
+        spread (6 to 56 % of the squared GDP budget, the less the more rows and ε there are), and
+        the model is of columns of mean 0 and deviation 1: its prior scale is of these, and bounds
+        that are far too wide cost little. Without an
         intercept columns are divided by their root mean square alone. False scales columns by
         their bounds to [-1, 1], as does a fit without privacy.
     data_norm : float or "auto", default="auto"
@@ -110,18 +113,19 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
     fit_intercept : bool, default=True
         Append a 1 to each row.
     max_iter : int or "auto", default="auto"
-        Number of noisy gradients. ``"auto"`` is 20, or 15 of standardised columns; with ``"dpvi"``
-        150, or 72 where rows x columns exceed 1e6. Without privacy it is Newton's method, in at
-        most 200 passes over the rows, and a number takes so many stochastic steps instead.
+        Number of noisy gradients. ``"auto"`` is 15, or 20 of several classes and with exposures;
+        with ``"dpvi"`` 150, or 72 where rows x columns exceed 1e6. Without privacy it is Newton's
+        method, in at most 200 passes over the rows, and a number takes so many stochastic steps
+        instead.
     batch_size : int or "auto", default="auto"
         With ``"dpvi"``: expected number of rows in a Poisson batch. ``"auto"`` reads all rows in
         each step while rows x columns is at most 1e8.
     sampling_rate : float or None, default=None
         With ``"dpvi"``: Poisson sampling rate in (0, 1], instead of ``batch_size``.
     clip_norm : float or "auto", default="auto"
-        Bound > 0 on the norm of each record's part of a gradient. ``"auto"`` is R/4 to R,
-        by the public ratio of the DP noise to that of the data; with ``"dpvi"`` half the bound that
-        the clipped rows imply: R/2 for two classes, √2 R/2 for more.
+        Bound > 0 on the norm of each record's part of a gradient. ``"auto"`` follows the public
+        ratio of the DP noise to that of the data; with ``"dpvi"`` it is half the bound that the
+        clipped rows imply: R/2 for two classes, √2 R/2 for more.
     learning_rate : float or "auto", default="auto"
         With ``"dpvi"``: step size > 0 of the noise-corrected Adam rule, in the units of the
         coefficients. ``"auto"`` follows the public ratio of data to noise.
@@ -197,17 +201,17 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
 
     Notes
     -----
-    A noise-aware fit releases the rows' second moments once, ``max_iter`` noisy gradients at the
-    posterior mean so far, for two classes the slope of the gradient once, and the number of rows
-    that were longer than ``data_norm``, all under one (epsilon, delta); the number takes 2 % of
-    the squared GDP budget. See `skdp.algorithms.noise_aware_glm` for the equations. Beyond 300
-    parameters of two classes the uncertainty about the second moments is not integrated over. With
-    more classes 20 to 80 % of the gradients, by the public ratio of noise to rows, are those at
-    θ = 0, which tell how far apart the classes are (`skdp.algorithms.parts.noisy_softmax`).
-    Gradients that scatter around the model of the scores by more than their noise widen the
-    posterior.
-    With a given ``prior_scale`` ten times that of the hyperprior the model of the scores
-    extrapolates, and intervals are not to be relied on.
+    A noise-aware fit releases the rows' second moments, ``max_iter`` noisy gradients where the run
+    has got to, for two classes the slope of the gradient where it ends, and the number of rows
+    that were longer than ``data_norm``, all under one (epsilon, delta). The posterior of two
+    classes is in `skdp.algorithms.noise_aware.glm`. Without ``bounds`` nothing is released of each
+    column: predictions take columns to spread alike, as the norm of rows says, and intervals do
+    not, so that a coefficient of a column whose spread the noise hides has a wide one. Means over
+    `sample_predictive` are those of predictions, and `sample_posterior` has the intervals.
+    More than 400 columns, more than two classes and ``robust=True`` have another inference
+    (`skdp.algorithms.noise_aware_glm`), whose intervals are too narrow where columns spread
+    unequally. With more classes 20 to 80 % of the gradients, by the public ratio of noise to rows,
+    are those at θ = 0, which tell how far apart the classes are.
 
     References
     ----------

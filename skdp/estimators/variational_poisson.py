@@ -239,10 +239,10 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
         Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
         None is all.
     prior_scale : float or "auto", default="auto"
-        Standard deviation > 0 of the prior of every coefficient and intercept. ``"auto"`` infers it
-        from the same releases, one for the features and one for the intercept, under a half-normal
-        hyperprior of scale 4/R: log-rates of ±4 for a row at the norm bound R = √(data_norm² + 1),
-        or data_norm without intercept. It is 5/R with ``"dpvi"``.
+        Standard deviation > 0 of a normal prior of every coefficient. ``"auto"`` infers the scales
+        of a prior with heavy tails from the same releases, see
+        `skdp.algorithms.noise_aware.prior`; with exposures that of a normal prior. With
+        R = √(data_norm² + 1), or data_norm without intercept, it is 5/R with ``"dpvi"``.
     prior_blocks : array-like of shape (n_features,) or None, default=None
         A label per feature: features with the same label share a prior scale, which is inferred.
         With ``prior_scale="auto"`` and the noise-aware inference. None is one block.
@@ -251,7 +251,8 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
         report the sandwich covariance: intervals then are of the parameter at which the expected
         score is 0, whether or not counts vary as a Poisson model says. With the noise-aware
         inference.
-        ``"auto"`` is True with ``unit="group"``, by persons, and False else.
+        ``"auto"`` is False, and True with ``unit="group"`` and exposures. Else intervals of persons
+        take the rows of each to be nearly alike.
     covariance : {"auto", "full", "diag"}, default="auto"
         Of the posterior. ``"diag"`` is mean-field. ``"auto"`` is full when noise-aware, and
         diagonal with ``"dpvi"`` or where a fit without privacy has more than 1000 parameters.
@@ -266,8 +267,9 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
         the rows that were cut is released, and a large one is a `FitWarning`.
     standardize : {"private", False}, default="private"
         With ``bounds``: ``"private"`` releases where the values of each column lie and how far they
-        spread (9 % of the squared GDP budget), and the model is of columns of mean 0 and deviation
-        1: its prior scale is of these, and bounds that are far too wide cost little. Without an
+        spread (6 to 56 % of the squared GDP budget, the less the more rows and ε there are), and
+        the model is of columns of mean 0 and deviation 1: its prior scale is of these, and bounds
+        that are far too wide cost little. Without an
         intercept columns are divided by their root mean square alone. False scales columns by
         their bounds to [-1, 1], as does a fit without privacy.
     data_norm : float or "auto", default="auto"
@@ -278,18 +280,18 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     fit_intercept : bool, default=True
         Append a 1 to each row.
     max_iter : int or "auto", default="auto"
-        Number of noisy gradients. ``"auto"`` is 20, or 15 of standardised columns; with ``"dpvi"``
-        150, or 72 where rows x columns exceed 1e6. Without privacy it is Newton's method, in at
-        most 200 passes over the rows, and a number takes so many stochastic steps instead.
+        Number of noisy gradients. ``"auto"`` is 15, or 20 of several classes and with exposures;
+        with ``"dpvi"`` 150, or 72 where rows x columns exceed 1e6. Without privacy it is Newton's
+        method, in at most 200 passes over the rows, and a number takes so many stochastic steps
+        instead.
     batch_size : int or "auto", default="auto"
         With ``"dpvi"``: expected number of rows in a Poisson batch. ``"auto"`` reads all rows in
         each step while rows x columns is at most 1e8.
     sampling_rate : float or None, default=None
         With ``"dpvi"``: Poisson sampling rate in (0, 1], instead of ``batch_size``.
     clip_norm : float or "auto", default="auto"
-        Bound > 0 on the norm of each record's part of a gradient. ``"auto"`` is R √y_max to
-        4 R √y_max, at most R y_max, by the public ratio of the DP noise to that of the data; with
-        ``"dpvi"`` half of R y_max.
+        Bound > 0 on the norm of each record's part of a gradient. ``"auto"`` follows the public
+        ratio of the DP noise to that of the data; with ``"dpvi"`` it is half of R y_max.
     learning_rate : float or "auto", default="auto"
         With ``"dpvi"``: step size > 0 of the noise-corrected Adam rule, in the units of the
         coefficients. ``"auto"`` follows the public ratio of data to noise.

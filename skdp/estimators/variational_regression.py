@@ -352,9 +352,9 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         fit warns where the counts are lost in their noise, and then takes targets as they are.
     prior_scale : float or "auto", default="auto"
         Standard deviation τ > 0 of the prior of every coefficient and intercept, on the scale on
-        which targets lie in [-1, 1]. ``"auto"`` infers it from the same releases, at no privacy
-        cost, under a half-normal prior of scale 2/R with R = √(data_norm² + 1), or data_norm
-        without intercept.
+        which targets lie in [-1, 1]. ``"auto"`` infers the scales of a prior with heavy tails from
+        the same releases, see `skdp.algorithms.noise_aware.prior`; without ``target_bounds`` that
+        of a normal prior.
     prior_blocks : array-like of shape (n_features,) or None, default=None
         A label per feature: features with the same label share a prior scale, which is inferred,
         and the intercept has its own. With ``prior_scale="auto"`` and the noise-aware inference.
@@ -367,8 +367,9 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         the rows that were cut is released, and a large one is a `FitWarning`.
     standardize : {"private", False}, default="private"
         With ``bounds``: ``"private"`` releases where the values of each column lie and how far they
-        spread (9 % of the squared GDP budget), and the model is of columns of mean 0 and deviation
-        1: its prior scale is of these, and bounds that are far too wide cost little. Without an
+        spread (6 to 56 % of the squared GDP budget, the less the more rows and ε there are), and
+        the model is of columns of mean 0 and deviation 1: its prior scale is of these, and bounds
+        that are far too wide cost little. Without an
         intercept columns are divided by their root mean square alone. False scales columns by
         their bounds to [-1, 1], as does a fit without privacy.
     data_norm : float or "auto", default="auto"
@@ -379,7 +380,8 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     fit_intercept : bool, default=True
         Append a 1 to each row.
     max_iter : int or "auto", default="auto"
-        Number of noisy sums of clipped residuals; 12 if ``"auto"``, or 15 of standardised columns.
+        Number of noisy sums of clipped residuals. ``"auto"`` is 15, and 12 where ``target_bounds``
+        are not declared.
     clip_norm : float or "auto", default="auto"
         Residual > 0, in the unit of y, to which residuals are clipped. ``"auto"`` follows their
         scale as it has been released.
@@ -401,7 +403,8 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         ``clip_norm_``, whether or not errors are normal, alike for all rows, or the mean is linear.
         Residuals are clipped at three times their scale or more, so that intervals are wider. Of
         the noise-aware posterior alone.
-        ``"auto"`` is True with ``unit="group"``, by persons, and False else.
+        ``"auto"`` is False, and True with ``unit="group"`` without ``target_bounds``. Else
+        intervals of persons take the rows of each to be nearly alike.
     n_samples : int or None, default=None
         Public number of rows. None reads it from X and says so in the report. Where it is public,
         below half and above three times that of X are refused.
