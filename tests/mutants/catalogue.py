@@ -416,7 +416,7 @@ SECTIONS = {
 -self.bound == math.inf
 +True
 --- engine/linear_sums.py; tests/engine/test_persons.py
-@@ GramSum._weights: a person's second moments are not bounded together
+@@ GramSum._cut: a person's second moments are not bounded together
 -self.of_person is None
 +True
 --- engine/loop.py; tests/replay/test_persons.py
@@ -526,8 +526,8 @@ SECTIONS = {
 -float(np.hypot(data_norm, 1.0))
 +float(data_norm)
 --- engine/linear_sums.py; tests/engine/test_gram.py
-@@ GramSum._weights: second moments are not bounded record by record
--np.minimum(w, self.bound / np.maximum(norms**2, 1e-300))
+@@ GramSum._cut: second moments are not bounded record by record
+-np.minimum(w, self.bound / squares)
 +w
 @@ packed: second moments count entries beside the diagonal once
 -return matrix[rows, columns] * weights
@@ -882,9 +882,9 @@ SECTIONS = {
 @@ LinearClippedSum._clipped: residuals have weights before they are clipped
 -r = self.residual(logits, chunk.targets)
 +r = chunk.weighted(self.residual(logits, chunk.targets))
-@@ GramSum._weights: second moments have no weights
--chunk.weighted(np.minimum(w, self.bound / np.maximum(norms**2, 1e-300)))
-+np.minimum(w, self.bound / np.maximum(norms**2, 1e-300))
+@@ GramSum._cut: second moments have no weights
+-chunk.weighted(np.minimum(w, self.bound / squares))
++np.minimum(w, self.bound / squares)
 @@ ResidualSum.__call__: the scale of residuals is of rows without weights
 -np.nansum(chunk.weighted(psi**2 - 0.5))
 +np.nansum(psi**2 - 0.5)
@@ -1125,21 +1125,24 @@ SECTIONS = {
 -np.repeat(chunk.weighted(np.ones(len(cells))), cells.shape[1])
 +np.ones(cells.size)
 --- algorithms/noise_aware/families.py; tests/algorithms/test_standardised.py
-@@ weights_of: long standardised rows have their whole score
--np.minimum(1.0, (clip_norm / np.maximum(norms, 1e-300)) ** 2)
+@@ Cut.weights: long standardised rows have their whole score
+-np.minimum(1.0, self.clip_norm / (norms * largest))
 +np.ones(len(norms))
+@@ Cut.weights: far rows count as much as their score is bounded
+-np.minimum(np.minimum(1.0, self.clip_norm / (norms * largest)), self.far(norms))
++np.minimum(1.0, self.clip_norm / (norms * largest))
 @@ WeightedResiduals._parts: residuals of numbers are not cut
 -np.clip(_residuals(theta, chunk), -1.0, 1.0)
 +_residuals(theta, chunk)
 @@ WeightedResiduals.record_bound: the square beside a residual's score has no part in its bound
--math.hypot(self.clip_norm, self.square_weight / 2.0)
-+self.clip_norm
+-math.hypot(self.cut.clip_norm, self.square_weight * (1.0 - USUAL_SQUARE))
++self.cut.clip_norm
 @@ Logit.slope: the slope of classes has the bound of second moments
--GramSum(clip_norm**2 / 4.0, _Slope(clip_norm, self.slope_at))
-+GramSum(clip_norm**2 / 40.0, _Slope(clip_norm, self.slope_at))
+-min(R**2 / 4.0, C * R / 2.0)
++R**2 / 40.0
 @@ Counts.slope: the slope of counts has the bound of second moments of theirs cut
--clip_norm**2 * most
-+clip_norm**2 * most / 2.0
+-R * min(R, C) * most
++R * min(R, C) * most / 2.0
 @@ Counts.residual: scores of counts keep their mean
 -self._score.residual(logits, targets)
 +targets - np.exp(logits)
@@ -1154,10 +1157,11 @@ SECTIONS = {
 @@ BeyondSum.records: rows that were cut are counted without their weight
 -chunk.weighted((beyond | chunk.outside[:, 0]).astype(np.float64))
 +(beyond | chunk.outside[:, 0]).astype(np.float64) * 2.0
---- algorithms/noise_aware/standardised.py; tests/algorithms/test_standardised.py
+--- algorithms/gaussian_posterior.py; tests/algorithms/test_standardised.py
 @@ in_units: coefficients are in units of deviations
 -np.diag(1.0 / scale)
 +np.eye(d)
+--- algorithms/noise_aware/standardised.py; tests/algorithms/test_standardised.py
 @@ bounded: predictions take values beyond the bounds as they are
 -np.clip(X, *bounds)
 +X
@@ -1165,22 +1169,28 @@ SECTIONS = {
 @@ Update._measured: the sampling of scores is taken for none
 -self._sampling(state) * nH
 +0.0 * nH
-@@ Update.__call__: what the noise hides of rows is taken for as small as can be
--HIDDEN * 2.0 * sd * math.sqrt(D)
-+0.0
-@@ default_clip: the clip norm grows until scores are quiet, whatever that costs the second moments
--math.sqrt(least * max(least, largest))
-+max(least, largest)
-@@ Draws.moments: effects of draws are predicted with whatever slope they were drawn with
+@@ GLMConfig.default_clip: the clip norm grows until scores are quiet
+-min(quiet, math.sqrt(self._longest * quiet))
++quiet
+@@ Update._hidden: columns whose spread the noise hides are taken to be as the others
+-np.flatnonzero(hidden)
++np.flatnonzero(hidden)[:0]
+@@ Update._count: a private number of rows is taken to be what was declared
+-float(rows_told(*self.n_found))
++self.n
+@@ Draws.about: intervals of draws are those of their mean square
+-self._deviations(own) / np.sqrt(np.diag(covariance))
++np.ones(len(point))
+@@ Draws.point: effects of draws are predicted with whatever slope they were drawn with
 -_root(usual[None], -0.5) @ _root(H, 0.5)
 +np.tile(np.eye(D), (len(H), 1, 1))
-@@ Draws.moments: draws that know nothing count as others do
+@@ Draws.point: draws that know nothing count as others do
 -spread * (D / np.trace(usual)) / USUAL_LOGITS
 +0.0 * spread
 --- algorithms/noise_aware/columns.py; tests/algorithms/test_standardised.py
 @@ _told_cells: a range is taken although the noise may hide values outside
--hidden > MISSED * counts.sum(axis=1)
-+hidden < -1e300
+-may_be <= MISSED * whole
++may_be < 1e300
 --- algorithms/noise_aware/prior.py; tests/algorithms/test_standardised.py
 @@ Prior.draw: the part of effects along axes is not what the columns' own leave
 -np.einsum("kij,ki->kj", self.axes, theta[:, :d] - a)
