@@ -247,10 +247,9 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
         A label per feature: features with the same label share a prior scale, which is inferred.
         With ``prior_scale="auto"`` and the noise-aware inference. None is one block.
     robust : bool or "auto", default="auto"
-        Release also how much the records' scores scatter (8 % of the squared GDP budget), and
-        report the sandwich covariance: intervals then are of the parameter at which the expected
-        score is 0, whether or not counts vary as a Poisson model says. With the noise-aware
-        inference.
+        Release also how much scores scatter (8 % of the squared GDP budget), for the sandwich
+        covariance: intervals then are of the parameter at which the expected score is 0, whether or
+        not counts vary as a Poisson model says. With the noise-aware inference.
         ``"auto"`` is False, and True with ``unit="group"`` and exposures. Else intervals of persons
         take the rows of each to be nearly alike.
     covariance : {"auto", "full", "diag"}, default="auto"
