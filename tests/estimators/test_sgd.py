@@ -609,7 +609,7 @@ class TestScikitLearn:
         assert classifier.fit(X, y).public_scores_ == []
 
     @pytest.mark.parametrize(
-        ("kind", "further_releases"), [(DPSGDClassifier, 0), (DPVariationalLogisticRegression, 2)]
+        ("kind", "further_releases"), [(DPSGDClassifier, 0), (DPVariationalLogisticRegression, 3)]
     )
     def test_callbacks_are_told_of_steps_and_see_no_data(self, two_blobs, kind, further_releases):
         pytest.importorskip("sklearn.callback")

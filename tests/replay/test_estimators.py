@@ -25,7 +25,7 @@ from skdp import (
     OPSPosteriorSampler,
     _release_hook,
 )
-from skdp.testing import _checks, fixed_streams
+from skdp.testing import _replayed, _subjects, fixed_streams
 from skdp.testing._checks import check_ledger, declared, described, good_data, relation_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -239,7 +239,8 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(kind, plan):
 @pytest.mark.quick(45)
 @each_case
 def test_the_event_in_the_ledger_is_the_trace(kind, plan):
-    with mock.patch.object(_checks, "good_data", return_value=data_of(kind, plan)[:2]):
+    given = {"good_data": mock.Mock(return_value=data_of(kind, plan)[:2])}
+    with mock.patch.multiple(_subjects, **given), mock.patch.multiple(_replayed, **given):
         check_ledger(make(kind, plan))
 
 

@@ -40,7 +40,7 @@ from skdp import (
     _release_hook,
 )
 from skdp.calibration import DPTemperatureScaler
-from skdp.testing import _checks, fixed_streams
+from skdp.testing import _checks, _replayed, _subjects, fixed_streams
 from skdp.testing._checks import check_ledger, check_persons_bounded, check_persons_replay
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -159,7 +159,8 @@ def test_persons_are_protected(kind, plan, check):
     if "rows_per_group" in estimator.get_params():
         estimator.set_params(rows_per_group=3)
     y = X[:, 0] if kind in OF_NUMBERS else Y
-    with mock.patch.object(_checks, "good_data", return_value=(X[:24], y[:24])):
+    given = {"good_data": mock.Mock(return_value=(X[:24], y[:24]))}
+    with mock.patch.multiple(_subjects, **given), mock.patch.multiple(_replayed, **given):
         check(estimator)
 
 
@@ -195,10 +196,13 @@ def test_persons_of_one_row_are_rows(kind, plan):
             of_persons.fit(X, y, groups=np.arange(N))
     # Secure: a person's gradient is rounded as one vector, a row's by its factors.
     near = {"atol": 2e-3} if plan.get("secure") else {"rtol": 1e-12}
+    # What one logit is asked for follows draws, which differ by more than the sums' rounding.
+    follows = kind in (DPVariationalLogisticRegression, calibrated) and "inference" not in plan
+    near = {"atol": 0.05, "rtol": 0.02} if follows else near
     for one, other in zip(tape, again, strict=True):
         np.testing.assert_allclose(np.asarray(one.output), np.asarray(other.output), **near)
         assert one.call.rate == other.call.rate
-    if not plan.get("secure") and kind is not calibrated:
+    if not plan.get("secure") and not follows:
         assert kept(of_rows) == kept(of_persons)
 
 

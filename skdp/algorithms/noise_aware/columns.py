@@ -301,8 +301,7 @@ class ColumnsConfig(GaussianRun):
 
         Cells are not asked for where their noise would hide what lies in any of them.
         """
-        rows = 1.0 if self.persons is None else self.persons.rows_per_group
-        unit = rows / (mu * max(self.n_rows, 1))
+        unit = self.of_rows / (mu * max(self.n_rows, 1))
         of_cells = unit * math.sqrt(sum(self.numbers) * STAGES / CELLS_SHARE)
         of_moments = unit * MomentsSum((), (), self.numbers, self.norm).record_bound
         share = float(np.clip((of_moments / AIM) ** 2, *MOMENTS))
@@ -359,7 +358,7 @@ class ColumnsConfig(GaussianRun):
         rows = rows_of(records, partial(LinearRows.of, config, alone=self.secure), kept=False)
         is_public = check_relation(self.neighboring_relation).n_is_public
         weighted = getattr(records, "weights", None) is not None
-        counted = not is_public or weighted or self.persons is not None
+        counted = not is_public or weighted or self.of_rows > 1.0
         start = _Ranges.of(self, plan, counted=counted)
         return last(
             progress(run(plan, rows, start, _Ranges.query, _Ranges.update, streams))

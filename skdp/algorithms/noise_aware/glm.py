@@ -327,7 +327,7 @@ class Update:
         if config.alike and config.fit_intercept:
             self.n_found = found, self.noise(0)
             is_public = check_relation(config.neighboring_relation).n_is_public
-            if not is_public or self.weighted or config.persons is not None:
+            if not is_public or self.weighted or config.of_rows > 1.0:
                 self.n = float(rows_told(*self.n_found))
 
     def _scored(self, state: State, noisy: np.ndarray) -> tuple[State, float]:

@@ -70,6 +70,11 @@ class GaussianRun:
         return 1.0 if self.persons is None else self.persons.clip
 
     @property
+    def of_rows(self) -> float:
+        """Bound on a record's squares and counts over that of a row: k̄ of persons, else 1."""
+        return 1.0 if self.persons is None else self.persons.rows_per_group
+
+    @property
     def units(self) -> tuple[float, ...]:
         """Noise multiplier of each release over the factor."""
         return (1.0,) * self.sampling.n_steps
