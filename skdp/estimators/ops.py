@@ -184,14 +184,14 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
     ...     BoundedScaler(lower=[5, 5, 40, 100], upper=[30, 40, 200, 2500]),
     ...     OPSPosteriorSampler(epsilon=3.0, delta=0, classes=[0, 1], n_samples=569),
     ... )
-    >>> sampler.fit(X, y).score(X, y) > 0.2
+    >>> sampler.fit(X, y).score(X, y) > 0.5
     True
     >>> round(sampler[-1].privacy_.epsilon, 9), sampler[-1].privacy_.delta  # pure
     (3.0, 0)
     >>> sampler[-1].sample_posterior(2)
     Traceback (most recent call last):
       ...
-    skdp.privacy.ledger.BudgetExceededError: 2 posterior samples were asked for and 1 paid for. ...
+    skdp.privacy.cover.BudgetExceededError: 2 posterior samples were asked for and 1 paid for. ...
     """
 
     _: KW_ONLY
