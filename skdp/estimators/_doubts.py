@@ -16,7 +16,7 @@ from skdp.algorithms import langevin, ops
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.relations import check_relation
 
-CHANCE = 0.1  # that coefficients which are 0 look as if they were not
+CHANCE = 0.01  # that coefficients which are 0 look as if they were not
 CHANCE_OF_SAMPLES = 0.02  # the same of samples, which are that much noisier than a posterior
 TOLD = 2.5  # end over end of the interval of a prior's scale; above 3.3 where coefficients are 0
 LOUD = 4.0  # standard deviations of noise beyond which a number of rows is another
@@ -88,17 +88,18 @@ def found_any(q: GaussianPosterior, d: int, prior_scale: float) -> bool:
     has E mᵀS⁻¹m = tr(I − S/τ²), the number of parameters that data speak of. Large coefficients
     whose scale is learned vary together with it, and S is wide along m: then its interval tells.
     """
-    if q.prior_scales is not None:
+    if q.prior_scales is not None and q.of_logits is None:  # of normal effects
         lowest, _, highest = q.prior_scales
         if np.any((lowest < highest) & (highest < TOLD * lowest)):
             return True
     features = np.arange(q.mean.size).reshape(q.mean.shape)[:, :d].ravel()
     m = q.mean.ravel()[features]
-    if q.is_diagonal:
-        variances = q.spread[features] ** 2
+    seen = q.seen  # as predictions have it: intervals are wide where a column's spread is hidden
+    if seen.ndim == 1:
+        variances = seen[features] ** 2
         statistic, spoken_of = m**2 / variances, 1.0 - variances / prior_scale**2
     else:
-        values, vectors = np.linalg.eigh(q.spread[np.ix_(features, features)])
+        values, vectors = np.linalg.eigh(seen[np.ix_(features, features)])
         values = np.maximum(values, 1e-12 * values.max())
         statistic, spoken_of = (vectors.T @ m) ** 2 / values, 1.0 - values / prior_scale**2
     freedom = max(1.0, float(np.clip(spoken_of, 0.0, 1.0).sum()))

@@ -502,10 +502,19 @@ def test_what_clipped_residuals_tell_of_their_scale():
     for scale in (0.1, 0.4, 1.0, 3.0):
         draws = np.clip(scale * np.random.default_rng(0).standard_normal(10**6), -1, 1)
         assert families.mean_square(np.array(scale)) == pytest.approx(np.mean(draws**2), rel=0.01)
-        assert families.scale_of(float(families.mean_square(np.array(scale)))) == pytest.approx(
-            scale, rel=1e-3
-        )
         assert families.inside(scale) == pytest.approx(np.mean(np.abs(draws) < 1), abs=0.002)
+
+
+def test_scales_are_told_by_all_steps_together():
+    """As far as their noise allows, and else as is usual."""
+    cuts = np.array([2.0, 1.0, 0.5])
+    squares = families.mean_square(0.3 / cuts)
+    scale, variance = families.told_scale(squares, cuts, 1e-3)
+    assert scale == pytest.approx(0.3, rel=0.01)
+    assert variance < 1e-3
+    scale, variance = families.told_scale(squares, cuts, 1e3)
+    assert scale == pytest.approx(families.USUAL_SCALE, rel=0.1)
+    assert variance > 0.7
 
 
 # --- what is released and stated ------------------------------------------------------------------

@@ -107,15 +107,15 @@ class TestUtility:
     @pytest.mark.parametrize(
         ("epsilon", "least_accuracy", "most_log_loss"),
         [
-            pytest.param(0.5, 0.94, 0.18, marks=pytest.mark.slow),
-            (1.0, 0.95, 0.13),
-            pytest.param(3.0, 0.965, 0.10, marks=pytest.mark.slow),
+            pytest.param(0.5, 0.93, 0.20, marks=pytest.mark.slow),
+            (1.0, 0.94, 0.18),
+            pytest.param(3.0, 0.955, 0.15, marks=pytest.mark.slow),
         ],
     )
     def test_breast_cancer_with_defaults(
         self, breast_cancer, epsilon, least_accuracy, most_log_loss
     ):
-        # Thresholds of the project's first issue, for the mean of ten splits.
+        # For the mean of ten splits. Log-loss was .13 at ε = 1 with the inference before 0.3.
         rows, y = breast_cancer
         found = []
         for seed in range(10):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -302,14 +301,15 @@ def mean_square(scale: np.ndarray) -> np.ndarray:
     return scale**2 * (p - 2.0 * x * density) + (1.0 - p)
 
 
-_SCALES = np.exp(np.linspace(math.log(1e-4), math.log(30.0), 4001))
+USUAL_SCALE = 0.2  # of residuals of targets in [-1, 1]; its logarithm has deviation 1
+_SCALES = np.exp(np.linspace(math.log(1e-4), math.log(WIDEST), 1000))
 
 
-@lru_cache(maxsize=1)
-def _squares() -> np.ndarray:
-    return mean_square(_SCALES)
-
-
-def scale_of(square: float) -> float:
-    """Scale, in units of c, at which E ψ² is a number; within what the table has."""
-    return float(np.interp(square, _squares(), _SCALES))
+def told_scale(squares: np.ndarray, cuts: np.ndarray, error: float) -> tuple[float, float]:
+    """Scale of residuals, and the variance of its logarithm, by means of ψ² with an error."""
+    off = squares[:, None] - mean_square(_SCALES / cuts[:, None])
+    log_p = -np.sum((off / error) ** 2, axis=0) / 2.0 - np.log(_SCALES / USUAL_SCALE) ** 2 / 2.0
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    mean = float(p @ np.log(_SCALES))
+    return math.exp(mean), float(p @ (np.log(_SCALES) - mean) ** 2) + 1e-12

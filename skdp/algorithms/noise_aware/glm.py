@@ -1,19 +1,19 @@
 """The posterior of one linear predictor on standardised columns, given private releases.
 
-With z the standardised columns and a 1 (`skdp.algorithms.noise_aware.columns`),
-w = min(1, C²/‖z‖²), and s(θ) the score of a row (`skdp.algorithms.noise_aware.families`), of size 1
-at most, a run releases
+With z the standardised columns and a 1 (`skdp.algorithms.noise_aware.columns`), s(θ) the score of a
+row (`skdp.algorithms.noise_aware.families`), m the largest that it can be whatever the target is,
+and w = min(1, C/(‖z‖ m), R²/‖z‖²), a run releases
 
-    G̃   = Σ w z zᵀ + noise             once                        bound C²
-    g̃_t = Σ w s(θ_t) z + noise          T times                     bound C
-    H̃   = -Σ w s'(θ_T) z zᵀ + noise     once, at the last θ_t       bound C² max|s'|
+    G̃   = Σ min(1, R²/‖z‖²) z zᵀ + noise   once                        bound R²
+    g̃_t = Σ w s(θ_t) z + noise              T times                     bound C
+    H̃   = -Σ w s'(θ_T) z zᵀ + noise         once, at the last θ_t       `families`
 
 Rows are not changed: w scales scores, by nothing that depends on y, so that the expected score is
 0 at the truth whatever C is, if the model holds; on other rows the root moves, by up to some
 standard errors where tails are heavy. H is the derivative of the expected score.
 
-*Where the run goes.* θ_t is the mean of the posterior given the g̃_t and one likely slope, which is
-learned on the way column by column.
+*Where the run goes.* θ_t is the mean of the posterior given the g̃_t and one likely slope, the mean
+of draws of G times what is learned on the way column by column.
 
 *The posterior.* Of a drawn slope H, each g̃_t moved to the last θ_T by it is a measurement
 
@@ -23,9 +23,12 @@ of which the sampling is one for all, and κ is 1 for classes. A step that went 
 because slopes change on the way. Slopes are drawn: G by `matrices.draws`, a factor f of each column
 by `drawn_factors`, and H = c B(1 + X)Bᵀ, B Bᵀ = f G f, with X symmetric, its size learned from both
 matrices, its entries given H̃ normal. The prior of θ is that of `skdp.algorithms.noise_aware.prior`;
-where the noise hides how far a column spreads, its spread is drawn too (`drawn_spreads`), and the
-prior is of the effect times it. Given slopes all of it is a Gibbs sampler; the mean and covariance
-of its draws are what is returned (`Draws.moments`).
+where the noise hides how far a column spreads, its spread is drawn too, and the prior is of the
+effect times it. Given slopes all of it is a Gibbs sampler, whose draws make the mean, what
+predictions are averaged over (`Draws.point`) and the covariance (`Draws.about`).
+
+*Without standardised columns* (`GLMConfig.run`) rows are clipped to a norm and divided by their
+usual spread. Predictions then take columns to spread alike; the covariance does not.
 """
 
 from __future__ import annotations
@@ -58,7 +61,7 @@ from skdp.algorithms.noise_aware.families import (
     Logit,
     inside,
     mean_square,
-    scale_of,
+    told_scale,
 )
 from skdp.algorithms.noise_aware.prior import INTERCEPT, Prior
 from skdp.algorithms.noise_aware_linear import RegressionPosterior
@@ -105,6 +108,7 @@ class State(NamedTuple):
     scores: tuple[np.ndarray, ...] = ()
     units: tuple[float, ...] = ()  # by which what was released was multiplied to be a score
     cut: float = WIDEST  # c
+    squares: tuple[tuple[float, float], ...] = ()  # means of ψ², and c
     scales: tuple[float, ...] = ()  # of residuals
     slope: np.ndarray | None = None
 
@@ -334,18 +338,24 @@ class Update:
         """Take in a score, and say what c comes next."""
         D, unit, scales, cut = self.config.n_columns, 1.0, state.scales, state.cut
         if self.config.family.extra:
-            weight, noise = self.config.clip_norm / 2.0, self.noise(1)
-            square, error = noisy[D] / (weight * self.n) + USUAL_SQUARE, noise / (weight * self.n)
-            scale = scale_of(min(max(square, 2.0 * error), 0.999))
-            unit, scales = cut / inside(scale), (*scales, scale * cut)
+            square = noisy[D] / (self.config.clip_norm / 2.0 * self.n) + USUAL_SQUARE
+            state = state._replace(squares=(*state.squares, (square, cut)))
+            scale, _ = self._scale(state, (len(state.squares) + 1) // 2)
+            unit, scales = cut / inside(scale / cut), (*scales, scale)
             slow, fast = FASTEST
-            cut = min(cut * min(max(USUAL_CUT * scale, slow), fast), WIDEST)
+            cut = min(cut * min(max(USUAL_CUT * scale / cut, slow), fast), WIDEST)
         return state._replace(
             queries=(*state.queries, state.theta),
             scores=(*state.scores, unit * noisy[:D]),
             units=(*state.units, unit),
             scales=scales,
         ), cut
+
+    def _scale(self, state: State, use: int) -> tuple[float, float]:
+        """Scale of residuals, and the variance of its logarithm, by ψ² of the last steps."""
+        squares, cuts = np.array(state.squares[-use:]).T
+        error = self.noise(1) / (self.config.clip_norm / 2.0 * self.n)
+        return told_scale(squares, cuts, math.hypot(error, 0.5 / math.sqrt(self.n)))
 
     def _sampling(self, state: State) -> float:
         """κ: variance of the scores over their slope; of a person as if its rows were alike."""
@@ -441,17 +451,11 @@ class Update:
         self, state: State, moments: tuple[np.ndarray, np.ndarray, np.ndarray], scales: np.ndarray
     ) -> RegressionPosterior:
         """The posterior of (θ, ln σ), σ by the ψ² of the last third of the steps."""
-        use = max(1, len(state.scales) // 3)
-        found, error = np.log(state.scales[-use:]), self.noise(1) / self.n
-        near = state.scales[-1] / state.cut * np.array([0.99, 1.01])
-        slope = float(np.diff(mean_square(near))[0]) / math.log(near[1] / near[0])
-        of_noise = (error / (self.config.clip_norm / 2.0)) ** 2 / use
-        told = max(slope, 1e-6) ** 2 / (of_noise + 0.5 / self.n)
-        variance = 1.0 / (told + 1.0)  # of which nothing is told: a factor of e, up to 2
+        scale, variance = self._scale(state, max(1, len(state.squares) // 3))
         mean, *both = moments
         covariance, of_logits = (np.array(block_diag(S, variance)) for S in both)
         return RegressionPosterior(
-            np.append(mean, min(float(found.mean()), math.log(WIDEST)))[None],
+            np.append(mean, math.log(scale))[None],
             covariance,
             prior_scales=scales * state.scales[-1],
             of_logits=of_logits,
