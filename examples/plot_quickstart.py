@@ -1,6 +1,6 @@
 """
-Quickstart: a private Bayesian classifier, from pipeline to pictures
-====================================================================
+Quickstart: a private Bayesian classifier, from data to pictures
+================================================================
 
 Breast cancer or not, from four measurements of cell nuclei, without the model giving away who was
 in the study.
@@ -9,8 +9,8 @@ It takes well under a minute.
 """
 
 # %%
-# Public knowledge. The scaler must not look at the data, so the bounds come from elsewhere: what
-# such measurements can be, rounded generously. The measurements are chosen beforehand too: size,
+# Public knowledge. Bounds must not come from the data, so they come from elsewhere: what such
+# measurements can be, rounded generously. The measurements are chosen beforehand too: size,
 # texture, smoothness and indentation of the largest nuclei. A choice by looking at private rows
 # would be a release of its own.
 
@@ -22,32 +22,28 @@ MEASUREMENTS = {  # (lower, upper)
     "worst smoothness": (0.05, 0.25),
     "worst concave points": (0, 0.3),
 }
-lower, upper = np.array(list(MEASUREMENTS.values())).T
 
 # %%
-# The data and the pipeline. The classes and the size of the study are declared: reading them from
+# The data and the classifier. The classes and the size of the study are declared: reading them from
 # the data would make ε conditional on their being public. Four features are few enough for 398 rows
 # at ε = 1: the noise is shared by all coefficients, so each further feature costs accuracy.
 
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
 
-from skdp import BoundedScaler, DPVariationalLogisticRegression
+from skdp import DPVariationalLogisticRegression
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 X, y = X[list(MEASUREMENTS)], 1 - y  # 1: malignant
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
 
-pipeline = make_pipeline(
-    BoundedScaler(lower, upper),
-    DPVariationalLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1], n_samples=398),
+classifier = DPVariationalLogisticRegression(
+    epsilon=1.0, delta=1e-5, bounds=MEASUREMENTS, classes=[0, 1], n_samples=398
 )
-pipeline.fit(X_train, y_train)
-classifier = pipeline[-1]
-print(f"accuracy on held-out rows  {pipeline.score(X_test, y_test):.3f}")
-print(f"log-loss on held-out rows  {log_loss(y_test, pipeline.predict_proba(X_test)):.3f}")
+classifier.fit(X_train, y_train)
+print(f"accuracy on held-out rows  {classifier.score(X_test, y_test):.3f}")
+print(f"log-loss on held-out rows  {log_loss(y_test, classifier.predict_proba(X_test)):.3f}")
 
 # %%
 # What was promised, and on what it rests.
@@ -61,9 +57,11 @@ print(classifier.privacy_)
 draws = classifier.sample_posterior(4000)
 low, high = np.quantile(draws, [0.025, 0.975], axis=0)
 print()
-print("95 % credible intervals (per feature scaled to [-1, 1])")
-for j in np.argsort(-np.abs(classifier.coef_.ravel())):
-    print(f"  {X.columns[j]:<24} {classifier.coef_[0, j]:+.2f}  [{low[j]:+.2f}, {high[j]:+.2f}]")
+print("95 % credible intervals (per deviation of a feature, as it was released)")
+scale = classifier.column_scale_
+for j in np.argsort(-np.abs(scale * classifier.coef_.ravel())):
+    found = scale[j] * np.array([classifier.coef_[0, j], low[j], high[j]])
+    print(f"  {X.columns[j]:<24} {found[0]:+.2f}  [{found[1]:+.2f}, {found[2]:+.2f}]")
 
 # %%
 # ε is an ordinary hyperparameter. Each of the 12 fits below, on two thirds of the rows, is a
@@ -76,14 +74,14 @@ from sklearn.model_selection import GridSearchCV
 from skdp import PrivacyLedger
 
 search = GridSearchCV(
-    clone(pipeline).set_params(dpvariationallogisticregression__n_samples=266),
-    {"dpvariationallogisticregression__epsilon": [1.0, 2.0, 4.0, 8.0]},
+    clone(classifier).set_params(n_samples=266),
+    {"epsilon": [1.0, 2.0, 4.0, 8.0]},
     cv=3,
     refit=False,
 )
 with PrivacyLedger() as ledger:
     search.fit(X_train, y_train)
-best = search.best_params_["dpvariationallogisticregression__epsilon"]
+best = search.best_params_["epsilon"]
 print()
 print(
     f"GridSearchCV prefers epsilon={best:g}; its {len(ledger.entries)} fits cost "
@@ -103,7 +101,7 @@ scores = np.empty((2, len(EPSILONS), len(SEEDS)))
 for j, seed in enumerate(SEEDS):
     A, B, a, b = train_test_split(X, y, test_size=0.3, random_state=seed, stratify=y)
     for i, epsilon in enumerate(EPSILONS):
-        model = clone(pipeline).set_params(dpvariationallogisticregression__epsilon=epsilon)
+        model = clone(classifier).set_params(epsilon=epsilon)
         model.fit(A, a)
         scores[:, i, j] = model.score(B, b), log_loss(b, model.predict_proba(B))
 
@@ -124,13 +122,13 @@ for (metric, (level, name)), values in zip(trivial.items(), scores, strict=True)
     axis.legend()
 
 # %%
-# Are the probabilities to be believed? scikit-learn's own display takes the pipeline as it is.
+# Are the probabilities to be believed? scikit-learn's own display takes the classifier as it is.
 
 from sklearn.calibration import CalibrationDisplay
 
 _, axis = plt.subplots(layout="constrained")
 for epsilon, name in [(1.0, "ε = 1"), (float("inf"), "ε = ∞ (not private)")]:
-    model = clone(pipeline).set_params(dpvariationallogisticregression__epsilon=epsilon)
+    model = clone(classifier).set_params(epsilon=epsilon)
     model.fit(X_train, y_train)
     CalibrationDisplay.from_estimator(model, X_test, y_test, n_bins=5, ax=axis, name=name)
 axis.set_title("Calibration on held-out rows")
