@@ -197,6 +197,29 @@ def test_the_bound_on_slopes_of_counts_is_reached():
     assert norms.max() == pytest.approx(one.record_bound, rel=1e-3)
 
 
+def test_slopes_of_usual_rows_are_not_cut():
+    """Of a row whose score counts in full, at the rate at which its slope is largest."""
+    one, line = SUMS["slope of counts"][0], np.linspace(-4.0, 6.0, 2001)
+    slopes = RATE.slope_at(line)
+    largest = line[slopes.argmax()]
+    term = one.records(np.array([[largest / 0.7, 0.0, 0.0]]), batch([[0.7, 0.0, 0.0]], [0.0]))
+    assert np.linalg.norm(term) == pytest.approx(slopes.max() * 0.7**2)
+
+
+@pytest.mark.parametrize(
+    ("relation", "expected"), [("add_or_remove_one", 500.0), ("zero_out", 900.0)]
+)
+def test_a_number_of_rows_that_is_private_is_the_one_that_was_released(relation, expected):
+    config = glm.GLMConfig(
+        family=LOGIT, n_rows=900, n_features=2, fit_intercept=True, clip_norm=2.0, n_steps=2,
+        data_norm=1.4, neighboring_relation=relation, noise_multiplier=1e-3,
+    )  # fmt: skip
+    columns_ = columns.Columns(*[np.ones(2)] * 4, (0.0, 0.0), 0.0, 1.0, numbers=(True, True))
+    update = glm.Update(config, columns_, np.random.default_rng(0))
+    update._count(500.0)
+    assert update.n == expected
+
+
 def test_scores_of_counts_have_the_mean_the_variance_and_the_slope_that_are_stated():
     count, logits = np.arange(200.0), np.array([-3.0, -1.0, 0.0, 1.0, 2.0, 2.15])
     p = stats.poisson.pmf(count, np.exp(logits)[:, None])
