@@ -48,7 +48,7 @@ class PrivacyReport:
     Attributes
     ----------
     epsilon, delta : float
-        (ε, δ) of the guarantee; ε is infinite if there is none.
+        (ε, δ) of the guarantee; ε is infinite without one.
     neighboring_relation : str
         ``"zero_out"``, ``"add_or_remove_one"`` or ``"replace_one"``, with ``"_group"`` behind it
         where persons are protected.

@@ -47,11 +47,9 @@ STAGES, CELLS = 4, 8
 CELLS_SHARE, COUNT_SHARE, MOMENTS = 0.10, 0.01, (0.05, 0.45)
 AIM = 0.01
 LOUD = 3.0  # standard deviations of noise beyond which values lie in a cell
-SURE, MISSED, FAR = (
-    2.0,
-    0.2,
-    0.01,
-)  # such deviations, and the share of values that may lie outside a range
+# Such deviations, and shares of values that may lie outside a range: of those that noise may hide,
+# and of those that are seen.
+SURE, MISSED, FAR = 2.0, 0.2, 0.01
 UNBOUNDED = 1e100  # norm of rows of which none is declared
 
 

@@ -526,10 +526,10 @@ class Update:
         return float(np.clip(told + known * (found - told), *self.config.family.slopes))
 
     def _seen(self, state: State) -> np.ndarray:
-        """Spread of the columns over their scale (K, d), of which the noise hides none."""
+        """Spread of the columns over their scale (K, d), as if the noise hid none."""
         if not self.config.alike:
             return np.ones((CHAINS, self.config.n_features))
-        return np.tile(np.sqrt(self._squares(state)[0]), (CHAINS, 1))
+        return np.tile(np.sqrt(np.maximum(self._squares(state)[0], 0.0)), (CHAINS, 1))
 
     def _squares(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Mean squares (d,) of the columns about their means, their errors, and the means."""
@@ -542,11 +542,8 @@ class Update:
         self, H: np.ndarray, slope: float, state: State, generator: Any
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Let the slope of a column whose spread the noise hides be that of a drawn spread."""
-        columns, d, (square, error, means) = (
-            self.columns,
-            len(self.columns.scale),
-            self._squares(state),
-        )
+        columns, d = self.columns, self.config.n_features
+        square, error, means = self._squares(state)
         if self.config.alike:
             hidden, unit, p = square < 4.0 * error, np.ones(d), spreads(square, error, usual=ALIKE)
         else:
@@ -560,9 +557,7 @@ class Update:
         at = np.flatnonzero(hidden)
         gumbel = generator.gumbel(size=(CHAINS, len(at), len(SPREADS)))
         drawn = SPREADS[(np.log(p[at] + 1e-300) + gumbel).argmax(axis=-1)] / unit[at]
-        spread = np.ones((CHAINS, d))
-        if self.config.alike:
-            spread = np.tile(np.sqrt(np.maximum(square, 0.0)), (CHAINS, 1))
+        spread = self._seen(state)
         spread[:, at] = drawn if self.config.alike else np.minimum(1.0, drawn)
         centre = np.eye(H.shape[-1])
         centre[:d, d:] = -means[:, None]
