@@ -212,8 +212,8 @@ def _reached_by_all(name: str, every: Params) -> bool:
 def private_parts(workflow: Estimator) -> dict[str, PrivatePart]:
     """Names, as in `get_params`, of the parts that spend a budget of their own.
 
-    ``""`` is the workflow itself. A ValueError is raised without one, or if what is around one may fit
-    it more than once.
+    ``""`` is the workflow itself. A ValueError is raised without one, or if what is around one may
+    fit it more than once.
     """
     every = {"": workflow, **workflow.get_params(deep=True)}
     found = {
