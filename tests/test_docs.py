@@ -269,9 +269,24 @@ def test_every_public_name_is_in_the_reference():
     assert not missing
 
 
-def test_the_readme_and_the_landing_page_show_the_same_example():
-    shown = [next(blocks(page))[1] for page in (ROOT / "README.md", DOCS / "index.md")]
+def test_the_readme_is_short_and_the_landing_page_shows_its_example_and_output(capsys):
+    pages = [page.read_text("utf-8") for page in (ROOT / "README.md", DOCS / "index.md")]
+    assert len(pages[0].split()) <= 900
+    shown = [
+        [re.search(rf"```{kind}\n(.*?)```", text, re.S)[1] for kind in ("python", "text")]
+        for text in pages
+    ]
     assert shown[0] == shown[1]
+    exec(shown[0][0], {})
+    printed, expected = map(without_chance, (capsys.readouterr().out, shown[0][1]))
+    assert printed == expected
+
+
+def without_chance(text):
+    """Return a summary without numbers and what may be said of them, and a report as it is."""
+    table, report = text.split("PrivacyReport")
+    kept = [line for line in table.splitlines() if not line.startswith("The releases say")]
+    return re.sub(r"[-\d][\d.e+-]*", "#", "\n".join(kept)).split(), report
 
 
 def test_pages_name_no_machine():

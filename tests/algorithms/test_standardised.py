@@ -733,6 +733,10 @@ def test_bounds_that_are_none(make, bounds, match):
 
 
 def test_what_goes_with_no_bounds():
+    with pytest.raises(ValueError, match="X has no names"):
+        classifier().fit(TABLE.to_numpy(), CLASSES)
+    with pytest.raises(ValueError, match="Fill it with a public value"):
+        classifier().fit(TABLE.assign(age=np.nan), CLASSES)
     with pytest.raises(ValueError, match="False with inference='dpvi'"):
         classifier(inference="dpvi").fit(TABLE, CLASSES)
     with pytest.raises(ValueError, match="None for sparse rows"):
