@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from skdp._validate import expected, one_of
+from skdp.fitting.validate import expected, one_of
 
 ROW, GROUP = UNITS = ("row", "group")
 _OF_GROUPS = "_group"

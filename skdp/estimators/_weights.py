@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from skdp._chunked_rows import ChunkedRows
-from skdp._fitting import PrivateEstimator, Records
-from skdp._input import bounded_weights
-from skdp._plan import PublicFacts
-from skdp._validate import expected, in_range, is_real
+from skdp.fitting.estimator import PrivateEstimator
+from skdp.fitting.input import bounded_weights
+from skdp.fitting.plan import PublicFacts
+from skdp.fitting.reading import Records
+from skdp.fitting.validate import expected, in_range, is_real
+from skdp.rows.chunks import ChunkedRows
 
 _ROUTED = (
     "pipelines and searches pass weights on by metadata routing alone: "

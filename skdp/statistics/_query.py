@@ -14,17 +14,19 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp._fitting import PrivateEstimator, Records
-from skdp._input import bounded_weights, without_data
-from skdp._persons import PersonUnit
-from skdp._plan import FitPlan, PublicFacts
-from skdp._types import Given
-from skdp._validate import expected, in_range, integer, moderate_range, one_of
+from skdp.fitting.estimator import PrivateEstimator
+from skdp.fitting.input import bounded_weights
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import Records
+from skdp.fitting.redaction import without_data
+from skdp.fitting.types import Given
+from skdp.fitting.validate import expected, in_range, integer, moderate_range, one_of
 from skdp.mechanisms import GeometricMechanism
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import PureDpEvent
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import ROW, UNITS, Relation
+from skdp.rows.persons import PersonUnit
 
 DATA, POPULATION = OF = ("data", "population")
 _EPSILONS = 1e-6, 50.0

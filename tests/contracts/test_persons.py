@@ -12,11 +12,11 @@ from contracts.subjects import CLASSES, PUBLIC, VARIANTS
 from sklearn.base import clone
 
 from skdp import DPStandardScaler, DPVariationalLogisticRegression, PrivacyLedger
-from skdp._release_hook import record
 from skdp.base import PrivateEstimator, ProtectedUnit, Records, check_features
-from skdp.engine.persons import by_person
+from skdp.engine.release_hook import record
 from skdp.mechanisms import GaussianMechanism
 from skdp.privacy.ledger import charge
+from skdp.rows.person_sums import by_person
 from skdp.testing import (
     check_private_estimator,
     fixed_streams,

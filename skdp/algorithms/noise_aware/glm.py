@@ -43,9 +43,6 @@ import numpy as np
 from scipy.linalg import block_diag
 from scipy.special import ndtr, ndtri
 
-from skdp._chunked_rows import changed, rows_of
-from skdp._random import Streams
-from skdp._rows import LinearRows, row_bound
 from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior, in_units
 from skdp.algorithms.noise_aware import matrices
@@ -77,7 +74,11 @@ from skdp.algorithms.parts.gaussian_runs import (
 from skdp.engine.linear_sums import GramSum, OutsideSum, of_weights, unpacked
 from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
+from skdp.fitting.streams import Streams
 from skdp.relations import check_relation
+from skdp.rows.chunks import changed, rows_of
+from skdp.rows.clipping import row_bound
+from skdp.rows.records import LinearRows
 
 # Shares of the squared GDP budget that is left to this run. The study of these constants is
 # benchmarks/real_tables.py, which says the tables that they were chosen on.
