@@ -40,7 +40,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp.fitting.files import fcntl, listed, new_file, replaced, synced, versions
+from skdp.fitting.files import fcntl, listed, new_file, replaced, synced, versions_here
 from skdp.fitting.mac import Mac
 from skdp.fitting.object_mac import described
 from skdp.fitting.run_streams import RunStreams
@@ -141,7 +141,7 @@ class Checkpoint:
         if found is None:
             self._about = {
                 "format": FORMAT,
-                "versions": versions(),
+                "versions": versions_here(),
                 "name": self.name,
                 "parameters": self._parameters,
                 "event": event,
@@ -245,10 +245,10 @@ class Checkpoint:
             )
         if not hmac.compare_digest(tag, self._mac(text, arrays)):
             raise self._refused("is damaged, or of another key file", "Restore both files")
-        if versions != versions():
+        if versions != versions_here():
             raise self._refused(
                 f"was written with other versions or threads ({listed(versions)})",
-                f"Resume with those (here are {listed(versions())})",
+                f"Resume with those (here are {listed(versions_here())})",
             )
         differ = [
             name

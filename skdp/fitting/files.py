@@ -54,7 +54,7 @@ def synced(folder: Path) -> None:
     os.close(descriptor)
 
 
-def versions() -> dict[str, str]:
+def versions_here() -> dict[str, str]:
     """Versions and numbers of threads on which noise, and the rounding of sums, depend."""
     found = {name: version(name) for name in ("numpy", "randomgen", "torch")}
     found |= {"skdp": __version__, "python": platform.python_version()}

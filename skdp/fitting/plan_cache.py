@@ -36,7 +36,7 @@ def _plan_key(estimator: Any, facts: PublicFacts) -> tuple | None:
 
 
 def remembered(
-    estimator: BaseEstimator, facts: PublicFacts, make: Callable[[], FitPlan]
+    estimator: Any, facts: PublicFacts, make: Callable[[], FitPlan]
 ) -> FitPlan:
     """Return a plan that was made before, or make it; a copy, which is the caller's own.
 

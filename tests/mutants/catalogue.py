@@ -974,8 +974,8 @@ SECTIONS = {
 +algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
 --- estimators/_network.py; tests/estimators/test_sgd.py
 @@ NetworkEstimator._fit: partial fits state the last one alone
--_fitting.charged(self, plan, given, before, groups=groups)
-+_fitting.charged(self, plan, given, groups=groups)
+-charged(self, plan, given, before, groups=groups)
++charged(self, plan, given, groups=groups)
 --- engine/loop.py; tests/replay tests/estimators/test_sgld.py
 @@ ReleasePlan._sigma: the noise of DP-SGLD is that of its first step throughout
 -sigma[step]
