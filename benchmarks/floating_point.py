@@ -62,13 +62,13 @@ from skdp import (
     DPVariationalLogisticRegression,
     OPSPosteriorSampler,
     OPSRegressor,
-    release_hook,
 )
 from skdp.algorithms import exact_draws
 from skdp.algorithms.dp_sgld import DPSGLDUpdate
 from skdp.algorithms.envelopes import Envelope
 from skdp.algorithms.parts.gaussian_runs import release_plan_of
-from skdp.fitting import plan_cache, streams
+from skdp.engine import release_hook
+from skdp.fitting import plan, streams
 from skdp.fitting.streams import SecureStream, Streams
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdp.preprocessing import DPPCA, DPStandardScaler
@@ -310,7 +310,7 @@ def grid_of(bits):
     """Round to 2^-bits of the scale. Plans are kept, and know the grid that they were made with."""
 
     def forget():
-        plan_cache.PLANS.clear()
+        plan.PLANS.clear()
         release_plan_of.cache_clear()
 
     forget()

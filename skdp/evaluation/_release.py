@@ -12,11 +12,10 @@ from sklearn.base import BaseEstimator
 
 from skdp.evaluation.binning import n_bins_for
 from skdp.fitting.charge import charged
-from skdp.fitting.declared import public_n_rows
+from skdp.fitting.declared import check_budget, public_n_rows
 from skdp.fitting.estimator import PREDICTED_BY_ROW
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.seeds import initial_seed, streams
-from skdp.fitting.spending import check_budget
 from skdp.fitting.types import Given, Params, Seed
 from skdp.fitting.validate import expected, in_range, integer, integer_or_auto, one_of
 from skdp.mechanisms import GeometricMechanism

@@ -40,11 +40,21 @@ from typing import Any
 
 import numpy as np
 
-from skdp.fitting.files import fcntl, listed, new_file, replaced, synced, versions_here
 from skdp.fitting.mac import Mac
 from skdp.fitting.object_mac import described
-from skdp.fitting.run_streams import RunStreams
-from skdp.fitting.states import array_of, decoded, encoded, plain
+from skdp.fitting.run_streams import (
+    RunStreams,
+    array_of,
+    decoded,
+    encoded,
+    fcntl,
+    listed,
+    new_file,
+    plain,
+    replaced,
+    synced,
+    versions_here,
+)
 from skdp.fitting.streams import Streams, hashed
 from skdp.fitting.validate import expected, integer
 

@@ -28,12 +28,12 @@ from skdp.rows.sparse import SparseRows
 if TYPE_CHECKING:
     from skdp.privacy.budget import Budget
     from skdp.privacy.report import PrivacyReport
-from skdp.fitting import seeds, spending
+from skdp.fitting import declared, seeds
 from skdp.fitting.attempt import attempt, progress
 from skdp.fitting.charge import begun, charged
 from skdp.fitting.declared import check_n_rows, public_n_rows, warn_of_delta
 from skdp.fitting.doubts import check_noise, norm_cautions, norm_diagnosed, warn_if_undeclared
-from skdp.fitting.plan_cache import remembered
+from skdp.fitting.plan import remembered
 from skdp.fitting.reading import Records, check_in_chunks, read_chunk, refuse_beside, with_state
 from skdp.fitting.unit import OF_GROUPS
 
@@ -227,7 +227,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _budget(self) -> Budget:
         """Check what the fit may spend."""
-        return spending.check_budget(self, self._instead_of_epsilon, pure=self._takes_pure_budget)
+        return declared.check_budget(self, self._instead_of_epsilon, pure=self._takes_pure_budget)
 
     # --- what is the same for all ---------------------------------------------------------------
 

@@ -6,6 +6,7 @@ docs/design.md). The config inside a plan is the very object that runs (law 2).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -263,3 +264,47 @@ class FitPlan:
         price = f"(epsilon={total.epsilon:.4g}, delta={total.delta:g})"
         lines = [f"  {name:<20}  {value}" for name, value in shown.items() if value]
         return "\n".join([f"FitPlan of {self.facts.label}: {price}", *lines])
+
+
+_PLAIN = frozenset([int, float, str, bool, type(None)])
+
+_MOST_PLANS, _MOST_REMEMBERED = 256, 1000  # plans that are kept, and columns or labels of one
+
+PLANS: dict[tuple, FitPlan] = {}
+
+
+def _plan_key(estimator: Any, facts: PublicFacts) -> tuple | None:
+    """Everything that a plan depends on, types included; None where an object could change.
+
+    Classes of other packages have attributes and code of their own, which may change too. Plans of
+    very many columns or classes are large, and not kept either.
+    """
+    if not type(estimator).__module__.startswith("skdp."):
+        return None
+    if max(facts.n_features or 0, facts.n_outputs or 0) > _MOST_REMEMBERED:
+        return None
+    parts: list[Any] = [type(estimator), facts]
+    for name, value in estimator.get_params(deep=False).items():
+        values = tuple(value) if isinstance(value, list | tuple | range) else (value,)
+        kinds = tuple(map(type, values))
+        if not _PLAIN.issuperset(kinds) or len(values) > _MOST_REMEMBERED:
+            return None
+        parts += [name, type(value), kinds, values]
+    return tuple(parts)
+
+
+def remembered(estimator: Any, facts: PublicFacts, make: Callable[[], FitPlan]) -> FitPlan:
+    """Return a plan that was made before, or make it; a copy, which is the caller's own.
+
+    Events hold lists, and what a fit or a caller does with its plan, its report or its config must
+    not reach another fit. Two fits that share a report count as one release.
+    """
+    key = _plan_key(estimator, facts)
+    plan = None if key is None else PLANS.get(key)
+    if plan is None:
+        plan = make()
+        if key is not None:
+            while len(PLANS) >= _MOST_PLANS:
+                PLANS.pop(next(iter(PLANS)), None)
+            PLANS[key] = plan
+    return copy.deepcopy(plan)

@@ -16,9 +16,8 @@ from sklearn.utils import _safe_indexing
 
 from skdp.fitting.attempt import all_or_nothing
 from skdp.fitting.charge import charged
-from skdp.fitting.declared import encode_labels
+from skdp.fitting.declared import check_seed, encode_labels
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.spending import check_seed
 from skdp.fitting.types import Estimator, Given, Params, Seed
 from skdp.fitting.validate import expected, in_range, integer, positive
 from skdp.mechanisms import NoisyMaxMechanism

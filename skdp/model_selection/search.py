@@ -12,8 +12,8 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from skdp.fitting.attempt import all_or_nothing
 from skdp.fitting.charge import charged
+from skdp.fitting.declared import check_seed
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.spending import check_seed
 from skdp.fitting.types import Estimator, Given, Seed
 from skdp.fitting.validate import in_range, positive
 from skdp.model_selection import _candidates, _scores

@@ -102,7 +102,7 @@ class StopError(BaseException):
 
 
 STAGES = [
-    ("skdp.fitting.spending.check_budget", False),
+    ("skdp.fitting.declared.check_budget", False),
     ("skdp.privacy.report.PrivacyReport.of", False),
     ("skdp.privacy.ledger.PrivacyLedger._check", False),
     ("skdp.privacy._ledger_file.os.fsync", None),
@@ -122,7 +122,7 @@ def test_interrupted_anywhere(name, stage, charged, tmp_path):
         estimator = MAKE[name]()
         with (
             PrivacyLedger(path=path) as ledger,
-            mock.patch.dict("skdp.fitting.plan_cache.PLANS", clear=True),  # a plan is made once
+            mock.patch.dict("skdp.fitting.plan.PLANS", clear=True),  # a plan is made once
             mock.patch(stage, side_effect=error),
             pytest.raises(error),
         ):

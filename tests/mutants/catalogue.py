@@ -46,7 +46,7 @@ SECTIONS = {
 @@ verdict: a seeded report is a guarantee if it says so
 -report["seeded"]
 +False
---- intervals/__init__.py; tests/privacy/test_verify.py
+--- intervals.py; tests/privacy/test_verify.py
 @@ Grid.units: probabilities are rounded down
 -decimal.ROUND_CEILING
 +decimal.ROUND_FLOOR
@@ -1415,7 +1415,7 @@ SECTIONS = {
 @@ PrivateEstimator._plan: a plan that is kept is handed out itself
 -copy.deepcopy(plan)
 +plan
---- fitting/plan_cache.py; tests/test_plan.py
+--- fitting/plan.py; tests/test_plan.py
 @@ plan_key: a plan is found again for other facts
 -[type(estimator), facts]
 +[type(estimator), facts.label]
@@ -1883,7 +1883,7 @@ SECTIONS = {
 @@ begun: a run goes on with other methods
 -_own(estimator)
 +None
---- fitting/files.py; tests/estimators/test_checkpoint.py
+--- fitting/run_streams.py; tests/estimators/test_checkpoint.py
 @@ versions: a run goes on with other threads
 -sys.modules['torch'].get_num_threads()
 +1

@@ -8,17 +8,16 @@ from bundles import bundled
 from skdp import DPVariationalLogisticRegression, PrivacyLedger
 from skdp.engine.linear_sums import LinearClippedSum
 
-FIT = "skdp.fitting.estimator"
 LINEAR = "skdp.estimators._linear"
 POINTS = [
-    f"{FIT}.check_budget",
+    "skdp.fitting.declared.check_budget",
     f"{LINEAR}.check_features_and_labels",
     f"{LINEAR}.encode_labels",
     "skdp.privacy.budget.calibrate_schedule",
     "skdp.privacy.report.PrivacyReport.of",
     "skdp.privacy.ledger.charge",
     "skdp.privacy.ledger.PrivacyLedger._check",
-    f"{FIT}.streams",
+    "skdp.fitting.seeds.streams",
     "skdp.rows.records.LinearRows.of",
     "skdp.algorithms.parts.gaussian_runs.run",
     "skdp.rows.records.LinearRows.take",
@@ -66,7 +65,7 @@ def test_the_ledger_never_shows_less_than_was_spent(point, calls_before, two_blo
         else:
             original = noted
             patches = [mock.patch.object(LinearClippedSum, "__call__", crashing)]
-        unplanned = mock.patch.dict("skdp.fitting.plan_cache.PLANS", clear=True)
+        unplanned = mock.patch.dict("skdp.fitting.plan.PLANS", clear=True)
         with unplanned, patches[0], patches[-1] if len(patches) > 1 else mock.MagicMock():
             try:
                 classifier.fit(*two_blobs)

@@ -33,7 +33,7 @@ from skdp.engine.modules.network_sum import (
 )
 from skdp.engine.perceptron_sum import PerceptronSum, RoundedRows
 from skdp.engine.sampling import Sampling, sampling
-from skdp.fitting.states import encoded
+from skdp.fitting.run_streams import encoded
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import in_range, integer, one_of
 from skdp.models.tasks import Classification, Task
