@@ -25,9 +25,6 @@ from skdp.rows.records import copied
 from skdp.rows.row_wise import takes_chunks
 from skdp.rows.sparse import SparseRows
 
-if TYPE_CHECKING:
-    from skdp.privacy.budget import Budget
-    from skdp.privacy.report import PrivacyReport
 from skdp.fitting import declared, seeds
 from skdp.fitting.attempt import attempt, progress
 from skdp.fitting.charge import begun, charged
@@ -36,6 +33,10 @@ from skdp.fitting.doubts import check_noise, norm_cautions, norm_diagnosed, warn
 from skdp.fitting.plan import remembered
 from skdp.fitting.reading import Records, check_in_chunks, read_chunk, refuse_beside, with_state
 from skdp.fitting.unit import OF_GROUPS
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
+    from skdp.privacy.report import PrivacyReport
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks  # type: ignore
@@ -52,9 +53,6 @@ except ImportError:  # before scikit-learn 1.9
 PREDICTED_BY_ROW = (
     "the prediction for a row depends on a released model and on that row alone, bit by bit"
 )
-
-
-_NAMES = "DP", "OPS"  # of the classes that users call, not of what these share
 
 
 class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
@@ -241,7 +239,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         takes_chunks(cls)
-        if cls.__name__.startswith(_NAMES):
+        if cls.__name__.startswith(("DP", "OPS"))  # those that users call:
             name_methods(cls)
 
     def _taken_in(self, X: Any, y: Any, **how: Any) -> tuple[Records, PublicFacts]:

@@ -1,4 +1,4 @@
-"""What a checkpoint is made of: streams per step, states as numbers, files that are replaced whole."""
+"""What a checkpoint is made of: streams per step, states as numbers, files replaced whole."""
 
 from __future__ import annotations
 
