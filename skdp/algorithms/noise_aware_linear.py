@@ -52,7 +52,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.gaussian_posterior import RegressionPosterior
 from skdp.algorithms.parts import block_scales
 from skdp.algorithms.parts.binned_moments import BinnedMoments
 from skdp.algorithms.parts.gaussian_runs import (
@@ -306,25 +306,6 @@ class NoiseAwareRegressionConfig(GaussianRun):
 def default_prior_scale(bound: float) -> float:
     """A row at the norm bound has a mean anywhere among targets in [-1, 1]."""
     return 1.0 / bound
-
-
-@dataclass(frozen=True)
-class RegressionPosterior(GaussianPosterior):
-    """Normal of (θ, ln σ), with the unit of the targets that the run worked in.
-
-    Parameters
-    ----------
-    unit : float
-        Scale of the targets.
-    unit_found : bool
-        False where the counts of targets by magnitude are lost in their noise.
-    clip : float
-        Of residuals, where the run ended.
-    """
-
-    unit: float = 1.0
-    unit_found: bool = True
-    clip: float = math.inf
 
 
 class Conjugate(NamedTuple):

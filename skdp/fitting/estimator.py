@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skdp.fitting import declared, seeds
+from skdp.fitting.attempt import attempt, progress
+from skdp.fitting.charge import begun, charged
+from skdp.fitting.declared import check_n_rows, public_n_rows, warn_of_delta
+from skdp.fitting.doubts import check_noise, norm_cautions, norm_diagnosed, warn_if_undeclared
 from skdp.fitting.methods import name_methods
-from skdp.fitting.plan import Config, FitPlan, PublicFacts
+from skdp.fitting.plan import Config, FitPlan, PublicFacts, remembered
+from skdp.fitting.reading import Records, check_in_chunks, read_chunk, refuse_beside, with_state
+from skdp.fitting.unit import OF_GROUPS
 from skdp.fitting.validate import expected, integer, is_true, one_of
 from skdp.fitting.warnings import FitWarning
 from skdp.relations import GROUP, ROW, UNITS, Relation, check_relation
@@ -24,15 +31,6 @@ from skdp.rows.persons import PersonUnit, rows_of_persons
 from skdp.rows.records import copied
 from skdp.rows.row_wise import takes_chunks
 from skdp.rows.sparse import SparseRows
-
-from skdp.fitting import declared, seeds
-from skdp.fitting.attempt import attempt, progress
-from skdp.fitting.charge import begun, charged
-from skdp.fitting.declared import check_n_rows, public_n_rows, warn_of_delta
-from skdp.fitting.doubts import check_noise, norm_cautions, norm_diagnosed, warn_if_undeclared
-from skdp.fitting.plan import remembered
-from skdp.fitting.reading import Records, check_in_chunks, read_chunk, refuse_beside, with_state
-from skdp.fitting.unit import OF_GROUPS
 
 if TYPE_CHECKING:
     from skdp.privacy.budget import Budget
@@ -239,7 +237,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         takes_chunks(cls)
-        if cls.__name__.startswith(("DP", "OPS"))  # those that users call:
+        if cls.__name__.startswith(("DP", "OPS")):  # those that users call
             name_methods(cls)
 
     def _taken_in(self, X: Any, y: Any, **how: Any) -> tuple[Records, PublicFacts]:
