@@ -22,7 +22,7 @@ from skdp.fitting.declared import encode_labels
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_features_and_labels
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records, check_in_chunks
+from skdp.fitting.reading import Records, by_person, check_groups, check_in_chunks, looked_at
 from skdp.fitting.scores import AccuracyMixin
 from skdp.fitting.types import ArrayLike, Estimator, Opaque, Seed
 from skdp.fitting.unit import ProtectedUnit
@@ -167,9 +167,9 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             If an open `PrivacyLedger` refuses one of the two.
         """
         with all_or_nothing(self):
-            self._check_groups(groups)
-            records, facts = self._taken_in(X, y)
-            chosen = self._by_person(records._replace(X=np.arange(len(records.X))), groups)
+            check_groups(self, groups)
+            records, facts = looked_at(self, X, y)
+            chosen = by_person(self, records._replace(X=np.arange(len(records.X))), groups)
             plan = self._plan(facts)
             check_in_chunks(self, plan, records)
             # A copy, because a frozen classifier is shared: training it on would change what is

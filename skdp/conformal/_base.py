@@ -24,6 +24,7 @@ from skdp.fitting.charge import charged
 from skdp.fitting.declared import public_n_rows, warn_of_delta
 from skdp.fitting.estimator import PREDICTED_BY_ROW, PrivateEstimator
 from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import check_groups
 from skdp.fitting.seeds import initial_seed
 from skdp.fitting.types import Estimator, Given, Opaque, Params, Seed
 from skdp.fitting.validate import expected, in_range, integer
@@ -101,7 +102,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             stays charged.
         """
         with all_or_nothing(self):
-            self._check_groups(groups)
+            check_groups(self, groups)
             rows = self._checked(X, y, groups)
             n = self._n_records(len(rows.y))
             warn_of_delta(self, n)

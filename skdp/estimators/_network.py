@@ -54,7 +54,7 @@ from skdp.fitting.input import (
     least_rows,
 )
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records, check_in_chunks
+from skdp.fitting.reading import Records, check_in_chunks, read
 from skdp.fitting.scores import AccuracyMixin, R2Mixin
 from skdp.fitting.unit import ProtectedUnit
 from skdp.fitting.validate import (
@@ -190,15 +190,13 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
             before, n_before = (self.privacy_, self.n_iter_) if goes_on else (None, 0)
             if before is not None:
                 self._check_same_neighbours(check_relation(before.neighboring_relation))
-            self._check_beside(X, groups)
             given = (X, y, sample_weight)
             X, y = from_dataset(X, y)
             self._by_index = isinstance(X, DatasetRows)
             how = {"goes_on": goes_on, "classes": classes, "sample_weight": sample_weight}
-            records, facts = self._taken_in(X, y, **how)
+            records, facts = read(self, X, y, groups, **how)
             if self.module is None:  # which would know of units
                 warn_if_undeclared(self, given[0], facts)
-            records = self._by_person(records, groups)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
             check_in_chunks(self, plan, records)
             if not goes_on:

@@ -20,7 +20,7 @@ from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._linear import fitted_parts, linear_names
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records
+from skdp.fitting.reading import Records, read
 from skdp.fitting.streams import Streams
 from skdp.fitting.unit import ProtectedUnit
 from skdp.fitting.validate import (
@@ -134,9 +134,7 @@ class PosteriorSampler(SummaryMixin, ArvizMixin, ProtectedUnit, PrivateEstimator
         import arviz
 
         other: Any = clone(self)
-        other._check_groups(groups)
-        records, facts = other._taken_in(X, y)
-        records = other._by_person(records, groups)
+        records, facts = read(other, X, y, groups)
         config = other._planned(facts).config
         if config.sampler != "langevin":
             raise expected("'langevin'", "exact draws need no diagnosis", sampler=self.sampler)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -14,21 +12,18 @@ from sklearn.base import BaseEstimator
 from skdp.fitting import declared, seeds
 from skdp.fitting.attempt import attempt, progress
 from skdp.fitting.charge import begun, charged
-from skdp.fitting.declared import check_n_rows, public_n_rows, warn_of_delta
+from skdp.fitting.declared import check_n_rows
 from skdp.fitting.doubts import check_noise, norm_cautions, norm_diagnosed, warn_if_undeclared
 from skdp.fitting.methods import name_methods
 from skdp.fitting.plan import Config, FitPlan, PublicFacts, remembered
-from skdp.fitting.reading import Records, check_in_chunks, read_chunk, refuse_beside, with_state
-from skdp.fitting.unit import OF_GROUPS
-from skdp.fitting.validate import expected, integer, is_true, one_of
+from skdp.fitting.reading import Records, check_in_chunks, read
+from skdp.fitting.validate import integer, is_true, one_of
 from skdp.fitting.warnings import FitWarning
 from skdp.relations import GROUP, ROW, UNITS, Relation, check_relation
 from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.bounds import norm_lost, row_norm
-from skdp.rows.chunks import ArrayInChunks, ChunkedRows, first_look
 from skdp.rows.lazy_rows import in_chunks
-from skdp.rows.persons import PersonUnit, rows_of_persons
-from skdp.rows.records import copied
+from skdp.rows.persons import PersonUnit
 from skdp.rows.row_wise import takes_chunks
 from skdp.rows.sparse import SparseRows
 
@@ -160,11 +155,9 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         told = getattr(self, "verbose", 0) if self._relation.n_is_public else 0
         with attempt(self), in_chunks(X, y, groups, verbose=told) as (X, y, groups):
             given = (X, y, how.get("sample_weight"))
-            self._check_beside(X, groups)
-            records, facts = self._taken_in(X, y, **how)
+            records, facts = read(self, X, y, groups, **how)
             warn_if_undeclared(self, given[0], facts)
             check_n_rows(records.X, self._max_rows)
-            records = self._by_person(records, groups)
             plan = self._plan(facts)
             check_in_chunks(self, plan, records)
             run = self._prepared(plan, records)
@@ -240,52 +233,6 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         if cls.__name__.startswith(("DP", "OPS")):  # those that users call
             name_methods(cls)
 
-    def _taken_in(self, X: Any, y: Any, **how: Any) -> tuple[Records, PublicFacts]:
-        """Read the rows, at once or a chunk at a time, and count them."""
-        if not isinstance(X, ChunkedRows):
-            records, facts = self._read_all(X, y, **how)
-        else:
-            records, facts = self._first_look(X, y, how)
-        return records, self._counted(facts, len(records.X))
-
-    def _read_all(self, X: Any, y: Any, **how: Any) -> tuple[Records, PublicFacts]:
-        """Read rows, with all that is given beside them."""
-        return self._read(X, y, **how)
-
-    def _first_look(
-        self, rows: ChunkedRows, y: Any, how: dict[str, Any]
-    ) -> tuple[Records, PublicFacts]:
-        """Look at each chunk, and take on what is learned from their columns."""
-        refuse_beside(y)
-        key = seeds.fingerprint_key(self)
-        if self.unit == GROUP:
-            rows = rows.by_person(key)
-        subset = seeds.initial_seed(self).to_bytes(4, "little")
-        # Chunks are to agree on what is learned from them, not on what a former fit has left.
-        if not how.get("goes_on", False):
-            vars(self).pop("feature_names_in_", None)
-            state = self.get_params(deep=False)
-        else:
-            state = vars(self)
-        # Noise is drawn here: those who read need no seed.
-        read = partial(read_chunk, with_state(self, state | {"random_state": None}), how, subset)
-        n_is_public = self._relation.n_is_public
-        arrays, (facts, learned, has_groups) = first_look(rows, read, key, n_is_public=n_is_public)
-        self._check_groups("given" if has_groups else None)
-        vars(self).update(learned)
-        return Records(*arrays), facts
-
-    def _counted(self, facts: PublicFacts, n: int) -> PublicFacts:
-        """Public facts with the number of rows, where the plan depends on it."""
-        is_public, persons = self._relation.n_is_public, facts.persons
-        if hasattr(self, "n_samples"):
-            n_samples = public_n_rows(self._declared_n_samples(), n, is_public=is_public)
-            facts = replace(facts, n_samples=n_samples)
-        told = n if is_public else facts.n_samples
-        if told := told if persons is None else persons.n_groups:
-            warn_of_delta(self, told, facts.label)
-        return facts
-
     @property
     def _relation(self) -> Relation:
         """Who is a neighbour: a row, or a person."""
@@ -307,38 +254,6 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def _person_bound(self, persons: PersonUnit) -> str:
         """Say what all rows of a person may contribute."""
         return persons.bound_in_words
-
-    def _check_beside(self, X: Any, groups: Any) -> None:
-        """Check labels of persons that were given beside rows; chunks have them inside."""
-        if isinstance(X, ChunkedRows):
-            refuse_beside(groups)
-        else:
-            self._check_groups(groups)
-
-    def _check_groups(self, groups: Any) -> None:
-        """Refuse labels of persons that no one would look at, and their absence."""
-        if one_of(UNITS, self._no_unit, unit=self.unit) == ROW:
-            if groups is not None:
-                raise expected("None with unit='row'", OF_GROUPS, groups="given")
-        elif groups is None:
-            raise expected(
-                "one label per row with unit='group'",
-                "pipelines and searches pass them on by metadata routing alone: "
-                "sklearn.set_config(enable_metadata_routing=True), and then "
-                "set_fit_request(groups=True) on this estimator",
-                groups=None,
-            )
-
-    def _by_person(self, records: Records, groups: Any, key: bytes | None = None) -> Records:
-        """Bring the rows of each person together; rows in chunks are so already."""
-        persons = self._persons()
-        if persons is None or isinstance(records.X, ArrayInChunks):
-            return records
-        key = seeds.initial_seed(self).to_bytes(4, "little") if key is None else key
-        rows, starts = rows_of_persons(groups, len(records.X), persons.most_rows, key)
-        X, targets = copied(records.X, rows), copied(records.targets, rows)
-        weights = None if records.weights is None else records.weights[rows]
-        return records._replace(X=X, targets=targets, starts=starts, weights=weights)
 
     def _facts(self, *, declared: tuple[str, ...] = (), **known: Any) -> PublicFacts:
         """Public facts; those that no parameter declares count as read from the data."""

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from skdp.fitting import seeds
+from skdp.fitting.declared import public_n_rows, warn_of_delta
+from skdp.fitting.input import bounded_weights
 from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.unit import OF_GROUPS
+from skdp.fitting.validate import expected, one_of
 from skdp.fitting.warnings import FitWarning
+from skdp.relations import GROUP, ROW, UNITS
 from skdp.rows.chunk_tasks import Chunk
-from skdp.rows.chunks import ArrayInChunks
+from skdp.rows.chunks import ArrayInChunks, ChunkedRows, first_look
+from skdp.rows.persons import rows_of_persons
+from skdp.rows.records import copied
 from skdp.rows.sparse import SparseRows
 
 if TYPE_CHECKING:
@@ -55,30 +65,134 @@ class Records(NamedTuple):
         return (*self.X.arrays, *arrays[1:]) if isinstance(self.X, SparseRows) else arrays
 
 
-def refuse_beside(given: Any) -> None:
-    """Refuse what was given beside rows in chunks."""
-    if given is not None:
+def read(
+    estimator: Any, X: Any, y: Any, groups: Any = None, **how: Any
+) -> tuple[Records, PublicFacts]:
+    """Look at the caller's rows once; return them as records, and what is public about them.
+
+    What an estimator does not take is refused here. ``how`` is what else its ``_read`` takes, and
+    ``sample_weight``.
+    """
+    if not isinstance(X, ChunkedRows):
+        check_groups(estimator, groups)
+    elif y is not None or groups is not None:
         raise ValueError(
             "Expected nothing beside rows in chunks: a chunk is X, (X, y) or (X, y, groups)."
         )
+    records, facts = looked_at(estimator, X, y, **how)
+    return by_person(estimator, records, groups), facts
 
 
-def with_state(estimator: Any, state: dict[str, Any]) -> Any:
+def looked_at(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Records, PublicFacts]:
+    """Read rows as they stand, at once or a chunk at a time, and count them."""
+    first = _read_at_once if not isinstance(X, ChunkedRows) else _first_look
+    records, facts = first(estimator, X, y, **how)
+    n, is_public, persons = len(records.X), estimator._relation.n_is_public, facts.persons
+    if hasattr(estimator, "n_samples"):
+        n_samples = public_n_rows(estimator._declared_n_samples(), n, is_public=is_public)
+        facts = replace(facts, n_samples=n_samples)
+    told = n if is_public else facts.n_samples
+    if told := told if persons is None else persons.n_groups:
+        warn_of_delta(estimator, told, facts.label)
+    return records, facts
+
+
+def _read_at_once(
+    estimator: Any, X: Any, y: Any, sample_weight: Any = None, **how: Any
+) -> tuple[Records, PublicFacts]:
+    records, facts = estimator._read(X, y, **how)
+    if hasattr(estimator, "max_sample_weight"):
+        records = records._replace(weights=weights_of(estimator, records, sample_weight))
+    return records, facts
+
+
+def weights_of(estimator: Any, records: Records, sample_weight: Any) -> np.ndarray | None:
+    """Check weights of rows, times those of their classes; None where all are 1."""
+    bound, remedy = estimator.max_sample_weight, estimator._WEIGHTS_REMEDY
+    weights = bounded_weights(sample_weight, bound, len(records.X), remedy)
+    by_class = estimator._class_weights() if hasattr(estimator, "class_weight") else None
+    if not by_class:
+        return weights
+    if estimator._several:
+        raise ValueError("Expected class_weight=None where labels do not exclude each other.")
+    classes = estimator.classes_.tolist()
+    if not by_class.keys() <= set(classes):
+        raise expected("a dict whose keys are classes", class_weight=estimator.class_weight)
+    of_class = np.array([float(by_class.get(label, 1.0)) for label in classes])
+    return of_class[estimator._codes_of(records)] * (1.0 if weights is None else weights)
+
+
+def _first_look(
+    estimator: Any, rows: ChunkedRows, y: Any, sample_weight: Any = None, **how: Any
+) -> tuple[Records, PublicFacts]:
+    """Look at each chunk, and take on what is learned from their columns."""
+    if sample_weight is not None:
+        raise expected("None for rows in chunks", sample_weight="given")
+    key = seeds.fingerprint_key(estimator)
+    if estimator.unit == GROUP:
+        rows = rows.by_person(key)
+    subset = seeds.initial_seed(estimator).to_bytes(4, "little")
+    # Chunks are to agree on what is learned from them, not on what a former fit has left.
+    if not how.get("goes_on", False):
+        vars(estimator).pop("feature_names_in_", None)
+        state = estimator.get_params(deep=False)
+    else:
+        state = vars(estimator)
+    # Noise is drawn here: those who read need no seed.
+    read = partial(_read_chunk, _with_state(estimator, state | {"random_state": None}), how, subset)
+    n_is_public = estimator._relation.n_is_public
+    arrays, (facts, learned, has_groups) = first_look(rows, read, key, n_is_public=n_is_public)
+    check_groups(estimator, "given" if has_groups else None)
+    vars(estimator).update(learned)
+    return Records(*arrays), facts
+
+
+def _with_state(estimator: Any, state: dict[str, Any]) -> Any:
     """Another of the class with these very attributes: pickling and copying may make others."""
     other = object.__new__(type(estimator))
     vars(other).update(state)
     return other
 
 
-def read_chunk(
+def _read_chunk(
     estimator: Any, how: dict[str, Any], subset: bytes, chunk: Chunk
 ) -> tuple[Records, tuple[PublicFacts, dict[str, Any], bool]]:
     """Read a chunk as rows in memory are read; return what is public, and learned, beside them."""
-    reader, before = with_state(estimator, vars(estimator)), vars(estimator)
-    records, facts = reader._read_all(chunk.X, chunk.y, **how)
-    records = reader._by_person(records, chunk.groups, subset)
+    reader, before = _with_state(estimator, vars(estimator)), vars(estimator)
+    records, facts = _read_at_once(reader, chunk.X, chunk.y, **how)
+    records = by_person(reader, records, chunk.groups, subset)
     learned = {k: v for k, v in vars(reader).items() if k not in before or before[k] is not v}
     return records, (facts, learned, chunk.groups is not None)
+
+
+def check_groups(estimator: Any, groups: Any) -> None:
+    """Refuse labels of persons that no one would look at, and their absence."""
+    if one_of(UNITS, estimator._no_unit, unit=estimator.unit) == ROW:
+        if groups is not None:
+            raise expected("None with unit='row'", OF_GROUPS, groups="given")
+    elif groups is None:
+        raise expected(
+            "one label per row with unit='group'",
+            "pipelines and searches pass them on by metadata routing alone: "
+            "sklearn.set_config(enable_metadata_routing=True), and then "
+            "set_fit_request(groups=True) on this estimator",
+            groups=None,
+        )
+
+
+def by_person(estimator: Any, records: Records, groups: Any, key: bytes | None = None) -> Records:
+    """Bring the rows of each person together; rows in chunks are so already."""
+    persons = estimator._persons()
+    if persons is None or isinstance(records.X, ArrayInChunks):
+        return records
+    key = seeds.initial_seed(estimator).to_bytes(4, "little") if key is None else key
+    rows, starts = rows_of_persons(groups, len(records.X), persons.most_rows, key)
+    X, targets = copied(records.X, rows), copied(records.targets, rows)
+    weights = None if records.weights is None else records.weights[rows]
+    return records._replace(X=X, targets=targets, starts=starts, weights=weights)
+
+
+_MANY_MINUTES = 10.0
 
 
 def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
@@ -104,6 +218,3 @@ def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
         print(told)
     elif minutes > _MANY_MINUTES:
         warnings.warn(told, FitWarning, stacklevel=5)
-
-
-_MANY_MINUTES = 10.0

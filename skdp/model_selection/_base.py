@@ -25,6 +25,7 @@ from skdp.fitting.declared import public_n_rows, warn_of_delta
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_labels, check_targets
 from skdp.fitting.plan import PublicFacts
+from skdp.fitting.reading import check_groups, looked_at
 from skdp.fitting.redaction import without_data
 from skdp.fitting.streams import Streams, seed_material
 from skdp.fitting.types import ArrayLike, Estimator, Given, Params, Seed
@@ -83,7 +84,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
     def _checked(self, X: ArrayLike, y: Given, groups: Given) -> _scores.PrivateRows:
         """Check the input as far as it can be without a fit."""
-        self._check_groups(groups)
+        check_groups(self, groups)
         with without_data(n_is_public=self._relation.n_is_public):
             indexable(X, y)
         _candidates.check_unit(self.estimator, self.unit)
@@ -262,7 +263,7 @@ def _read_alone(estimator: Any, X: ArrayLike, y: Given) -> None:
     """Check an input as a fit of the estimator would; a release on the way is refused."""
     cover = Cover()
     with covered(cover):
-        records, facts = estimator._taken_in(X, y)
+        records, facts = looked_at(estimator, X, y)
         check_sparse(facts, getattr(estimator, "secure", False))
         if getattr(estimator, "module", None) is not None:
             estimator.try_module(records.X.shape[1:], facts.n_outputs)

@@ -15,11 +15,9 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from skdp.fitting.estimator import PrivateEstimator
-from skdp.fitting.input import bounded_weights
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.reading import Records
 from skdp.fitting.redaction import without_data
-from skdp.fitting.types import Given
 from skdp.fitting.validate import expected, in_range, integer, moderate_range, one_of
 from skdp.mechanisms import GeometricMechanism
 from skdp.privacy.budget import Budget
@@ -257,16 +255,15 @@ class Query(PrivateEstimator):
     options: dict[str, Any] = field(default_factory=dict)
 
     _takes_pure_budget = True
+    _WEIGHTS_REMEDY = "give sample_weight, of which it is the bound"
 
     @property
     def _NO_FACTS(self) -> tuple[str, ...]:
         """What says what this is, and a bound of weights that are not there."""
         return ("name", "config", "weighted", *["max_sample_weight"] * (not self.weighted))
 
-    def _read(self, X: Any, y: Any, sample_weight: Given = None) -> tuple[Records, PublicFacts]:
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         values = _numbers(X, self.config.false)
-        remedy = "give sample_weight, of which it is the bound"
-        weights = bounded_weights(sample_weight, self.max_sample_weight, len(values), remedy)
         self._is_column = values.ndim == 1
         values = values[:, None] if self._is_column else values
         n = len(values) if self._n_is_public else None
@@ -276,8 +273,7 @@ class Query(PrivateEstimator):
                 f"{self.neighboring_relation}. Pass missing=True, which releases it too."
             )
         facts = self._facts(n_samples=n, n_features=values.shape[1])
-        records = Records(values, values[:, :0], weights=weights)
-        return records, replace(facts, label=self.name)
+        return Records(values, values[:, :0]), replace(facts, label=self.name)
 
     @property
     def _n_is_public(self) -> bool:

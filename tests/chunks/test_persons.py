@@ -18,7 +18,7 @@ from skdp import (
     PrivacyLedger,
 )
 from skdp.data import ChunkedRows
-from skdp.fitting import estimator, seeds
+from skdp.fitting import reading, seeds
 from skdp.fitting.streams import Streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -113,13 +113,13 @@ def test_the_source_is_read_once_and_the_files_are_gone_afterwards(folder):
 
 def test_the_files_are_for_nobody_else(folder, monkeypatch):
     modes = []
-    remove = estimator.first_look
+    remove = reading.first_look
 
     def look(*given, **how):
         modes.append(os.stat(folder / os.listdir(folder)[0]).st_mode & 0o777)
         return remove(*given, **how)
 
-    monkeypatch.setattr(estimator, "first_look", look)
+    monkeypatch.setattr(reading, "first_look", look)
     MODELS["scaler"]().fit(rows())
     assert modes == [0o700]
 

@@ -179,8 +179,8 @@ SECTIONS = {
 @@ check_in_chunks: a verbose fit tells the time that private chunks take
 -estimator._relation.n_is_public
 +True
---- fitting/estimator.py; tests/chunks/test_sources.py
-@@ PrivateEstimator._first_look: chunks are compared by what a former fit has left
+--- fitting/reading.py; tests/chunks/test_sources.py
+@@ _first_look: chunks are compared by what a former fit has left
 -not how.get("goes_on", False)
 +False
 --- rows/sparse.py; tests/estimators/test_sparse.py
@@ -228,11 +228,11 @@ SECTIONS = {
 -digests[0] % np.uint64(self.n_chunks) == own
 +np.arange(n_rows) % self.n_chunks == own
 --- fitting/reading.py; tests/chunks/test_persons.py
-@@ read_chunk: other rows of a person are kept in each pass
--reader._by_person(records, chunk.groups, subset)
-+reader._by_person(records, chunk.groups)
---- fitting/estimator.py; tests/chunks/test_faults.py
-@@ PrivateEstimator._first_look: persons in chunks of rows are passed over
+@@ _read_chunk: other rows of a person are kept in each pass
+-by_person(reader, records, chunk.groups, subset)
++by_person(reader, records, chunk.groups)
+--- fitting/reading.py; tests/chunks/test_faults.py
+@@ _first_look: persons in chunks of rows are passed over
 -"given" if has_groups else None
 +None
 --- fitting/reading.py; tests/chunks/test_faults.py
@@ -289,10 +289,10 @@ SECTIONS = {
 @@ Sealed.open: workers of other versions take part
 -sent_by != versions()
 +False
---- fitting/estimator.py; tests/chunks/test_dask.py
-@@ PrivateEstimator._first_look: the seed goes to workers
--with_state(self, state | {'random_state': None})
-+with_state(self, state)
+--- fitting/reading.py; tests/chunks/test_dask.py
+@@ _first_look: the seed goes to workers
+-_with_state(estimator, state | {'random_state': None})
++_with_state(estimator, state)
 --- rows/dask_rows.py; tests/chunks/test_dask.py
 @@ Part.__call__: rows of another order than their targets are fitted
 -not all(one.equals(index[0]) for one in index)
@@ -1667,8 +1667,8 @@ SECTIONS = {
 @@ check_unit: steps of rows are searched over by person
 -found != unit
 +False
---- fitting/estimator.py; tests/model_selection/test_search_persons.py
-@@ PrivateEstimator._check_groups: groups that no one looks at are quoted
+--- fitting/reading.py; tests/model_selection/test_search_persons.py
+@@ check_groups: groups that no one looks at are quoted
 -"given"
 +groups
 --- model_selection/_candidates.py; tests/model_selection/test_search.py
