@@ -15,9 +15,8 @@ from skdp.fitting.declared import encode_labels, n_classes
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_features, check_features_and_labels, check_features_and_targets
 from skdp.fitting.plan import Config, FitPlan, MissingFactError, PublicFacts
-from skdp.fitting.reading import Records
+from skdp.fitting.reading import ProtectedUnit, Records
 from skdp.fitting.scores import AccuracyMixin, R2Mixin
-from skdp.fitting.unit import ProtectedUnit
 from skdp.privacy.budget import Budget
 
 __all__ = [

@@ -15,17 +15,22 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.algorithms import temperature_scaling as scaling
-from skdp.fitting import seeds
-from skdp.fitting.attempt import all_or_nothing
-from skdp.fitting.charge import charged
+from skdp.fitting import charge
+from skdp.fitting.charge import all_or_nothing, charged
 from skdp.fitting.declared import encode_labels
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_features_and_labels
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records, by_person, check_groups, check_in_chunks, looked_at
+from skdp.fitting.reading import (
+    ProtectedUnit,
+    Records,
+    by_person,
+    check_groups,
+    check_in_chunks,
+    looked_at,
+)
 from skdp.fitting.scores import AccuracyMixin
 from skdp.fitting.types import ArrayLike, Estimator, Opaque, Seed
-from skdp.fitting.unit import ProtectedUnit
 from skdp.fitting.validate import expected, integer_or_auto, one_of
 from skdp.privacy.budget import Budget
 from skdp.privacy.cover import BudgetExceededError
@@ -186,7 +191,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             proba = fitted.predict_proba(X) if len(records.X) else np.empty((0, facts.outputs))
             log_p = np.log(np.maximum(proba, np.finfo(float).tiny))[chosen.X]
             rows = Records(scaling.bounded(log_p), codes, chosen.starts)
-            streams = seeds.streams(self, *Records(codes, log_p, chosen.starts).arrays)
+            streams = charge.streams(self, *Records(codes, log_p, chosen.starts).arrays)
             self.temperature_ = plan.config.run(rows, streams)
             self.noise_multiplier_ = plan.config.noise_multiplier
             self.n_iter_ = plan.config.n_steps

@@ -18,14 +18,12 @@ from sklearn.utils import Tags, _safe_indexing, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.algorithms.conformal import ConformalConfig
-from skdp.fitting import seeds
-from skdp.fitting.attempt import all_or_nothing
-from skdp.fitting.charge import charged
+from skdp.fitting import charge
+from skdp.fitting.charge import all_or_nothing, charged, initial_seed
 from skdp.fitting.declared import public_n_rows, warn_of_delta
 from skdp.fitting.estimator import PREDICTED_BY_ROW, PrivateEstimator
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.reading import check_groups
-from skdp.fitting.seeds import initial_seed
 from skdp.fitting.types import Estimator, Given, Opaque, Params, Seed
 from skdp.fitting.validate import expected, in_range, integer
 from skdp.fitting.warnings import FitWarning
@@ -115,7 +113,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             own = self.threshold_privacy_ = charged(self, plan, given, groups=rows.groups)
             self.privacy_ = _together(told, own, fitted)
             scores = self._scores_of(rows)
-            self.threshold_ = plan.config.run((scores,), seeds.streams(self, scores))
+            self.threshold_ = plan.config.run((scores,), charge.streams(self, scores))
             said = _on_own_rows(told, rows), self._told_of_threshold(plan.config)
             self.diagnostics_ = tuple(message for message in said if message)
         for message in self.diagnostics_:

@@ -33,9 +33,8 @@ from skdp.fitting.declared import encode_labels, n_classes, sampling_rate, targe
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_features, check_features_and_labels
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records
+from skdp.fitting.reading import ProtectedUnit, Records
 from skdp.fitting.scores import AccuracyMixin
-from skdp.fitting.unit import ProtectedUnit
 from skdp.fitting.validate import (
     expected,
     flag,

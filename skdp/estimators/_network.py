@@ -34,10 +34,9 @@ from skdp.estimators import _doubts
 from skdp.estimators._datasets import DatasetRows, from_dataset
 from skdp.estimators._parts import WithParts
 from skdp.estimators._weights import WeightedClasses, WeightedRows
+from skdp.fitting import charge
 from skdp.fitting import checkpoint as checkpoints
-from skdp.fitting import seeds
-from skdp.fitting.attempt import attempt, progress
-from skdp.fitting.charge import begun, charged
+from skdp.fitting.charge import attempt, begun, charged, notes, progress, warn_if_undeclared
 from skdp.fitting.declared import (
     check_n_rows,
     encode_labels,
@@ -45,7 +44,6 @@ from skdp.fitting.declared import (
     sampling_rate,
     target_bounds,
 )
-from skdp.fitting.doubts import warn_if_undeclared
 from skdp.fitting.estimator import with_callbacks
 from skdp.fitting.input import (
     check_features,
@@ -54,9 +52,8 @@ from skdp.fitting.input import (
     least_rows,
 )
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records, check_in_chunks, read
+from skdp.fitting.reading import ProtectedUnit, Records, check_in_chunks, read
 from skdp.fitting.scores import AccuracyMixin, R2Mixin
-from skdp.fitting.unit import ProtectedUnit
 from skdp.fitting.validate import (
     as_array,
     expected,
@@ -219,8 +216,8 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
             begun(self, plan, *arrays, beside=public)
             steps = progress(self, plan.n_steps)
             self.privacy_ = charged(self, plan, given, before, groups=groups)
-            self.public_scores_ = checkpoints.notes()
-            streams = seeds.streams(self, *arrays)
+            self.public_scores_ = notes()
+            streams = charge.streams(self, *arrays)
             kept = self._kept if one_epoch and goes_on else None
             released = plan.config.run(records, streams, steps, model=model, watch=watch, kept=kept)
             self._keep(plan, released)
@@ -365,7 +362,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
 
     def _built(self, n_features: int, n_outputs: int) -> nn.Module:
         """Make the network, its weights drawn."""
-        seed = seeds.initial_seed(self)
+        seed = charge.initial_seed(self)
         if self.module is not None:
             given = self._given("module")
             return networks.build_module(self.module, n_features, n_outputs, seed, given)

@@ -20,9 +20,8 @@ from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._linear import fitted_parts, linear_names
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records, read
+from skdp.fitting.reading import ProtectedUnit, Records, read
 from skdp.fitting.streams import Streams
-from skdp.fitting.unit import ProtectedUnit
 from skdp.fitting.validate import (
     expected,
     flag,
@@ -134,6 +133,7 @@ class PosteriorSampler(SummaryMixin, ArvizMixin, ProtectedUnit, PrivateEstimator
         import arviz
 
         other: Any = clone(self)
+        records: Any
         records, facts = read(other, X, y, groups)
         config = other._planned(facts).config
         if config.sampler != "langevin":

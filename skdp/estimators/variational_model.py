@@ -38,9 +38,8 @@ from skdp.fitting.declared import sampling_rate
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_features, check_features_and_targets
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records
+from skdp.fitting.reading import ProtectedUnit, Records
 from skdp.fitting.scores import mean_of_blocks
-from skdp.fitting.unit import ProtectedUnit
 from skdp.fitting.validate import (
     expected,
     integer,

@@ -25,10 +25,9 @@ from sklearn.utils.validation import column_or_1d
 
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._linear import NormalPosterior, VariationalLinearModel
-from skdp.fitting.input import check_features_and_targets
+from skdp.fitting.input import check_features_and_targets, without_data
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.reading import Records
-from skdp.fitting.redaction import without_data
 from skdp.fitting.scores import R2Mixin, r2_of
 from skdp.fitting.types import Given
 from skdp.fitting.validate import in_range

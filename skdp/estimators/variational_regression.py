@@ -58,9 +58,8 @@ from skdp.estimators._linear import (
 from skdp.estimators._weights import WeightedRows
 from skdp.fitting.input import check_features_and_targets
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records
+from skdp.fitting.reading import ProtectedUnit, Records
 from skdp.fitting.scores import R2Mixin
-from skdp.fitting.unit import ProtectedUnit
 from skdp.fitting.validate import expected, flag, integer, integer_or_auto, near_auto, one_of
 from skdp.inspection import SummaryMixin
 from skdp.privacy.budget import Budget

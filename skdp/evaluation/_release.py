@@ -11,11 +11,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdp.evaluation.binning import n_bins_for
-from skdp.fitting.charge import charged
+from skdp.fitting.charge import charged, initial_seed, streams
 from skdp.fitting.declared import check_budget, public_n_rows
 from skdp.fitting.estimator import PREDICTED_BY_ROW
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.seeds import initial_seed, streams
 from skdp.fitting.types import Given, Params, Seed
 from skdp.fitting.validate import expected, in_range, integer, integer_or_auto, one_of
 from skdp.mechanisms import GeometricMechanism

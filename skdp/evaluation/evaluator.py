@@ -39,8 +39,8 @@ from skdp.evaluation._tables import bounds, class_report, finite, missed, regres
 from skdp.evaluation.estimates import LEVEL
 from skdp.evaluation.regression_report import RegressionReport
 from skdp.evaluation.report import BinaryReport, MulticlassReport
-from skdp.fitting.redaction import without_data
-from skdp.fitting.seeds import fingerprint_key
+from skdp.fitting.charge import fingerprint_key
+from skdp.fitting.input import without_data
 from skdp.fitting.types import ArrayLike, Estimator, Given, Seed
 from skdp.fitting.validate import expected
 from skdp.fitting.warnings import FitWarning, PrivacyWarning

@@ -34,7 +34,6 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -360,36 +359,3 @@ class Checkpoint:
         self._sums = {}
         os.close(self._descriptor)
         self._descriptor = new
-
-
-# --- the one that a fit uses --------------------------------------------------------------------
-
-_current: ContextVar[Checkpoint | None] = ContextVar("skdp_checkpoint", default=None)
-
-
-def current() -> Checkpoint | None:
-    """Return the checkpoint of the fit that is under way, if it has one."""
-    return _current.get()
-
-
-def notes() -> list:
-    """Return a list that lasts as long as the run does, however often it is resumed."""
-    checkpoint = current()
-    return [] if checkpoint is None else checkpoint.notes
-
-
-@contextmanager
-def opened(estimator: Any, parameters: Callable[[], dict[str, Any]]) -> Iterator[None]:
-    """Open the checkpoint that an estimator asks for, and end it with the fit."""
-    path, every = getattr(estimator, "checkpoint", None), getattr(estimator, "every", EVERY)
-    if path is None and every != EVERY:
-        raise expected(f"{EVERY} without checkpoint", "nothing would be kept", every=every)
-    checkpoint = None if path is None else Checkpoint(path, every, parameters())
-    token, ended = _current.set(checkpoint), False
-    try:
-        yield
-        ended = True
-    finally:
-        _current.reset(token)
-        if checkpoint is not None:
-            checkpoint.close(ended=ended)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from skdp.fitting.input import LABELS, without_data
 from skdp.fitting.plan import PublicFacts
-from skdp.fitting.redaction import LABELS, without_data
 from skdp.fitting.types import Seed
 from skdp.fitting.validate import expected, in_range, integer, is_real, one_of, positive
 from skdp.fitting.warnings import FitWarning, PrivacyWarning
@@ -19,9 +19,6 @@ from skdp.rows.bounded_sum import MAX_ROWS
 
 if TYPE_CHECKING:
     from skdp.privacy.budget import Budget
-
-if TYPE_CHECKING:
-    pass
 
 
 def encode_labels(y: np.ndarray, classes: Any, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skdp.fitting import declared, seeds
-from skdp.fitting.attempt import attempt, progress
-from skdp.fitting.charge import begun, charged
+from skdp.fitting import charge, declared
+from skdp.fitting.charge import (
+    attempt,
+    begun,
+    charged,
+    check_noise,
+    norm_cautions,
+    norm_diagnosed,
+    progress,
+    warn_if_undeclared,
+)
 from skdp.fitting.declared import check_n_rows
-from skdp.fitting.doubts import check_noise, norm_cautions, norm_diagnosed, warn_if_undeclared
 from skdp.fitting.methods import name_methods
 from skdp.fitting.plan import Config, FitPlan, PublicFacts, remembered
 from skdp.fitting.reading import Records, check_in_chunks, read
@@ -164,7 +171,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             begun(self, plan, *records.arrays)
             steps = progress(self, plan.n_steps)
             self.privacy_ = charged(self, plan, given, groups=groups)
-            released = run(records, seeds.streams(self, *records.arrays), steps)
+            released = run(records, charge.streams(self, *records.arrays), steps)
             self._keep(plan, released)
             self.diagnostics_ = norm_diagnosed(self, facts) + self._diagnosed(plan, released)
         # Outside: as errors, by a filter, they must not throw away a fit that has been paid for.

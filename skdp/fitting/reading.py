@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdp.fitting import seeds
+from skdp.fitting import charge
 from skdp.fitting.declared import public_n_rows, warn_of_delta
 from skdp.fitting.input import bounded_weights
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.unit import OF_GROUPS
-from skdp.fitting.validate import expected, one_of
+from skdp.fitting.validate import expected, integer, one_of
 from skdp.fitting.warnings import FitWarning
 from skdp.relations import GROUP, ROW, UNITS
 from skdp.rows.chunk_tasks import Chunk
 from skdp.rows.chunks import ArrayInChunks, ChunkedRows, first_look
-from skdp.rows.persons import rows_of_persons
+from skdp.rows.persons import PersonUnit, rows_of_persons
 from skdp.rows.records import copied
 from skdp.rows.sparse import SparseRows
-
-if TYPE_CHECKING:
-    pass
 
 
 class Records(NamedTuple):
@@ -128,10 +124,10 @@ def _first_look(
     """Look at each chunk, and take on what is learned from their columns."""
     if sample_weight is not None:
         raise expected("None for rows in chunks", sample_weight="given")
-    key = seeds.fingerprint_key(estimator)
+    key = charge.fingerprint_key(estimator)
     if estimator.unit == GROUP:
         rows = rows.by_person(key)
-    subset = seeds.initial_seed(estimator).to_bytes(4, "little")
+    subset = charge.initial_seed(estimator).to_bytes(4, "little")
     # Chunks are to agree on what is learned from them, not on what a former fit has left.
     if not how.get("goes_on", False):
         vars(estimator).pop("feature_names_in_", None)
@@ -185,7 +181,7 @@ def by_person(estimator: Any, records: Records, groups: Any, key: bytes | None =
     persons = estimator._persons()
     if persons is None or isinstance(records.X, ArrayInChunks):
         return records
-    key = seeds.initial_seed(estimator).to_bytes(4, "little") if key is None else key
+    key = charge.initial_seed(estimator).to_bytes(4, "little") if key is None else key
     rows, starts = rows_of_persons(groups, len(records.X), persons.most_rows, key)
     X, targets = copied(records.X, rows), copied(records.targets, rows)
     weights = None if records.weights is None else records.weights[rows]
@@ -218,3 +214,66 @@ def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
         print(told)
     elif minutes > _MANY_MINUTES:
         warnings.warn(told, FitWarning, stacklevel=5)
+
+
+OF_GROUPS = "it is for unit='group', which protects a person with all of its rows"
+
+
+@dataclass(eq=False, repr=False)
+class ProtectedUnit:
+    """Parameters of the privacy unit, of estimators that can protect persons.
+
+    Parameters
+    ----------
+    unit : {"row", "group"}, default="row"
+        Whose presence is protected: a row's, or that of a person with all of its rows together.
+        With ``"group"``, `fit` takes ``groups``: one label per row.
+    n_groups : int or None, default=None
+        Public number of persons; needed with ``unit="group"`` where a fit depends on it.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups`` where both are
+        declared, else 5.
+    group_clip : float or "auto", default="auto"
+        What the scores of a person are clipped to together, over the bound on those of one row.
+        ``"auto"`` is √((3 rows_per_group + 1)/4).
+    max_rows_per_group : int or None, default=None
+        Rows of a person that take part, at most: a random subset, by a hash of the person's label
+        and number of rows. A larger ``rows_per_group`` counts as this number.
+
+    Examples
+    --------
+    >>> from skdp import DPStandardScaler
+    >>> scaler = DPStandardScaler(unit="group", rows_per_group=3, epsilon=float("inf"))
+    >>> scaler.fit([[1.0], [0.5], [-1.0]], groups=["ann", "bo", "ann"]).n_features_in_
+    1
+    """
+
+    _: KW_ONLY
+    unit: str = ROW
+    n_groups: int | None = None
+    rows_per_group: float | None = None
+    group_clip: float | str = "auto"
+    max_rows_per_group: int | None = None
+
+    def _persons(self) -> PersonUnit | None:
+        """Public facts about persons, where these are the records."""
+        if one_of(UNITS, unit=self.unit) == ROW:
+            for name in ("n_groups", "rows_per_group", "max_rows_per_group"):
+                if getattr(self, name) is not None:
+                    raise expected("None with unit='row'", OF_GROUPS, **{name: getattr(self, name)})
+            if not isinstance(self.group_clip, str) or self.group_clip != "auto":
+                raise expected("'auto' with unit='row'", OF_GROUPS, group_clip=self.group_clip)
+            return None
+        n_groups = self.n_groups
+        if n_groups is None and hasattr(self, "n_samples"):
+            remedy = "persons cannot be counted privately: declare about how many there are"
+            raise expected("a public number of persons", remedy, n_groups=None)
+        if n_groups is not None:
+            n_groups = integer(1, n_groups=n_groups)
+        return PersonUnit.of(
+            n_groups,
+            self.rows_per_group,
+            self.group_clip,
+            self.max_rows_per_group,
+            getattr(self, "n_samples", None),
+        )

@@ -13,8 +13,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from skdp.fitting.input import check_labels, check_targets
-from skdp.fitting.redaction import without_data
+from skdp.fitting.input import check_labels, check_targets, without_data
 from skdp.fitting.types import ArrayLike, Given
 from skdp.fitting.validate import expected, is_dask
 from skdp.rows.chunk_tasks import Chunk, n_rows_of

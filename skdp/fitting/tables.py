@@ -12,8 +12,14 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdp.fitting.input import finite, least_rows, least_rows_of, n_is_public, refuse_rows
-from skdp.fitting.redaction import without_data
+from skdp.fitting.input import (
+    finite,
+    least_rows,
+    least_rows_of,
+    n_is_public,
+    refuse_rows,
+    without_data,
+)
 from skdp.fitting.types import Estimator
 
 

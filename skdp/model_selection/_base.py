@@ -23,10 +23,9 @@ from skdp.estimators._network import EACH_BY_ITSELF
 from skdp.fitting.charge import warn_if_inferred
 from skdp.fitting.declared import public_n_rows, warn_of_delta
 from skdp.fitting.estimator import PrivateEstimator
-from skdp.fitting.input import check_labels, check_targets
+from skdp.fitting.input import check_labels, check_targets, without_data
 from skdp.fitting.plan import PublicFacts
 from skdp.fitting.reading import check_groups, looked_at
-from skdp.fitting.redaction import without_data
 from skdp.fitting.streams import Streams, seed_material
 from skdp.fitting.types import ArrayLike, Estimator, Given, Params, Seed
 from skdp.fitting.validate import expected, integer, one_of

@@ -14,8 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing
 
-from skdp.fitting.attempt import all_or_nothing
-from skdp.fitting.charge import charged
+from skdp.fitting.charge import all_or_nothing, charged
 from skdp.fitting.declared import check_seed, encode_labels
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.types import Estimator, Given, Params, Seed

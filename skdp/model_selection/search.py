@@ -10,8 +10,7 @@ from typing import Any, ClassVar, TypeGuard
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
-from skdp.fitting.attempt import all_or_nothing
-from skdp.fitting.charge import charged
+from skdp.fitting.charge import all_or_nothing, charged
 from skdp.fitting.declared import check_seed
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.types import Estimator, Given, Seed

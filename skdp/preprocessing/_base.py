@@ -12,8 +12,7 @@ from sklearn.utils import Tags
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_features
 from skdp.fitting.plan import PublicFacts
-from skdp.fitting.reading import Records
-from skdp.fitting.unit import ProtectedUnit
+from skdp.fitting.reading import ProtectedUnit, Records
 from skdp.fitting.validate import moderate_range
 from skdp.rows.persons import PersonUnit
 

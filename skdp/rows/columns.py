@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils import Tags
 
-from skdp.fitting.redaction import without_data
+from skdp.fitting.input import without_data
 from skdp.fitting.tables import numbers
 from skdp.fitting.validate import expected, integer, is_real
 from skdp.models.additive import Additive, Category, Number, Pair

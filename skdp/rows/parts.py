@@ -252,7 +252,8 @@ def kept_of(rows: Any) -> Kept | None:
     """Return what was kept of the rows that these claim to be, rightly or not."""
     if isinstance(rows, MarkedRows):
         return rows._kept
-    if is_pandas(rows) and isinstance(claim := rows.attrs.get(_NAME), _Claim):
+    attrs = getattr(rows, "attrs", None)  # of pandas
+    if isinstance(attrs, dict) and isinstance(claim := attrs.get(_NAME), _Claim):
         return claim.kept
     reference, kept = _HANDED.get(id(rows), (None, None))
     return kept if reference is not None and reference() is rows else None

@@ -15,9 +15,9 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from skdp.fitting.estimator import PrivateEstimator
+from skdp.fitting.input import without_data
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.reading import Records
-from skdp.fitting.redaction import without_data
 from skdp.fitting.validate import expected, in_range, integer, moderate_range, one_of
 from skdp.mechanisms import GeometricMechanism
 from skdp.privacy.budget import Budget

@@ -20,7 +20,7 @@ from chunks.faulty import PLANTED, X, Y
 from chunks.test_faults import words_of
 
 from skdp import DPVariationalLogisticRegression, PrivacyLedger
-from skdp.fitting import seeds
+from skdp.fitting import charge
 from skdp.fitting.streams import Streams
 from skdp.rows.dask_rows import DaskRows
 from skdp.testing import record_releases
@@ -65,8 +65,8 @@ def nothing_comes_here(monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(DaskRows, "load", never)
-    monkeypatch.setattr(seeds, "streams", lambda *given: Streams(b"fixed"))
-    monkeypatch.setattr(seeds, "initial_seed", lambda estimator: 0)
+    monkeypatch.setattr(charge, "streams", lambda *given: Streams(b"fixed"))
+    monkeypatch.setattr(charge, "initial_seed", lambda estimator: 0)
 
 
 def classifier(**settings):

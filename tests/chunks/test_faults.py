@@ -19,7 +19,7 @@ from skdp import (
     PrivacyLedger,
 )
 from skdp.data import ChunkedRows
-from skdp.fitting import seeds
+from skdp.fitting import charge
 from skdp.fitting.streams import Streams
 from skdp.rows.chunk_tasks import Look, Work
 from skdp.testing import record_releases
@@ -301,7 +301,7 @@ def test_keys_and_states_show_in_no_repr():
 
 def test_a_seeded_fit_repeats_and_shares_no_noise_with_other_rows(monkeypatch):
     material = []
-    monkeypatch.setattr(seeds, "Streams", lambda seed: material.append(seed) or Streams(b"fixed"))
+    monkeypatch.setattr(charge, "Streams", lambda seed: material.append(seed) or Streams(b"fixed"))
 
     def fitted(change, n_chunks=3):
         rows = ChunkedRows(Source(change), n_chunks)

@@ -18,7 +18,7 @@ from skdp import (
     PrivacyLedger,
 )
 from skdp.data import ChunkedRows
-from skdp.fitting import reading, seeds
+from skdp.fitting import charge, reading
 from skdp.fitting.streams import Streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -46,8 +46,8 @@ MODELS = {
 @pytest.fixture
 def folder(monkeypatch, tmp_path):
     """The same random bits for every fit, and a place for temporary files."""
-    monkeypatch.setattr(seeds, "streams", lambda *given: Streams(b"fixed"))
-    monkeypatch.setattr(seeds, "initial_seed", lambda estimator: 0)
+    monkeypatch.setattr(charge, "streams", lambda *given: Streams(b"fixed"))
+    monkeypatch.setattr(charge, "initial_seed", lambda estimator: 0)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 

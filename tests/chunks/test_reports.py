@@ -13,7 +13,7 @@ from skdp import (
 )
 from skdp.data import ChunkedRows
 from skdp.evaluation import DPEvaluator, _release
-from skdp.fitting import seeds
+from skdp.fitting import charge
 from skdp.fitting.streams import Streams
 from skdp.testing import record_releases
 
@@ -58,7 +58,7 @@ def tables(report):
 @pytest.mark.parametrize("y", TARGETS.values(), ids=TARGETS)
 def test_a_report_is_that_of_the_rows_in_memory(y, monkeypatch):
     private = evaluator(y)
-    for module in (seeds, _release):
+    for module in (charge, _release):
         monkeypatch.setattr(module, "streams", lambda *given: Streams(b"fixed"))
     whole = private.report(X, y)
     elsewhere = (

@@ -76,7 +76,7 @@ class TestUtility:
         for device in (None, "cpu"):
             plan = {"hidden_layer_sizes": (), "max_iter": 30, "clip_norm": 0.3, "averaging": 0}
             model = DPSGDClassifier(INF, device=device, **plan, **FACTS, sampling_rate=1.0)
-            with mock.patch("skdp.fitting.seeds.initial_seed", return_value=1):
+            with mock.patch("skdp.fitting.charge.initial_seed", return_value=1):
                 sums.append(model.fit(*two_blobs)._posterior.mean)
         np.testing.assert_allclose(*sums, rtol=1e-3, atol=1e-4)
 
@@ -513,7 +513,7 @@ class TestPrivacyStatement:
         before = dict(vars(classifier))
         with (
             PrivacyLedger() as ledger,
-            mock.patch("skdp.fitting.attempt.progress_bar", return_value=interrupting),
+            mock.patch("skdp.fitting.charge.progress_bar", return_value=interrupting),
             pytest.raises(KeyboardInterrupt, match=r"nothing of this fit .* epsilon=\S+ stays"),
         ):
             classifier.fit(*two_blobs)
@@ -581,7 +581,7 @@ class TestPosterior:
             model = DPSGDClassifier(
                 1.0, optimizer="sgd", learning_rate=0.1, averaging=0, max_iter=1, **FACTS
             )
-            with mock.patch("skdp.fitting.seeds.initial_seed", return_value=1):
+            with mock.patch("skdp.fitting.charge.initial_seed", return_value=1):
                 model.fit(*two_blobs)
                 start = DPSGDClassifier(1.0, learning_rate=1e-30, max_iter=1, **FACTS)
                 start.fit(*two_blobs)

@@ -145,7 +145,7 @@ class TestChain:
 
     def test_without_privacy_automatic_clipping_does_not_clip_either(self, two_blobs):
         plan = {"max_iter": 20, "hidden_layer_sizes": (3,), "sampling_rate": 1.0, **FACTS}
-        with mock.patch("skdp.fitting.seeds.initial_seed", return_value=1):
+        with mock.patch("skdp.fitting.charge.initial_seed", return_value=1):
             flat, automatic = (
                 DPSGLDClassifier(INF, temperature=0.0, clipping=clipping, **plan).fit(*two_blobs)
                 for clipping in ("flat", "automatic")

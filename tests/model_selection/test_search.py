@@ -227,7 +227,7 @@ def with_trials(n_trials, what):
     with (
         mock.patch.object(TrialLaw, "draw", return_value=n_trials),
         mock.patch("skdp.model_selection._trials.Streams", side_effect=lambda *_: Streams(b"s")),
-        mock.patch("skdp.fitting.seeds.streams", side_effect=lambda *_: Streams(b"fit")),
+        mock.patch("skdp.fitting.charge.streams", side_effect=lambda *_: Streams(b"fit")),
     ):
         return public_fit(what)
 

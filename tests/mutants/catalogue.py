@@ -752,7 +752,7 @@ SECTIONS = {
 @@ strictly: sums have what precision the caller has set
 -strict()
 +suppress()
---- fitting/attempt.py; tests/engine/test_precision.py
+--- fitting/charge.py; tests/engine/test_precision.py
 @@ all_or_nothing: a fit has what precision the caller has set
 -strict()
 +contextmanager(lambda: (yield))()
@@ -1033,7 +1033,7 @@ SECTIONS = {
 @@ least_rows_of: a step before a fit refuses no rows
 -least_rows(estimator) if reset or hasattr(estimator, "transform") else {}
 +least_rows(estimator) if reset else {}
---- fitting/redaction.py; tests/contracts/test_sizes.py
+--- fitting/input.py; tests/contracts/test_sizes.py
 @@ without_data: a refusal says how many rows there are
 -said if n_is_public else _N_ROWS.sub('', said)
 +said
@@ -1583,7 +1583,7 @@ SECTIONS = {
 @@ _joined: joined columns forget that a norm was lost
 -Declared(None, n_columns) if lost else None
 +None
---- fitting/doubts.py; tests/estimators/test_declared_norm.py
+--- fitting/charge.py; tests/estimators/test_declared_norm.py
 @@ norm_diagnosed: a fit is silent about a norm that was lost
 -not facts.norm_lost
 +True
@@ -1956,7 +1956,7 @@ SECTIONS = {
 @@ ModelUpdate.restored: draws of the posterior start again where a run goes on
 -range(state.moments.count)
 +range(0)
---- fitting/seeds.py; tests/estimators/test_checkpoint.py
+--- fitting/charge.py; tests/estimators/test_checkpoint.py
 @@ system_bytes: a run that goes on draws new initial weights
 -os.urandom(size) if checkpoint is None else checkpoint.derived(purpose)[:size]
 +os.urandom(size)

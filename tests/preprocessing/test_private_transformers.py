@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdp import PrivacyLedger, PrivacyWarning
 from skdp.engine import release_hook
-from skdp.fitting import seeds
+from skdp.fitting import charge
 from skdp.preprocessing import DPPCA, DPQuantileScaler, DPStandardScaler, NormClipper
 from skdp.privacy.events import GaussianTerm, PosteriorTerm, terms_of
 from skdp.relations import RELATIONS, sensitivity_factor
@@ -61,7 +61,7 @@ class TestCharge:
         def failing(*_):
             raise MemoryError
 
-        monkeypatch.setattr(seeds, "streams", failing)
+        monkeypatch.setattr(charge, "streams", failing)
         transformer = kind()
         with PrivacyLedger() as ledger, pytest.raises(MemoryError):
             transformer.fit(ROWS)

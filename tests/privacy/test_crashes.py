@@ -17,7 +17,7 @@ POINTS = [
     "skdp.privacy.report.PrivacyReport.of",
     "skdp.privacy.ledger.charge",
     "skdp.privacy.ledger.PrivacyLedger._check",
-    "skdp.fitting.seeds.streams",
+    "skdp.fitting.charge.streams",
     "skdp.rows.records.LinearRows.of",
     "skdp.algorithms.parts.gaussian_runs.run",
     "skdp.rows.records.LinearRows.take",

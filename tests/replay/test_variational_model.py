@@ -30,7 +30,7 @@ def test_no_record_moves_a_sum_beyond_its_sensitivity(covariance):
     for name, rows, labels in [("all", X, Y), ("fewer", X[1:], Y[1:])]:
         parameters = {"covariance": covariance, "clip_norm": 0.2, "epsilon": None, "max_iter": 6}
         model = make({**parameters, "noise_multiplier": 1e-9})
-        streams = mock.patch("skdp.fitting.seeds.streams", return_value=Streams(b"x"))
+        streams = mock.patch("skdp.fitting.charge.streams", return_value=Streams(b"x"))
         with streams, release_hook.record() as tape:
             model.fit(rows, labels)
         values[name] = tape
