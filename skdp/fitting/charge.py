@@ -85,7 +85,8 @@ def charged(
     name, n = plan.facts.label, plan.facts.n_samples
     of_persons = check_relation(plan.privacy.neighboring_relation).unit == GROUP
     mark = part_read(*rows, groups=groups, of_persons=of_persons)
-    report = plan.privacy.of_part(mark).of_release(estimator, name, n)
+    report = plan.privacy if mark is None else plan.privacy.of_part(mark)
+    report = report.of_release(estimator, name, n)
     total = report if before is None else before + report
     warn_if_inferred(name, report.inferred_public_facts)
     if report.seeded:
@@ -122,8 +123,19 @@ def attempt(estimator: Any) -> Iterator[None]:
     """
     if hasattr(estimator, "_init_callback_context"):
         estimator._init_callback_context(max_subtasks=None)
-    with all_or_nothing(estimator), opened(estimator):
-        yield
+    path, every = getattr(estimator, "checkpoint", None), getattr(estimator, "every", EVERY)
+    with all_or_nothing(estimator):
+        if path is None and every != EVERY:
+            raise expected(f"{EVERY} without checkpoint", "nothing would be kept", every=every)
+        checkpoint = None if path is None else Checkpoint(path, every, estimator.get_params())
+        token, ended = _current.set(checkpoint), False
+        try:
+            yield
+            ended = True
+        finally:
+            _current.reset(token)
+            if checkpoint is not None:
+                checkpoint.close(ended=ended)
 
 
 @contextmanager
@@ -307,20 +319,3 @@ def notes() -> list:
     """Return a list that lasts as long as the run does, however often it is resumed."""
     checkpoint = current()
     return [] if checkpoint is None else checkpoint.notes
-
-
-@contextmanager
-def opened(estimator: Any) -> Iterator[None]:
-    """Open the checkpoint that an estimator asks for, and end it with the fit."""
-    path, every = getattr(estimator, "checkpoint", None), getattr(estimator, "every", EVERY)
-    if path is None and every != EVERY:
-        raise expected(f"{EVERY} without checkpoint", "nothing would be kept", every=every)
-    checkpoint = None if path is None else Checkpoint(path, every, estimator.get_params())
-    token, ended = _current.set(checkpoint), False
-    try:
-        yield
-        ended = True
-    finally:
-        _current.reset(token)
-        if checkpoint is not None:
-            checkpoint.close(ended=ended)

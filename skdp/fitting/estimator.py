@@ -24,9 +24,9 @@ from skdp.fitting.declared import check_n_rows
 from skdp.fitting.methods import name_methods
 from skdp.fitting.plan import Config, FitPlan, PublicFacts, remembered
 from skdp.fitting.reading import Records, check_in_chunks, read
-from skdp.fitting.validate import integer, is_true, one_of
+from skdp.fitting.validate import integer, is_true
 from skdp.fitting.warnings import FitWarning
-from skdp.relations import GROUP, ROW, UNITS, Relation, check_relation
+from skdp.relations import GROUP, ROW, Relation, check_relation
 from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.bounds import norm_lost, row_norm
 from skdp.rows.lazy_rows import in_chunks
@@ -159,7 +159,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     @with_callbacks
     def _fit(self, X: Any, y: Any, *, groups: Any = None, **how: Any) -> Self:
         """Fit to rows, and to what else a subclass takes beside them."""
-        told = getattr(self, "verbose", 0) if self._relation.n_is_public else 0
+        verbose = getattr(self, "verbose", 0)
+        told = verbose if verbose and self._relation.n_is_public else 0
         with attempt(self), in_chunks(X, y, groups, verbose=told) as (X, y, groups):
             given = (X, y, how.get("sample_weight"))
             records, facts = read(self, X, y, groups, **how)
@@ -168,10 +169,11 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             plan = self._plan(facts)
             check_in_chunks(self, plan, records)
             run = self._prepared(plan, records)
-            begun(self, plan, *records.arrays)
+            arrays = records.arrays
+            begun(self, plan, *arrays)
             steps = progress(self, plan.n_steps)
             self.privacy_ = charged(self, plan, given, groups=groups)
-            released = run(records, charge.streams(self, *records.arrays), steps)
+            released = run(records, charge.streams(self, *arrays), steps)
             self._keep(plan, released)
             self.diagnostics_ = norm_diagnosed(self, facts) + self._diagnosed(plan, released)
         # Outside: as errors, by a filter, they must not throw away a fit that has been paid for.
@@ -243,9 +245,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     @property
     def _relation(self) -> Relation:
         """Who is a neighbour: a row, or a person."""
-        return check_relation(self.neighboring_relation).of_unit(
-            one_of(UNITS, self._no_unit, unit=self.unit)
-        )
+        return check_relation(self.neighboring_relation).of_unit(self.unit, self._no_unit)
 
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records; see `ProtectedUnit`."""

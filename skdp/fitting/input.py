@@ -39,14 +39,13 @@ def n_is_public(estimator: Any) -> bool:
     return relation is not None and unit != GROUP and check_relation(relation).n_is_public
 
 
-def least_rows(estimator: Any) -> dict[str, Any]:
-    """How few rows a fit takes: of a private number none, since a refusal would tell of it."""
-    return {} if n_is_public(estimator) else {"ensure_min_samples": 0}
+def least_rows(estimator: Any, fit: bool = True) -> dict[str, Any]:
+    """How few rows a fit takes: of a private number none, since a refusal would tell of it.
 
-
-def least_rows_of(estimator: Any, reset: bool) -> dict[str, Any]:
-    """The same, and of a transform, which a later step of a pipeline waits for."""
-    return least_rows(estimator) if reset or hasattr(estimator, "transform") else {}
+    So it is with a transform, which a later step of a pipeline waits for.
+    """
+    waited_for = fit or hasattr(estimator, "transform")
+    return {"ensure_min_samples": 0} if waited_for and not n_is_public(estimator) else {}
 
 
 def refuse_rows(X: Any) -> None:
@@ -102,8 +101,8 @@ def check_features(
     array([[1., 2.]])
     """
     refuse_rows(X)
-    how = {"dtype": dtype, "accept_sparse": _kinds(sparse), **checks}
-    how = least_rows_of(estimator, checks.get("reset", True)) | how
+    how = {"dtype": dtype, "accept_sparse": "csr" if sparse else False, **checks}
+    how = least_rows(estimator, checks.get("reset", True)) | how
     with without_data(n_is_public=n_is_public(estimator)):
         return _plain(validate_data(estimator, X, **how), X)
 
@@ -147,7 +146,11 @@ def check_features_and_labels(
     """
     refuse_rows(X)
     y = _as_objects(y)
-    how = least_rows(estimator) | {"dtype": dtype, "accept_sparse": _kinds(sparse), **checks}
+    how = least_rows(estimator) | {
+        "dtype": dtype,
+        "accept_sparse": "csr" if sparse else False,
+        **checks,
+    }
     with without_data(n_is_public=n_is_public(estimator)):
         rows, y = validate_data(estimator, X, y, **how)
         if not declared:
@@ -197,7 +200,7 @@ def check_features_and_targets(
     """
     refuse_rows(X)
     how = least_rows(estimator) | {"dtype": "numeric"}
-    of_rows = {**how, "accept_sparse": _kinds(sparse), **checks}
+    of_rows = {**how, "accept_sparse": "csr" if sparse else False, **checks}
     with without_data(n_is_public=n_is_public(estimator)):
         if multi_output:  # of several targets `check_X_y` asks for a row, whatever it is told
             both: Any = of_rows, {**how, "ensure_2d": False}
@@ -242,10 +245,6 @@ def finite(y: Given) -> np.ndarray:
     if not np.isfinite(targets).all():  # None, which scikit-learn lets pass, is NaN now
         raise ValueError("Input y contains NaN or infinity; drop those rows.")
     return targets
-
-
-def _kinds(sparse: bool) -> Any:
-    return "csr" if sparse else False
 
 
 def _plain(X: Any, given: Any) -> Any:

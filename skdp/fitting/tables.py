@@ -15,7 +15,6 @@ from sklearn.utils.validation import (
 from skdp.fitting.input import (
     finite,
     least_rows,
-    least_rows_of,
     n_is_public,
     refuse_rows,
     without_data,
@@ -46,7 +45,7 @@ def check_columns(estimator: Estimator, X: Any, *, reset: bool) -> dict[Any, np.
         If the input is invalid; no value of it is quoted.
     """
     refuse_rows(X)
-    size = least_rows_of(estimator, reset)
+    size = least_rows(estimator, reset)
     with without_data(n_is_public=n_is_public(estimator)):
         if not is_frame(X):
             how = {"dtype": None, "ensure_all_finite": "allow-nan", **size}

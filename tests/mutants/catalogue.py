@@ -432,7 +432,7 @@ SECTIONS = {
 +True
 --- fitting/estimator.py; tests/replay/test_persons.py
 @@ PrivateEstimator._relation: persons are accounted as rows
--check_relation(self.neighboring_relation).of_unit(one_of(UNITS, self._no_unit, unit=self.unit))
+-check_relation(self.neighboring_relation).of_unit(self.unit, self._no_unit)
 +check_relation(self.neighboring_relation)
 --- rows/coded.py; tests/engine/test_coded_rows.py
 @@ CodedRows.squares: coded rows: norms are too short
@@ -1028,11 +1028,11 @@ SECTIONS = {
         r"""
 --- fitting/input.py; tests/contracts/test_sizes.py
 @@ least_rows: no rows are refused where their number is private
--{} if n_is_public(estimator) else {"ensure_min_samples": 0}
-+{}
-@@ least_rows_of: a step before a fit refuses no rows
--least_rows(estimator) if reset or hasattr(estimator, "transform") else {}
-+least_rows(estimator) if reset else {}
+-waited_for and not n_is_public(estimator)
++False
+@@ least_rows: a step before a fit refuses no rows
+-fit or hasattr(estimator, "transform")
++fit
 --- fitting/input.py; tests/contracts/test_sizes.py
 @@ without_data: a refusal says how many rows there are
 -said if n_is_public else _N_ROWS.sub('', said)
