@@ -15,12 +15,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import expit, ndtr, softmax
 
-from skdp._bounded_sum import CHUNK_ROWS
-from skdp._coded_rows import gram
-from skdp._rows import LinearBatch
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, packed, packed_squares
-from skdp.engine.persons import RowSum, by_person
 from skdp.models.likelihoods import Likelihood
+from skdp.rows.bounded_sum import CHUNK_ROWS
+from skdp.rows.coded import gram
+from skdp.rows.person_sums import RowSum, by_person
+from skdp.rows.records import LinearBatch
 
 USUAL_CUT = 2.5  # c over the scale of residuals: 1 % of normal ones are cut
 USUAL_SQUARE = 1.0 / 6.0  # of a residual over c, where c is USUAL_CUT times their scale
