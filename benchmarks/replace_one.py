@@ -22,12 +22,12 @@ from skdp import (
     DPStandardScaler,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
-    _release_hook,
 )
-from skdp._bounded_sum import OPPOSITE
 from skdp.algorithms.dp_vi_model import ModelClippedSum
+from skdp.engine import release_hook
 from skdp.engine.linear_sums import GramSum, ResidualSum
 from skdp.preprocessing import pca, standard_scaler
+from skdp.rows.bounded_sum import OPPOSITE
 
 RELATION = "replace_one"
 
@@ -55,7 +55,7 @@ def logistic(n, epsilon, data_norm):
 
 def scales(fit):
     """Noise scales of the distinct releases of a fit, in order."""
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         fit()
     return list(dict.fromkeys(f"{release.call.scale:.4g}" for release in tape))
 

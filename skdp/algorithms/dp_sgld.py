@@ -47,11 +47,11 @@ import torch
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 from torch import Tensor
 
-from skdp._release_hook import grid_width, on_grid
-from skdp._validate import expected, in_range, integer
 from skdp.algorithms.parts.training import Model, NetworkRun
 from skdp.engine.loop import ClippedSum, ReleasePlan
+from skdp.engine.release_hook import grid_width, on_grid
 from skdp.engine.updates import like
+from skdp.fitting.validate import expected, in_range, integer
 from skdp.privacy.budget import Budget
 from skdp.schedules import step_sizes
 

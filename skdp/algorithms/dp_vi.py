@@ -40,12 +40,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from skdp._bounded_sum import CHUNK_ROWS
-from skdp._chunked_rows import rows_of
-from skdp._coded_rows import ImplicitRows
-from skdp._random import Streams
-from skdp._rows import Bounds, LinearBatch, LinearRows, row_bound, row_products, row_sums
-from skdp._validate import expected, in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_families import (
     SCALE_LEARNING_RATE,
@@ -58,9 +52,16 @@ from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan
 from skdp.engine.adam import Moments, NoiseCorrectedAdam
 from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, Residual, of_weights
 from skdp.engine.loop import Progress, ReleasePlan
-from skdp.engine.persons import RowSum
 from skdp.engine.sampling import Sampling, sampling
+from skdp.fitting.streams import Streams
+from skdp.fitting.validate import expected, in_range, integer, one_of, positive
 from skdp.models.likelihoods import BoundedScores
+from skdp.rows.bounded_sum import CHUNK_ROWS
+from skdp.rows.chunks import rows_of
+from skdp.rows.clipping import row_bound, row_products, row_sums
+from skdp.rows.coded import ImplicitRows
+from skdp.rows.person_sums import RowSum
+from skdp.rows.records import Bounds, LinearBatch, LinearRows
 
 COVARIANCES = ("diag", "full")
 GRADIENTS = ("aligned", "vanilla")

@@ -68,13 +68,6 @@ import torch
 from scipy.special import logsumexp
 from torch import Tensor
 
-from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
-from skdp._chunked_rows import rows_of
-from skdp._coded_rows import ON_BOUND
-from skdp._persons import PersonUnit, sizes_between
-from skdp._random import SecureStream, Streams
-from skdp._rows import clipped_rows
-from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.dp_vi import COVARIANCES
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_families import Cholesky, Diagonal, Family, orthogonal_normals
@@ -85,7 +78,14 @@ from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
 from skdp.engine.modules.network_sum import NetworkBatch, NetworkRecords
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.updates import like
+from skdp.fitting.streams import SecureStream, Streams
+from skdp.fitting.validate import in_range, integer, one_of, positive
 from skdp.models.user_models import Prior, UserModel
+from skdp.rows.bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
+from skdp.rows.chunks import rows_of
+from skdp.rows.clipping import clipped_rows
+from skdp.rows.coded import ON_BOUND
+from skdp.rows.persons import PersonUnit, sizes_between
 
 GRADIENT, OUTER, SQUARES = "gradient", "outer", "squares"
 _CHUNK_NUMBERS = 2**21  # of per-record gradients in memory

@@ -52,10 +52,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from skdp._chunked_rows import rows_of
-from skdp._random import SecureStream, Streams
-from skdp._rows import LinearRows, row_bound
-from skdp._validate import in_range, integer, positive
 from skdp.algorithms.gaussian_posterior import RegressionPosterior
 from skdp.algorithms.parts import block_scales
 from skdp.algorithms.parts.binned_moments import BinnedMoments
@@ -92,6 +88,11 @@ from skdp.engine.linear_sums import (
 )
 from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
+from skdp.fitting.streams import SecureStream, Streams
+from skdp.fitting.validate import in_range, integer, positive
+from skdp.rows.chunks import rows_of
+from skdp.rows.clipping import row_bound
+from skdp.rows.records import LinearRows
 
 # Constants, the same for every data set, ε, n and d, chosen by coverage and error in simulations
 # like those of benchmarks/linear_regression.py.

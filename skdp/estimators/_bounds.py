@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import expected, flag, integer_or_auto, near_auto, number_or_auto, one_of
 from skdp.algorithms.noise_aware import columns, glm
 from skdp.algorithms.noise_aware.families import Counts, Line, Logit, Softmax
 from skdp.algorithms.noise_aware.standardised import InUnits, StandardisedConfig
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.validate import expected, flag, integer_or_auto, near_auto, number_or_auto, one_of
 
 if TYPE_CHECKING:
     from skdp.privacy.budget import Budget

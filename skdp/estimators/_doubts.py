@@ -11,9 +11,9 @@ import math
 import numpy as np
 from scipy.stats import chi2
 
-from skdp._plan import FitPlan
 from skdp.algorithms import langevin, ops
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.fitting.plan import FitPlan
 from skdp.relations import check_relation
 
 CHANCE = 0.01  # that coefficients which are 0 look as if they were not

@@ -18,30 +18,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from skdp import _checkpoint, _fitting
-from skdp._chunked_rows import in_chunks
-from skdp._fitting import ProtectedUnit, Records, with_callbacks
-from skdp._input import (
-    AccuracyMixin,
-    R2Mixin,
-    check_features,
-    check_features_and_labels,
-    check_features_and_targets,
-    least_rows,
-)
-from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import (
-    as_array,
-    expected,
-    flag,
-    integer,
-    integer_or_auto,
-    is_true,
-    number_or_auto,
-    one_of,
-    positive,
-)
-from skdp._warnings import FitWarning
 from skdp.algorithms import dp_sgd
 from skdp.algorithms.parts.training import (
     LinearModel,
@@ -58,9 +34,42 @@ from skdp.estimators import _doubts
 from skdp.estimators._datasets import DatasetRows, from_dataset
 from skdp.estimators._parts import WithParts
 from skdp.estimators._weights import WeightedClasses, WeightedRows
+from skdp.fitting import charge
+from skdp.fitting import checkpoint as checkpoints
+from skdp.fitting.charge import attempt, begun, charged, notes, progress, warn_if_undeclared
+from skdp.fitting.declared import (
+    check_n_rows,
+    encode_labels,
+    n_classes,
+    sampling_rate,
+    target_bounds,
+)
+from skdp.fitting.estimator import with_callbacks
+from skdp.fitting.input import (
+    check_features,
+    check_features_and_labels,
+    check_features_and_targets,
+    least_rows,
+)
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import ProtectedUnit, Records, check_in_chunks, read
+from skdp.fitting.scores import AccuracyMixin, R2Mixin
+from skdp.fitting.validate import (
+    as_array,
+    expected,
+    flag,
+    integer,
+    integer_or_auto,
+    is_true,
+    number_or_auto,
+    one_of,
+    positive,
+)
+from skdp.fitting.warnings import FitWarning
 from skdp.models import perceptron as networks
 from skdp.models.tasks import Classification, GivenLoss, Labelling, Regression, Task
 from skdp.relations import ROW, Relation, check_relation
+from skdp.rows.lazy_rows import in_chunks
 
 EACH_BY_ITSELF = (
     "module treats each record by itself and keeps no state (tried on synthetic records only)"
@@ -103,7 +112,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
     device: Any = None
     secure: bool = False
     checkpoint: Any = None
-    every: int = _checkpoint.EVERY
+    every: int = checkpoints.EVERY
     n_samples: int | None = None
     random_state: Any = None
     verbose: int = 0
@@ -168,7 +177,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
         told = self.verbose if self._relation.n_is_public else 0
         chunks = in_chunks(X, y, groups, verbose=told)
-        with _fitting.attempt(self), chunks as (X, y, groups):
+        with attempt(self), chunks as (X, y, groups):
             if (one_epoch or self.warm_start) and self.checkpoint is not None:
                 remedy = "a run that is resumed begins from its own state alone"
                 raise expected(
@@ -178,17 +187,15 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
             before, n_before = (self.privacy_, self.n_iter_) if goes_on else (None, 0)
             if before is not None:
                 self._check_same_neighbours(check_relation(before.neighboring_relation))
-            self._check_beside(X, groups)
             given = (X, y, sample_weight)
             X, y = from_dataset(X, y)
             self._by_index = isinstance(X, DatasetRows)
             how = {"goes_on": goes_on, "classes": classes, "sample_weight": sample_weight}
-            records, facts = self._taken_in(X, y, **how)
+            records, facts = read(self, X, y, groups, **how)
             if self.module is None:  # which would know of units
-                self._warn_if_undeclared(given[0], facts)
-            records = self._by_person(records, groups)
+                warn_if_undeclared(self, given[0], facts)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
-            _fitting.check_in_chunks(self, plan, records)
+            check_in_chunks(self, plan, records)
             if not goes_on:
                 self.module_ = self._built(facts.features, facts.outputs)
             self._shape = records.X.shape[1:]
@@ -199,18 +206,18 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
             if (model.start.device.type == "cpu") != self._on_cpu():
                 raise expected("the device on which module makes its parameters", device=None)
             self._looks_up = not getattr(model, "dtype", torch.float32).is_floating_point
-            _fitting.check_n_rows(records.X, model.max_rows)
+            check_n_rows(records.X, model.max_rows)
             if self._calls_foreign_code() or self.checkpoint is not None:
                 plan.config.rehearse(model)
             watch = self._watch(public)
             if watch is not None:
                 watch(0, plan.config.start(model))  # a trial of the public rows
             arrays = (*records.arrays, *networks.weights(self.module_))
-            _fitting.begun(self, plan, *arrays, beside=public)
-            steps = _fitting.progress(self, plan.n_steps)
-            self.privacy_ = _fitting.charged(self, plan, given, before, groups=groups)
-            self.public_scores_ = _checkpoint.notes()
-            streams = _fitting.streams(self, *arrays)
+            begun(self, plan, *arrays, beside=public)
+            steps = progress(self, plan.n_steps)
+            self.privacy_ = charged(self, plan, given, before, groups=groups)
+            self.public_scores_ = notes()
+            streams = charge.streams(self, *arrays)
             kept = self._kept if one_epoch and goes_on else None
             released = plan.config.run(records, streams, steps, model=model, watch=watch, kept=kept)
             self._keep(plan, released)
@@ -239,7 +246,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
     def _network_run(self, facts: PublicFacts, private: bool, mu: float = math.inf) -> NetworkRun:
         """Check the parameters that all algorithms have, and fill in the defaults."""
         n = facts.rows
-        rate = _fitting.sampling_rate(
+        rate = sampling_rate(
             self, facts, lambda n: dp_sgd.default_batch_size(n, mu, private=private) / n
         )
         n_steps = integer_or_auto(
@@ -355,7 +362,7 @@ class NetworkEstimator(WithParts, ProtectedUnit, WeightedRows):
 
     def _built(self, n_features: int, n_outputs: int) -> nn.Module:
         """Make the network, its weights drawn."""
-        seed = _fitting.initial_seed(self)
+        seed = charge.initial_seed(self)
         if self.module is not None:
             given = self._given("module")
             return networks.build_module(self.module, n_features, n_outputs, seed, given)
@@ -558,7 +565,7 @@ class NetworkClassifier(AccuracyMixin, WeightedClasses, NetworkEstimator):
         return self._kind.of(n_outputs, self.loss, self._given("loss"))
 
     def _n_outputs(self, classes: Any) -> int | None:
-        return _fitting.n_classes(self, classes)
+        return n_classes(self, classes)
 
     def _read(
         self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
@@ -574,7 +581,7 @@ class NetworkClassifier(AccuracyMixin, WeightedClasses, NetworkEstimator):
             return self._read_labels(X, y, known, goes_on=goes_on)
         how = {"declared": known is not None, "dtype": "numeric"}
         X, y = self._checked(check_features_and_labels, X, y, goes_on=goes_on, **how)
-        self.classes_, codes = _fitting.encode_labels(y, known, type(self).__name__)
+        self.classes_, codes = encode_labels(y, known, type(self).__name__)
         declared = () if classes is None else ("classes",)
         facts = self._facts_of(X, len(self.classes_), declared=declared)
         return Records(X, codes.astype(np.int64, copy=False)), facts
@@ -657,7 +664,7 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
     def _read(
         self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
     ) -> tuple[Records, PublicFacts]:
-        low, high = _fitting.target_bounds(self.target_bounds)
+        low, high = target_bounds(self.target_bounds)
         X, y = self._checked(check_features_and_targets, X, y, goes_on=goes_on)
         columns = y if y.ndim == 2 else y[:, None]
         if goes_on and (columns.shape[1], y.ndim) != (len(self._center), self._target_ndim):

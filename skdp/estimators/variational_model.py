@@ -30,11 +30,17 @@ from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._checkpoint import EVERY
-from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, sampling_rate
-from skdp._input import check_features, check_features_and_targets, mean_of_blocks
-from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import (
+from skdp.algorithms import dp_vi_model
+from skdp.algorithms.simulated_clip import N_ROWS, simulated_clip
+from skdp.estimators._arviz import GaussianDraws
+from skdp.fitting.checkpoint import EVERY
+from skdp.fitting.declared import sampling_rate
+from skdp.fitting.estimator import PrivateEstimator
+from skdp.fitting.input import check_features, check_features_and_targets
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import ProtectedUnit, Records
+from skdp.fitting.scores import mean_of_blocks
+from skdp.fitting.validate import (
     expected,
     integer,
     integer_or_auto,
@@ -43,9 +49,6 @@ from skdp._validate import (
     number_or_auto,
     one_of,
 )
-from skdp.algorithms import dp_vi_model
-from skdp.algorithms.simulated_clip import N_ROWS, simulated_clip
-from skdp.estimators._arviz import GaussianDraws
 from skdp.models.user_models import (
     N_MADE_UP,
     Prior,

@@ -31,15 +31,15 @@ from typing import NamedTuple
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
-from skdp import _release_hook
-from skdp._bounded_sum import MAX_ROWS
-from skdp._random import SecureStream
-from skdp._release_hook import MechanismCall
-from skdp._types import ArrayLike
-from skdp._validate import expected, in_range, integer
+from skdp.engine import release_hook
 from skdp.engine.coins import Choice, Integers
+from skdp.engine.release_hook import MechanismCall
+from skdp.fitting.streams import SecureStream
+from skdp.fitting.types import ArrayLike
+from skdp.fitting.validate import expected, in_range, integer
 from skdp.mechanisms._release import EPSILONS, SIZES, Mechanism, charged_stream, numbers
 from skdp.relations import GROUP, ZERO_OUT, check_relation
+from skdp.rows.bounded_sum import MAX_ROWS
 
 # The answer is one of GRID + 1 equally spaced points, or of fewer. Finer costs utility: a point
 # that many records share must outweigh, with e^(rate · d), all others together.
@@ -335,7 +335,7 @@ class QuantileMechanism(Mechanism):
         scale, width = self.sensitivity / self.epsilon, 1.0
         call = MechanismCall("quantile", self.sensitivity, scale, 1.0, (), 0, width)
         # What is released is the number of a grid point; the point is a function of it.
-        number = _release_hook.release(
+        number = release_hook.release(
             call, lambda: self._draw(values, starts, stream.generator.integers, weights=weights)
         )
         return min(self.lower + (self.upper - self.lower) * (number / self._grid), self.upper)
@@ -457,7 +457,7 @@ def split(
 
     shape = (len(cells),)
     call = MechanismCall("quantile", sensitivity, sensitivity / epsilon, 1.0, shape, 0, 1.0)
-    share = np.clip(_release_hook.release(call, drawn) / GRID, 0.0, 1.0)
+    share = np.clip(release_hook.release(call, drawn) / GRID, 0.0, 1.0)
     lower, upper = np.array([cell[1:] for cell in cells]).T
     return np.minimum(lower + (upper - lower) * share, upper)
 

@@ -48,7 +48,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdp._coded_rows import CodedRows
+from skdp.rows.coded import CodedRows
 
 # The same for every data set, ε, n and d; chosen on the tables magic, abalone, credit and adult of
 # benchmarks/additive.py, and on german.

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from skdp._validate import expected, in_range, is_real
+from skdp.fitting.validate import expected, in_range, is_real
 
 N_MADE_UP = 5
 

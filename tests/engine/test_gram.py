@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from skdp._rows import LinearRows
 from skdp.engine.linear_sums import (
     GramSum,
     LinearClippedSum,
@@ -17,6 +16,7 @@ from skdp.engine.linear_sums import (
     unpacked,
 )
 from skdp.models.likelihoods import Bernoulli, Categorical
+from skdp.rows.records import LinearRows
 
 THETA = np.array([[0.5, -1.0, 2.0]])
 

@@ -31,7 +31,6 @@ from hypothesis import strategies as st
 from reference.per_sample_gradients import clipped, per_sample_gradients
 from torch import nn
 
-from skdp._persons import PersonUnit
 from skdp.algorithms import dp_vi_model
 from skdp.algorithms.dp_vi_model import (
     GRADIENT,
@@ -52,6 +51,7 @@ from skdp.engine.modules.network_sum import (
     PersonClip,
 )
 from skdp.models.user_models import UserModel
+from skdp.rows.persons import PersonUnit
 
 SIZES = [1, 3, 1, 4, 9, 2, 40, 5]
 STARTS = np.concatenate([[0], np.cumsum(SIZES)])

@@ -6,8 +6,6 @@ import math
 import numpy as np
 import pytest
 
-from skdp._persons import PersonUnit, rows_of_persons
-from skdp._rows import LinearRows, PlainBatch
 from skdp.algorithms.dp_vi import VanillaClippedSum
 from skdp.algorithms.moments import MomentSum
 from skdp.engine.linear_sums import (
@@ -21,6 +19,8 @@ from skdp.engine.linear_sums import (
 )
 from skdp.models.likelihoods import Bernoulli
 from skdp.relations import RELATIONS
+from skdp.rows.persons import PersonUnit, rows_of_persons
+from skdp.rows.records import LinearRows, PlainBatch
 
 D, R = 4, 1.5
 UNIT = PersonUnit(n_groups=30, rows_per_group=4.0, clip=2.0)

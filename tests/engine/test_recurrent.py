@@ -18,7 +18,6 @@ from engine.networks import (
 )
 from torch import nn
 
-from skdp._persons import PersonUnit
 from skdp.engine.modules.network_sum import (
     FlatModule,
     NetworkClippedSum,
@@ -26,6 +25,7 @@ from skdp.engine.modules.network_sum import (
     book_keeping,
 )
 from skdp.engine.modules.recurrent import Recurrent
+from skdp.rows.persons import PersonUnit
 
 KINDS = [nn.GRU, nn.LSTM, nn.RNN]
 SETTINGS = {

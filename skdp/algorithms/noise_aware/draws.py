@@ -8,7 +8,56 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+MODEL_ERROR = 0.6  # of a score that was moved, over the way that it was moved
 USUAL_LOGITS = 8.0 / math.pi  # variance beyond which probabilities shrink (MacKay, 1992)
+
+
+class Along(NamedTuple):
+    """What a state says along one contrast of outputs."""
+
+    theta: np.ndarray  # (D,)
+    queries: np.ndarray  # (T, D)
+    of_normal: np.ndarray  # (T, D): how far slopes at θ would have to go for scores of normal rows
+    scores: np.ndarray  # (T, D)
+    units: np.ndarray  # (T,)
+    mean_slope: float  # of scores, over Σ w z zᵀ
+    sampling: float  # κ: variance of the scores over their slope
+    slope: np.ndarray | None = None  # as released, (D, D)
+
+    def measured(self, H: np.ndarray, noise: float, n: float, scatter: Any = None) -> Any:
+        """Precision (K, D, D), and its product with the mean (K, D), of the likelihood of θ.
+
+        Parameters
+        ----------
+        H : ndarray of shape (K, D, D)
+            Slopes of n rows.
+        noise : float
+            Of scores, in a unit.
+        n : float
+            Number of rows.
+        scatter : ndarray of shape (K, D, D) or None
+            Σ s sᵀ; None is κH.
+        """
+        g, usual = self.scores, H.mean(axis=0)
+        q = self.queries + self._as_normal(usual, noise) * (self.of_normal - self.queries)
+        moved = (q - q[-1]) @ usual
+        variances = (noise * self.units) ** 2 + np.mean((MODEL_ERROR * moved) ** 2, axis=1)
+        weights = 1.0 / np.maximum(variances, 1e-300)
+        weights = weights / weights.sum()
+        variance = float(weights**2 @ variances)
+        told = weights @ g + H @ (weights @ q)
+        tiny = 1e-9 * n  # where there is no noise, and a direction without rows
+        sampling = self.sampling * H if scatter is None else scatter
+        HW = H @ np.linalg.inv(sampling + (variance + tiny) * np.eye(H.shape[-1]))
+        return HW @ H, np.einsum("kij,kj->ki", HW, told)
+
+    def _as_normal(self, H: np.ndarray, noise: float) -> float:
+        """How much of the bend of normal rows the scores have, by least squares, about ½ ± ½."""
+        bend = (self.of_normal - self.queries) @ H
+        seen = -(self.scores - self.scores[-1]) - (self.queries - self.queries[-1]) @ H
+        variance = 2.0 * (noise * self.units[:, None]) ** 2
+        found = np.sum(bend * seen / variance) + 2.0
+        return float(np.clip(found / (np.sum(bend**2 / variance) + 4.0), 0.0, 1.0))
 
 
 class Draws(NamedTuple):

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import expit, ndtr, softmax
 
-from skdp._bounded_sum import CHUNK_ROWS
-from skdp._coded_rows import gram
-from skdp._rows import LinearBatch
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, packed, packed_squares
-from skdp.engine.persons import RowSum, by_person
 from skdp.models.likelihoods import Likelihood
+from skdp.rows.bounded_sum import CHUNK_ROWS
+from skdp.rows.coded import gram
+from skdp.rows.person_sums import RowSum, by_person
+from skdp.rows.records import LinearBatch
 
 USUAL_CUT = 2.5  # c over the scale of residuals: 1 % of normal ones are cut
 USUAL_SQUARE = 1.0 / 6.0  # of a residual over c, where c is USUAL_CUT times their scale
@@ -66,11 +66,20 @@ class Usual(NamedTuple):
         Orthonormal contrasts of K outputs, in which both are diagonal, or nearly so.
     slopes, variances : ndarray of shape (k,)
         Of the score of each contrast.
+    weight : float
+        Mean weight of a row.
+    value : ndarray of shape (K,)
+        Mean of what a score has as its expectation, of rows of weight 1.
+    matrix : ndarray of shape (K, K)
+        Mean slope of rows of weight 1.
     """
 
     basis: np.ndarray
     slopes: np.ndarray
     variances: np.ndarray
+    weight: float
+    value: np.ndarray
+    matrix: np.ndarray
 
 
 _ONE = np.ones((1, 1))
@@ -78,9 +87,13 @@ _ONE = np.ones((1, 1))
 
 def _usual_of_one(family: Any, logits: np.ndarray, p: np.ndarray, w: np.ndarray) -> Usual:
     """Of logits (m, 1) of shares p (m,) of rows with weights w (m,)."""
-    slope, variance = family.slope_at(logits[:, 0]), family.variance_at(logits[:, 0])
-    means = p @ (w * slope), p @ (w**2 * variance)
-    return Usual(_ONE, *(np.maximum([mean], 1e-9) for mean in means))
+    logits = logits[:, 0]
+    slope, variance, value = (
+        of(logits) for of in (family.slope_at, family.variance_at, family.value_at)
+    )
+    means = (np.maximum([p @ a], 1e-9) for a in (w * slope, w**2 * variance, slope))
+    slopes, variances, matrix = means
+    return Usual(_ONE, slopes, variances, float(p @ w), p @ value[:, None], matrix[:, None])
 
 
 # --- two classes ----------------------------------------------------------------------------------
@@ -142,6 +155,10 @@ class Logit:
     def largest(self, logits: np.ndarray) -> np.ndarray:
         """max(p, 1 - p) of logits (m, 1)."""
         return expit(np.abs(logits[..., 0]))
+
+    def value_at(self, logits: np.ndarray) -> np.ndarray:
+        """Expectation of the target."""
+        return expit(logits)
 
     def slope_at(self, logits: np.ndarray) -> np.ndarray:
         """Expected slope of the score."""
@@ -233,15 +250,16 @@ class Softmax:
         """Contrasts are the axes of the mean slope of logits (m, K) of usual rows."""
         K = logits.shape[1]
         of_class = softmax(logits, axis=1)
-        slope, variance = (
+        slope, variance, matrix = (
             np.diag((p * each) @ of_class) - (of_class.T * (p * each)) @ of_class
-            for each in (w, w**2)
+            for each in (w, w**2, np.ones_like(w))
         )
         helmert = np.linalg.qr(np.eye(K)[:, 1:] - 1.0 / K)[0]
         values, axes = np.linalg.eigh(helmert.T @ slope @ helmert)
         basis = helmert @ axes
         variances = np.einsum("ik,ij,jk->k", basis, variance, basis)
-        return Usual(basis, np.maximum(values, 1e-9), np.maximum(variances, 1e-9))
+        both = np.maximum(values, 1e-9), np.maximum(variances, 1e-9)
+        return Usual(basis, *both, float(p @ w), p @ of_class, matrix)
 
 
 # --- counts ---------------------------------------------------------------------------------------
@@ -290,6 +308,10 @@ class Counts:
     def largest(self, logits: np.ndarray) -> np.ndarray:
         """1 for each of logits (m, 1)."""
         return np.ones(logits.shape[:-1])
+
+    def value_at(self, logits: np.ndarray) -> np.ndarray:
+        """What the slope is the derivative of."""
+        return self._score.value(np.asarray(logits)[:, None])[:, 0] / self._most
 
     def slope_at(self, logits: np.ndarray) -> np.ndarray:
         """Expected slope of the score."""
@@ -411,6 +433,10 @@ class Line:
     def largest(self, logits: np.ndarray) -> np.ndarray:
         """1 for each of logits (m, 1)."""
         return np.ones(logits.shape[:-1])
+
+    def value_at(self, logits: np.ndarray) -> np.ndarray:
+        """θz."""
+        return logits
 
     def slope_at(self, logits: np.ndarray) -> np.ndarray:
         """1: of variances, times that of ψ in these units."""

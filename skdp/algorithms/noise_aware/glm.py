@@ -30,9 +30,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdp._chunked_rows import changed, rows_of
-from skdp._random import Streams
-from skdp._rows import LinearRows, row_bound
 from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior, in_units
 from skdp.algorithms.noise_aware.columns import UNBOUNDED, Columns
@@ -48,6 +45,10 @@ from skdp.engine.linear_sums import (
 )
 from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.sampling import FullBatch
+from skdp.fitting.streams import Streams
+from skdp.rows.chunks import changed, rows_of
+from skdp.rows.clipping import row_bound
+from skdp.rows.records import LinearRows
 
 # Shares of the squared GDP budget that is left to this run. The study of these constants is
 # benchmarks/real_tables.py, which says the tables that they were chosen on.

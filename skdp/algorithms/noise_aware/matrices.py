@@ -103,7 +103,6 @@ def draws(M: np.ndarray, s: float, n_draws: int, generator: Any) -> tuple[np.nda
     if D > MANY:
         axes = np.linalg.eigh(M + s * symmetric_noise((n_draws,), D, generator))[1]
         diagonal = np.einsum("kij,il,klj->kj", axes, M, axes, optimize=True)
-        values = np.tile(values, (n_draws, 1))
         for _ in range(SWEEPS * RANDOM_WALKS):
             values = _walked(values, diagonal, s, mean, spread, LEAST * average, generator)
         return axes, values

@@ -31,6 +31,7 @@ from skdp.algorithms.gaussian_posterior import GaussianPosterior, RegressionPost
 from skdp.algorithms.noise_aware import matrices
 from skdp.algorithms.noise_aware.columns import SPREADS, spreads
 from skdp.algorithms.noise_aware.draws import (
+    Along,
     Draws,
     drawn_factors,
     drawn_misses,
@@ -41,10 +42,9 @@ from skdp.algorithms.noise_aware.prior import Prior
 from skdp.algorithms.parts.gaussian_runs import far_below
 
 if TYPE_CHECKING:
-    from skdp.algorithms.noise_aware.steps import Along, State, Update
+    from skdp.algorithms.noise_aware.steps import State, Update
 
 SLOPE_ERROR = 0.5  # of the mean slope that the logits of normal rows tell, over it
-MODEL_ERROR = 0.6  # of a score that was moved, over the way that it was moved
 ALIKE = -0.5  # logarithm of the spread of columns of which none is declared, over their unit
 RARE = 0.1  # deviation of an indicator below which its effects are taken to be no larger
 SWEEPS, BURN = 24, 8
@@ -106,7 +106,9 @@ class Posterior:
             if config.prior_scale is not None and config.alike:
                 spread = np.ones_like(spread)
             prior = Prior(H, spread, unit, config.prior_blocks, config.prior_scale)
-            draws = sampled(*self._measured(own, H), prior, self.generator)
+            scatter = None if self.state.scatter is None else self._scatter()
+            told = own.measured(self.n * H, self.update.noise("score"), self.n, scatter)
+            draws = sampled(*told, prior, self.generator)
             if mean is None:
                 mean, of_logits = draws.point(H)
         assert mean is not None
@@ -227,23 +229,6 @@ class Posterior:
         believed = np.maximum(H[:, at, at], 1e-9)
         factor[:, at] = np.minimum(1.0, drawn * np.sqrt(slope / believed))
         return back @ (H * factor[:, :, None] * factor[:, None, :]) @ back.T, spread
-
-    def _measured(self, own: Along, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Precision (K, D, D), and its product with the mean (K, D), of the likelihood of θ."""
-        q, g = own.queries, own.scores
-        noise = (self.update.noise("score") * np.array(self.state.units)) ** 2
-        moved = self.n * (q - q[-1]) @ H.mean(axis=0)
-        variances = noise + np.mean((MODEL_ERROR * moved) ** 2, axis=1)
-        weights = 1.0 / np.maximum(variances, 1e-300)
-        weights = weights / weights.sum()
-        variance = float(weights**2 @ variances)
-        nH = self.n * H
-        measured = weights @ g + nH @ (weights @ q)
-        tiny = 1e-9 * self.n  # where there is no noise, and a direction without rows
-        sampling = own.sampling * nH if self.state.scatter is None else self._scatter()
-        W = np.linalg.inv(sampling + (variance + tiny) * np.eye(nH.shape[-1]))
-        HW = nH @ W
-        return HW @ nH, np.einsum("kij,kj->ki", HW, measured)
 
     def _scatter(self) -> np.ndarray:
         """Draws of Σ s sᵀ (K, D, D), of scores as they were measured."""

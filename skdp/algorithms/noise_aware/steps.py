@@ -16,7 +16,7 @@ import numpy as np
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware import matrices
 from skdp.algorithms.noise_aware.columns import Columns
-from skdp.algorithms.noise_aware.draws import FACTORS
+from skdp.algorithms.noise_aware.draws import FACTORS, Along
 from skdp.algorithms.noise_aware.families import (
     FASTEST,
     USUAL_CUT,
@@ -28,7 +28,7 @@ from skdp.algorithms.noise_aware.families import (
     told_scale,
 )
 from skdp.algorithms.noise_aware.posterior import Posterior
-from skdp.algorithms.noise_aware.prior import INTERCEPT
+from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT, TAU
 from skdp.algorithms.parts.gaussian_runs import release_plan_of, rows_told
 from skdp.engine.linear_sums import MAGNITUDES, unpacked
 from skdp.relations import check_relation
@@ -36,7 +36,7 @@ from skdp.relations import check_relation
 if TYPE_CHECKING:
     from skdp.algorithms.noise_aware.glm import GLMConfig
 
-WALK = 0.3  # prior deviation of effects, while the run is on its way
+ROUNDS, PRIOR = 3, 2.0  # of the scales of effects on the way, and columns that their prior is worth
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
 LOUD = 3.0  # standard deviations of noise beyond which there are records in a count
 _NORMALS = np.random.default_rng(0).standard_normal((400, 100))
@@ -58,17 +58,8 @@ class State(NamedTuple):
     scales: tuple[float, ...] = ()  # of residuals
     slopes: np.ndarray | None = None  # of each contrast, (k, D, D)
     scatter: np.ndarray | None = None  # Σ s sᵀ/n
-
-
-class Along(NamedTuple):
-    """What a state says along one contrast of outputs."""
-
-    theta: np.ndarray  # (D,)
-    queries: np.ndarray  # (T, D)
-    scores: np.ndarray  # (T, D)
-    mean_slope: float  # of scores, over Σ w z zᵀ
-    sampling: float  # κ: variance of the scores over their slope
-    slope: np.ndarray | None = None  # as released, (D, D)
+    walk: np.ndarray | None = None  # precisions of effects on the way, (d,)
+    tau2: float = 0.0  # that they share
 
 
 class Update:
@@ -126,7 +117,7 @@ class Update:
         state, cut = self._scored(state, noisy)
         if len(state.scores) == self.config.n_steps:  # the slope is released where the last was
             return state
-        return state._replace(theta=self._next(state), cut=cut)
+        return self._next(state._replace(cut=cut))
 
     def _count(self, found: float) -> None:
         """Take in the number of rows, the intercept's second moment, where it is not public."""
@@ -161,13 +152,15 @@ class Update:
         error = self.noise("score") / (self.config.clip_norm / 2.0 * self.n)
         return told_scale(squares, cuts, math.hypot(error, 0.5 / math.sqrt(self.n)))
 
-    def usual(self, state: State) -> Usual:
+    def usual(self, state: State, theta: np.ndarray | None = None) -> Usual:
         """Mean slopes of the scores of normal rows, of the usual norm, at θ."""
         assert state.likely is not None
         family, d = self.config.family, self.config.n_features
-        theta = state.theta[:, :d]
-        covariance = theta @ state.likely[:d, :d] @ theta.T + state.offset[1]
-        centre = state.theta[:, d] if self.config.fit_intercept else np.array(state.offset[0])
+        theta = state.theta if theta is None else theta
+        means, own = self._means(state), theta[:, :d]
+        covariance = own @ (state.likely[:d, :d] - np.outer(means, means)) @ own.T + state.offset[1]
+        centre = own @ means
+        centre = centre + (theta[:, d] if self.config.fit_intercept else state.offset[0])
         if self.config.n_outputs == 1:
             x = np.linspace(-4.0, 4.0, 41)
             logits = centre + np.sqrt(np.maximum(covariance, 0.0)) * x[:, None]
@@ -181,58 +174,102 @@ class Update:
         w = self.config.cut.weights(norms, family.largest(logits))
         return family.usual(logits, p / p.sum(), w)
 
+    def _means(self, state: State) -> np.ndarray:
+        """Means of columns (d,): 0 of those that are standardised."""
+        assert state.likely is not None
+        d, G = self.config.n_features, state.likely
+        if not (self.config.alike and self.config.fit_intercept):
+            return np.zeros(d)
+        return G[:d, d] / math.sqrt(max(G[d, d], 1e-9))
+
     def along(self, state: State, usual: Usual) -> list[Along]:
-        """What the state says along each contrast."""
-        queries, scores = np.array(state.queries), np.array(state.scores)
-        found = []
-        for k, u in enumerate(usual.basis.T):
+        """What the state says along each contrast.
+
+        Normal rows have the expected score m(θ)Gθ, m the mean slope: a score at q is that of slopes
+        at θ where effects are m(q)/m(θ) times those of q.
+        """
+        U, d = usual.basis, self.config.n_features
+        at = [self.usual(state, q) for q in state.queries]
+        weights = np.array([usual.weight / one.weight for one in at])
+        ratios = [np.linalg.solve(U.T @ usual.matrix @ U, U.T @ one.matrix @ U) for one in at]
+        plain = np.array([U.T @ q for q in state.queries])
+        bent = np.einsum("tkl,tlj->tkj", np.array(ratios), plain)
+        if self.config.fit_intercept:
+            own, means = U.T @ state.theta, self._means(state)
+            off = np.array([U.T @ (one.value - usual.value) for one in at])
+            off = np.linalg.solve(U.T @ usual.matrix @ U, off.T).T
+            bent[:, :, d] = own[:, d] + off - (bent[:, :, :d] - own[:, :d]) @ means
+        scores = weights[:, None, None] * np.array([U.T @ g for g in state.scores])
+        units, found = weights * np.array(state.units), []
+        for k in range(U.shape[1]):
             slope, sampling = float(usual.slopes[k]), float(usual.variances[k] / usual.slopes[k])
             if self.config.family.extra:
                 square = mean_square(np.array(state.scales[-1] / state.cut))
                 sampling *= float(square) * state.units[-1] ** 2
             sampling *= self.config.of_person**2  # as if the rows of a person were alike
             told = None if state.slopes is None else state.slopes[k]
-            found.append(Along(u @ state.theta, u @ queries, u @ scores, slope, sampling, told))
+            theta = U[:, k] @ state.theta
+            found.append(
+                Along(theta, plain[:, k], bent[:, k], scores[:, k], units, slope, sampling, told)
+            )
         return found
 
-    def _next(self, state: State) -> np.ndarray:
-        """Where the next score is asked for."""
-        usual = self.usual(state)
-        return usual.basis @ np.array([self._moved(state, a) for a in self.along(state, usual)])
+    def _next(self, state: State) -> State:
+        """Go where the mean is, given the scores and one likely slope, no farther than a step.
 
-    def _moved(self, state: State, own: Along) -> np.ndarray:
-        """Mean given the later half of the scores and one likely slope, no farther than a step."""
+        Scales of effects are the likeliest (expectation-maximisation), the same for all contrasts.
+        """
         assert state.likely is not None
-        G, theta, use = state.likely, own.theta, max(1, (len(own.queries) + 1) // 2)
-        variances = (self.noise("score") * np.array(state.units[-use:])) ** 2
-        weights = 1.0 / variances / np.sum(1.0 / variances)
-        q, g = (weights @ a[-use:] for a in (own.queries, own.scores))
-        H = self.n * own.mean_slope * G
-        if self.config.family.bends:
-            factor = self.on_the_way(state.units, own, H)
-            H = H * factor[:, None] * factor
-        W = np.linalg.inv(own.sampling * H + np.eye(len(H)) / np.sum(1.0 / variances))
-        precision = 2.0 / (WALK**2 + theta**2)
-        precision[self.config.n_features :] = INTERCEPT**-2
-        new = np.linalg.solve(H @ W @ H + np.diag(precision), H @ W @ (g + H @ q))
-        step = new - theta
-        length = math.sqrt(max(float(step @ G @ step), 0.0))
-        return theta + step * min(1.0, FARTHEST / max(length, 1e-9))
+        usual, G, D = self.usual(state), state.likely, self.config.n_columns
+        told, d = [], self.config.n_features
+        for own in self.along(state, usual):
+            H = self.n * own.mean_slope * G
+            if self.config.family.bends:
+                factor = self.on_the_way(own, H)
+                H = H * factor[:, None] * factor
+            told.append(own.measured(H[None], self.noise("score"), self.n))
+        P, b = (np.concatenate(each) for each in zip(*told, strict=True))
+        at, theta, tau2 = np.arange(D), np.zeros(b.shape), state.tau2 or self._unit**2
+        walk = np.full(d, 1.0 / tau2) if state.walk is None else state.walk
+        for _ in range(ROUNDS):
+            precision = P.copy()
+            precision[:, at, at] += np.append(walk, [INTERCEPT**-2] * (D - d))
+            covariance = np.linalg.inv(precision)
+            theta = np.einsum("kij,kj->ki", covariance, b)
+            squares = theta[:, :d] ** 2 + covariance[:, at[:d], at[:d]]
+            walk, tau2 = _likely(squares, tau2, self._unit**2)
+        step = theta - usual.basis.T @ state.theta
+        length = np.sqrt(np.maximum(np.einsum("ki,ij,kj->k", step, G, step), 0.0))
+        step *= np.minimum(1.0, FARTHEST / np.maximum(length, 1e-9))[:, None]
+        return state._replace(theta=state.theta + usual.basis @ step, walk=walk, tau2=tau2)
 
-    def on_the_way(self, units: tuple[float, ...], own: Along, H: np.ndarray) -> np.ndarray:
+    def on_the_way(self, own: Along, H: np.ndarray) -> np.ndarray:
         """Factors of the slopes of columns (D,), as scores have told on the way of the queries.
 
         Change of each score over that which H foretells, by least squares, about 1 ± ½.
         """
         q, g = own.queries, own.scores
         foretold, seen = -(q - q[0]) @ H, g - g[0]
-        noise = 2.0 * (self.noise("score") * max(units)) ** 2 / 0.5**2
+        noise = 2.0 * (self.noise("score") * own.units.max()) ** 2 / 0.5**2
         found = (np.sum(foretold * seen, axis=0) + noise) / (np.sum(foretold**2, axis=0) + noise)
         return np.sqrt(np.clip(found, FACTORS[0] ** 2, FACTORS[-1] ** 2))
+
+    @property
+    def _unit(self) -> float:
+        """Usual deviation of an effect, of logits."""
+        return TAU / math.sqrt(max(self.config.n_features, 1))
 
     def posterior(self, state: State) -> GaussianPosterior:
         """Mean and covariance of θ on the standardised columns."""
         return Posterior(self, state).found()
+
+
+def _likely(squares: np.ndarray, tau2: float, unit: float) -> tuple[np.ndarray, float]:
+    """Precisions (d,) of effects of expected squares (k, d) that share Student's tails, and τ²."""
+    (k, d), together = squares.shape, squares.sum(axis=0)
+    local = (DEGREES + k) / (DEGREES + together / tau2)
+    tau2 = float(together @ local + PRIOR * unit) / (k * d + PRIOR)
+    return local / tau2, tau2
 
 
 def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:

@@ -20,13 +20,6 @@ import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor, nn
 
-from skdp._bounded_sum import MAX_ROWS
-from skdp._checkpoint import encoded
-from skdp._chunked_rows import rows_of
-from skdp._persons import PersonUnit
-from skdp._random import Streams
-from skdp._rows import LinearRows, Rows
-from skdp._validate import in_range, integer, one_of
 from skdp.engine.grid import lattice_bits
 from skdp.engine.linear_sums import LinearClippedSum
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
@@ -40,10 +33,17 @@ from skdp.engine.modules.network_sum import (
 )
 from skdp.engine.perceptron_sum import PerceptronSum, RoundedRows
 from skdp.engine.sampling import Sampling, sampling
+from skdp.fitting.run_streams import encoded
+from skdp.fitting.streams import Streams
+from skdp.fitting.validate import in_range, integer, one_of
 from skdp.models.tasks import Classification, Task
 from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation
+from skdp.rows.bounded_sum import MAX_ROWS
+from skdp.rows.chunks import rows_of
+from skdp.rows.persons import PersonUnit
+from skdp.rows.records import LinearRows, Rows
 
 CLIPPING = ("flat", "automatic")
 _NO_NORM = 1e100  # rows of a lone linear layer are not clipped, gradients are

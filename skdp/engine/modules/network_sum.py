@@ -28,14 +28,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from skdp._bounded_sum import BoundedSum
-from skdp._persons import PersonUnit, sizes_between
-from skdp._rows import Selection, copied, selected_rows
-from skdp._validate import expected, in_range, one_of, positive
 from skdp.engine.modules import layers
 from skdp.engine.modules.layers import RULES, PerSample
 from skdp.engine.modules.recurrent import EQUALS, Note, Recurrent
 from skdp.engine.precision import check_environment
+from skdp.fitting.validate import expected, in_range, one_of, positive
+from skdp.rows.bounded_sum import BoundedSum
+from skdp.rows.persons import PersonUnit, sizes_between
+from skdp.rows.records import Selection, copied, selected_rows
 
 Loss = Callable[
     [Tensor, Tensor], Tensor
