@@ -264,10 +264,7 @@ def test_every_public_name_is_in_the_reference():
 def test_the_readme_is_short_and_the_landing_page_shows_its_example_and_output(capsys):
     pages = [page.read_text("utf-8") for page in (ROOT / "README.md", DOCS / "index.md")]
     assert len(pages[0].split()) <= 900
-    shown = [
-        [re.search(rf"```{kind}\n(.*?)```", text, re.S)[1] for kind in ("python", "text")]
-        for text in pages
-    ]
+    shown = [re.findall(r"```(?:python|text)\n(.*?)```", text, re.S)[:2] for text in pages]
     assert shown[0] == shown[1]
     exec(shown[0][0], {})
     assert without_chance(capsys.readouterr().out) == without_chance(shown[0][1])
