@@ -4,7 +4,7 @@
 
 Of the second fit of each class in a process: plans are known then, modules are loaded, and what is
 said once has been said. Functions are those of skdp that are called at least once, lambdas and
-comprehensions aside; a change of file is a call or a return that goes on in another file of skdp.
+comprehensions aside; a change of file is a call into another file than that of the call before.
 Last is the time of such a fit, the least of several, without the tracer.
 """
 

@@ -12,8 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.fitting.validate import expected
 from skdp.privacy.cover import BudgetExceededError, Cover, covered
 from skdp.privacy.workflow import privacy_of
-from skdp.rows.lazy_rows import on_first_rows
-from skdp.rows.row_wise import takes_chunks
+from skdp.rows.lazy_rows import on_first_rows, takes_chunks
 
 
 def _fitted(transformer: Any, X: Any) -> tuple[Any, bool]:

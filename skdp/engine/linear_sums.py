@@ -37,7 +37,7 @@ from skdp.fitting.validate import positive
 from skdp.rows.bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
 from skdp.rows.clipping import row_products, row_sums
 from skdp.rows.coded import ImplicitRows, gram
-from skdp.rows.person_sums import PersonSum, RowSum, Terms, by_person, shrunk
+from skdp.rows.person_sums import PersonSum, RowSum, by_person, shrunk
 from skdp.rows.persons import PersonUnit
 from skdp.rows.records import LinearBatch
 
@@ -270,7 +270,7 @@ class ScoreGramSum(RowSum):
         The other sum, with ‖s_i‖ ≤ C. `LinearClippedSum` and `ResidualScores` are such.
     """
 
-    scores: Terms
+    scores: Any
     apart = POSITIVE  # ⟨s sᵀ, t tᵀ⟩ = (s·t)² ≥ 0
 
     @property
@@ -520,7 +520,7 @@ class WeightedSum(BoundedSum):
 
     Parameters
     ----------
-    inner : Terms
+    inner : RowSum
         The sum.
     bound : float
         W > 0.

@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp.fitting.mac import Mac
+from skdp.fitting.object_kinds import Mac
 from skdp.fitting.object_mac import described
 from skdp.fitting.run_streams import (
     RunStreams,

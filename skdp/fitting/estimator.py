@@ -29,9 +29,8 @@ from skdp.fitting.warnings import FitWarning
 from skdp.relations import GROUP, ROW, Relation, check_relation
 from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.bounds import norm_lost, row_norm
-from skdp.rows.lazy_rows import in_chunks
+from skdp.rows.lazy_rows import in_chunks, takes_chunks
 from skdp.rows.persons import PersonUnit
-from skdp.rows.row_wise import takes_chunks
 from skdp.rows.sparse import SparseRows
 
 if TYPE_CHECKING:

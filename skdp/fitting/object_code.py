@@ -18,7 +18,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from skdp.fitting.mac import refused
+from skdp.fitting.object_kinds import refused
 
 _INSTALLED = tuple(
     sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib", "stdlib", "platstdlib")

@@ -40,7 +40,6 @@ from typing import Any
 
 import numpy as np
 
-from skdp.fitting.mac import Mac, refused
 from skdp.fitting.object_code import (
     NAMES_MORE,
     READ_MORE,
@@ -64,10 +63,12 @@ from skdp.fitting.object_kinds import (
     OF_FIELDS,
     REDUCERS,
     SETS,
+    Mac,
     definer,
     of_leaves,
     opaque,
     reduces,
+    refused,
 )
 
 

@@ -76,7 +76,7 @@ def read(
             "Expected nothing beside rows in chunks: a chunk is X, (X, y) or (X, y, groups)."
         )
     records, facts = looked_at(estimator, X, y, **how)
-    return by_person(estimator, records, groups), facts
+    return by_person(estimator, records, groups, facts.persons), facts
 
 
 def looked_at(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Records, PublicFacts]:
@@ -156,14 +156,14 @@ def _read_chunk(
     """Read a chunk as rows in memory are read; return what is public, and learned, beside them."""
     reader, before = _with_state(estimator, vars(estimator)), vars(estimator)
     records, facts = _read_at_once(reader, chunk.X, chunk.y, **how)
-    records = by_person(reader, records, chunk.groups, subset)
+    records = by_person(reader, records, chunk.groups, facts.persons, subset)
     learned = {k: v for k, v in vars(reader).items() if k not in before or before[k] is not v}
     return records, (facts, learned, chunk.groups is not None)
 
 
 def check_groups(estimator: Any, groups: Any) -> None:
     """Refuse labels of persons that no one would look at, and their absence."""
-    if one_of(UNITS, estimator._no_unit, unit=estimator.unit) == ROW:
+    if estimator.unit != GROUP:
         if groups is not None:
             raise expected("None with unit='row'", OF_GROUPS, groups="given")
     elif groups is None:
@@ -176,9 +176,14 @@ def check_groups(estimator: Any, groups: Any) -> None:
         )
 
 
-def by_person(estimator: Any, records: Records, groups: Any, key: bytes | None = None) -> Records:
+def by_person(
+    estimator: Any,
+    records: Records,
+    groups: Any,
+    persons: PersonUnit | None,
+    key: bytes | None = None,
+) -> Records:
     """Bring the rows of each person together; rows in chunks are so already."""
-    persons = estimator._persons()
     if persons is None or isinstance(records.X, ArrayInChunks):
         return records
     key = charge.initial_seed(estimator).to_bytes(4, "little") if key is None else key

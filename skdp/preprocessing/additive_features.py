@@ -16,7 +16,7 @@ from skdp.fitting.validate import integer, one_of
 from skdp.models.additive import Additive, Category, Number
 from skdp.rows.bounds import declares_norm
 from skdp.rows.columns import DeclaredColumns
-from skdp.rows.row_wise import learns_columns
+from skdp.rows.lazy_rows import learns_columns
 
 ENCODINGS = ("waves", "splines", "onehot")
 

@@ -16,7 +16,7 @@ from skdp.preprocessing._base import QuantileScaler
 from skdp.preprocessing.additive_features import features, looked_up
 from skdp.privacy.budget import Budget
 from skdp.rows.bounds import declares_norm
-from skdp.rows.row_wise import takes_chunks
+from skdp.rows.lazy_rows import takes_chunks
 
 ENCODINGS, MOST_BINS = ("onehot", "ordinal"), 1024
 

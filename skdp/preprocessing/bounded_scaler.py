@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.fitting.input import check_features
 from skdp.fitting.validate import declared_range, expected, flag
 from skdp.rows.bounds import declares_norm
-from skdp.rows.row_wise import learns_columns
+from skdp.rows.lazy_rows import learns_columns
 from skdp.rows.sparse import SparseRows
 
 

@@ -17,7 +17,7 @@ from skdp.fitting.validate import number_or_auto
 from skdp.preprocessing._base import float_tags
 from skdp.rows.bounds import declares_norm
 from skdp.rows.clipping import clipped_rows
-from skdp.rows.row_wise import learns_columns
+from skdp.rows.lazy_rows import learns_columns
 from skdp.rows.sparse import SparseRows
 
 

@@ -16,7 +16,7 @@ from skdp.preprocessing._base import QuantileScaler
 from skdp.preprocessing.bounded_scaler import affine_within, middle_and_half
 from skdp.privacy.budget import Budget
 from skdp.rows.bounds import declares_norm
-from skdp.rows.row_wise import takes_chunks
+from skdp.rows.lazy_rows import takes_chunks
 
 
 @takes_chunks

@@ -17,7 +17,7 @@ from skdp.preprocessing._base import PrivateScaler
 from skdp.privacy.budget import Budget
 from skdp.rows.bounds import declares_norm
 from skdp.rows.clipping import clipped_rows
-from skdp.rows.row_wise import takes_chunks
+from skdp.rows.lazy_rows import takes_chunks
 
 
 @takes_chunks

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -31,16 +31,7 @@ from skdp.rows.coded import ON_BOUND
 from skdp.rows.persons import PersonUnit
 
 
-class Persons(Protocol):
-    """A batch of rows that says whose they are."""
-
-    @property
-    def starts(self) -> np.ndarray | None:
-        """Where the rows of each person begin, and where all end; None where a row is a record."""
-        ...
-
-
-def by_person(terms: np.ndarray, batch: Persons, weights: np.ndarray | None = None) -> np.ndarray:
+def by_person(terms: np.ndarray, batch: Any, weights: np.ndarray | None = None) -> np.ndarray:
     """Sum terms (m, size), times weights (m,), over each person's rows, one after the other.
 
     Where a row is a record, there is nothing to add up.
@@ -53,46 +44,19 @@ def by_person(terms: np.ndarray, batch: Persons, weights: np.ndarray | None = No
     return csr_matrix((weights, places, starts.astype(np.int32)), shape) @ terms
 
 
-class Terms(Protocol):
-    """A bounded sum whose terms can be had one by one."""
-
-    together: float
-
-    @property
-    def record_bound(self) -> float:
-        """Bound on the Euclidean norm of one record's term."""
-        ...
-
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the sum at parameters of a shape."""
-        ...
-
-    def records(self, theta: np.ndarray, chunk: Any) -> np.ndarray:
-        """Return the terms (m, size); every bit of one must depend on its own record alone."""
-        ...
-
-    def persons(self, theta: np.ndarray, chunk: Any) -> np.ndarray:
-        """Return the sums (n_persons, size) of each person's terms, a new array."""
-        ...
-
-    def of_persons(self, unit: PersonUnit) -> Any:
-        """The sum over persons."""
-        ...
-
-
 @dataclass(frozen=True)
 class PersonSum(BoundedSum):
     """Sum over persons of the sum of their rows' terms, each clipped to a norm.
 
     Parameters
     ----------
-    inner : Terms
+    inner : RowSum
         The terms of rows.
     bound : float
         Norm > 0 to which a person's sum is scaled down where it exceeds that.
     """
 
-    inner: Terms
+    inner: Any
     bound: float
 
     def __post_init__(self) -> None:

@@ -165,25 +165,6 @@ class LinearBatch(NamedTuple):
         return np.stack(columns, axis=1)
 
 
-class LinearConfig(Protocol):
-    """Public facts about rows of a linear model."""
-
-    @property
-    def data_norm(self) -> float:
-        """Norm to which the features of each row are clipped."""
-        ...
-
-    @property
-    def fit_intercept(self) -> bool:
-        """Whether each row gets a 1 appended."""
-        ...
-
-    @property
-    def neighboring_relation(self) -> str:
-        """Who is a neighbour."""
-        ...
-
-
 class LinearRows:
     """The rows of a linear model, each of norm ≤ `row_bound`.
 
@@ -240,7 +221,7 @@ class LinearRows:
     @classmethod
     def of(
         cls,
-        config: LinearConfig,
+        config: Any,
         records: tuple[np.ndarray, ...],
         *,
         alone: bool = False,

@@ -229,8 +229,8 @@ SECTIONS = {
 +np.arange(n_rows) % self.n_chunks == own
 --- fitting/reading.py; tests/chunks/test_persons.py
 @@ _read_chunk: other rows of a person are kept in each pass
--by_person(reader, records, chunk.groups, subset)
-+by_person(reader, records, chunk.groups)
+-by_person(reader, records, chunk.groups, facts.persons, subset)
++by_person(reader, records, chunk.groups, facts.persons)
 --- fitting/reading.py; tests/chunks/test_faults.py
 @@ _first_look: persons in chunks of rows are passed over
 -"given" if has_groups else None
@@ -247,7 +247,7 @@ SECTIONS = {
 @@ changed: codes of bins are taken for features, in chunks
 -(*X.reading.changes, change)
 +X.reading.changes
---- rows/row_wise.py; tests/chunks/test_sources.py
+--- rows/lazy_rows.py; tests/chunks/test_sources.py
 @@ _lazily.of_rows: rows in chunks follow a transformer that is fitted again
 -copy.copy(self)
 +self
