@@ -31,7 +31,7 @@ def declared_bounds(estimator: Any, n_features: int) -> np.ndarray:
     """Bounds (n_features, 2) as they were declared, in the order of the columns."""
     given = estimator.bounds
     if hasattr(given, "items"):
-        given = _by_name(given, getattr(estimator, "feature_names_in_", None), n_features)
+        given = _by_name(given, estimator, n_features)
     try:
         found = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
@@ -47,16 +47,19 @@ def declared_bounds(estimator: Any, n_features: int) -> np.ndarray:
     return found
 
 
-def _by_name(given: Any, names: Any, n_features: int) -> list[Any]:
-    of_columns = dict(given.items())
+def _by_name(given: Any, estimator: Any, n_features: int) -> list[Any]:
+    of_columns, names = dict(given.items()), getattr(estimator, "feature_names_in_", None)
     if (
         names is None
         and len(of_columns) == n_features
         and set(of_columns) == set(range(n_features))
     ):
         return [of_columns[i] for i in range(n_features)]
-    if names is None:
+    if names is None and not hasattr(estimator, "n_features_in_"):
         return list(of_columns.values())  # a plan before there is a frame
+    if names is None:  # in the order of the dict they would be those of other columns
+        remedy = "X has no names: set_output(transform='pandas') in the step before keeps them"
+        raise expected("bounds of each column of X by its name", remedy, bounds=given)
     missing = [str(name) for name in names if name not in of_columns]
     unknown = [str(name) for name in of_columns if name not in set(names)]
     if missing or unknown:

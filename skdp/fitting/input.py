@@ -364,6 +364,11 @@ def _safe(text: str) -> str:
             "Expected X to hold numbers, got text; encode text columns first, with categories "
             "that are public: OneHotEncoder(categories=[...])."
         )
+    if first.startswith("Input X contains NaN"):
+        return (
+            f"{first} Fill it with a public value, SimpleImputer(strategy='constant', "
+            "fill_value=...), or with a private one, DPStandardScaler."
+        )
     if first.startswith("Expected 2D array, got"):
         return (
             f"{first.partition(' instead')[0]} instead: X must have rows and columns. Reshape your "

@@ -250,7 +250,7 @@ def test_scores_are_not_changed_by_what_the_target_is():
 
 def test_known_matrices_are_drawn_as_they_are():
     A = np.diag([2.0, 1.0, 0.5]) + 0.2
-    axes, values = matrices.draws(A, 1e-7, 4, 3, np.random.default_rng(0))
+    axes, values = matrices.draws(A, 1e-7, 4, np.random.default_rng(0))
     drawn = axes @ (values[:, :, None] * axes.transpose(0, 2, 1))
     np.testing.assert_allclose(drawn, np.tile(A, (4, 1, 1)), atol=1e-4)
 
@@ -733,6 +733,10 @@ def test_bounds_that_are_none(make, bounds, match):
 
 
 def test_what_goes_with_no_bounds():
+    with pytest.raises(ValueError, match="X has no names"):
+        classifier().fit(TABLE.to_numpy(), CLASSES)
+    with pytest.raises(ValueError, match="Fill it with a public value"):
+        classifier().fit(TABLE.assign(age=np.nan), CLASSES)
     with pytest.raises(ValueError, match="False with inference='dpvi'"):
         classifier(inference="dpvi").fit(TABLE, CLASSES)
     with pytest.raises(ValueError, match="None for sparse rows"):

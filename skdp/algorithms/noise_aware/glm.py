@@ -34,6 +34,7 @@ from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior, in_units
 from skdp.algorithms.noise_aware.columns import UNBOUNDED, Columns
 from skdp.algorithms.noise_aware.families import Counts, Cut, Line, Logit, Softmax
+from skdp.algorithms.noise_aware.matrices import MANY
 from skdp.algorithms.noise_aware.steps import Update
 from skdp.algorithms.parts.gaussian_runs import COUNT_SHARE, FLOAT, GaussianRun, run_and_count
 from skdp.engine.linear_sums import (
@@ -56,7 +57,7 @@ SHARES = {"offset": COUNT_SHARE, "gram": 0.08, "slope": 0.08, "scatter": 0.08, "
 STEPS = 15
 ROWS = 1.5  # R over √D, the root mean square of ‖z‖
 QUIET = 0.3  # noise of a score over its sampling, below which C grows: more of the rows counts
-CHAINS, FEW_CHAINS, MANY_COLUMNS = 16, 2, 60  # draws, fewer where columns are many
+CHAINS, FEW_CHAINS = 16, 2  # draws, fewer of more than `MANY` columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +136,7 @@ class GLMConfig(GaussianRun):
     @property
     def n_chains(self) -> int:
         """Number of draws: fewer of large matrices, which take long."""
-        return max(FEW_CHAINS, round(CHAINS / max(1.0, self.n_columns / MANY_COLUMNS)))
+        return max(FEW_CHAINS, round(CHAINS / max(1.0, self.n_columns / MANY) ** 2))
 
     def unit_of(self, offset: tuple[float, float]) -> np.ndarray:
         """Mean offset, (D,), which the intercept takes up: exposures may be in any unit."""

@@ -19,7 +19,7 @@ TAIL, LEAST = 0.2, 1e-4
 # Variances of the logarithms of eigenvalues: over eight tables 0.21 to 1.6, their median 0.4
 # (benchmarks/real_tables.py).
 USUAL, FACTOR, FEW = 0.5, 0.8, 0.3
-MANY, SWEEPS = 60, 4  # columns from which planes are many, and sweeps over planes
+SWEEPS, FEW_SWEEPS, MANY = 4, 2, 100  # over planes; fewer of so many columns, which take long
 RANDOM_WALKS = 6  # of each eigenvalue, for each sweep over the planes
 
 
@@ -68,8 +68,6 @@ def log_prior(x: np.ndarray, mean: Any, spread: Any) -> np.ndarray:
 def draws(M: np.ndarray, s: float, n_draws: int, generator: Any) -> tuple[np.ndarray, np.ndarray]:
     """Draw positive matrices given M, by a Gibbs sampler over planes and eigenvalues.
 
-    Of many columns axes are those of M and noise anew, because planes are many.
-
     Parameters
     ----------
     M : ndarray of shape (D, D)
@@ -100,14 +98,8 @@ def draws(M: np.ndarray, s: float, n_draws: int, generator: Any) -> tuple[np.nda
     start = np.exp(mean + spread * ndtri((np.arange(D) + 0.5) / D))
     hidden = np.minimum(start, np.maximum(_unmixed(found, s), 2.0 * s))
     values = np.where(found > 2.0 * edge, _unmixed(found, s), hidden)
-    if D > MANY:
-        axes = np.linalg.eigh(M + s * symmetric_noise((n_draws,), D, generator))[1]
-        diagonal = np.einsum("kij,il,klj->kj", axes, M, axes, optimize=True)
-        for _ in range(SWEEPS * RANDOM_WALKS):
-            values = _walked(values, diagonal, s, mean, spread, LEAST * average, generator)
-        return axes, values
     A, axes_ = np.repeat(np.diag(found)[None], n_draws, 0), np.repeat(Q.T[None], n_draws, 0)
-    for _ in range(SWEEPS):
+    for _ in range(SWEEPS if D <= MANY else FEW_SWEEPS):
         for p, q in _rounds(D):
             _rotate(A, axes_, values, p, q, s, generator)
         diagonal = A[:, np.arange(D), np.arange(D)]

@@ -28,7 +28,7 @@ from skdp.algorithms.noise_aware.families import (
     told_scale,
 )
 from skdp.algorithms.noise_aware.posterior import Posterior
-from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT, TAU
+from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT
 from skdp.algorithms.parts.gaussian_runs import release_plan_of, rows_told
 from skdp.engine.linear_sums import MAGNITUDES, unpacked
 from skdp.relations import check_relation
@@ -36,7 +36,9 @@ from skdp.relations import check_relation
 if TYPE_CHECKING:
     from skdp.algorithms.noise_aware.glm import GLMConfig
 
+WALK = 0.3  # deviation of the logits of usual rows that is expected on the way
 ROUNDS, PRIOR = 3, 2.0  # of the scales of effects on the way, and columns that their prior is worth
+LEAST_SLOPE = 0.01  # of logits, on the way
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
 LOUD = 3.0  # standard deviations of noise beyond which there are records in a count
 _NORMALS = np.random.default_rng(0).standard_normal((400, 100))
@@ -191,13 +193,17 @@ class Update:
         U, d = usual.basis, self.config.n_features
         at = [self.usual(state, q) for q in state.queries]
         weights = np.array([usual.weight / one.weight for one in at])
-        ratios = [np.linalg.solve(U.T @ usual.matrix @ U, U.T @ one.matrix @ U) for one in at]
+        least = LEAST_SLOPE * np.eye(
+            U.shape[1]
+        )  # beside all: where outcomes are sure, nothing bends
+        inverse = np.linalg.inv(U.T @ usual.matrix @ U + least)
+        ratios = [inverse @ (U.T @ one.matrix @ U + least) for one in at]
         plain = np.array([U.T @ q for q in state.queries])
         bent = np.einsum("tkl,tlj->tkj", np.array(ratios), plain)
         if self.config.fit_intercept:
             own, means = U.T @ state.theta, self._means(state)
             off = np.array([U.T @ (one.value - usual.value) for one in at])
-            off = np.linalg.solve(U.T @ usual.matrix @ U, off.T).T
+            off = (off + LEAST_SLOPE * (plain[:, :, d] - own[:, d])) @ inverse.T
             bent[:, :, d] = own[:, d] + off - (bent[:, :, :d] - own[:, :d]) @ means
         scores = weights[:, None, None] * np.array([U.T @ g for g in state.scores])
         units, found = weights * np.array(state.units), []
@@ -222,14 +228,15 @@ class Update:
         assert state.likely is not None
         usual, G, D = self.usual(state), state.likely, self.config.n_columns
         told, d = [], self.config.n_features
+        unit = (WALK * (state.scales[-1] if state.scales else 1.0)) ** 2 / max(d, 1)
         for own in self.along(state, usual):
-            H = self.n * own.mean_slope * G
+            H = self.n * max(own.mean_slope, LEAST_SLOPE) * G
             if self.config.family.bends:
                 factor = self.on_the_way(own, H)
                 H = H * factor[:, None] * factor
             told.append(own.measured(H[None], self.noise("score"), self.n))
         P, b = (np.concatenate(each) for each in zip(*told, strict=True))
-        at, theta, tau2 = np.arange(D), np.zeros(b.shape), state.tau2 or self._unit**2
+        at, theta, tau2 = np.arange(D), np.zeros(b.shape), state.tau2 or unit
         walk = np.full(d, 1.0 / tau2) if state.walk is None else state.walk
         for _ in range(ROUNDS):
             precision = P.copy()
@@ -237,7 +244,7 @@ class Update:
             covariance = np.linalg.inv(precision)
             theta = np.einsum("kij,kj->ki", covariance, b)
             squares = theta[:, :d] ** 2 + covariance[:, at[:d], at[:d]]
-            walk, tau2 = _likely(squares, tau2, self._unit**2)
+            walk, tau2 = _likely(squares, tau2, unit)
         step = theta - usual.basis.T @ state.theta
         length = np.sqrt(np.maximum(np.einsum("ki,ij,kj->k", step, G, step), 0.0))
         step *= np.minimum(1.0, FARTHEST / np.maximum(length, 1e-9))[:, None]
@@ -253,11 +260,6 @@ class Update:
         noise = 2.0 * (self.noise("score") * own.units.max()) ** 2 / 0.5**2
         found = (np.sum(foretold * seen, axis=0) + noise) / (np.sum(foretold**2, axis=0) + noise)
         return np.sqrt(np.clip(found, FACTORS[0] ** 2, FACTORS[-1] ** 2))
-
-    @property
-    def _unit(self) -> float:
-        """Usual deviation of an effect, of logits."""
-        return TAU / math.sqrt(max(self.config.n_features, 1))
 
     def posterior(self, state: State) -> GaussianPosterior:
         """Mean and covariance of θ on the standardised columns."""
