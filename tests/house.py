@@ -25,7 +25,7 @@ BUDGET = {
     "lines of tests": (53_200, 42_000),
     "lines of code, noise-aware": (3_920, 1_700),
     "modules of more than 400 lines": (25, 0),
-    "lines of the longest function": (53, 45),
+    "lines of the longest function": (51, 45),
     "files directly under skdp": (7, 7),
     "import circles": (0, 0),
 }

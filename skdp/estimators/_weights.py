@@ -19,6 +19,7 @@ class WeightedRows(PrivateEstimator):
 
     _: KW_ONLY
     max_sample_weight: float = 1.0
+    _takes_weights: ClassVar[bool] = True
     _WEIGHTS_REMEDY: ClassVar[str] = (
         "pipelines and searches pass weights on by metadata routing alone: "
         "set_fit_request(sample_weight=True)"

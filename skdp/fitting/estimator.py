@@ -85,6 +85,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False
     _takes_sparse: ClassVar[bool] = False
+    _takes_weights: ClassVar[bool] = False  # of rows, with ``max_sample_weight``
+    _WEIGHTS_REMEDY: ClassVar[str] = ""
     # What declares where the columns of a frame lie; "" where there is no such thing.
     _declared_by: ClassVar[str] = ""
     _no_unit: ClassVar[str] = ""  # remedy where ``unit`` was something else

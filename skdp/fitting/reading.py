@@ -97,7 +97,7 @@ def _read_at_once(
     estimator: Any, X: Any, y: Any, sample_weight: Any = None, **how: Any
 ) -> tuple[Records, PublicFacts]:
     records, facts = estimator._read(X, y, **how)
-    if hasattr(estimator, "max_sample_weight"):
+    if estimator._takes_weights:
         records = records._replace(weights=weights_of(estimator, records, sample_weight))
     return records, facts
 

@@ -16,12 +16,12 @@ from skdp.fitting.validate import integer, one_of
 from skdp.models.additive import Additive, Category, Number
 from skdp.rows.bounds import declares_norm
 from skdp.rows.columns import DeclaredColumns
-from skdp.rows.lazy_rows import learns_columns
+from skdp.rows.lazy_rows import is_lazy, learned, takes_chunks
 
 ENCODINGS = ("waves", "splines", "onehot")
 
 
-@learns_columns
+@takes_chunks
 @declares_norm
 @dataclass(eq=False, repr=False)
 class AdditiveFeatures(DeclaredColumns, TransformerMixin, BaseEstimator):
@@ -94,6 +94,8 @@ class AdditiveFeatures(DeclaredColumns, TransformerMixin, BaseEstimator):
 
     def fit(self, X, y=None) -> AdditiveFeatures:
         """Check what is declared against the columns, which are all that is looked at."""
+        if is_lazy(X):
+            return learned(self, X)
         one_of(ENCODINGS, encode=self.encode)
         n_basis = integer(4 if self.encode == "splines" else 1, n_basis=self.n_basis)
         columns = check_columns(self, X, reset=True)

@@ -16,11 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.fitting.input import check_features
 from skdp.fitting.validate import declared_range, expected, flag
 from skdp.rows.bounds import declares_norm
-from skdp.rows.lazy_rows import learns_columns
+from skdp.rows.lazy_rows import is_lazy, learned, takes_chunks
 from skdp.rows.sparse import SparseRows
 
 
-@learns_columns
+@takes_chunks
 @declares_norm
 @dataclass(eq=False, repr=False)
 class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -77,6 +77,8 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, X, y=None) -> BoundedScaler:
         """Check the declared bounds against the number of features."""
+        if is_lazy(X):
+            return learned(self, X)
         X = self._checked(X)
         names = getattr(self, "feature_names_in_", None)
         lower, upper = by_name(names, lower=self.lower), by_name(names, upper=self.upper)

@@ -17,11 +17,11 @@ from skdp.fitting.validate import number_or_auto
 from skdp.preprocessing._base import float_tags
 from skdp.rows.bounds import declares_norm
 from skdp.rows.clipping import clipped_rows
-from skdp.rows.lazy_rows import learns_columns
+from skdp.rows.lazy_rows import is_lazy, learned, takes_chunks
 from skdp.rows.sparse import SparseRows
 
 
-@learns_columns
+@takes_chunks
 @declares_norm
 class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Scale rows down to a declared Euclidean norm where they exceed it.
@@ -75,6 +75,8 @@ class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, X, y=None) -> NormClipper:
         """Check the declared norm, by the columns of X alone."""
+        if is_lazy(X):
+            return learned(self, X)
         norm = number_or_auto(0.0, norm=self.norm)
         X = check_features(self, X, sparse=True)
         self.output_norm_ = norm or X.shape[1] ** 0.5

@@ -19,6 +19,11 @@ from skdp.rows.dask_rows import aligned
 from skdp.rows.parts import handed_on
 
 
+def is_lazy(X: Any) -> bool:
+    """Whether rows are in chunks, or a collection of Dask."""
+    return isinstance(X, ChunkedRows) or is_dask(X)
+
+
 @contextmanager
 def in_chunks(
     X: Any, y: Any = None, groups: Any = None, *, verbose: int = 0
@@ -169,13 +174,12 @@ def _blockwise(method: Any) -> Any:
 def _lazily(method: Any) -> Any:
     @wraps(method)
     def of_rows(self: Any, X: Any) -> Any:
-        if not isinstance(X, ChunkedRows) and not is_dask(X):
+        if not is_lazy(X):
             return handed_on(X, method(self, X))
         # Of a copy: rows are read again, and must be mapped as they were.
         apply = partial(method, copy.copy(self))
         if isinstance(X, ChunkedRows):
             return X.map(apply)
-
         return blockwise(apply, X)
 
     return of_rows
@@ -184,26 +188,14 @@ def _lazily(method: Any) -> Any:
 def _fitted_first(method: Any) -> Any:
     @wraps(method)
     def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(X, ChunkedRows) or is_dask(X):
+        if is_lazy(X):
             return self.fit(X, *args, **kwargs).transform(X)
         return method(self, X, *args, **kwargs)
 
     return of_rows
 
 
-def learns_columns(cls: Any) -> Any:
-    """Let a transformer that learns the columns alone be fitted on rows in chunks: a decorator.
-
-    It sees the rows of the first chunk that has any, where they are.
-    """
-    fit = cls.fit
-
-    @wraps(fit)
-    def of_rows(self: Any, X: Any, y: Any = None) -> Any:
-        if not isinstance(X, ChunkedRows) and not is_dask(X):
-            return fit(self, X, y)
-        vars(self).update(vars(on_first_rows(X, partial(type(self).fit, self))))
-        return self
-
-    cls.fit = of_rows
-    return takes_chunks(cls)
+def learned(estimator: Any, X: Any) -> Any:
+    """Fit to lazy rows an estimator that learns the columns alone: of the first chunk with rows."""
+    vars(estimator).update(vars(on_first_rows(X, estimator.fit)))
+    return estimator

@@ -255,6 +255,7 @@ class Query(PrivateEstimator):
     options: dict[str, Any] = field(default_factory=dict)
 
     _takes_pure_budget = True
+    _takes_weights = True
     _WEIGHTS_REMEDY = "give sample_weight, of which it is the bound"
 
     @property
