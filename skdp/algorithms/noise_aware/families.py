@@ -255,7 +255,9 @@ class Softmax:
             for each in (w, w**2, np.ones_like(w))
         )
         helmert = np.linalg.qr(np.eye(K)[:, 1:] - 1.0 / K)[0]
-        values, axes = np.linalg.eigh(helmert.T @ slope @ helmert)
+        # Equal slopes, as at 0, leave axes to rounding, but for what makes them differ a little.
+        apart = 1e-6 * np.diag(np.arange(K - 1.0))
+        values, axes = np.linalg.eigh(helmert.T @ slope @ helmert + apart)
         basis = helmert @ axes
         variances = np.einsum("ik,ij,jk->k", basis, variance, basis)
         both = np.maximum(values, 1e-9), np.maximum(variances, 1e-9)
