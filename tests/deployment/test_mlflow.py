@@ -8,11 +8,11 @@ import warnings
 
 import numpy as np
 import pytest
-from skdp.mlflow import log_model
 from sklearn.pipeline import make_pipeline
 
 import skdp
 from skdp import BoundedScaler, DPSGDClassifier, DPVariationalLogisticRegression, privacy_of
+from skdp.mlflow import log_model
 from skdp.verify import read_text, verdict
 
 mlflow = pytest.importorskip("mlflow")
