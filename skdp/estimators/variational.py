@@ -70,10 +70,10 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
         None is all.
     prior_scale : float or "auto", default="auto"
         Standard deviation > 0 of a normal prior of every coefficient. ``"auto"`` infers the scales
-        of a prior with heavy tails from the same releases: of two classes and at most 400 columns
-        effects of a deviation have a half-Cauchy scale of 1.5/√n_features, see the module
+        of a prior with heavy tails from the same releases: of at most 400 columns effects of a
+        deviation have a half-Cauchy scale of 1.5/√n_features, see the module
         `skdp.algorithms.noise_aware.prior`. With R = √(data_norm² + 1), or data_norm without
-        intercept, it is 6/R for more than two classes, and 5/R with ``"dpvi"``.
+        intercept, it is 5/R with ``"dpvi"``, and 6/R of more classes and columns.
     prior_blocks : array-like of shape (n_features,) or None, default=None
         A label per feature: features with the same label share a prior scale, which is inferred.
         For two classes, with ``prior_scale="auto"`` and the noise-aware inference. None is one
@@ -202,16 +202,16 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
     Notes
     -----
     A noise-aware fit releases the rows' second moments, ``max_iter`` noisy gradients where the run
-    has got to, for two classes the slope of the gradient where it ends, and the number of rows
-    that were longer than ``data_norm``, all under one (epsilon, delta). The posterior of two
-    classes is in `skdp.algorithms.noise_aware.glm`. Without ``bounds`` nothing is released of each
+    has got to, the slope of the gradient where it ends, and the number of rows that were longer
+    than ``data_norm``, all under one (epsilon, delta). The posterior is in
+    `skdp.algorithms.noise_aware.glm`; that of K classes is along K - 1 contrasts of them, and
+    coefficients of the classes add up to 0. Without ``bounds`` nothing is released of each
     column: predictions take columns to spread alike, as the norm of rows says, and intervals do
     not, so that a coefficient of a column whose spread the noise hides has a wide one. Means over
-    `sample_predictive` are those of predictions, and `sample_posterior` has the intervals.
-    More than 400 columns, more than two classes and ``robust=True`` have another inference
-    (`skdp.algorithms.noise_aware_glm`), whose intervals are too narrow where columns spread
-    unequally. With more classes 20 to 80 % of the gradients, by the public ratio of noise to rows,
-    are those at θ = 0, which tell how far apart the classes are.
+    `sample_predictive` are those of predictions, and `sample_posterior` has the intervals. With
+    ``robust=True`` a draw of the scatter of the scores is in the place of what the model says of
+    it. More than 400 columns have another inference (`skdp.algorithms.noise_aware_glm`), whose
+    intervals are too narrow where columns spread unequally.
 
     References
     ----------

@@ -19,7 +19,7 @@ from skdp import (
     FitWarning,
     PrivacyLedger,
 )
-from skdp.algorithms.noise_aware import columns, families, glm, matrices
+from skdp.algorithms.noise_aware import columns, draws, families, glm, matrices, posterior, steps
 from skdp.algorithms.noise_aware import prior as prior_of_effects
 from skdp.algorithms.noise_aware.columns import BeyondSum, CellSum, ColumnsConfig, MomentsSum
 from skdp.engine import release_hook
@@ -73,6 +73,9 @@ LOGIT = families.Logit(classification_likelihood(2))
 RATE = families.Counts(Poisson(9.0))
 UNIT = {"middle": (0.0, 1.0, 0.0), "half": (1.0, 0.5, 1.0), "numbers": (True, True, False)}
 THREE = np.array([[0.3, -2.0, 1.0]])
+SEVERAL = families.Softmax(classification_likelihood(3))
+OF_CLASSES = np.vstack([THREE, -THREE, 0.5 * THREE[:, ::-1]])
+CONTRASTS = np.linalg.qr(np.eye(3)[:, 1:] - 1 / 3)[0]
 CUT, WIDE = families.Cut(0.7, 1.1), families.Cut(1.1, 1.1)
 SUMS = {
     "cells": (CellSum(**UNIT), np.array([[-1.0, -0.2], [1.0, 0.4]])),
@@ -81,6 +84,8 @@ SUMS = {
     "second moments": (GramSum(0.7**2), THREE),
     "scores of classes": (LOGIT.scores(CUT), THREE),
     "slope of classes": (LOGIT.slope(CUT), THREE),
+    "scores of several": (SEVERAL.scores(CUT), OF_CLASSES),
+    "slopes of several": (SEVERAL.slope(CUT), np.hstack([OF_CLASSES, CONTRASTS])),
     "scores of counts": (RATE.scores(CUT), THREE),
     "slope of counts": (RATE.slope(CUT), THREE),
     "scores of numbers": (families.Line().scores(CUT), np.append(THREE, 0.4)[None]),
@@ -94,7 +99,7 @@ def batch(rows, targets, weights=None, starts=None):
     return LinearBatch(
         rows,
         np.linalg.norm(rows, axis=1),
-        np.asarray(targets, dtype=float)[:, None],
+        np.asarray(targets, dtype=float).reshape(len(rows), -1),
         outside,
         False,
         starts,
@@ -117,6 +122,7 @@ def test_no_record_moves_a_sum_by_more_than_is_declared(name, rows, seed):
     if name == "moments":  # rows whose scaled indicators have the norm that is declared
         rows[:, 2] = np.sign(rows[:, 2]) * np.minimum(np.abs(rows[:, 2]), 1.0)
     targets = generator.choice([0.0, 9.0] if "counts" in name else [0.0, 1.0], len(rows))
+    targets = np.eye(3)[targets.astype(int)] if "several" in name else targets
     given_rows = batch(rows, targets, generator.choice([0.0, 0.3, 1.0], len(rows)))
     terms = np.asarray(one.records(theta, given_rows)).reshape(len(rows), -1)
     bound = one.record_bound * (1 + 1e-12)
@@ -136,6 +142,7 @@ def test_no_person_moves_a_sum_by_more_than_is_declared(name, rows, seed):
     generator, rows = np.random.default_rng(seed), np.array(rows)
     targets = generator.choice([0.0, 1.0], len(rows))
     starts = np.unique([0, *generator.integers(1, len(rows), 2), len(rows)])
+    targets = np.eye(3)[targets.astype(int)] if "several" in name else targets
     given_rows = batch(rows, targets, generator.choice([0.0, 0.3, 1.0], len(rows)), starts)
     over = of_weights(one, 2.0).of_persons(PersonUnit(None, 1.5, 1.2))
     terms = np.asarray(over.records(theta, given_rows)).reshape(len(starts) - 1, -1)
@@ -188,6 +195,24 @@ def test_slopes_are_the_expected_derivatives_of_weighted_scores_of_classes():
     np.testing.assert_allclose(slope, expected, atol=1e-5)
 
 
+def test_slopes_of_contrasts_are_the_variances_of_their_scores():
+    """Row by row: of contrasts u, the variance of u (e_y - p) over classes, times the weight."""
+    rows = rng.normal(size=(40, 3))
+    expected = np.zeros((2, 3, 3))
+    for z in rows:
+        p = np.exp(OF_CLASSES @ z) / np.exp(OF_CLASSES @ z).sum()
+        residuals = np.eye(3) - p
+        norm = np.linalg.norm(z)
+        largest = np.linalg.norm(residuals, axis=1).max()
+        w = min(1.0, CUT.clip_norm / (norm * largest), (CUT.row_norm / norm) ** 2)
+        slopes = p @ (residuals @ CONTRASTS) ** 2
+        w *= min(1.0, SEVERAL.slope(CUT).bound / (w * np.linalg.norm(slopes) * norm**2))
+        expected += w * slopes[:, None, None] * np.outer(z, z)
+    one, theta = SUMS["slopes of several"]
+    found = one(theta, batch(rows, np.eye(3)[rng.integers(3, size=40)])).reshape(2, -1)
+    np.testing.assert_allclose([unpacked(own, 3) for own in found], expected, atol=1e-9)
+
+
 def test_the_bound_on_slopes_of_counts_is_reached():
     one, theta = SUMS["slope of counts"]
     line = np.linspace(-4.0, 6.0, 2001)
@@ -215,7 +240,7 @@ def test_a_number_of_rows_that_is_private_is_the_one_that_was_released(relation,
         data_norm=1.4, neighboring_relation=relation, noise_multiplier=1e-3,
     )  # fmt: skip
     columns_ = columns.Columns(*[np.ones(2)] * 4, (0.0, 0.0), 0.0, 1.0, numbers=(True, True))
-    update = glm.Update(config, columns_, np.random.default_rng(0))
+    update = steps.Update(config, columns_, np.random.default_rng(0))
     update._count(500.0)
     assert update.n == expected
 
@@ -255,11 +280,12 @@ def test_known_matrices_are_drawn_as_they_are():
     np.testing.assert_allclose(drawn, np.tile(A, (4, 1, 1)), atol=1e-4)
 
 
-def test_drawn_matrices_have_the_law_of_an_importance_sampler():
+def test_drawn_matrices_have_the_law_of_an_importance_sampler(monkeypatch):
     """Of two columns, with the prior that the matrix itself gives."""
+    monkeypatch.setattr(matrices, "SWEEPS", 30)
     generator, s = np.random.default_rng(1), 0.3
     M = np.array([[1.3, 0.5], [0.5, 0.7]])
-    axes, values = matrices.draws(M, s, 4000, 30, generator)
+    axes, values = matrices.draws(M, s, 4000, generator)
     drawn = axes @ (values[:, :, None] * axes.transpose(0, 2, 1))
     found, average = np.linalg.eigvalsh(M), np.trace(M) / 2
     square, n = float((found**2).mean()) - s**2 * 3, 200_000
@@ -331,13 +357,13 @@ def test_the_posterior_of_effects_is_that_of_an_importance_sampler(H, spread, me
     K, d = glm.CHAINS, len(mean)
     precision = np.eye(d) / deviation**2
     P, b = np.tile(precision, (K, 1, 1)), np.tile(precision @ mean, (K, 1))
-    update, spreads = glm.Update.__new__(glm.Update), np.tile(spread, (K, 1))
+    spreads = np.tile(spread, (K, 1))
     runs = []
     for seed in range(30):
         prior = prior_of_effects.Prior(np.tile(H, (K, 1, 1)), spreads, 1.0, None, None)
-        draws = update._sampled(P, b, prior, np.random.default_rng(seed))
-        means = draws.means.reshape(-1, d)
-        second = draws.covariances.mean(axis=(0, 1)) + means.T @ means / len(means)
+        drawn = posterior.sampled(P, b, prior, np.random.default_rng(seed))
+        means = drawn.means.reshape(-1, d)
+        second = drawn.covariances.mean(axis=(0, 1)) + means.T @ means / len(means)
         runs.append((means.mean(axis=0), second))
     found, second = (np.mean(each, axis=0) for each in zip(*runs, strict=True))
     first, covariance = from_the_prior(H, spread, mean, precision)
@@ -364,9 +390,9 @@ def test_effects_of_columns_that_may_be_nearly_constant_are_wide_and_predictions
     """
     H = np.array([[[1.0]], [[0.01]]])
     means, covariances = np.array([[[1.0], [10.0]]]), np.array([[[[0.01]], [[1.0]]]])
-    draws = glm.Draws(means, covariances, np.ones((2, 1)))
-    mean, seen = draws.point(H)
-    covariance = draws.about(mean)
+    drawn = draws.Draws(means, covariances, np.ones((2, 1)))
+    mean, seen = drawn.point(H)
+    covariance = drawn.about(mean)
     weight = np.array([1.0, 0.1]) / math.sqrt(0.505)
     effects, variances = weight * [1.0, 10.0], weight**2 * [0.01, 1.0]
     np.testing.assert_allclose(effects[0], effects[1])
@@ -398,9 +424,9 @@ def test_logits_of_draws_count_as_probabilities_tell():
     means = generator.normal(size=(4, 2, D))
     covariances = np.tile(0.01 * np.eye(D), (4, 2, 1, 1))
     covariances[0, 0] *= 1e5
-    draws = glm.Draws(means, covariances, np.ones((8, 1)))
-    mean_found, seen_found = draws.point(H)
-    covariance = draws.about(mean_found)
+    drawn = draws.Draws(means, covariances, np.ones((8, 1)))
+    mean_found, seen_found = drawn.point(H)
+    covariance = drawn.about(mean_found)
     usual = H.mean(axis=0)
     roots = [np.linalg.inv(sqrtm(usual)) @ sqrtm(h) for h in H]
     laws = [
@@ -430,7 +456,8 @@ def test_the_clip_norm_is_between_that_of_usual_rows_and_that_of_quiet_scores():
 
     assert found(100, 0.1) == pytest.approx(2.0)
     assert found(100, 0.1, family=families.Line()) == pytest.approx(4.0)
-    quiet = 0.3 * 2.0 * math.sqrt(glm.LEFT * 10**6 / 4)
+    left = 1.0 - 2 * 0.08 - 0.02
+    quiet = 0.3 * 2.0 * math.sqrt(left * 10**6 / 4)
     assert found(10**6, 2.0) == pytest.approx(math.sqrt(6.0 * quiet))
     assert found(10**6, 2.0, data_norm=9.0) == pytest.approx(math.sqrt(4.0 * quiet))
 
@@ -439,12 +466,12 @@ def test_a_likely_slope_is_the_mean_of_positive_draws():
     config = glm.GLMConfig(
         family=LOGIT, n_rows=1000, n_features=30, fit_intercept=False, clip_norm=2.0, n_steps=3
     )
-    update = glm.Update.__new__(glm.Update)
+    update = steps.Update.__new__(steps.Update)
     update.config, update.n, update.generator = config, 1000.0, np.random.default_rng(0)
     for noise, most in ((1e-6, 1e-2), (100.0, 0.5)):
-        update.noise = lambda step, noise=noise: noise
+        update.noise = lambda kind, noise=noise: noise
         released = packed(np.diag([1000.0] * 29 + [0.0]))
-        state = update.update(glm.State(np.zeros(30)), released, 0)
+        state = update.update(steps.State(np.zeros((1, 30))), released, 0)
         values = np.linalg.eigvalsh(state.likely)
         assert 0 < values[0] < most
         assert values[-1] > 0.9
@@ -493,9 +520,9 @@ def test_shares_of_columns_follow_from_the_rows_and_the_budget(n_rows, stages, s
 
 def test_slopes_of_columns_that_saturate_are_found():
     gram, true = np.array([1.0, 1.0, 0.5]), np.array([1.0, 0.04, 0.3])
-    sharp = glm.drawn_factors(gram, gram * true, 1e-4, 1e-4, np.random.default_rng(0))
+    sharp = draws.drawn_factors(gram, gram * true, 1e-4, 1e-4, 16, np.random.default_rng(0))
     np.testing.assert_allclose(np.median(sharp**2, axis=0), true, rtol=0.1)
-    blunt = glm.drawn_factors(gram, gram * true, 0.01, 3.0, np.random.default_rng(0))
+    blunt = draws.drawn_factors(gram, gram * true, 0.01, 3.0, 16, np.random.default_rng(0))
     assert 0.5 < np.median(blunt) < 1.5  # the noise is larger than the slopes
 
 
@@ -510,15 +537,15 @@ def test_a_run_learns_on_its_way_which_slopes_are_small():
         n_steps=3,
         noise_multiplier=1e-3,
     )
-    update = glm.Update.__new__(glm.Update)
-    update.config, update.noise = config, lambda step: 0.01
-    queries = tuple(np.array([x, 0.5 * x]) for x in (0.0, 0.1, 0.3, 0.4))
+    update = steps.Update.__new__(steps.Update)
+    update.config, update.noise = config, lambda kind: 0.01
+    queries = np.array([[x, 0.5 * x] for x in (0.0, 0.1, 0.3, 0.4)])
     H = np.diag([100.0, 100.0])
-    scores = tuple(-np.diag([10.0, 100.0]) @ q for q in queries)
-    state = glm.State(queries[-1], queries=queries, scores=scores, units=(1.0,) * 4)
-    np.testing.assert_allclose(update._on_the_way(state, H) ** 2, [0.1, 1.0], rtol=0.01)
-    update.noise = lambda step: 1e6
-    np.testing.assert_allclose(update._on_the_way(state, H), 1.0, rtol=0.01)
+    scores = -queries @ np.diag([10.0, 100.0])
+    own = draws.Along(queries[-1], queries, queries, scores, np.ones(4), 0.25, 1.0)
+    np.testing.assert_allclose(update.on_the_way(own, H) ** 2, [0.1, 1.0], rtol=0.01)
+    update.noise = lambda kind: 1e6
+    np.testing.assert_allclose(update.on_the_way(own, H), 1.0, rtol=0.01)
 
 
 def test_what_clipped_residuals_tell_of_their_scale():
@@ -748,7 +775,7 @@ def test_what_goes_with_no_bounds():
 
 
 def test_a_released_matrix_is_read_as_it_was_written():
-    update = glm.Update(
+    update = steps.Update(
         glm.GLMConfig(
             family=LOGIT, n_rows=10, n_features=2, fit_intercept=True, clip_norm=2.0, n_steps=2
         ),
@@ -772,3 +799,52 @@ def _streams():
     from skdp.fitting.streams import Streams
 
     return Streams(b"test")
+
+
+def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
+    """Expected scores of normal rows at several θ, as if slopes at the last were those of all."""
+    config = glm.GLMConfig(
+        family=LOGIT, n_rows=1000, n_features=2, fit_intercept=True, clip_norm=9.0, n_steps=3
+    )
+    update = steps.Update.__new__(steps.Update)
+    update.config, update.n = config, 1000.0
+    G = np.array([[1.0, 0.4, 0.0], [0.4, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    truth = np.array([1.5, -0.5, 0.3])
+    z = np.random.default_rng(0).standard_normal((10**6, 2)) @ np.linalg.cholesky(G[:2, :2]).T
+    z = np.column_stack([z, np.ones(len(z))])
+    queries = tuple(np.array([q]) for q in ([0.0, 0.0, 0.0], [0.8, 0.2, -0.4], [1.6, -0.4, 0.2]))
+    p = 1 / (1 + np.exp(-z @ truth))
+    scores = []
+    for q in queries:
+        logits = z @ q.T
+        w = config.cut.weights(np.full(len(z), math.sqrt(3.0)), LOGIT.largest(logits))
+        scores.append((w * (p - 1 / (1 + np.exp(-logits[:, 0])))) @ z / len(z) * 1000.0)
+    state = steps.State(
+        queries[-1], likely=G, queries=queries, scores=tuple(g[None] for g in scores),
+        units=(1.0,) * 3,
+    )  # fmt: skip
+    (own,) = update.along(state, update.usual(state))
+    H = 1000.0 * own.mean_slope * G
+    found = np.array(
+        [q + np.linalg.solve(H, g) for q, g in zip(own.of_normal, own.scores, strict=True)]
+    )
+    np.testing.assert_allclose(found[:2], found[[2, 2]], atol=0.05)
+    plain = own.queries[1] + np.linalg.solve(H, own.scores[1])
+    assert np.abs(plain - found[2]).max() > 0.1
+
+
+def test_several_classes_have_intervals_that_hold_and_contrasts_that_are_known():
+    generator, truth = np.random.default_rng(0), np.array([[1.0, 0.0], [0.0, -1.0], [-1.0, 1.0]])
+    X = generator.uniform(-1, 1, (20_000, 2)) * [10.0, 0.1] + [5.0, 0.0]
+    logits = (X - [5.0, 0.0]) / [10.0, 0.1] @ truth.T + [0.0, 0.5, -0.5]
+    y = np.array(
+        [generator.choice(3, p=p) for p in np.exp(logits) / np.exp(logits).sum(1)[:, None]]
+    )
+    fit = DPVariationalLogisticRegression(
+        epsilon=1.0, bounds=[(-10, 20), (-1, 1)], classes=[0, 1, 2], n_samples=20_000,
+    ).fit(X, y)  # fmt: skip
+    expected = truth / [10.0, 0.1]
+    deviations = np.sqrt(np.diag(fit.covariance_)).reshape(3, 3)[:, :2]
+    assert np.all(np.abs(fit.coef_ - expected) < 6 * deviations)
+    assert np.all(deviations < np.abs(expected).max(axis=0) / 5)
+    np.testing.assert_allclose(fit.coef_.sum(axis=0), 0.0, atol=1e-6)
