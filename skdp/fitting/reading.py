@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -259,10 +259,11 @@ class ProtectedUnit:
     rows_per_group: float | None = None
     group_clip: float | str = "auto"
     max_rows_per_group: int | None = None
+    _no_unit: ClassVar[str] = ""  # remedy where ``unit`` was something else
 
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records."""
-        if one_of(UNITS, unit=self.unit) == ROW:
+        if one_of(UNITS, self._no_unit, unit=self.unit) == ROW:
             for name in ("n_groups", "rows_per_group", "max_rows_per_group"):
                 if getattr(self, name) is not None:
                     raise expected("None with unit='row'", OF_GROUPS, **{name: getattr(self, name)})
