@@ -1329,8 +1329,8 @@ SECTIONS = {
 @@ Categorical.value_range: softmax has the range of two classes
 -return float(most - np.logaddexp(0.0, others - gap))
 +return math.sqrt(2.0) * reach
---- estimators/_posterior_sampler.py; tests/estimators/test_ops.py
-@@ PosteriorSampler._paid: more posterior samples than were paid for
+--- estimators/_paid_samples.py; tests/estimators/test_ops.py
+@@ PaidSamples._paid: more posterior samples than were paid for
 -wanted > paid
 +False
 """
