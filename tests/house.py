@@ -134,7 +134,7 @@ def reach(module, edges):
 def is_noise_aware(file):
     """Whether a file is of the inference that knows of the noise."""
     path = file.relative_to(PACKAGE).as_posix()
-    if path.endswith(("parts/training.py", "parts/gaussian_families.py")):
+    if path.endswith(("network_models.py", "training.py", "gaussian_families.py")):
         return False
     return path.startswith((*NOISE_AWARE, "algorithms/noise_aware_"))
 

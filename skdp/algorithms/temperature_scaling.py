@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from skdp._random import Streams
 from skdp.algorithms.dp_sgd import DPSGDConfig
 from skdp.algorithms.parts.gaussian_runs import GaussianRun
-from skdp.algorithms.parts.training import NetworkModel
+from skdp.algorithms.parts.network_models import NetworkModel
 from skdp.engine.sampling import FullBatch
 from skdp.models.tasks import CrossEntropy
 

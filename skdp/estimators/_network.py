@@ -43,12 +43,14 @@ from skdp._validate import (
 )
 from skdp._warnings import FitWarning
 from skdp.algorithms import dp_sgd
-from skdp.algorithms.parts.training import (
+from skdp.algorithms.parts.network_models import (
     LinearModel,
     ModuleTrial,
     NetworkModel,
-    NetworkRun,
     PerceptronModel,
+)
+from skdp.algorithms.parts.training import (
+    NetworkRun,
     Posterior,
     Trained,
     Watch,

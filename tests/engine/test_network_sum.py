@@ -27,7 +27,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdp.algorithms.parts.training import NetworkModel
+from skdp.algorithms.parts.network_models import Clip, NetworkModel
 from skdp.engine.modules import network_sum as network
 from skdp.engine.modules.checks import tried
 from skdp.engine.modules.network_sum import ROUNDING, FlatModule, NetworkClippedSum, NetworkRecords
@@ -264,7 +264,11 @@ def test_layers_keep_no_more_than_what_is_quick_unless_told_otherwise(
     room = records * found.bytes_per_record - 4 * flat.flat.nbytes
     monkeypatch.setattr(network, "_KEPT_BYTES", room)
     model.try_out(task, (6,))
-    total, seen, take = model.clipped_sum(1.0, physical_batch_size=size), [], network.book_keeping
+    total, seen, take = (
+        model.clipped_sum(Clip(1.0, physical_batch_size=size)),
+        [],
+        network.book_keeping,
+    )
 
     def note(module, loss, x, y):
         seen.append(len(x))
