@@ -26,7 +26,8 @@ from skdp._validate import number_or_auto
 from skdp.algorithms.dp_sgd import DPSGDConfig, default_learning_rate
 from skdp.algorithms.parts.training import Trained
 from skdp.estimators._documented import documented
-from skdp.estimators._network import NetworkClassifier, NetworkEstimator, NetworkRegressor, OneEpoch
+from skdp.estimators._network import NetworkEstimator, OneEpoch
+from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
 from skdp.estimators._parts import takes_parts
 from skdp.privacy.budget import Budget
 

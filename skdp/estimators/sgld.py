@@ -27,7 +27,8 @@ from skdp._validate import in_range, integer_or_auto, number_or_auto
 from skdp.algorithms.dp_sgld import DPSGLDConfig, default_learning_rate, default_thinning
 from skdp.algorithms.parts.training import NetworkRun
 from skdp.estimators._documented import documented
-from skdp.estimators._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
+from skdp.estimators._network import NetworkEstimator
+from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
 from skdp.estimators._parts import takes_parts
 from skdp.privacy.budget import Budget
 from skdp.schedules import PolynomialDecay, step_sizes

@@ -26,7 +26,7 @@ from skdp._types import ArrayLike, Estimator, Given, Params, Seed
 from skdp._validate import expected, integer, one_of
 from skdp._version import __version__
 from skdp.estimators._linear import check_sparse
-from skdp.estimators._network import EACH_BY_ITSELF
+from skdp.estimators._network_parameters import EACH_BY_ITSELF
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection.budgets import private_parts
 from skdp.privacy import PrivacyReport, privacy_of
