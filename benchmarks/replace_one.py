@@ -25,7 +25,7 @@ from skdp import (
     _release_hook,
 )
 from skdp._bounded_sum import OPPOSITE
-from skdp.algorithms.dp_vi_model import ModelClippedSum
+from skdp.algorithms.user_model.sums import ModelClippedSum
 from skdp.engine.linear_sums import GramSum, ResidualSum
 from skdp.preprocessing import pca, standard_scaler
 

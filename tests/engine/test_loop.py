@@ -8,8 +8,8 @@ from bundles import bundled
 from skdp import DPVariationalModel, _release_hook
 from skdp._bounded_sum import ROUNDING
 from skdp._rows import LinearRows
-from skdp.algorithms.dp_vi_model import (
-    CURVATURE_CLIP,
+from skdp.algorithms.dp_vi_model import CURVATURE_CLIP
+from skdp.algorithms.user_model.sums import (
     GRADIENT,
     OUTER,
     SQUARES,

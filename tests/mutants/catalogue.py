@@ -664,7 +664,7 @@ SECTIONS = {
 -largest_residual: Callable[[np.ndarray], np.ndarray] | None = None
 +largest_residual: Callable[[np.ndarray], np.ndarray] | None = None
 +apart = 2**0.5
---- algorithms/dp_vi_model.py; tests/engine/test_loop.py
+--- algorithms/user_model/sums.py; tests/engine/test_loop.py
 @@ ModelClippedSum.apart: gradients of a model are taken for terms that cannot be opposite
 -OPPOSITE if self.kind == GRADIENT else POSITIVE
 +POSITIVE
@@ -944,7 +944,7 @@ SECTIONS = {
 @@ NetworkEstimator._check_same_neighbours: a fit goes on with another unit
 -before.unit != now.unit
 +False
---- algorithms/dp_vi_model.py; tests/engine/test_network_sum_persons.py
+--- algorithms/user_model/sums.py; tests/engine/test_network_sum_persons.py
 @@ _ModelSum._records: rows of a person whose gradient is not finite pass
 -sums.index_add_(0, persons[finite], gradients[finite])
 +sums.index_add_(0, persons, gradients)
@@ -960,7 +960,7 @@ SECTIONS = {
 @@ SquaredLengths._sum: squared lengths of persons are not clipped
 -norms.clamp(max=self.bound).square()
 +norms.square()
---- algorithms/dp_vi_model.py; tests/replay/test_persons.py
+--- algorithms/user_model/update.py; tests/replay/test_persons.py
 @@ ModelUpdate.infer: the posterior takes rows of a person for independent
 -excess *= self._design_effect(state, J)
 +pass
@@ -977,28 +977,28 @@ SECTIONS = {
 @@ ReleasePlan._sigma: the noise of DP-SGLD is that of its first step throughout
 -sigma[step]
 +sigma[0]
---- algorithms/dp_vi_model.py; tests/estimators/test_variational_model.py
+--- algorithms/user_model/sums.py; tests/estimators/test_variational_model.py
     tests/replay/test_variational_model.py
 @@ ModelClippedSum._sum: gradients of a user's model are not clipped
 -gradients = gradients * (self.bound / norms.clamp(min=self.bound))[:, None]
 +pass
---- algorithms/dp_vi_model.py; tests/estimators/test_variational_model.py
+--- algorithms/user_model/sums.py; tests/estimators/test_variational_model.py
 @@ LengthCounts._sum: a record counts in each cell below its own
 -torch.bincount(cell, minlength=len(edges) + 1)[1:]
 +(norms[:, None] > edges).sum(0)
 @@ _ModelSum.__call__: records without a finite gradient are counted
 -not finite.all()
 +False
---- algorithms/dp_vi_model.py; tests/engine/test_loop.py
+--- algorithms/user_model/sums.py; tests/engine/test_loop.py
 @@ LengthCounts: lengths are counted for terms that are never moved from cell to cell
 -apart = POSITIVE
 +apart = 1.0
---- algorithms/dp_vi_model.py; tests/estimators/test_variational_model.py
+--- algorithms/user_model/sums.py; tests/estimators/test_variational_model.py
 @@ _ModelSum._rows: sums are not in units of the clip
 -safe_gradients(self.model, theta, x, y) / clip_norm
 +safe_gradients(self.model, theta, x, y)
---- estimators/variational_model.py; tests/estimators/test_variational_model.py
-@@ DPVariationalModel._synthetic_rows: the clip of synthetic rows follows the number of private ones
+--- estimators/_user_model.py; tests/estimators/test_variational_model.py
+@@ ModelEstimator._synthetic_rows: the clip of synthetic rows follows the number of private ones
 -(N_ROWS, n_features)
 +(N_ROWS + (self.n_samples or 0), n_features)
 --- engine/modules/checks.py; tests/engine/test_checks.py
@@ -1943,7 +1943,7 @@ SECTIONS = {
 @@ DPSGDUpdate.restored: the optimiser starts again where a run goes on
 -self._rule.restored(state.rule, theta, 0.0)
 +self._rule.init(theta)
---- algorithms/dp_vi_model.py; tests/estimators/test_checkpoint.py
+--- algorithms/user_model/update.py; tests/estimators/test_checkpoint.py
 @@ ModelUpdate.restored: draws of the posterior start again where a run goes on
 -range(state.moments.count)
 +range(0)
