@@ -26,7 +26,8 @@ from skdp import (
 )
 from skdp._bounded_sum import OPPOSITE
 from skdp.algorithms.user_model.sums import ModelClippedSum
-from skdp.engine.linear_sums import GramSum, ResidualSum
+from skdp.engine.linear_sums import GramSum
+from skdp.engine.residual_sums import ResidualSum
 from skdp.preprocessing import pca, standard_scaler
 
 RELATION = "replace_one"

@@ -160,6 +160,14 @@ class RowSum(BoundedSum):
         """Return the terms (m, size), each a function of its own record alone."""
         raise NotImplementedError
 
+    def __call__(self, theta: np.ndarray, batch: Any) -> np.ndarray:
+        """Return the sum."""
+        total = np.zeros(self.shape(tuple(theta.shape)))
+        with np.errstate(all="ignore"):
+            for chunk in batch.chunks(CHUNK_ROWS):
+                total += self.records(theta, chunk).sum(axis=0)
+        return total
+
     def persons(self, theta: np.ndarray, chunk: Any) -> np.ndarray:
         """Return the sums (n_persons, size) of each person's terms, a function of these alone."""
         return by_person(self.records(theta, chunk), chunk)

@@ -14,7 +14,8 @@ from skdp._rows import LinearRows
 from skdp.algorithms import noise_aware_linear as nar
 from skdp.algorithms.parts.gaussian_runs import run_and_count
 from skdp.algorithms.parts.residual_releases import moments
-from skdp.engine.linear_sums import MAGNITUDES, GramSum, MagnitudeSum, ScoreGramSum
+from skdp.engine.linear_sums import GramSum, ScoreGramSum
+from skdp.engine.residual_sums import MAGNITUDES, MagnitudeSum
 from skdp.relations import RELATIONS
 
 EXTREME = [0.0, 1.0, -1.0, 0.3, 1e154, -1e300, 5e-324]

@@ -9,14 +9,8 @@ import pytest
 from skdp._bounded_sum import CHUNK_ROWS, MAX_PARTS
 from skdp._coded_rows import CodedRows
 from skdp._rows import LinearRows
-from skdp.engine.linear_sums import (
-    GramSum,
-    LinearClippedSum,
-    OutsideSum,
-    ResidualScores,
-    ResidualSum,
-    ScoreGramSum,
-)
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum
+from skdp.engine.residual_sums import ResidualScores, ResidualSum
 from skdp.models.likelihoods import Bernoulli, Categorical
 from skdp.relations import RELATIONS
 

@@ -7,15 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from skdp._rows import LinearRows
-from skdp.engine.linear_sums import (
-    GramSum,
-    LinearClippedSum,
-    ResidualScores,
-    ResidualSum,
-    ScoreGramSum,
-    packed,
-    unpacked,
-)
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum, packed, unpacked
+from skdp.engine.residual_sums import ResidualScores, ResidualSum
 from skdp.models.likelihoods import Bernoulli, Categorical
 
 THETA = np.array([[0.5, -1.0, 2.0]])

@@ -14,14 +14,8 @@ from skdp._rows import LinearRows, row_products, row_sums
 from skdp.algorithms.dp_vi import VanillaClippedSum
 from skdp.engine import grid
 from skdp.engine.grid import GridSum, lattice_bits, lattice_bound
-from skdp.engine.linear_sums import (
-    GramSum,
-    LinearClippedSum,
-    ResidualScores,
-    ResidualSum,
-    ScoreGramSum,
-    packed,
-)
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum, packed
+from skdp.engine.residual_sums import ResidualScores, ResidualSum
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.relations import sensitivity_factor
 

@@ -17,14 +17,9 @@ from skdp.algorithms.user_model.sums import (
     ModelClippedSum,
 )
 from skdp.engine.grid import GridSum, lattice_bound
-from skdp.engine.linear_sums import (
-    GramSum,
-    LinearClippedSum,
-    ResidualScores,
-    ResidualSum,
-    ScoreGramSum,
-)
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum
 from skdp.engine.loop import ReleasePlan
+from skdp.engine.residual_sums import ResidualScores, ResidualSum
 from skdp.engine.sampling import sampling
 from skdp.models.likelihoods import Bernoulli
 from skdp.relations import RELATIONS, sensitivity_factor

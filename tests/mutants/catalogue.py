@@ -465,7 +465,7 @@ SECTIONS = {
 @@ _clipped: a row that is not finite is counted
 -longer[extreme] = features[extreme].any(axis=1)
 +longer[extreme] = True
---- engine/linear_sums.py; tests/algorithms/test_noise_aware_linear.py
+--- engine/residual_sums.py; tests/algorithms/test_noise_aware_linear.py
 @@ MagnitudeSum.records: a target of zero has a magnitude
 -chunk.weighted(targets != 0.0)
 +chunk.weighted(targets == targets)
@@ -532,7 +532,7 @@ SECTIONS = {
 @@ packed: second moments count entries beside the diagonal once
 -return matrix[rows, columns] * weights
 +return matrix[rows, columns]
---- engine/linear_sums.py; tests/algorithms/test_noise_aware_linear.py
+--- engine/residual_sums.py; tests/algorithms/test_noise_aware_linear.py
 @@ ResidualSum.record_bound: residual sums of a regression have too small a bound
 -return math.hypot(1.0, self.scale_weight / 2, self.trace_weight / 2)
 +return 0.5
@@ -688,7 +688,7 @@ SECTIONS = {
 @@ ScoreGramSum: outer products of scores are taken for numbers
 -apart = POSITIVE
 +apart = 1.0
---- engine/linear_sums.py; tests/engine/test_gram.py
+--- engine/residual_sums.py; tests/engine/test_gram.py
 @@ _residual_scores: scores of residuals are not scaled to rows of norm 1
 -1.0 / np.maximum(chunk.norms, row_bound)
 +np.full(len(r), 1.0 / row_bound)
@@ -714,7 +714,7 @@ SECTIONS = {
     bounded
 -ResidualScores(self.row_bound, bounded=self.private)
 +ResidualScores(self.row_bound, bounded=False)
---- engine/linear_sums.py; tests/algorithms/test_noise_aware_linear.py
+--- engine/residual_sums.py; tests/algorithms/test_noise_aware_linear.py
 @@ ResidualSum.apart: residual sums have the sharper bound where it does not hold
 -small and self.bounded
 +self.bounded
@@ -885,6 +885,7 @@ SECTIONS = {
 @@ GramSum._cut: second moments have no weights
 -chunk.weighted(np.minimum(w, self.bound / squares))
 +np.minimum(w, self.bound / squares)
+--- engine/residual_sums.py; tests/estimators/test_linear_weights.py
 @@ ResidualSum.__call__: the scale of residuals is of rows without weights
 -np.nansum(chunk.weighted(psi**2 - 0.5))
 +np.nansum(psi**2 - 0.5)
