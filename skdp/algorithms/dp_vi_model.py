@@ -86,7 +86,7 @@ from skdp.algorithms.user_model.sums import (
 )
 from skdp.algorithms.user_model.update import ModelUpdate
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
-from skdp.engine.modules.network_sum import NetworkRecords
+from skdp.engine.modules.network_records import NetworkRecords
 from skdp.engine.sampling import Sampling, sampling
 from skdp.models.user_models import Prior, UserModel
 

@@ -42,15 +42,11 @@ from skdp.algorithms.user_model.sums import (
     SquaredLengths,
 )
 from skdp.engine.linear_sums import packed
+from skdp.engine.modules.flat_module import FlatModule
+from skdp.engine.modules.gradients import Gradients
 from skdp.engine.modules.layers import squares_of_sums
-from skdp.engine.modules.network_sum import (
-    FlatModule,
-    Gradients,
-    NetworkClippedSum,
-    NetworkPersonSum,
-    NetworkRecords,
-    PersonClip,
-)
+from skdp.engine.modules.network_records import NetworkRecords
+from skdp.engine.modules.network_sum import NetworkClippedSum, NetworkPersonSum, PersonClip
 from skdp.models.user_models import UserModel
 
 SIZES = [1, 3, 1, 4, 9, 2, 40, 5]

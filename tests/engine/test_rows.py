@@ -15,7 +15,7 @@ from skdp._rows import LinearRows, PlainRows
 from skdp.engine.grid import GridSum
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum
 from skdp.engine.loop import ReleasePlan, run
-from skdp.engine.modules.network_sum import NetworkRecords
+from skdp.engine.modules.network_records import NetworkRecords
 from skdp.engine.persons import RowSum
 from skdp.engine.sampling import BLOCK, sampling
 from skdp.models.likelihoods import Bernoulli

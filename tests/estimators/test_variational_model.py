@@ -14,7 +14,7 @@ from skdp import FitWarning, PrivacyLedger
 from skdp.algorithms.dp_vi_model import clipping_of
 from skdp.algorithms.user_model.lengths import CHECK_EDGES, CLIP_EDGES, learned_clip
 from skdp.algorithms.user_model.sums import LengthCounts, ModelClippedSum
-from skdp.engine.modules.network_sum import NetworkRecords
+from skdp.engine.modules.network_records import NetworkRecords
 from skdp.estimators.variational_model import DPVariationalModel
 from skdp.models.user_models import UserModel
 

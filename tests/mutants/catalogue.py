@@ -788,7 +788,7 @@ SECTIONS = {
 @@ _loaded: predictions of all samples have the weights that a cache holds
 -nn.utils.parametrize._cache.clear()
 +nn.utils.parametrize._cache.copy()
---- engine/modules/network_sum.py; tests/engine/test_precision.py
+--- engine/modules/flat_module.py; tests/engine/test_precision.py
 @@ _copied: hooks on gradients are lost without a word
 -any(getattr(part, name, None) for name in _GRADIENT_HOOKS)
 +False
@@ -796,15 +796,16 @@ SECTIONS = {
 @@ NetworkClippedSum._factors: network gradients are not clipped
 -return self.clip_norm / norms.clamp(min=self.clip_norm)
 +return torch.ones_like(norms)
+@@ NetworkClippedSum.piece: non-finite gradients pass
+-not math.isfinite(norms.sum())
++False
+--- engine/modules/gradients.py; tests/engine/test_network_sum.py
 @@ book_keeping: clipping per parameter instead of jointly
 -squares += by_name[name].squared_norms
 +squares = by_name[name].squared_norms
 @@ book_keeping: a norm without its root
 -return Gradients(squares.sqrt(), weighted_sum, by_name, squares_of_sums)
 +return Gradients(squares, weighted_sum, by_name, squares_of_sums)
-@@ NetworkClippedSum.piece: non-finite gradients pass
--not math.isfinite(norms.sum())
-+False
 --- engine/modules/network_sum.py; tests/engine/test_network_sum.py tests/estimators/test_sgld.py
 @@ NetworkClippedSum.piece: noise before clipping is added after it
 -found.weighted_sum(-factors)
@@ -832,15 +833,16 @@ SECTIONS = {
 @@ PersonClip.factors: rows of a person that nearly cancel are not guarded
 -torch.maximum(found.squares_of_sums(c, rows), least).sqrt()
 +found.squares_of_sums(c, rows).sqrt()
-@@ book_keeping.squares_of_sums: the norm of a person is that of unclipped rows
--weighted = b * c.reshape(-1, *(1,) * (b.ndim - 1))
-+weighted = b
 @@ PersonClip.without: persons keep their numbers of rows where rows are dropped
 -self._replace(starts=self.starts - gone[self.starts])
 +self
 @@ _by_size: the last rows of persons of unequal size are left out
 -sizes[persons].max()
 +sizes[persons].min()
+--- engine/modules/gradients.py; tests/engine/test_network_sum_persons.py
+@@ book_keeping.squares_of_sums: the norm of a person is that of unclipped rows
+-weighted = b * c.reshape(-1, *(1,) * (b.ndim - 1))
++weighted = b
 --- engine/modules/network_sum.py; tests/replay/test_persons.py
 @@ NetworkClippedSum.of_persons: a person has the bound of a row
 -unit.clip * self.record_bound
@@ -919,16 +921,17 @@ SECTIONS = {
 @@ convolution: rows of a person are not added up in a convolution
 -_joined(_gradients(module, a, b), rows)
 +_gradients(module, a, b)
---- engine/modules/network_sum.py; tests/engine/test_checks.py
+--- engine/modules/flat_module.py; tests/engine/test_checks.py
 @@ _watch.hook.note: weights of a bag are overlooked
 -len(args) != 1 or others
 +False
-@@ vmapped: slow operations fail where warnings are errors
--'ignore'
-+'error'
 @@ _is_frozen: batch normalisation in training counts as frozen
 -part.training
 +False
+--- engine/modules/gradients.py; tests/engine/test_checks.py
+@@ vmapped: slow operations fail where warnings are errors
+-'ignore'
++'error'
 --- engine/modules/checks.py; tests/estimators/test_modules.py
 @@ clipping_method: a loss is not tried
 -_check_losses(module, loss, x, y)
@@ -937,8 +940,8 @@ SECTIONS = {
 @@ DPSGLDConfig.noise_multipliers: the temperature is that of rows
 -min(self.clip_norm, _NEVER_REACHED) * self.of_record
 +min(self.clip_norm, _NEVER_REACHED)
---- algorithms/dp_sgd.py; tests/replay/test_persons.py
-@@ DPSGDConfig.release_plan: persons of a network are planned as rows
+--- algorithms/parts/training.py; tests/replay/test_persons.py
+@@ NetworkRun.release_plan: persons of a network are planned as rows
 -self.persons
 +None
 --- estimators/_network.py; tests/replay/test_persons.py

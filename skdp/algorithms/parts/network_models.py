@@ -19,7 +19,9 @@ from skdp._validate import in_range, one_of
 from skdp.engine.linear_sums import LinearClippedSum
 from skdp.engine.loop import ClippedSum
 from skdp.engine.modules.checks import N_RECORDS, refuse_probabilities, tried
-from skdp.engine.modules.network_sum import FlatModule, Loss, NetworkClippedSum, NetworkRecords
+from skdp.engine.modules.flat_module import FlatModule, Loss
+from skdp.engine.modules.network_records import NetworkRecords
+from skdp.engine.modules.network_sum import NetworkClippedSum
 from skdp.engine.perceptron_sum import PerceptronSum, RoundedRows
 from skdp.models.tasks import Classification, Task
 

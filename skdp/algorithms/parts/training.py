@@ -28,7 +28,7 @@ from skdp._validate import in_range, integer, one_of
 from skdp.algorithms.parts.network_models import Clip, LinearModel, Model
 from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
-from skdp.engine.modules.network_sum import PHYSICAL_BATCH_SIZE
+from skdp.engine.modules.flat_module import PHYSICAL_BATCH_SIZE
 from skdp.engine.sampling import Sampling, sampling
 from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event

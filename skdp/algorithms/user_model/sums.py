@@ -15,7 +15,7 @@ from skdp._coded_rows import ON_BOUND
 from skdp._persons import PersonUnit, sizes_between
 from skdp._validate import one_of, positive
 from skdp.engine.linear_sums import packed
-from skdp.engine.modules.network_sum import NetworkBatch
+from skdp.engine.modules.network_records import NetworkBatch
 from skdp.models.user_models import UserModel
 
 GRADIENT, OUTER, SQUARES = "gradient", "outer", "squares"

@@ -26,15 +26,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from skdp.engine.modules.network_sum import (
-    BATCH_NORMS,
-    FlatModule,
-    Gradients,
-    Loss,
-    book_keeping,
-    out_of_memory,
-    vmapped,
-)
+from skdp.engine.modules.flat_module import BATCH_NORMS, FlatModule, Loss
+from skdp.engine.modules.gradients import Gradients, book_keeping, vmapped
+from skdp.engine.modules.network_sum import out_of_memory
 from skdp.engine.modules.recurrent import Recurrent
 from skdp.engine.modules.shapes import mismatch
 
