@@ -40,11 +40,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from skdp._bounded_sum import CHUNK_ROWS
 from skdp._chunked_rows import rows_of
-from skdp._coded_rows import ImplicitRows
 from skdp._random import Streams
-from skdp._rows import Bounds, LinearBatch, LinearRows, row_bound, row_products, row_sums
+from skdp._rows import Bounds, LinearRows, row_bound
 from skdp._validate import expected, in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_families import (
@@ -56,10 +54,10 @@ from skdp.algorithms.parts.gaussian_families import (
 )
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of, run_and_count
 from skdp.engine.adam import Moments, NoiseCorrectedAdam
-from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, Residual, of_weights
+from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, of_weights
 from skdp.engine.loop import Progress, ReleasePlan
-from skdp.engine.persons import RowSum
 from skdp.engine.sampling import Sampling, sampling
+from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.models.likelihoods import BoundedScores
 
 COVARIANCES = ("diag", "full")
@@ -305,76 +303,6 @@ def default_learning_rate(
         return 0.1 / bound
     snr = n_rows * bound / (noise_scale * math.sqrt(n_parameters))
     return min(max(LEARNING_RATE * math.sqrt(snr), 0.01), 0.2) / bound
-
-
-# --- vanilla gradients --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class VanillaClippedSum(RowSum):
-    """Sum over records of (g_i, g_i∘w), each pair clipped to a norm; g_i = r_i x_iᵀ.
-
-    With w = η∘s that is the gradient of log p(y_i|x_i, m + s∘η) in m and in log s. The norm is
-    ‖(g, g∘w)‖² = Σ_k r_k² (‖x‖² + Σ_d x_d² w_kd²): no per-record gradient in memory.
-
-    Parameters
-    ----------
-    residual : callable
-        As in `LinearClippedSum`.
-    clip_norm : float
-        C > 0: bound on the Euclidean norm of one record's pair.
-    """
-
-    residual: Residual
-    clip_norm: float
-    cancelling = True
-
-    @property
-    def record_bound(self) -> float:
-        """Bound on the norm of one record's pair: C."""
-        return self.clip_norm
-
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the sum: that of the pair (θ, w)."""
-        return theta_shape
-
-    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
-        """Return the clipped sum, shape (2, K, D), for a pair (θ, w) of that shape."""
-        weights, w = theta
-        total = np.zeros(weights.shape)
-        with np.errstate(all="ignore"):
-            for chunk in batch.chunks(CHUNK_ROWS):
-                squares = chunk._replace(rows=chunk.rows**2).logits((w**2).T)
-                r, rows = self._clipped(chunk.logits(weights.T), squares, chunk)
-                total += r.T @ rows
-        return np.stack([total, total * w])  # w is the same for all records
-
-    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
-        """Return the terms of the sum, (m, 2KD), each a function of its own record alone."""
-        weights, w = theta
-        logits = row_products(chunk.rows, weights.T)
-        r, rows = self._clipped(logits, row_products(chunk.rows**2, (w**2).T), chunk)
-        g = r[:, :, None] * rows[:, None, :]
-        return np.stack([g, g * w], axis=1).reshape(len(r), theta.size)
-
-    def _clipped(
-        self, logits: np.ndarray, squares: np.ndarray, chunk: LinearBatch
-    ) -> tuple[np.ndarray, Any]:
-        """Return r (m, K) and rows (m, D), whose outer products are the g_i."""
-        r = self.residual(logits, chunk.targets)
-        norms = np.sqrt(row_sums(r**2 * (chunk.norms[:, None] ** 2 + squares)))
-        # Records without a finite gradient contribute nothing; 0·inf = NaN would tell.
-        bad = ~np.isfinite(norms)
-        rows = chunk.rows
-        if bad.any():
-            r = np.where(bad[:, None], 0.0, r)
-            rows = rows if isinstance(rows, ImplicitRows) else np.where(bad[:, None], 0.0, rows)
-            norms = np.where(bad, 0.0, norms)
-        r = r * (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
-        return chunk.weighted(r), rows
-
-
-# --- families of q ------------------------------------------------------------------------------
 
 
 class DPVIState(NamedTuple):

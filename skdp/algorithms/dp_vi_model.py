@@ -88,7 +88,8 @@ from skdp.algorithms.user_model.update import ModelUpdate
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
 from skdp.engine.modules.network_records import NetworkRecords
 from skdp.engine.sampling import Sampling, sampling
-from skdp.models.user_models import Prior, UserModel
+from skdp.models.user_models import UserModel
+from skdp.models.user_priors import Prior
 
 CURVATURE_CLIP = 0.35  # of C, in curvatures: their noise goes with its square
 

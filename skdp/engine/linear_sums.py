@@ -108,13 +108,13 @@ class LinearClippedSum(RowSum):
             norms = np.maximum(norms, self.largest_residual(logits))
         norms *= chunk.norms
         if not np.isfinite(norms.sum()):
-            rows = _drop_non_finite(r, norms, rows)
+            rows = drop_non_finite(r, norms, rows)
         if self.clip_norm < np.inf:
             r *= (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
         return chunk.weighted(r), rows
 
 
-def _drop_non_finite(r: np.ndarray, norms: np.ndarray, rows: Any) -> Any:
+def drop_non_finite(r: np.ndarray, norms: np.ndarray, rows: Any) -> Any:
     """Let records whose gradient is not finite contribute nothing.
 
     C/‖g‖ would make 0·inf = NaN of them, which tells everyone that the record is there.

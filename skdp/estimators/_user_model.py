@@ -19,14 +19,8 @@ from skdp.algorithms import dp_vi_model
 from skdp.algorithms.simulated_clip import N_ROWS, simulated_clip
 from skdp.algorithms.user_model import defaults
 from skdp.estimators import _doubts
-from skdp.models.user_models import (
-    N_MADE_UP,
-    Prior,
-    Simulator,
-    UserModel,
-    made_up_records,
-    takes_targets,
-)
+from skdp.models.user_models import N_MADE_UP, Simulator, UserModel, made_up_records, takes_targets
+from skdp.models.user_priors import Prior
 from skdp.privacy.budget import Budget
 
 _N_PREDICTIVE_DRAWS = 200

@@ -35,7 +35,8 @@ from skdp.algorithms import dp_vi_model
 from skdp.estimators._arviz import GaussianDraws
 from skdp.estimators._documented import documented
 from skdp.estimators._user_model import ModelEstimator
-from skdp.models.user_models import Prior, Simulator
+from skdp.models.user_models import Simulator
+from skdp.models.user_priors import Prior
 
 _N_PREDICTIVE_DRAWS = 200
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from skdp._bounded_sum import BoundedSum
 from skdp._rows import LinearRows, row_products, row_sums
-from skdp.algorithms.dp_vi import VanillaClippedSum
 from skdp.engine import grid
 from skdp.engine.grid import GridSum, lattice_bits, lattice_bound
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum, packed
 from skdp.engine.residual_sums import ResidualScores, ResidualSum
+from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.relations import sensitivity_factor
 

@@ -8,10 +8,10 @@ import pytest
 
 from skdp._persons import PersonUnit, rows_of_persons
 from skdp._rows import LinearRows, PlainBatch
-from skdp.algorithms.dp_vi import VanillaClippedSum
 from skdp.algorithms.moments import MomentSum
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum
 from skdp.engine.residual_sums import MagnitudeSum, ResidualScores, ResidualSum
+from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.models.likelihoods import Bernoulli
 from skdp.relations import RELATIONS
 
