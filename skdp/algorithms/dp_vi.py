@@ -36,13 +36,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skdp._chunked_rows import rows_of
 from skdp._random import Streams
-from skdp._rows import Bounds, LinearRows, row_bound
+from skdp._rows import Bounds, LinearRows
 from skdp._validate import expected, in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_families import (
@@ -52,7 +52,7 @@ from skdp.algorithms.parts.gaussian_families import (
     Family,
     orthogonal_normals,
 )
-from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of, run_and_count
+from skdp.algorithms.parts.gaussian_runs import FLOAT, LinearRun, release_plan_of, run_and_count
 from skdp.engine.adam import Moments, NoiseCorrectedAdam
 from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, of_weights
 from skdp.engine.loop import Progress, ReleasePlan
@@ -67,19 +67,13 @@ _MAX_LOG_ODDS = 1e4
 
 
 @dataclass(frozen=True)
-class DPVIConfig(GaussianRun):
+class DPVIConfig(LinearRun):
     """Public facts of a run; built without a row in sight, and all that the event depends on.
 
     Parameters
     ----------
-    likelihood : BoundedScores
-        Of the linear model, with K outputs.
-    n_rows, n_features : int
-        Public number of rows, and features of a row.
-    fit_intercept : bool
-        Whether each row gets a 1 appended; θ has shape (K, D), D = n_features + fit_intercept.
-    data_norm : float
-        Norm > 0 to which the features of each row are clipped.
+    likelihood, n_rows, n_features, fit_intercept, data_norm, ...
+        As in `LinearRun`; ``secure`` for full batches alone.
     n_steps : int
         T ≥ 1: number of noisy sums.
     sampling_rate : float
@@ -97,15 +91,8 @@ class DPVIConfig(GaussianRun):
         Whether L is diagonal or lower triangular.
     gradient : {"aligned", "vanilla"}
         What is clipped and released; vanilla is for diagonal L alone.
-    noise_multiplier, neighboring_relation, secure
-        As in `GaussianRun`; ``secure`` for full batches alone.
     """
 
-    likelihood: BoundedScores
-    n_rows: int
-    n_features: int
-    fit_intercept: bool
-    data_norm: float
     n_steps: int
     sampling_rate: float
     clip_norm: float
@@ -115,13 +102,9 @@ class DPVIConfig(GaussianRun):
     covariance: str = "diag"
     gradient: str = "aligned"
     sparse: bool = False
-    asks_sums: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        integer(1, n_rows=self.n_rows)
-        integer(1, n_features=self.n_features)
-        in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
         integer(1, n_steps=self.n_steps)
         in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
         positive(clip_norm=self.clip_norm)
@@ -144,11 +127,6 @@ class DPVIConfig(GaussianRun):
             )
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Shape (K, D) of θ."""
-        return self.likelihood.n_outputs, self.n_features + bool(self.fit_intercept)
-
-    @property
     def learning_rate(self) -> float:
         """Step size; the default follows the public ratio of data to noise."""
         if self.given_learning_rate is not None:
@@ -161,11 +139,6 @@ class DPVIConfig(GaussianRun):
         """Bytes of the rows of a batch, copied, about."""
         n_columns = 0 if self.sparse else sum(self.shape) + 1
         return round(FLOAT * self.sampling_rate * self.n_rows * n_columns)
-
-    @property
-    def row_bound(self) -> float:
-        """Norm bound of a row with its intercept."""
-        return row_bound(self.data_norm, self.fit_intercept)
 
     @property
     def sampling(self) -> Sampling:

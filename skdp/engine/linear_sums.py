@@ -74,10 +74,6 @@ class LinearClippedSum(RowSum):
         """Bound on the norm of one record's term: C."""
         return self.clip_norm
 
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the sum: that of θ."""
-        return theta_shape
-
     def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the clipped sum, shape (K, D), for parameters of that shape."""
         weights = theta.T

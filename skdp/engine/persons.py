@@ -153,8 +153,8 @@ class RowSum(BoundedSum):
     cancelling = False
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the sum at parameters of a shape."""
-        raise NotImplementedError
+        """Shape of the sum at parameters of a shape: the same."""
+        return theta_shape
 
     def records(self, theta: np.ndarray, chunk: Any) -> np.ndarray:
         """Return the terms (m, size), each a function of its own record alone."""

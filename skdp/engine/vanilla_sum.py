@@ -37,10 +37,6 @@ class VanillaClippedSum(RowSum):
         """Bound on the norm of one record's pair: C."""
         return self.clip_norm
 
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the sum: that of the pair (θ, w)."""
-        return theta_shape
-
     def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the clipped sum, shape (2, K, D), for a pair (θ, w) of that shape."""
         weights, w = theta

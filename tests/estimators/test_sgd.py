@@ -648,7 +648,7 @@ class TestScikitLearn:
         X, y = np.load(path, mmap_mode="r"), rng.integers(0, 2, 500)
         copied = []
         with mock.patch(
-            "skdp.engine.modules.network_sum.copied",
+            "skdp.engine.modules.network_records.copied",
             side_effect=lambda a, index: copied.append(a) or np.array(a[index]),
         ):
             DPSGDClassifier(batch_size=50, max_iter=3, classes=[0, 1], n_samples=500).fit(X, y)

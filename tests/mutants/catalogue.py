@@ -1780,9 +1780,9 @@ SECTIONS = {
 @@ CovarianceConfig.noise: a replaced row moves a covariance as one that is zeroed out
 -l1 = d * (d + 1) / 2
 +l1 = d * d / 2
-@@ CovarianceConfig.run: weights: products of a covariance are those of rows of weight 1
+@@ _moments: weights: products of a covariance are those of rows of weight 1
 -w[i : i + _CHUNK] * part
-+self.steps * part
++np.max(w) * part
 --- statistics/covariances.py; tests/statistics/test_statistics.py
 @@ CovarianceConfig.run: weights: what is left of the squares is that of all rows
 -m * H * H // self.steps

@@ -38,6 +38,15 @@ class Clip(NamedTuple):
     prenoise_scale: float = 0.0
 
 
+class PrivateRows(NamedTuple):
+    """Rows (n, ...) and targets (n, ...), where persons begin if they are the records; weights."""
+
+    X: np.ndarray
+    targets: np.ndarray
+    starts: np.ndarray | None = None
+    weights: np.ndarray | None = None
+
+
 class Model(Protocol):
     """What a run needs of a model; built from public facts and initial weights alone."""
 
@@ -52,14 +61,8 @@ class Model(Protocol):
         """Return the private value of a step."""
         ...
 
-    def records(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        starts: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> Rows:
-        """Wrap the private rows for the clipped sum; see `Records`."""
+    def records(self, given: PrivateRows) -> Rows:
+        """Wrap the private rows for the clipped sum."""
         ...
 
     def vector(self, theta: Tensor) -> np.ndarray:
@@ -156,14 +159,9 @@ class NetworkModel:
         """Return the private value of a step."""
         return NetworkClippedSum(self._flat, self._loss, method=self._method, **clip._asdict())
 
-    def records(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        starts: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> NetworkRecords:
+    def records(self, given: PrivateRows) -> NetworkRecords:
         """Wrap the private rows."""
+        X, targets, starts, weights = given
         like, dtype = self._flat.flat, self.dtype
         return NetworkRecords(X, targets, like, starts, dtype=dtype, weights=weights)
 
@@ -213,23 +211,17 @@ class PerceptronModel:
             clip.physical_batch_size,
         )
 
-    def records(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        starts: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> RoundedRows:
+    def records(self, given: PrivateRows) -> RoundedRows:
         """Wrap the private rows."""
-        columns = self._task.columns(targets)
-        weights = np.ones(len(columns)) if weights is None else weights
+        columns = self._task.columns(given.targets)
+        weights = np.ones(len(columns)) if given.weights is None else given.weights
         return RoundedRows(
-            X,
+            given.X,
             np.column_stack([columns, weights]),
             data_norm=math.inf,
             fit_intercept=True,
             neighboring_relation=self._neighboring_relation,
-            starts=starts,
+            starts=given.starts,
         )
 
     def vector(self, theta: Tensor) -> np.ndarray:
@@ -271,23 +263,17 @@ class LinearModel:
         in_range(0.0, 0.0, prenoise_scale=clip.prenoise_scale, closed="both")
         return LinearClippedSum(self._task.residual, clip.clip_norm)
 
-    def records(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        starts: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> LinearRows:
+    def records(self, given: PrivateRows) -> LinearRows:
         """Wrap the private rows, which have no weights."""
-        if weights is not None:
+        if given.weights is not None:
             raise ValueError("A lone linear layer with weights goes by book-keeping.")
         return LinearRows(
-            X,
-            self._task.columns(targets),
+            given.X,
+            self._task.columns(given.targets),
             data_norm=_NO_NORM,
             fit_intercept=True,
             neighboring_relation=self._neighboring_relation,
-            starts=starts,
+            starts=given.starts,
         )
 
     def vector(self, theta: Tensor) -> np.ndarray:

@@ -25,7 +25,7 @@ from skdp._persons import PersonUnit
 from skdp._random import Streams
 from skdp._rows import Rows
 from skdp._validate import in_range, integer, one_of
-from skdp.algorithms.parts.network_models import Clip, LinearModel, Model
+from skdp.algorithms.parts.network_models import Clip, LinearModel, Model, PrivateRows
 from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
 from skdp.engine.modules.flat_module import PHYSICAL_BATCH_SIZE
@@ -378,9 +378,8 @@ class LateSums:
 
 def _wrapped(model: Model, records: tuple[np.ndarray, ...]) -> Rows:
     """Wrap private rows, with what stands beside them."""
-    X, targets, *_ = records
-    starts, weights = (getattr(records, name, None) for name in ("starts", "weights"))
-    return model.records(X, targets, starts, weights)
+    beside = (getattr(records, name, None) for name in ("starts", "weights"))
+    return model.records(PrivateRows(*records[:2], *beside))
 
 
 def _draw_masks(streams: Streams) -> None:

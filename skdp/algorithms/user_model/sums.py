@@ -107,6 +107,10 @@ class _ModelSum(BoundedSum):
             x, y, _ = batch.piece(first, min(first + size, stop))
             yield safe_gradients(self.model, theta, x, y) / clip_norm, first
 
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the sum at a query (θ, C)."""
+        return self._shape(theta_shape[0] - 1)
+
     def _shape(self, n_parameters: int) -> tuple[int, ...]:
         raise NotImplementedError
 
@@ -265,10 +269,6 @@ class SquaredLengths(_ModelSum):
         """Bound on one record's term."""
         return self.bound
 
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """One number."""
-        return (1,)
-
     def _shape(self, n_parameters: int) -> tuple[int, ...]:
         return (1,)
 
@@ -293,10 +293,6 @@ class LengthCounts(_ModelSum):
 
     edges: tuple[float, ...]
     apart = POSITIVE  # one-hot rows
-
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """One count for each cell."""
-        return (len(self.edges),)
 
     def _shape(self, n_parameters: int) -> tuple[int, ...]:
         return (len(self.edges),)

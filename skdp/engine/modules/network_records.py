@@ -54,31 +54,28 @@ class NetworkRecords:
 
     def take(self, selection: Selection) -> NetworkBatch:
         """Note which records are in the batch; nothing is copied yet."""
-        if isinstance(selection, slice) and self._starts is None:
-            index = np.arange(*selection.indices(len(self)))
-            return NetworkBatch(self, index, contiguous=True)
         if isinstance(selection, slice):
-            return NetworkBatch(self, np.arange(len(self._X)), True, self._starts)
+            rows, starts = range(len(self._X)), self._starts
+            return NetworkBatch(self, rows[selection] if starts is None else rows, starts)
         # In the order of the file.
-        index, starts = selected_rows(np.sort(selection), self._starts)
-        return NetworkBatch(self, index, False, starts)
+        return NetworkBatch(self, *selected_rows(np.sort(selection), self._starts))
 
-    def copy(self, index: np.ndarray | slice) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Copy records to the device, with their weights if they have any."""
+    def copy(self, rows: np.ndarray | range) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Copy rows and targets to the device, with weights if there are any."""
+        index = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
         x, y = copied(self._X, index), copied(self._targets, index)
         if isinstance(index, slice):  # a network never gets the caller's memory
             x, y = np.array(x), np.array(y)
-        rows = torch.from_numpy(x).to(self._device, self._dtype)
         weights = None if self._weights is None else self._weights[index]
-        return rows, torch.from_numpy(y).to(self._device), weights
+        x = torch.from_numpy(x).to(self._device, self._dtype)
+        return x, torch.from_numpy(y).to(self._device), weights
 
 
 class NetworkBatch(NamedTuple):
     """Some of the records, copied a piece at a time: numbers of rows, and whose they are."""
 
     records: NetworkRecords
-    index: np.ndarray
-    contiguous: bool
+    index: np.ndarray | range
     starts: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -86,7 +83,4 @@ class NetworkBatch(NamedTuple):
 
     def piece(self, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """Copy some records of the batch."""
-        if self.contiguous:
-            first = int(self.index[0]) if len(self.index) else 0
-            return self.records.copy(slice(first + start, first + stop))
         return self.records.copy(self.index[start:stop])
