@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import _checkpoint, _fitting
@@ -26,6 +25,7 @@ from skdp._warnings import FitWarning
 from skdp.algorithms.parts.network_models import ModuleTrial, NetworkModel
 from skdp.algorithms.parts.training import Posterior, Trained, Watch
 from skdp.estimators import _doubts
+from skdp.estimators._arviz import PosteriorDraws
 from skdp.estimators._datasets import DatasetRows, from_dataset
 from skdp.estimators._network_parameters import NetworkParameters
 from skdp.models import perceptron as networks
@@ -38,7 +38,7 @@ class OneEpoch(PublicFacts):
 
 
 @dataclass(eq=False, repr=False)
-class NetworkEstimator(NetworkParameters):
+class NetworkEstimator(PosteriorDraws, NetworkParameters):
     """Training of a network, whatever the algorithm and the task."""
 
     def fit(
@@ -263,25 +263,6 @@ class NetworkEstimator(NetworkParameters):
         """Names of the columns of `sample_posterior`."""
         check_is_fitted(self)
         return networks.parameter_names(self.module_)
-
-    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Draw parameters from what the run released; this costs no privacy. See the notes.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws. Seeding here is harmless: the path has been released.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_parameters)
-            Columns as in ``parameter_names_``.
-        """
-        check_is_fitted(self)
-        integer(1, n_samples=n_samples)
-        return self._posterior.sample(n_samples, check_random_state(random_state))
 
     def _outputs(self, X: Any, parameters: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """Yield, for blocks of rows, the outputs of all members of the posterior, or of others.

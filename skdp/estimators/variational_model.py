@@ -226,11 +226,7 @@ class DPVariationalModel(GaussianDraws, ModelEstimator):
         return np.array([simulator.targets(theta, x, generator).numpy() for theta in thetas])
 
     def to_arviz(
-        self,
-        n_samples: int | None = None,
-        random_state: Any = None,
-        X_public=None,
-        y_public=None,
+        self, n_samples: int | None = None, random_state: Any = None, X_public=None, y_public=None
     ) -> Any:
         """Posterior draws in the form that ArviZ plots, checks and summarises; at no privacy cost.
 

@@ -9,11 +9,7 @@ from typing import Any, ClassVar, TypeGuard
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
-from skdp._fitting import (
-    all_or_nothing,
-    charged,
-    check_seed,
-)
+from skdp._fitting import all_or_nothing, charged, check_seed
 from skdp._plan import FitPlan, PublicFacts
 from skdp._types import Given
 from skdp._validate import in_range, positive

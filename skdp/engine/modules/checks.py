@@ -33,7 +33,7 @@ from skdp.engine.modules.gradient_checks import (
     works_in_training,
 )
 from skdp.engine.modules.gradients import book_keeping, vmapped
-from skdp.engine.modules.network_sum import out_of_memory
+from skdp.engine.modules.network_sum import attempted, out_of_memory
 from skdp.engine.modules.recurrent import Recurrent
 from skdp.engine.modules.shapes import mismatch
 
@@ -103,7 +103,7 @@ def clipping_method(
         if not _is_quiet_in_training(module, x):
             module.module.eval()
         mixed = _of_mixed_scales(x)
-        if _outputs_if_any(module, mixed) is not None:
+        if attempted(_outputs, module, mixed) is not None:
             x = mixed
         chosen = torch.arange(len(x), device=x.device)[:: max(1, len(x) // _N_GRADIENTS)]
         with full_precision(module):
@@ -221,9 +221,9 @@ def refuse_probabilities(module: FlatModule, x: Tensor) -> None:
         try:
             torch.manual_seed(0)
             module.flat.add_(torch.randn_like(kept))
-            found.append(_outputs_if_any(module, x))
+            found.append(attempted(_outputs, module, x))
             module.module.eval()
-            found.append(_outputs_if_any(module, x))
+            found.append(attempted(_outputs, module, x))
         finally:
             module.set(kept)
             module.train()
@@ -328,7 +328,7 @@ def _check_batches(module: FlatModule, batches: list[Tensor], *, of_any_size: bo
     tried = [
         (seed, x, outputs)
         for seed, x in enumerate(batches)
-        if (outputs := _outputs_if_any(module, x, seed)) is not None
+        if (outputs := attempted(_outputs, module, x, seed)) is not None
     ]
     for nth, (seed, x, outputs) in enumerate(tried):
         others = x.roll(1, 0)
@@ -337,7 +337,7 @@ def _check_batches(module: FlatModule, batches: list[Tensor], *, of_any_size: bo
             replaced += [(groups[6], 0 * x), *((group, others) for group in groups[1:])]
         for group, other in replaced:
             changed = torch.where(group.view(-1, *[1] * (x.ndim - 1)), other, x)
-            found = _outputs_if_any(module, changed, seed)
+            found = attempted(_outputs, module, changed, seed)
             if found is not None:
                 _check_alike(outputs[~group], found[~group])
         for part in parts if nth == 0 else parts[:1]:
@@ -364,16 +364,6 @@ def _outputs(module: FlatModule, x: Tensor, seed: int = 0) -> Tensor:
     set_seed(x, seed)
     with torch.set_grad_enabled(module.module.training):
         return module.module(x)
-
-
-def _outputs_if_any(module: FlatModule, x: Tensor, seed: int = 0) -> Tensor | None:
-    """Outputs, or None where the module fails: on such records it contributes nothing."""
-    try:
-        return _outputs(module, x, seed)
-    except Exception as error:
-        if out_of_memory(error):
-            raise
-        return None
 
 
 def _alike(outputs: Tensor, other: Tensor) -> bool:

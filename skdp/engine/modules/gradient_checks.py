@@ -11,7 +11,7 @@ from torch import Tensor
 
 from skdp.engine.modules.flat_module import FlatModule, Loss
 from skdp.engine.modules.gradients import Gradients
-from skdp.engine.modules.network_sum import out_of_memory
+from skdp.engine.modules.network_sum import attempted
 
 
 def set_seed(x: Tensor, seed: int = 0) -> None:
@@ -119,12 +119,8 @@ def _training(module: FlatModule) -> Iterator[None]:
 def _gradients_if_any(
     method: Callable[..., Gradients], module: FlatModule, loss: Loss, x: Tensor, y: Tensor
 ) -> Gradients | None:
-    try:
-        found = method(module, loss, x, y)
-        found.weighted_sum(torch.zeros_like(found.norms))
-    except Exception as error:
-        if out_of_memory(error):
-            raise
+    found = attempted(method, module, loss, x, y)
+    if found is None or attempted(found.weighted_sum, torch.zeros_like(found.norms)) is None:
         return None
     return found
 

@@ -14,10 +14,10 @@ rows than are worked on at once the sum itself is made, in pieces.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -29,6 +29,8 @@ from skdp._validate import in_range, one_of, positive
 from skdp.engine.modules.flat_module import PHYSICAL_BATCH_SIZE, FlatModule, Loss, autocast
 from skdp.engine.modules.gradients import Gradients, book_keeping, taken, vmapped
 from skdp.engine.modules.network_records import NetworkBatch
+
+T = TypeVar("T")
 
 # One record's clipped gradient, computed in single precision, may exceed C by the rounding of its
 # norm and factor. The order of a sum's additions is not covered: see docs/privacy.md, §8.
@@ -173,11 +175,8 @@ class NetworkClippedSum(BoundedSum):
         """
         total = torch.zeros_like(self.module.flat)
         for i in range(start, stop):
-            try:
-                total += self.piece(*batch.piece(i, i + 1))
-            except Exception as error:
-                if out_of_memory(error):
-                    raise
+            piece = attempted(lambda i=i: self.piece(*batch.piece(i, i + 1)))
+            total = total if piece is None else total.add_(piece)
         return total
 
     def _factors(self, norms: Tensor) -> Tensor:
@@ -186,6 +185,16 @@ class NetworkClippedSum(BoundedSum):
         if self.clipping == "automatic":
             return self.clip_norm / (norms + AUTOMATIC_GAMMA)
         return self.clip_norm / norms.clamp(min=self.clip_norm)
+
+
+def attempted(function: Callable[..., T], *arguments: Any) -> T | None:
+    """What a function returns; None where it fails for another reason than memory."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        return None
 
 
 def out_of_memory(error: BaseException) -> bool:
