@@ -1,95 +1,118 @@
-"""How much of skdp a fit walks through: files, functions, and changes of file before it releases.
+"""How much code a fit enters: files, functions, and changes of file before the first release.
 
-A reader follows a fit as the interpreter does. This counts the code objects (file and qualified
-name) of the package that a second fit of a process enters, so that what is cached is not walked
-again, and how often the walk changes its file up to the first release. It reads nothing but public
-classes, and so runs on any version: give the folder that holds the package.
+    python benchmarks/code_paths.py
 
-    python benchmarks/code_paths.py [folder of another version]
+Of the second fit of each class in a process: plans are known then, modules are loaded, and what is
+said once has been said. Functions are those of skdp that are called at least once, lambdas and
+comprehensions aside; a change of file is a call into another file than that of the call before.
+Last is the time of such a fit, the least of several, without the tracer.
 """
 
 from __future__ import annotations
 
-import itertools
 import sys
-import threading
+import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 import numpy as np
 
+import skdp
+from skdp import (
+    DPSGDClassifier,
+    DPStandardScaler,
+    DPVariationalLogisticRegression,
+    OPSPosteriorSampler,
+)
 
-class Walk:
-    """Own functions that were entered, in order, and where among them the first release was."""
+N, D = 2000, 10
+PACKAGE = str(Path(skdp.__file__).parent)
+# files, functions and changes of file: what a reader should have to follow at most
+GOALS = {
+    "DPVariationalLogisticRegression": (20, 120, 40),
+    "DPSGDClassifier": (22, 140, 70),
+    "DPStandardScaler": (14, 60, 25),
+    "OPSPosteriorSampler": (20, 120, None),
+}
 
-    def __init__(self, package: Path) -> None:
-        self._package = str(package)
-        self.entered: list[tuple[str, str]] = []
-        self.first_release: int | None = None
 
-    def __call__(self, frame: FrameType, kind: str, argument: Any) -> None:
-        """Note a call; the form that `sys.setprofile` asks for."""
+def estimators() -> dict[str, Any]:
+    """Make an estimator of each class, with its public facts declared."""
+    known: dict[str, Any] = {"classes": [0, 1], "n_samples": N}
+    return {
+        "DPVariationalLogisticRegression": DPVariationalLogisticRegression(**known),
+        "DPSGDClassifier": DPSGDClassifier(**known, max_iter=20),
+        "DPStandardScaler": DPStandardScaler(),
+        "OPSPosteriorSampler": OPSPosteriorSampler(**known),
+    }
+
+
+class Path_(NamedTuple):
+    """What a call entered."""
+
+    files: list[str]
+    functions: list[str]
+    changes: int | None
+
+
+def path_of(call: Callable[[], Any]) -> Path_:
+    """Trace a call."""
+    codes: set[CodeType] = set()
+    last, changes, released = "", 0, False
+
+    def entered(frame: FrameType | None) -> None:
+        nonlocal last, changes
+        while frame is not None and not frame.f_code.co_filename.startswith(PACKAGE):
+            frame = frame.f_back
+        file = "" if frame is None else frame.f_code.co_filename
+        if file and not released:
+            changes += bool(last) and file != last
+            last = file
+
+    def traced(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal released
         code = frame.f_code
-        if kind != "call" or not code.co_filename.startswith(self._package):
+        if not code.co_filename.startswith(PACKAGE) or event not in ("call", "return"):
             return
-        name = code.co_qualname  # type: ignore[attr-defined]
-        self.entered.append((code.co_filename, name))
-        if self.first_release is None and name in ("release", "release_on_grid"):
-            self.first_release = len(self.entered)
+        if event == "call":
+            if not code.co_name.startswith("<"):
+                codes.add(code)
+            released |= code.co_filename.endswith("release_hook.py") and code.co_name == "release"
+            entered(frame)
 
-    def figures(self) -> tuple[int, int, int, int]:
-        """Files, functions; changes of file before the first release; calls until then."""
-        distinct = set(self.entered)
-        before = self.entered[: self.first_release]
-        changes = sum(a[0] != b[0] for a, b in itertools.pairwise(before))
-        return len({file for file, _ in distinct}), len(distinct), changes, len(before)
-
-
-def walk(fit: Any, package: Path) -> Walk:
-    """Fit twice and follow the second fit."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fit()
-        followed = Walk(package)
-        threading.setprofile(followed)
-        sys.setprofile(followed)
-        try:
-            fit()
-        finally:
-            sys.setprofile(None)
-            threading.setprofile(None)
-    return followed
+    sys.setprofile(traced)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    names = [f"{Path(c.co_filename).relative_to(PACKAGE)}: {c.co_qualname}" for c in codes]
+    files = {c.co_filename for c in codes}
+    return Path_(sorted(files), sorted(names), changes if released else None)
 
 
 def main() -> None:
-    """Print a row per class."""
-    if len(sys.argv) > 1:
-        sys.path.insert(0, sys.argv[1])
-    import skdp
-
-    package = Path(skdp.__file__).parent
+    """Print the table; with an argument, also the functions of the classes whose name has it."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (400, 3))
-    y = (X[:, 0] > 0).astype(int)
-    known = {"classes": [0, 1], "n_samples": 400}
-    subjects = {
-        "DPVariationalLogisticRegression": known,
-        "DPVariationalLinearRegression": {"n_samples": 400},
-        "DPVariationalPoissonRegression": {"n_samples": 400},
-        "DPSGDClassifier": known,
-        "DPSGLDClassifier": known,
-        "OPSPosteriorSampler": known,
-        "DPStandardScaler": {},
-        "DPPCA": {},
-        "DPQuantileScaler": {},
-    }
-    print(f"{'class':34} files functions changes calls-before-release")
-    for name, parameters in subjects.items():
-        kind = getattr(skdp, name, None) or getattr(skdp.preprocessing, name)
-        followed = walk(lambda: kind(**parameters).fit(X, y), package)  # noqa: B023
-        print(f"{name:34} {' '.join(f'{n:7d}' for n in followed.figures())}")
+    X = rng.uniform(-1, 1, (N, D))
+    y = (X @ rng.normal(size=D) > 0).astype(int)
+    warnings.simplefilter("ignore")
+    print(f"{'second fit':34}{'files':>12}{'functions':>14}{'changes':>12}{'ms':>8}")
+    for name, model in estimators().items():
+        model.fit(X, y)
+        found = path_of(lambda model=model: model.fit(X, y))
+        times = []
+        for _ in range(5):
+            start = time.perf_counter()
+            model.fit(X, y)
+            times.append(time.perf_counter() - start)
+        figures = (len(found.files), len(found.functions), found.changes)
+        shown = [f"{n} ({goal})" for n, goal in zip(figures, GOALS[name], strict=True)]
+        print(f"{name:34}{shown[0]:>12}{shown[1]:>14}{shown[2]:>12}{1e3 * min(times):8.1f}")
+        if sys.argv[1:] and sys.argv[1] in name:
+            print("\n".join(f"  {one}" for one in found.functions))
 
 
 if __name__ == "__main__":

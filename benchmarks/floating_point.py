@@ -62,18 +62,17 @@ from skdp import (
     DPVariationalLogisticRegression,
     OPSPosteriorSampler,
     OPSRegressor,
-    _fitting,
-    _random,
-    _release_hook,
 )
-from skdp._random import SecureStream, Streams
-from skdp._rows import clipped_rows
 from skdp.algorithms import exact_draws
 from skdp.algorithms.dp_sgld import DPSGLDUpdate
 from skdp.algorithms.envelopes import Envelope
 from skdp.algorithms.parts.gaussian_runs import release_plan_of
+from skdp.engine import release_hook
+from skdp.fitting import plan, streams
+from skdp.fitting.streams import SecureStream, Streams
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdp.preprocessing import DPPCA, DPStandardScaler
+from skdp.rows.clipping import clipped_rows
 
 RAW = "raw draws"
 
@@ -105,7 +104,7 @@ class Unknown(NamedTuple):
             noisy = torch.add(self.exact, torch.from_numpy(z), alpha=self.scale)
         else:
             noisy = self.exact + self.scale * z
-        return np.asarray(self.after(_release_hook.on_grid(noisy, self.width)))
+        return np.asarray(self.after(release_hook.on_grid(noisy, self.width)))
 
     def refuted(self, output):
         """Whether no z gives the output."""
@@ -158,7 +157,7 @@ def observed(case, rows):
         return seen[-1]
 
     try:
-        with _release_hook._hooked(hook):
+        with release_hook._hooked(hook):
             fitted = case.fit(*rows)
     except Enough:
         return seen
@@ -213,11 +212,11 @@ def as_supposed(call, mechanism):
         for name, value in quiet.items():
             stack.enter_context(mock.patch.object(SecureStream, name, value))
         stack.enter_context(
-            mock.patch.object(_release_hook, "on_grid", lambda values, width: values)
+            mock.patch.object(release_hook, "on_grid", lambda values, width: values)
         )
         stack.enter_context(mock.patch.object(exact_draws, "rejection", captured))
         try:
-            return Unknown(mechanism(), call.scale, call.width, max(drawn) >= _random.MANY)
+            return Unknown(mechanism(), call.scale, call.width, max(drawn) >= streams.MANY)
         except Captured as capture:
             return Draws(*capture.args)
         except Proposal as proposal:
@@ -245,7 +244,7 @@ def unknowns(case, rows, outputs):
         return followed._replace(theta=torch.from_numpy(outputs[step]))
 
     with ExitStack() as stack:
-        stack.enter_context(_release_hook._hooked(hook))
+        stack.enter_context(release_hook._hooked(hook))
         if case.path:
             stack.enter_context(mock.patch.object(DPSGLDUpdate, "update", update))
         with suppress(Enough):
@@ -303,7 +302,7 @@ def on_a_ring(low, high):
     scale = 2.0**RADIUS_BITS
     least = np.ceil(np.exp(-farthest / 2) * scale * (1 - 4e-15))
     most = np.floor(np.exp(-nearest / 2) * scale * (1 + 4e-15))
-    return (least <= most) | (least < scale / 2**_random.RARE_BITS)
+    return (least <= most) | (least < scale / 2**streams.RARE_BITS)
 
 
 @contextmanager
@@ -311,11 +310,11 @@ def grid_of(bits):
     """Round to 2^-bits of the scale. Plans are kept, and know the grid that they were made with."""
 
     def forget():
-        _fitting._plans.clear()
+        plan.PLANS.clear()
         release_plan_of.cache_clear()
 
     forget()
-    with mock.patch.object(_release_hook, "GRID_BITS", bits):
+    with mock.patch.object(release_hook, "GRID_BITS", bits):
         yield
     forget()
 
@@ -402,10 +401,10 @@ def raw_draw(X, y):
             if theta @ theta <= D * D and stream.generator.random() <= math.exp(-excess):
                 return theta
 
-    call = _release_hook.MechanismCall(
+    call = release_hook.MechanismCall(
         kind=RAW, sensitivity=1.0, scale=1.0, rate=1.0, shape=mode.shape, step=0, width=0.0
     )
-    return _release_hook.release(call, mechanism)
+    return release_hook.release(call, mechanism)
 
 
 def cases():
@@ -489,7 +488,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="all without")
     parser.add_argument("--fits", type=int, default=400, help="on each of D and D'")
-    parser.add_argument("--bits", type=int, nargs="+", default=[_release_hook.GRID_BITS])
+    parser.add_argument("--bits", type=int, nargs="+", default=[release_hook.GRID_BITS])
     args = parser.parse_args()
     if unknown := set(args.names) - set(known):
         parser.error(f"no case {', '.join(sorted(unknown))}; there are {', '.join(known)}")

@@ -23,21 +23,21 @@ import numpy as np
 import torch
 
 import skdp
-from skdp import _random
+from skdp.fitting import streams
 
 JUNK = np.zeros(2**23)
 
 
 def bits(stream, size):
     """Draw what `size` normals are made of."""
-    out = np.empty(_random._PAIRS, dtype=np.uint64)
+    out = np.empty(streams._PAIRS, dtype=np.uint64)
     for start in range(0, size, len(out)):
         stream.words(out[: min(len(out), size - start)])
 
 
 def methods(size):
     """What makes so many normals."""
-    stream, generator = _random.Streams()("noise"), np.random.default_rng()
+    stream, generator = streams.Streams()("noise"), np.random.default_rng()
     return {
         "skdp": lambda: stream.scratch_normal(size),
         "bits": lambda: bits(stream, size),

@@ -25,9 +25,9 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from skdp import DPVariationalLogisticRegression, OPSPosteriorSampler, PrivacyWarning
-from skdp._random import Streams
 from skdp.algorithms import langevin, ops
 from skdp.algorithms.tempered import TemperedPosterior
+from skdp.fitting.streams import Streams
 from skdp.models.likelihoods import Bernoulli
 from skdp.privacy.budget import Budget
 from skdp.privacy.posterior_samples import posterior_samples_range

@@ -1,6 +1,6 @@
 """Whether 90 % intervals of private fits hold the non-private estimate of the same rows.
 
-    python benchmarks/real_tables.py [--kinds logistic,linear,poisson] [--tables adult,pima]
+    python benchmarks/real_tables.py [--kinds logistic,linear,poisson,softmax] [--tables adult,pima]
         [--epsilons .3,1,3] [--repetitions 10] [--wider 1,3,10,100] [--json FILE]
 
 Columns are as people have them: numbers in their own units under bounds that a code book could
@@ -11,7 +11,8 @@ determine (a variance inflation above 300) are left out, and of coverage those o
 estimate exists (an error above 1 of the effect of a deviation): none of them means anything.
 
 Printed for each table and ε, over all repetitions: the share of coefficients whose 90 % interval
-holds the maximum-likelihood estimate, the worst distance from it in posterior deviations, intervals
+holds the maximum-likelihood estimate (of several classes, of contrasts to the first one), the worst
+distance from it in posterior deviations, intervals
 on the other side of 0 than the estimate's own 90 % interval, the median posterior deviation over
 the estimate's standard error, and of classes the log-loss of the last fit on a third of the rows
 that took no part, beside that of the estimate and of the shares of the classes. An interval that
@@ -33,7 +34,7 @@ from typing import NamedTuple
 import _tasks
 import numpy as np
 import pandas as pd
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.metrics import log_loss
 
@@ -78,7 +79,12 @@ TARGETS = {
     ("poisson", "medications"): ("diabetes130", "num_medications", _DIABETES130),
     ("poisson", "abalone"): ("abalone", "rings", None),
     ("poisson", "pregnancies"): ("pima", "pregnancies", None),
+    ("softmax", "diabetes130"): ("diabetes130", "readmitted", _DIABETES130),
+    ("softmax", "abalone"): ("abalone", "sex", None),
+    ("softmax", "wine"): ("wine", "quality", None),
+    ("softmax", "credit"): ("credit", "EDUCATION", None),
 }
+GROUPS = {"wine": [5, 6, 9], "credit": [1, 2, 9]}  # largest number of each class
 
 
 class Design(NamedTuple):
@@ -122,6 +128,10 @@ def design(kind, name, wider=1.0):
     if kind == "logistic":
         positive = {"diabetes130": ["<30"]}.get(source) or _tasks.SOURCES[source][3]
         y = y.isin(positive).to_numpy().astype(int)
+    elif source in GROUPS and kind == "softmax":
+        y = np.searchsorted(GROUPS[source], y.to_numpy(float))
+    elif kind == "softmax":
+        y = pd.factorize(y, sort=True)[0]
     else:
         y = y.to_numpy(float)
     table = (table[columns] if columns else table).drop(columns=[target, "ID"], errors="ignore")
@@ -150,7 +160,7 @@ def design(kind, name, wider=1.0):
         if inflation.max() < MOST_INFLATION:
             break
         keep.pop(int(inflation.argmax()))
-    largest = outward(y.min(), y.max(), 1.0)
+    largest = outward(float(y.min()), float(y.max()), 1.0)
     return Design(X[:, keep], [names[j] for j in keep], np.array(bounds)[keep], y, largest)
 
 
@@ -179,12 +189,45 @@ def estimate(kind, X, y):
     return np.append(coefficients, w[-1] - coefficients @ mean), errors[:-1] / scale
 
 
+def softmax_estimate(X, y):
+    """The same of contrasts of several classes to the first, one class after the other."""
+    mean, scale = X.mean(axis=0), np.maximum(X.std(axis=0), 1e-12)
+    A = np.column_stack([(X - mean) / scale, np.ones(len(X))])
+    k, D = y.max(), A.shape[1]
+    w, one_hot = np.zeros((k, D)), np.eye(k + 1)[y][:, 1:]
+    for _ in range(100):
+        p = softmax(np.column_stack([np.zeros(len(X)), A @ w.T]), axis=1)[:, 1:]
+        H = np.zeros((k, D, k, D))
+        for i in range(k):
+            for j in range(k):
+                H[i, :, j] = (A * (p[:, i] * ((i == j) - p[:, j]))[:, None]).T @ A
+        H = H.reshape(k * D, k * D) + 1e-6 * np.eye(k * D)
+        step = np.linalg.solve(H, ((one_hot - p).T @ A).ravel()).reshape(k, D)
+        w = w + step * min(1.0, 5.0 / np.abs(step).max())
+        if np.abs(step).max() < 1e-9:
+            break
+    errors = np.sqrt(np.diag(np.linalg.inv(H))).reshape(k, D)[:, :-1]
+    coefficients = w[:, :-1] / scale
+    intercepts = w[:, -1] - coefficients @ mean
+    return np.column_stack([coefficients, intercepts]), (errors / scale).ravel()
+
+
+def contrasts(fit):
+    """Means and deviations of the contrasts of a fit's classes to the first."""
+    (K, d), D = fit.coef_.shape, fit.coef_.shape[1] + 1
+    S = fit.covariance_.reshape(K, D, K, D)
+    variances = [
+        np.diag(S[k, :, k] + S[0, :, 0] - S[k, :, 0] - S[0, :, k])[:d] for k in range(1, K)
+    ]
+    return np.ravel(fit.coef_[1:] - fit.coef_[0]), np.sqrt(np.ravel(variances))
+
+
 def fitted(kind, of, rows, epsilon):
     """A private fit to some of the rows."""
     facts = {"epsilon": epsilon, "delta": DELTA, "bounds": of.bounds, "n_samples": len(rows)}
     X, y = of.X[rows], of.y[rows]
-    if kind == "logistic":
-        return DPVariationalLogisticRegression(classes=[0, 1], **facts).fit(X, y)
+    if kind in ("logistic", "softmax"):
+        return DPVariationalLogisticRegression(classes=np.unique(of.y), **facts).fit(X, y)
     if kind == "linear":
         bounds = of.target_bounds
         return DPVariationalLinearRegression(target_bounds=bounds, **facts).fit(X, y)
@@ -197,14 +240,20 @@ def measured(kind, name, epsilon, repetitions, wider):
     of, held, distances, widths, wrong = design(kind, name, wider), [], [], [], 0
     order = np.random.default_rng(0).permutation(len(of.y))
     rows, others = order[len(order) // 3 :], order[: len(order) // 3]
-    whole, errors = estimate(kind, of.X[rows], of.y[rows])
+    several = kind == "softmax"
+    X, y = of.X[rows], of.y[rows]
+    whole, errors = softmax_estimate(X, y) if several else estimate(kind, X, y)
     unit = of.y[rows].std() if kind == "linear" else 1.0
-    there = errors * of.X[rows].std(axis=0) < MOST_ERROR * unit
-    reference, started = whole[:-1], time.perf_counter()
+    spread = np.resize(of.X[rows].std(axis=0), len(errors))
+    there = errors * spread < MOST_ERROR * unit
+    reference, started = np.atleast_2d(whole)[:, :-1].ravel(), time.perf_counter()
     for _ in range(repetitions):
         fit = fitted(kind, of, rows, epsilon)
-        mean = np.ravel(fit.coef_)
-        deviation = np.sqrt(np.diag(fit.covariance_))[: len(mean)]
+        if several:
+            mean, deviation = contrasts(fit)
+        else:
+            mean = np.ravel(fit.coef_)
+            deviation = np.sqrt(np.diag(fit.covariance_))[: len(mean)]
         z = (mean - reference) / deviation
         held.append(np.abs(z[there]) <= 1.645)
         distances.append(np.abs(z) * there)
@@ -215,16 +264,19 @@ def measured(kind, name, epsilon, repetitions, wider):
     found = {
         "kind": kind, "table": name, "epsilon": epsilon, "wider": wider, "rows": len(rows),
         "columns": len(reference), "coverage": float(np.mean(held)),
-        "worst": float(np.max(distances)), "worst at": of.names[int(np.max(distances, 0).argmax())],
+        "worst": float(np.max(distances)),
+        "worst at": of.names[int(np.max(distances, 0).argmax()) % len(of.names)],
         "wrong signs": wrong, "width": float(np.median(widths)), "seconds": seconds,
     }  # fmt: skip
-    if kind == "logistic":
-        y = of.y[others]
-        share = of.y[rows].mean()
-        plain = expit(np.column_stack([of.X[others], np.ones(len(others))]) @ whole)
-        found["log-loss"] = float(log_loss(y, fit.predict_proba(of.X[others])))
-        found["log-loss, not private"] = float(log_loss(y, plain))
-        found["log-loss, shares"] = float(log_loss(y, np.full(len(y), share)))
+    if kind in ("logistic", "softmax"):
+        y, labels = of.y[others], np.unique(of.y)
+        shares = np.bincount(of.y[rows]) / len(rows)
+        logits = np.column_stack([of.X[others], np.ones(len(others))]) @ np.atleast_2d(whole).T
+        plain = softmax(np.column_stack([np.zeros(len(y)), logits]), axis=1)
+        of_shares = np.tile(shares, (len(y), 1))
+        found["log-loss"] = float(log_loss(y, fit.predict_proba(of.X[others]), labels=labels))
+        found["log-loss, not private"] = float(log_loss(y, plain, labels=labels))
+        found["log-loss, shares"] = float(log_loss(y, of_shares, labels=labels))
     return found
 
 
@@ -242,7 +294,7 @@ def shown(found):
 def main():
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kinds", default="logistic,linear,poisson")
+    parser.add_argument("--kinds", default="logistic,linear,poisson,softmax")
     parser.add_argument("--tables")
     parser.add_argument("--epsilons", default="0.3,1,3")
     parser.add_argument("--repetitions", type=int, default=10)

@@ -22,13 +22,13 @@ from skdp import (
     DPStandardScaler,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
-    _release_hook,
 )
-from skdp._bounded_sum import OPPOSITE
 from skdp.algorithms.user_model.sums import ModelClippedSum
+from skdp.engine import release_hook
 from skdp.engine.linear_sums import GramSum
 from skdp.engine.residual_sums import ResidualSum
 from skdp.preprocessing import pca, standard_scaler
+from skdp.rows.bounded_sum import OPPOSITE
 
 RELATION = "replace_one"
 
@@ -56,7 +56,7 @@ def logistic(n, epsilon, data_norm):
 
 def scales(fit):
     """Noise scales of the distinct releases of a fit, in order."""
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         fit()
     return list(dict.fromkeys(f"{release.call.scale:.4g}" for release in tape))
 

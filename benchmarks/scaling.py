@@ -198,8 +198,8 @@ def overhead(path, n_tasks, n_workers):
     """Tell what a task costs that does nothing."""
     import dask.array as da
 
-    from skdp._chunked_rows import OnRows
-    from skdp._dask_rows import DaskRows
+    from skdp.rows.chunk_tasks import OnRows
+    from skdp.rows.dask_rows import DaskRows
 
     start, client = cluster(n_workers)
     with start, client:

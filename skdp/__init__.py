@@ -6,11 +6,10 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from skdp._trusted_types import trusted_types
 from skdp._version import __version__
+from skdp.export.trusted_types import trusted_types
 
 if TYPE_CHECKING:
-    from skdp._warnings import FitWarning, PrivacyWarning
     from skdp.estimators import (
         DPAdditiveClassifier,
         DPAdditivePoissonRegressor,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
         OPSPosteriorSampler,
         OPSRegressor,
     )
+    from skdp.fitting.warnings import FitWarning, PrivacyWarning
     from skdp.model_selection import (
         DisjointSplit,
         DPDisjointSearch,
@@ -87,7 +87,7 @@ __all__ = [
 
 # Names are fetched when first asked for, from the cheapest of these homes that has them: `import
 # skdp` must not cost an import of torch.
-_HOMES = ("_warnings", "preprocessing", "privacy", "estimators", "model_selection")
+_HOMES = ("fitting.warnings", "preprocessing", "privacy", "estimators", "model_selection")
 
 
 def __getattr__(name: str) -> Any:

@@ -11,15 +11,12 @@ of input are scikit-learn's, with errors that quote no data.
 (18, 16.0)
 """
 
-from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, encode_labels, n_classes
-from skdp._input import (
-    AccuracyMixin,
-    R2Mixin,
-    check_features,
-    check_features_and_labels,
-    check_features_and_targets,
-)
-from skdp._plan import Config, FitPlan, MissingFactError, PublicFacts
+from skdp.fitting.declared import encode_labels, n_classes
+from skdp.fitting.estimator import PrivateEstimator
+from skdp.fitting.input import check_features, check_features_and_labels, check_features_and_targets
+from skdp.fitting.plan import Config, FitPlan, MissingFactError, PublicFacts
+from skdp.fitting.reading import ProtectedUnit, Records
+from skdp.fitting.scores import AccuracyMixin, R2Mixin
 from skdp.privacy.budget import Budget
 
 __all__ = [

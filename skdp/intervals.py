@@ -18,10 +18,15 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 WIDE: Any = {"Emin": decimal.MIN_EMIN, "Emax": decimal.MAX_EMAX}
+
 DOWN = decimal.Context(prec=40, rounding=decimal.ROUND_FLOOR, **WIDE)
+
 UP = decimal.Context(prec=40, rounding=decimal.ROUND_CEILING, **WIDE)
+
 EXACT = decimal.Context(prec=decimal.MAX_PREC, **WIDE)
+
 INF, NARROW = Decimal("inf"), Decimal("1e-20")
+
 _DENSITY = "0.3989422804014326779399460599343818684758586311649346"  # φ(0)
 
 
@@ -276,6 +281,7 @@ class Losses(NamedTuple):
 
 
 Curve = Callable[[I], I]
+
 # Of a grid: width over the deviation of a loss, most points, and cells in which a loss doubles.
 COARSE, FINE = (0.2, 4000, 8), (0.025, 20000, 128)
 

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from skdp._validate import expected, one_of
+from skdp.fitting.validate import expected, one_of
 
 ROW, GROUP = UNITS = ("row", "group")
 _OF_GROUPS = "_group"
@@ -64,9 +64,10 @@ class Relation(StrEnum):
         """The same of rows."""
         return Relation(self.value.removesuffix(_OF_GROUPS))
 
-    def of_unit(self, unit: str) -> Relation:
-        """The same of rows or of persons."""
-        return Relation(self.of_rows.value + _OF_GROUPS * (unit == GROUP))
+    def of_unit(self, unit: str, remedy: str = "") -> Relation:
+        """The same of rows or of persons; what is no unit is refused, with a remedy."""
+        of_persons = one_of(UNITS, remedy, unit=unit) == GROUP
+        return Relation(self.value.removesuffix(_OF_GROUPS) + _OF_GROUPS * of_persons)
 
     @property
     def in_words(self) -> str:

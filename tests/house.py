@@ -24,10 +24,10 @@ BUDGET = {
     "lines of docstrings": (18_400, 13_500),
     "lines of tests": (53_200, 42_000),
     "lines of code, noise-aware": (3_920, 1_700),
-    "modules of more than 400 lines": (31, 0),
+    "modules of more than 400 lines": (25, 0),
     "lines of the longest function": (53, 45),
-    "files directly under skdp": (34, 8),
-    "import circles": (1, 0),
+    "files directly under skdp": (7, 7),
+    "import circles": (0, 0),
 }
 SLACK = 0.03  # over which a limit has to follow its figure down
 

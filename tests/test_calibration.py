@@ -21,9 +21,9 @@ from skdp import (
     DPSGDClassifier,
     DPVariationalLogisticRegression,
     PrivacyLedger,
-    _release_hook,
 )
 from skdp.calibration import DPTemperatureScaler
+from skdp.engine import release_hook
 from skdp.metrics import expected_calibration_error
 from skdp.privacy import epsilon_of_event
 from skdp.privacy.events import dp_sgd_event
@@ -142,7 +142,7 @@ class TestStatement:
         assert max(first.epsilon, 0.3) < scaler.privacy_.epsilon < first.epsilon + 0.3
 
     def test_the_event_in_the_ledger_is_the_trace(self, logits):
-        with PrivacyLedger() as ledger, _release_hook.record() as tape:
+        with PrivacyLedger() as ledger, release_hook.record() as tape:
             scaler = seeing(epsilon=0.3).fit(*logits)
         (entry,) = ledger.entries
         assert entry.event == scaler.temperature_privacy_.event
@@ -158,9 +158,9 @@ class TestStatement:
         X, y = logits
         X2, y2 = X.copy(), y.copy()
         X2[7], y2[7] = [1e300, -1e300, 0, 5e-324], 3
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             first = seeing(target=target).fit(X, y)
-        with _release_hook.replay([release.output for release in tape]) as again:
+        with release_hook.replay([release.output for release in tape]) as again:
             second = seeing(target=target).fit(X2, y2)
         assert [r.call for r in again] == [r.call for r in tape]
         assert pickle.dumps(vars(first)) == pickle.dumps(vars(second))
@@ -173,7 +173,7 @@ class TestStatement:
             scaler = DPTemperatureScaler(
                 Overconfident(), target=target, max_iter=1, epsilon=None, noise_multiplier=1e-6
             )
-            with _release_hook.record() as tape:
+            with release_hook.record() as tape:
                 scaler.fit(np.vstack([X[:-1], last]), y)
             sums.append(tape[0].output.item())
         assert abs(sums[0] - sums[1]) <= 2 * tape[0].call.sensitivity + 1e-4

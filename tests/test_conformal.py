@@ -26,9 +26,9 @@ from skdp import (
     PrivacyLedger,
     privacy_of,
 )
-from skdp._random import Streams
 from skdp.algorithms.conformal import ConformalConfig, shift
 from skdp.conformal import DPConformalClassifier, DPConformalRegressor
+from skdp.fitting.streams import Streams
 from skdp.mechanisms import QuantileMechanism
 from skdp.privacy import PrivacyReport
 from skdp.privacy.parts import PartDpEvent

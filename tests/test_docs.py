@@ -223,20 +223,13 @@ OF_A_REGRESSION = {
     "clip_norm", "inference", "max_iter", "n_samples", "noise_multiplier", "prior_blocks",
     "prior_scale", "robust", "secure", "verbose",
 }  # fmt: skip
+OF_COUNTS = {"clip_norm", "prior_scale", "prior_blocks", "robust"}
 OF_A_CHAIN = {"accountant", "epsilon", "learning_rate"}
 SIBLINGS = [
-    (
-        "DPVariationalLogisticRegression",
-        "DPVariationalPoissonRegression",
-        {"clip_norm", "prior_scale", "prior_blocks", "robust"},
-    ),
+    ("DPVariationalLogisticRegression", "DPVariationalPoissonRegression", OF_COUNTS),
     ("DPVariationalLogisticRegression", "DPVariationalLinearRegression", OF_A_REGRESSION),
     ("DPAdditiveClassifier", "DPAdditivePoissonRegressor", {"robust"}),
-    (
-        "DPAdditiveClassifier",
-        "DPAdditiveRegressor",
-        {"noise_multiplier", "robust", "secure"},
-    ),
+    ("DPAdditiveClassifier", "DPAdditiveRegressor", {"noise_multiplier", "robust", "secure"}),
     ("DPSGDClassifier", "DPSGDRegressor", {"loss"}),
     ("DPSGLDClassifier", "DPSGLDRegressor", {"loss"}),
     ("OPSPosteriorSampler", "OPSRegressor", set()),
@@ -264,14 +257,23 @@ def test_a_posterior_sampler_says_for_which_data_sets_its_guarantee_is(name):
 
 def test_every_public_name_is_in_the_reference():
     listed = set(re.findall(r"^ {3}(?:\w+\.)*(\w+)$", (DOCS / "api.md").read_text(), re.MULTILINE))
-    missing = {name for names in MODULES.values() for name in names} - listed
-    missing -= {"__version__", "trusted_types"}
-    assert not missing
+    public = {n for names in MODULES.values() for n in names} - {"__version__", "trusted_types"}
+    assert not public - listed
 
 
-def test_the_readme_and_the_landing_page_show_the_same_example():
-    shown = [next(blocks(page))[1] for page in (ROOT / "README.md", DOCS / "index.md")]
+def test_the_readme_is_short_and_the_landing_page_shows_its_example_and_output(capsys):
+    pages = [page.read_text("utf-8") for page in (ROOT / "README.md", DOCS / "index.md")]
+    assert len(pages[0].split()) <= 900
+    shown = [re.findall(r"```(?:python|text)\n(.*?)```", text, re.S)[:2] for text in pages]
     assert shown[0] == shown[1]
+    exec(shown[0][0], {})
+    assert without_chance(capsys.readouterr().out) == without_chance(shown[0][1])
+
+
+def without_chance(text):
+    """Return a summary without numbers and what may be said of them, and a report as it is."""
+    table, report = text.split("PrivacyReport")
+    return re.sub(r"(?m)^The releases say.*|[-\d][\d.e+-]*", "", table).split(), report
 
 
 def test_pages_name_no_machine():

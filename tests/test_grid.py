@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skdp import _release_hook
-from skdp._release_hook import LEAST_SCALE, MOST_SCALE, grid_width, on_grid
+from skdp.engine import release_hook
+from skdp.engine.release_hook import LEAST_SCALE, MOST_SCALE, grid_width, on_grid
 
 
 @given(st.floats(LEAST_SCALE, MOST_SCALE))
@@ -49,19 +49,19 @@ def test_a_grid_that_doubles_cannot_hold_is_refused_by_name(scale):
 
 
 def test_no_mechanism_can_skip_the_grid():
-    call = _release_hook.MechanismCall(
+    call = release_hook.MechanismCall(
         "any", 1.0, scale=1.0, rate=1.0, shape=(1,), step=0, width=0.25
     )
-    assert _release_hook.release(call, lambda: np.array([0.3])) == 0.25
-    with _release_hook.record() as tape:
-        _release_hook.release(call, lambda: np.array([0.3]))
+    assert release_hook.release(call, lambda: np.array([0.3])) == 0.25
+    with release_hook.record() as tape:
+        release_hook.release(call, lambda: np.array([0.3]))
     assert tape[0].output == 0.25
 
 
 @given(st.floats(-1e6, 1e6), st.sampled_from([2.0**-30, 0.25, 64.0]))
 def test_the_grid_of_a_release_is_the_declared_one_whatever_the_value(value, width):
-    call = _release_hook.MechanismCall(
+    call = release_hook.MechanismCall(
         "any", 1.0, scale=1.0, rate=1.0, shape=(1,), step=0, width=width
     )
-    released = float(_release_hook.release(call, lambda: np.array([value]))[0])
+    released = float(release_hook.release(call, lambda: np.array([value]))[0])
     assert released == width * round(Fraction(value) / Fraction(width))

@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdp._checkpoint import described
+from skdp.fitting.checkpoint import described
 
 # --- a fuzzer over graphs of objects ------------------------------------------------------------
 

@@ -80,7 +80,7 @@ print("dp_accounting" in sys.modules)
 
 
 def test_rows_with_a_declared_norm_import_no_frames():
-    code = "import sys, skdp._bounded_rows; print({'pandas', 'polars'} & set(sys.modules))"
+    code = "import sys, skdp.rows.bounds; print({'pandas', 'polars'} & set(sys.modules))"
     assert run(sys.executable, "-c", code).stdout.strip() == "set()"
 
 

@@ -10,8 +10,8 @@ import pytest
 from randomgen import AESCounter
 from scipy import stats
 
-from skdp import _random
-from skdp._random import MANY, SecureStream, Streams, key_stream, seed_material
+from skdp.fitting import streams as of_streams
+from skdp.fitting.streams import MANY, SecureStream, Streams, key_stream, seed_material
 
 
 def test_unseeded_streams_differ():
@@ -190,7 +190,7 @@ def test_words_are_the_key_stream_of_a_key_of_their_own_each_once():
     stream = SecureStream(key)
     words = [stream.words(np.empty(n, dtype=np.uint64)) for n in (3, 1, 2**14, 0, 500)]
     words = np.concatenate(words)
-    again = key_stream(_random.hashed(key, b"words")[:16]).update(bytes(words.nbytes))
+    again = key_stream(of_streams.hashed(key, b"words")[:16]).update(bytes(words.nbytes))
     np.testing.assert_array_equal(words, np.frombuffer(again, dtype=np.uint64))
     assert len(np.unique(words)) == len(words)
     raw = stream.generator.bit_generator.random_raw(len(words))
@@ -231,7 +231,7 @@ def pairs_of(k, angle, more):
     def words(out):
         out[:] = next(given, more)
 
-    return _random._BoxMuller().pairs(len(k), words)
+    return of_streams._BoxMuller().pairs(len(k), words)
 
 
 def exactly(k, angle, more):

@@ -13,9 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdp._chunked_rows import changed
-from skdp._random import Streams
-from skdp._rows import row_bound
 from skdp.algorithms.dp_vi import DPVIConfig
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.gaussian_vi import GaussianVIConfig
@@ -28,7 +25,10 @@ from skdp.algorithms.noise_aware_glm import (
 from skdp.algorithms.noise_aware_linear import NoiseAwareRegressionConfig
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.engine.loop import Progress
+from skdp.fitting.streams import Streams
 from skdp.models.additive import Additive
+from skdp.rows.chunks import changed
+from skdp.rows.clipping import row_bound
 
 LEAST_SHARE = 0.1  # of the bound that rows put on a gradient, to which one is clipped at least
 USUAL_EXCESS = 1.1  # of the clip over the share that the usual row has of the longest

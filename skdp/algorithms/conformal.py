@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent, NoOpDpEvent
 
-from skdp._random import SecureStream
+from skdp.fitting.streams import SecureStream
 from skdp.mechanisms.quantile import RANK, WEIGHT_ERROR, QuantileMechanism
 from skdp.privacy.events import PosteriorSamplesDpEvent
 from skdp.relations import ZERO_OUT, check_relation

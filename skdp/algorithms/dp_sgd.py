@@ -33,10 +33,10 @@ import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
-from skdp._validate import in_range, one_of
 from skdp.algorithms.parts.training import NetworkRun
 from skdp.engine.adam import NoiseCorrectedAdam
 from skdp.engine.updates import MomentumSGD, TorchOptimizer, UpdateRule, like
+from skdp.fitting.validate import in_range, one_of
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import dp_sgd_event
 from skdp.schedules import Schedule, schedule

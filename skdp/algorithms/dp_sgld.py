@@ -47,12 +47,12 @@ import torch
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 from torch import Tensor
 
-from skdp._release_hook import grid_width, on_grid
-from skdp._validate import expected, in_range, integer
 from skdp.algorithms.parts.network_models import Model
 from skdp.algorithms.parts.training import NetworkRun
 from skdp.engine.loop import ClippedSum
+from skdp.engine.release_hook import grid_width, on_grid
 from skdp.engine.updates import like
+from skdp.fitting.validate import expected, in_range, integer
 from skdp.privacy.budget import Budget
 from skdp.schedules import step_sizes
 

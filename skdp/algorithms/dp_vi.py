@@ -40,10 +40,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdp._chunked_rows import rows_of
-from skdp._random import Streams
-from skdp._rows import Bounds, LinearRows
-from skdp._validate import expected, in_range, integer, one_of, positive
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_families import (
     SCALE_LEARNING_RATE,
@@ -58,7 +54,11 @@ from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, of_weights
 from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.vanilla_sum import VanillaClippedSum
+from skdp.fitting.streams import Streams
+from skdp.fitting.validate import expected, in_range, integer, one_of, positive
 from skdp.models.likelihoods import BoundedScores
+from skdp.rows.chunks import rows_of
+from skdp.rows.records import Bounds, LinearRows
 
 COVARIANCES = ("diag", "full")
 GRADIENTS = ("aligned", "vanilla")

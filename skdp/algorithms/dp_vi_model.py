@@ -65,10 +65,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import torch
 
-from skdp._chunked_rows import rows_of
-from skdp._random import Streams
-from skdp._rows import clipped_rows
-from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.dp_vi import COVARIANCES
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_families import orthogonal_normals
@@ -88,8 +84,12 @@ from skdp.algorithms.user_model.update import ModelUpdate
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
 from skdp.engine.modules.network_records import NetworkRecords
 from skdp.engine.sampling import Sampling, sampling
+from skdp.fitting.streams import Streams
+from skdp.fitting.validate import in_range, integer, one_of, positive
 from skdp.models.user_models import UserModel
 from skdp.models.user_priors import Prior
+from skdp.rows.chunks import rows_of
+from skdp.rows.clipping import clipped_rows
 
 CURVATURE_CLIP = 0.35  # of C, in curvatures: their noise goes with its square
 

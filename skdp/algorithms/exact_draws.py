@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from skdp._random import SecureStream
 from skdp.algorithms.envelopes import Envelope
 from skdp.algorithms.lattice_posterior import LatticePotential
 from skdp.engine.coins import exp_minus
 from skdp.engine.lattice_gaussian import BITS
+from skdp.fitting.streams import SecureStream
 
 _FEW, _MANY = 16, 1024  # trials at once, at first and at most
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -85,6 +86,25 @@ class GaussianPosterior:
                     between = np.einsum("dn,dn->n", blocks[j, :, i] @ columns, columns)
                     part[:, i, j] = part[:, j, i] = between
         return rows @ self.mean.T, covariance
+
+
+@dataclass(frozen=True)
+class RegressionPosterior(GaussianPosterior):
+    """Normal of (θ, ln σ), with the unit of the targets that the run worked in.
+
+    Parameters
+    ----------
+    unit : float
+        Scale of the targets.
+    unit_found : bool
+        False where the counts of targets by magnitude are lost in their noise.
+    clip : float
+        Of residuals, where the run ended.
+    """
+
+    unit: float = 1.0
+    unit_found: bool = True
+    clip: float = math.inf
 
 
 def in_units(

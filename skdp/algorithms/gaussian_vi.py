@@ -26,11 +26,6 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from skdp._bounded_sum import CHUNK_ROWS
-from skdp._chunked_rows import rows_of
-from skdp._random import Streams
-from skdp._rows import LinearBatch, LinearRows, Rows
-from skdp._validate import positive
 from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_runs import FLOAT, LinearRun
@@ -38,8 +33,13 @@ from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, of_weights, unpacked
 from skdp.engine.loop import Progress
 from skdp.engine.sampling import FullBatch
+from skdp.fitting.streams import Streams
+from skdp.fitting.validate import positive
 from skdp.models.averaged import normal_points
 from skdp.models.likelihoods import BoundedScores
+from skdp.rows.bounded_sum import CHUNK_ROWS
+from skdp.rows.chunks import rows_of
+from skdp.rows.records import LinearBatch, LinearRows, Rows
 
 MOST_PASSES = 200
 LONGEST_STEP = 3.0  # per parameter, in the logit of a row at the norm bound

@@ -41,17 +41,17 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from skdp import _release_hook
-from skdp._chunked_rows import rows_of
-from skdp._random import SecureStream, Streams
-from skdp._release_hook import grid_width
-from skdp._rows import LinearBatch, LinearRows, Selection
-from skdp._validate import expected, in_range, integer, positive
 from skdp.algorithms.tempered import PosteriorRun, TemperedPosterior
+from skdp.engine import release_hook
 from skdp.engine.linear_sums import LinearClippedSum
 from skdp.engine.loop import Progress, last
+from skdp.engine.release_hook import grid_width
+from skdp.fitting.streams import SecureStream, Streams
+from skdp.fitting.validate import expected, in_range, integer, positive
 from skdp.privacy.hidden_state import cyclic_batch_mu, full_batch_mu
 from skdp.relations import check_relation
+from skdp.rows.chunks import rows_of
+from skdp.rows.records import LinearBatch, LinearRows, Selection
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -202,7 +202,7 @@ class LangevinConfig(PosteriorRun):
         progress : callable, default=iter
             Wraps the iteration over passes. It must not keep the states.
         """
-        call = _release_hook.MechanismCall(
+        call = release_hook.MechanismCall(
             kind="langevin",
             sensitivity=self.mu,  # against unit noise: the last states are as bad as that Gaussian
             scale=1.0,
@@ -211,7 +211,7 @@ class LangevinConfig(PosteriorRun):
             step=0,
             width=grid_width(math.sqrt(2 * self.step_size)),  # of the last states alone
         )
-        return _release_hook.release(call, lambda: last(progress(states(self, records, streams))))
+        return release_hook.release(call, lambda: last(progress(states(self, records, streams))))
 
 
 def _weight(posterior: TemperedPosterior, n_rows: int, n_persons: int | None) -> float:

@@ -35,9 +35,9 @@ from functools import cached_property
 
 import numpy as np
 
-from skdp._persons import rows_beside
-from skdp._rows import LinearRows
 from skdp.algorithms.tempered import TemperedPosterior
+from skdp.rows.persons import rows_beside
+from skdp.rows.records import LinearRows
 
 # Bits of the least standard deviation that a posterior can have over the grid's width, and of the
 # largest one: `engine.lattice_gaussian` holds 24, and a shell far out takes 4 of them.

@@ -14,13 +14,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from skdp._bounded_sum import CHUNK_ROWS
-from skdp._chunked_rows import rows_of
-from skdp._random import Streams
-from skdp._rows import PlainBatch, PlainRows
 from skdp.algorithms.parts.gaussian_runs import FLOAT, OneSum
 from skdp.engine.loop import Progress
-from skdp.engine.persons import RowSum
+from skdp.fitting.streams import Streams
+from skdp.rows.bounded_sum import CHUNK_ROWS
+from skdp.rows.chunks import rows_of
+from skdp.rows.person_sums import RowSum
+from skdp.rows.records import PlainBatch, PlainRows
 
 COUNT = 0.5  # weight of a value's presence in a row's share
 LEAST_COUNT = 4.0  # in standard deviations of its noise

@@ -60,10 +60,6 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from skdp._chunked_rows import rows_of
-from skdp._random import Streams
-from skdp._rows import LinearRows, row_bound
-from skdp._validate import in_range, integer, one_of, positive
 from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware_logit import NoiseAwareLogit
@@ -75,8 +71,13 @@ from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, Score
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
 from skdp.engine.residual_sums import MAGNITUDES, MagnitudeSum
 from skdp.engine.sampling import FullBatch
+from skdp.fitting.streams import Streams
+from skdp.fitting.validate import in_range, integer, one_of, positive
 from skdp.models.likelihoods import BoundedScores
 from skdp.relations import sensitivity_factor
+from skdp.rows.chunks import rows_of
+from skdp.rows.clipping import row_bound
+from skdp.rows.records import LinearRows
 
 _T = TypeVar("_T")
 

@@ -52,11 +52,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from skdp._chunked_rows import rows_of
-from skdp._random import SecureStream, Streams
-from skdp._rows import LinearRows, row_bound
-from skdp._validate import in_range, integer, positive
-from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.gaussian_posterior import RegressionPosterior
 from skdp.algorithms.parts import block_scales
 from skdp.algorithms.parts.binned_moments import BinnedMoments
 from skdp.algorithms.parts.gaussian_runs import (
@@ -83,6 +79,11 @@ from skdp.engine.linear_sums import GramSum, OutsideSum, ScoreGramSum, of_weight
 from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.residual_sums import MAGNITUDES, MagnitudeSum, ResidualScores, ResidualSum
 from skdp.engine.sampling import FullBatch
+from skdp.fitting.streams import SecureStream, Streams
+from skdp.fitting.validate import in_range, integer, positive
+from skdp.rows.chunks import rows_of
+from skdp.rows.clipping import row_bound
+from skdp.rows.records import LinearRows
 
 # Constants, the same for every data set, ε, n and d, chosen by coverage and error in simulations
 # like those of benchmarks/linear_regression.py.
@@ -296,25 +297,6 @@ class NoiseAwareRegressionConfig(GaussianRun):
 def default_prior_scale(bound: float) -> float:
     """A row at the norm bound has a mean anywhere among targets in [-1, 1]."""
     return 1.0 / bound
-
-
-@dataclass(frozen=True)
-class RegressionPosterior(GaussianPosterior):
-    """Normal of (θ, ln σ), with the unit of the targets that the run worked in.
-
-    Parameters
-    ----------
-    unit : float
-        Scale of the targets.
-    unit_found : bool
-        False where the counts of targets by magnitude are lost in their noise.
-    clip : float
-        Of residuals, where the run ended.
-    """
-
-    unit: float = 1.0
-    unit_found: bool = True
-    clip: float = math.inf
 
 
 class Conjugate(NamedTuple):

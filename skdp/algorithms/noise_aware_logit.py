@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from skdp._random import SecureStream
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.binned_moments import BinnedMoments
 from skdp.algorithms.parts.binned_rows import BinnedRows
@@ -33,6 +32,7 @@ from skdp.algorithms.parts.noise_aware_run import (
 from skdp.algorithms.parts.noisy_moments import believed, floored
 from skdp.engine.linear_sums import unpacked
 from skdp.engine.residual_sums import MAGNITUDES
+from skdp.fitting.streams import SecureStream
 from skdp.models.bounded_scores import Score
 
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the

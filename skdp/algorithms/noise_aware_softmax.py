@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skdp._random import SecureStream
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.noise_aware_run import (
     MAX_LOGIT,
@@ -26,6 +25,7 @@ from skdp.algorithms.parts.noisy_softmax import (
     SyntheticRows,
     steps_at_zero,
 )
+from skdp.fitting.streams import SecureStream
 from skdp.models.bounded_scores import CategoricalScore
 
 if TYPE_CHECKING:

@@ -36,13 +36,13 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from skdp import _release_hook
-from skdp._random import Streams
-from skdp._validate import expected, in_range, integer
 from skdp.algorithms import exact_draws
 from skdp.algorithms.lattice_posterior import Lattice, LatticePotential
 from skdp.algorithms.tempered import PosteriorRun, TemperedPosterior
+from skdp.engine import release_hook
 from skdp.engine.loop import Progress
+from skdp.fitting.streams import Streams
+from skdp.fitting.validate import expected, in_range, integer
 from skdp.privacy.posterior_samples import posterior_samples_epsilon, posterior_samples_range
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class ExactConfig(PosteriorRun):
             Wraps the iteration over draws.
         """
         shape = self.posterior.shape
-        call = _release_hook.MechanismCall(
+        call = release_hook.MechanismCall(
             kind="posterior_samples",
             sensitivity=self.eta,
             scale=1.0,
@@ -185,7 +185,7 @@ class ExactConfig(PosteriorRun):
             kept = [next(draws) for _ in progress(range(self.n_samples))]
             return self.grid_width * np.array(kept, dtype=np.float64).reshape(call.shape)
 
-        return _release_hook.release(call, mechanism)
+        return release_hook.release(call, mechanism)
 
 
 def affordable_power(posterior: TemperedPosterior, eta: float) -> float:

@@ -21,13 +21,13 @@ import numpy as np
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 from scipy.special import log_ndtr
 
-from skdp._random import Streams
-from skdp._validate import expected
 from skdp.algorithms.additive import Config, of_codes
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.progress import parts_of_progress
 from skdp.algorithms.quantiles import APART, MOST_EPSILON, BinsConfig, halvings
 from skdp.engine.loop import Progress
+from skdp.fitting.streams import Streams
+from skdp.fitting.validate import expected
 from skdp.mechanisms.quantile import GRID
 from skdp.models.additive import Additive, Number, Telling
 from skdp.privacy.budget import Budget

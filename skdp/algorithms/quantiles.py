@@ -24,8 +24,8 @@ from typing import ClassVar
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp._random import SecureStream
-from skdp._validate import expected, in_range
+from skdp.fitting.streams import SecureStream
+from skdp.fitting.validate import expected, in_range
 from skdp.mechanisms.disjoint_quantiles import Cell, split
 from skdp.mechanisms.quantile import GRID, QuantileMechanism
 from skdp.privacy import epsilon_of_event

@@ -14,13 +14,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from skdp._bounded_sum import CHUNK_ROWS
-from skdp._chunked_rows import rows_of
-from skdp._random import Streams
-from skdp._rows import LinearRows
 from skdp.algorithms.parts.gaussian_runs import FLOAT, OneSum
 from skdp.engine.linear_sums import GramSum, unpacked
 from skdp.engine.loop import Progress
+from skdp.fitting.streams import Streams
+from skdp.rows.bounded_sum import CHUNK_ROWS
+from skdp.rows.chunks import rows_of
+from skdp.rows.records import LinearRows
 
 
 class Directions(NamedTuple):

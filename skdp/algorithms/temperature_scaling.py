@@ -35,11 +35,11 @@ import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor, nn
 
-from skdp._random import Streams
 from skdp.algorithms.dp_sgd import DPSGDConfig
 from skdp.algorithms.parts.gaussian_runs import GaussianRun
 from skdp.algorithms.parts.network_models import NetworkModel
 from skdp.engine.sampling import FullBatch
+from skdp.fitting.streams import Streams
 from skdp.models.tasks import CrossEntropy
 
 N_STEPS, N_STEPS_WITHOUT_NOISE = 30, 200

@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from skdp._bounded_sum import ROUNDING
-from skdp._persons import rows_beside
-from skdp._rows import row_bound
-from skdp._validate import in_range, integer, positive
 from skdp.algorithms.parts.gaussian_runs import FLOAT
+from skdp.fitting.validate import in_range, integer, positive
 from skdp.models.likelihoods import LogConcave
 from skdp.relations import sensitivity_factor
+from skdp.rows.bounded_sum import ROUNDING
+from skdp.rows.clipping import row_bound
+from skdp.rows.persons import rows_beside
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent

@@ -17,10 +17,10 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
-from skdp import _release_hook
-from skdp._types import ArrayLike, Given, Opaque, Params
-from skdp._validate import expected
 from skdp.audit._neighbours import Record, Rows
+from skdp.engine import release_hook
+from skdp.fitting.types import ArrayLike, Given, Opaque, Params
+from skdp.fitting.validate import expected
 from skdp.privacy.cover import BudgetExceededError, covered
 
 Statistic = Callable[[Any], ArrayLike] | str | None  # of a fitted object
@@ -51,7 +51,7 @@ def _booked(free: bool) -> Iterator[None]:
 
 def fitted_to(estimator: Any, rows: Rows, free: bool) -> tuple[Any, list]:
     """Fit a copy; return it and the record of its releases."""
-    with _booked(free), _release_hook.record() as tape:
+    with _booked(free), release_hook.record() as tape:
         if not hasattr(estimator, "fit"):
             return estimator(*rows.given), tape
         copied: Callable = clone if hasattr(estimator, "get_params") else copy.deepcopy

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 
-from skdp._persons import rows_of_persons
-from skdp._types import ArrayLike, Given, Label, Opaque, Params
-from skdp._validate import expected, one_of
-from skdp._warnings import PrivacyWarning
+from skdp.fitting.types import ArrayLike, Given, Label, Opaque, Params
+from skdp.fitting.validate import expected, one_of
+from skdp.fitting.warnings import PrivacyWarning
 from skdp.relations import ADD_OR_REMOVE_ONE, GROUP, REPLACE_ONE, ROW, Relation, check_relation
+from skdp.rows.persons import rows_of_persons
 
 Record = tuple[ArrayLike, Label]
 

@@ -58,8 +58,8 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import betaincinv, gammaln, ndtr, ndtri, xlog1py, xlogy
 
-from skdp._types import Params
-from skdp._validate import in_range, integer, one_of
+from skdp.fitting.types import Params
+from skdp.fitting.validate import in_range, integer, one_of
 from skdp.privacy.gdp import epsilon_to_gdp, gdp_to_epsilon
 
 FRAMES = ("dp", "gdp")

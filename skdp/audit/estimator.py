@@ -24,8 +24,6 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from skdp._types import Given, Opaque, Params
-from skdp._validate import expected, flag, in_range, integer, one_of
 from skdp.audit._fits import Fits, Look, Statistic, fitted_to, made_here, results
 from skdp.audit._neighbours import (
     Record,
@@ -39,6 +37,8 @@ from skdp.audit._neighbours import (
 from skdp.audit.confidence import FRAMES
 from skdp.audit.report import AuditReport
 from skdp.audit.samples import audit_samples
+from skdp.fitting.types import Given, Opaque, Params
+from skdp.fitting.validate import expected, flag, in_range, integer, one_of
 from skdp.privacy.events import gaussian_mu
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import GROUP, ZERO_OUT, check_relation

@@ -44,10 +44,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp._types import Opaque, Seed
-from skdp._validate import expected, in_range, integer, positive
 from skdp.audit.confidence import frame_of, limits, proved
 from skdp.audit.report import AuditReport
+from skdp.fitting.types import Opaque, Seed
+from skdp.fitting.validate import expected, in_range, integer, positive
 from skdp.privacy.accounting import epsilon_of_event
 from skdp.privacy.events import GaussianTerm, dp_sgd_event, terms_of
 from skdp.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation, check_relation

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skdp._types import Json, Params
 from skdp.audit.confidence import frame_of, limits
+from skdp.fitting.types import Json, Params
 from skdp.relations import GROUP, check_relation
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdp._types import ArrayLike
-from skdp._validate import in_range, positive
 from skdp.audit.confidence import Frame, frame_of, proved, upper_limit
 from skdp.audit.report import AuditReport
+from skdp.fitting.types import ArrayLike
+from skdp.fitting.validate import in_range, positive
 from skdp.relations import check_relation
 
 _CANDIDATES = 199

@@ -13,20 +13,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._fitting import encode_labels
-from skdp._input import (
-    AccuracyMixin,
-    R2Mixin,
-    check_columns_and_labels,
-    check_columns_and_targets,
-    check_features_and_labels,
-    check_features_and_targets,
-)
-from skdp._marked_rows import handed_on
-from skdp._types import ArrayLike
-from skdp._validate import expected, in_range, one_of
 from skdp.conformal._base import Rows, _DPConformal
+from skdp.fitting.declared import encode_labels
+from skdp.fitting.input import check_features_and_labels, check_features_and_targets
+from skdp.fitting.scores import AccuracyMixin, R2Mixin
+from skdp.fitting.tables import check_columns_and_labels, check_columns_and_targets
+from skdp.fitting.types import ArrayLike
+from skdp.fitting.validate import expected, in_range, one_of
 from skdp.model_selection._base import available
+from skdp.rows.parts import handed_on
 
 _STANDARD_DEVIATIONS = 100.0  # bound on a scaled residual
 

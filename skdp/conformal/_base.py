@@ -17,22 +17,16 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, _safe_indexing, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from skdp import _fitting
-from skdp._fitting import (
-    PrivateEstimator,
-    all_or_nothing,
-    charged,
-    initial_seed,
-    public_n_rows,
-    warn_of_delta,
-)
-from skdp._marked_rows import Mark, handed_on, part_read, trusting
-from skdp._persons import PersonUnit, rows_of_persons
-from skdp._plan import FitPlan, PublicFacts
-from skdp._types import Estimator, Given, Opaque, Params, Seed
-from skdp._validate import expected, in_range, integer
-from skdp._warnings import FitWarning
 from skdp.algorithms.conformal import ConformalConfig
+from skdp.fitting import charge
+from skdp.fitting.charge import all_or_nothing, charged, initial_seed
+from skdp.fitting.declared import public_n_rows, warn_of_delta
+from skdp.fitting.estimator import PREDICTED_BY_ROW, PrivateEstimator
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import check_groups
+from skdp.fitting.types import Estimator, Given, Opaque, Params, Seed
+from skdp.fitting.validate import expected, in_range, integer
+from skdp.fitting.warnings import FitWarning
 from skdp.model_selection._base import declared_persons
 from skdp.model_selection.splits import DisjointSplit
 from skdp.privacy import PrivacyReport, privacy_of
@@ -41,6 +35,8 @@ from skdp.privacy.parts import common_part
 from skdp.privacy.report import joint
 from skdp.privacy.workflow import stating_parts
 from skdp.relations import ROW, other_relation
+from skdp.rows.parts import Mark, handed_on, part_read, trusting
+from skdp.rows.persons import PersonUnit, rows_of_persons
 
 _FIT, _CALIBRATE = "fit", "calibrate"
 _COINS = 4.0  # standard deviations that a part by coins may be short of its expected number
@@ -104,7 +100,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             stays charged.
         """
         with all_or_nothing(self):
-            self._check_groups(groups)
+            check_groups(self, groups)
             rows = self._checked(X, y, groups)
             n = self._n_records(len(rows.y))
             warn_of_delta(self, n)
@@ -117,7 +113,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             own = self.threshold_privacy_ = charged(self, plan, given, groups=rows.groups)
             self.privacy_ = _together(told, own, fitted)
             scores = self._scores_of(rows)
-            self.threshold_ = plan.config.run((scores,), _fitting.streams(self, scores))
+            self.threshold_ = plan.config.run((scores,), charge.streams(self, scores))
             said = _on_own_rows(told, rows), self._told_of_threshold(plan.config)
             self.diagnostics_ = tuple(message for message in said if message)
         for message in self.diagnostics_:
@@ -190,7 +186,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
         return declared_persons(self, self.n_groups, None, 1)
 
     def _assumptions(self) -> tuple[str, ...]:
-        return (_fitting.PREDICTED_BY_ROW,)
+        return (PREDICTED_BY_ROW,)
 
     def _person_bound(self, persons: PersonUnit) -> str:
         return "a random one"

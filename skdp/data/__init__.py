@@ -3,8 +3,9 @@
 >>> from skdp.data import ChunkedRows, ParquetRows, RowWise
 """
 
-from skdp._chunked_rows import Chunk, ChunkedRows
 from skdp.data._parquet import ParquetRows
 from skdp.data._row_wise import RowWise
+from skdp.rows.chunk_tasks import Chunk
+from skdp.rows.chunks import ChunkedRows
 
 __all__ = ["Chunk", "ChunkedRows", "ParquetRows", "RowWise"]

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdp._chunked_rows import ChunkedRows
-from skdp._validate import expected, integer
+from skdp.fitting.validate import expected, integer
+from skdp.rows.chunks import ChunkedRows
 
 ROWS_PER_CHUNK = 2**17
 

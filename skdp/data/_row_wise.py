@@ -9,10 +9,10 @@ from typing import Any
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._chunked_rows import on_first_rows, takes_chunks
-from skdp._validate import expected
+from skdp.fitting.validate import expected
 from skdp.privacy.cover import BudgetExceededError, Cover, covered
 from skdp.privacy.workflow import privacy_of
+from skdp.rows.lazy_rows import on_first_rows, takes_chunks
 
 
 def _fitted(transformer: Any, X: Any) -> tuple[Any, bool]:

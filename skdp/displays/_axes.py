@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skdp._validate import expected
+from skdp.fitting.validate import expected
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

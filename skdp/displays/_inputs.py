@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from skdp._types import ArrayLike, Opaque
-from skdp._validate import expected, in_range
+from skdp.fitting.types import ArrayLike, Opaque
+from skdp.fitting.validate import expected, in_range
 from skdp.metrics._predictions import numbers
 
 Chosen = str | int | Sequence[str | int]  # parameters, by name or index

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdp._types import Params
-from skdp._validate import expected
 from skdp.displays._axes import GREY, Axes
 from skdp.displays._levels import edges_of, short
+from skdp.fitting.types import Params
+from skdp.fitting.validate import expected
 from skdp.metrics._predictions import numbers
 
 ENDS = ("mean", "low", "high")

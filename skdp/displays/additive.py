@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from skdp._types import Params
-from skdp._validate import expected, in_range, integer, is_real, one_of
 from skdp.displays._axes import GREY, Axes, axes, legend, panels, plain, shown
 from skdp.displays._inputs import Chosen, last_step
 from skdp.displays._levels import edges_of, short
 from skdp.displays._surfaces import SURFACE, SurfacePanel
+from skdp.fitting.types import Params
+from skdp.fitting.validate import expected, in_range, integer, is_real, one_of
 from skdp.metrics._predictions import numbers
 
 _EFFECTS = {  # of a curve, and of its deviation from the trend

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from skdp._types import ArrayLike, Params
-from skdp._validate import expected
 from skdp.displays._axes import GREY, Axes, axes, legend, named, plain, shown
 from skdp.displays._inputs import Interval, check_names, interval, of_report
+from skdp.fitting.types import ArrayLike, Params
+from skdp.fitting.validate import expected
 
 _CHANCE = "chance"
 _MOST_WITH_INTERVALS = 6  # classes whose cells hold a second line that can be read

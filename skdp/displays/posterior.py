@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from skdp._types import ArrayLike, Params, Seed
-from skdp._validate import expected, in_range, integer
 from skdp.displays._axes import GREY, Artist, Axes, ColorType, axes, legend, plain
 from skdp.displays._inputs import Chosen, check_names, columns, last_step, level_between, select
+from skdp.fitting.types import ArrayLike, Params, Seed
+from skdp.fitting.validate import expected, in_range, integer
 from skdp.inspection import effects
 
 _MEDIANS = "skdp.PosteriorDisplay.medians"

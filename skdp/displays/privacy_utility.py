@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdp._types import ArrayLike, Params
-from skdp._validate import expected, is_real, one_of
 from skdp.displays._axes import GREY, Axes, ColorType, axes, legend, plain, shown
+from skdp.fitting.types import ArrayLike, Params
+from skdp.fitting.validate import expected, is_real, one_of
 from skdp.metrics._predictions import numbers
 
 _SPREADS = ("sd", "range", "none")

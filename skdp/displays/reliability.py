@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from skdp._types import ArrayLike, Label, Params, Seed
-from skdp._validate import expected, in_range, integer
 from skdp.displays._axes import (
     GREY,
     Artist,
@@ -37,6 +35,8 @@ from skdp.displays._inputs import (
     of_report,
     transformed,
 )
+from skdp.fitting.types import ArrayLike, Label, Params, Seed
+from skdp.fitting.validate import expected, in_range, integer
 from skdp.metrics import ReliabilityTable, _predictions
 from skdp.metrics._predictions import Predictions
 from skdp.metrics.reliability import fill, outcomes, tabulate

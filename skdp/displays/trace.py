@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from skdp._types import ArrayLike, Label, Params
-from skdp._validate import expected, in_range
 from skdp.displays._axes import GREY, Axes, axes, legend, plain
 from skdp.displays._inputs import Chosen, check_names, columns, last_step, select, transformed
+from skdp.fitting.types import ArrayLike, Label, Params
+from skdp.fitting.validate import expected, in_range
 from skdp.metrics._predictions import index_of
 
 _N_DEFAULT = 4

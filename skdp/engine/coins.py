@@ -9,7 +9,7 @@ random word and the bound, with rejection of the words that would make some inte
 (Lemire 2019), hence exactly uniform. Each word is 32 or 64 bits of the AES stream, used once.
 
 >>> import numpy as np
->>> from skdp._random import SecureStream
+>>> from skdp.fitting.streams import SecureStream
 >>> from skdp.engine.coins import exp_coins
 >>> random = SecureStream(bytes(16)).generator.integers
 >>> half = exp_coins(lambda at: random(2, size=len(at)) == 0, 10_000, random)

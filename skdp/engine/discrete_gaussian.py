@@ -11,7 +11,7 @@ exp(−(|y| − 2ᵏ)²/2²ᵏ⁺¹) (Algorithm 3). For v ≥ 1, w = v − 1 and
 and for v = 0 it is exp(−f²/2) with f = 1 − u/2ᵏ: products of coins of probability exp(−x), x ≤ 1,
 which Algorithm 1 makes of coins of probability x.
 
->>> from skdp._random import SecureStream
+>>> from skdp.fitting.streams import SecureStream
 >>> from skdp.engine.discrete_gaussian import discrete_gaussian_integers
 >>> x = discrete_gaussian_integers(20, 1000, SecureStream(bytes(16)))
 >>> x.dtype, bool(0.9 < x.std() / 2**20 < 1.1)
@@ -28,9 +28,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from skdp._random import SecureStream
-from skdp._validate import integer
 from skdp.engine.coins import all_pass, exp_coins, fractions, geometric
+from skdp.fitting.streams import SecureStream
+from skdp.fitting.validate import integer
 
 MAX_BITS = 62
 

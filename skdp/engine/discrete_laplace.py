@@ -6,7 +6,7 @@ u + t v has law ∝ exp(−x/t), its quotient by s law ∝ exp(−x s/t), and a 
 negative zero is drawn again, makes it two-sided.
 
 >>> from fractions import Fraction
->>> from skdp._random import SecureStream
+>>> from skdp.fitting.streams import SecureStream
 >>> from skdp.engine.discrete_laplace import discrete_laplace_integers
 >>> x = discrete_laplace_integers(Fraction(10, 3), 1000, SecureStream(bytes(16)))
 >>> x.dtype, bool(4 < x.std() < 5.5)
@@ -25,8 +25,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from skdp._random import SecureStream
 from skdp.engine.coins import Integers, exp_coins, geometric
+from skdp.fitting.streams import SecureStream
 
 # u + t v stays below 2⁶³ unless v is 2¹³ or more, which has probability e^−8192.
 MOST_NUMERATOR = 2**50

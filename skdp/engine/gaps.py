@@ -10,7 +10,7 @@ from a uniform number U of which no more bits are drawn than it takes. Doubles t
 compared with integers that enclose the boundary. So no rounding changes the law.
 
 >>> import numpy as np
->>> from skdp._random import SecureStream
+>>> from skdp.fitting.streams import SecureStream
 >>> from skdp.engine.gaps import Gaps
 >>> random = SecureStream(bytes(16)).generator.integers
 >>> gaps = Gaps(0.25, limit=1000).of(random(1 << 62, size=(1, 10_000)), lambda line: random)

@@ -12,7 +12,7 @@ point and nothing else is needed to accept or reject a proposal exactly. With in
 in fixed point every number is an integer.
 
 >>> import numpy as np
->>> from skdp._random import SecureStream
+>>> from skdp.fitting.streams import SecureStream
 >>> from skdp.engine.lattice_gaussian import ShearedGaussian
 >>> law = ShearedGaussian.within(np.array([[2.0, 1.0], [1.0, 2.0]]) * 1e-6, largest=10_000)
 >>> z = law.integers(5000, SecureStream(bytes(16)).generator.integers)

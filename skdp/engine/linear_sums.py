@@ -15,7 +15,7 @@ the model says that they do.
 
 *Counts.* How many records were cut to their bounds.
 
-*Persons.* ``of_persons`` makes of a sum over rows one over persons (`skdp.engine.persons`).
+*Persons.* ``of_persons`` makes of a sum over rows one over persons (`skdp.rows.person_sums`).
 
 *Weights.* A row's term, once it is clipped, is multiplied by the row's weight in [0, 1]: it stays
 in the convex hull of 0 and the terms that there can be, so that no bound on terms or on how far
@@ -31,12 +31,13 @@ from typing import Any
 
 import numpy as np
 
-from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, POSITIVE, BoundedSum
-from skdp._coded_rows import ImplicitRows, gram
-from skdp._persons import PersonUnit
-from skdp._rows import LinearBatch, row_products, row_sums
-from skdp._validate import positive
-from skdp.engine.persons import RowSum, Terms, by_person, shrunk
+from skdp.fitting.validate import positive
+from skdp.rows.bounded_sum import CHUNK_ROWS, NUMBERS, POSITIVE, BoundedSum
+from skdp.rows.clipping import row_products, row_sums
+from skdp.rows.coded import ImplicitRows, gram
+from skdp.rows.person_sums import RowSum, by_person, shrunk
+from skdp.rows.persons import PersonUnit
+from skdp.rows.records import LinearBatch
 
 Residual = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -262,7 +263,7 @@ class ScoreGramSum(RowSum):
         The other sum, with ‖s_i‖ ≤ C. `LinearClippedSum` and `ResidualScores` are such.
     """
 
-    scores: Terms
+    scores: Any
     apart = POSITIVE  # ⟨s sᵀ, t tᵀ⟩ = (s·t)² ≥ 0
 
     @property
@@ -344,7 +345,7 @@ class WeightedSum(BoundedSum):
 
     Parameters
     ----------
-    inner : Terms
+    inner : RowSum
         The sum.
     bound : float
         W > 0.

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from skdp._chunked_rows import ChunkSums
-from skdp._persons import PersonUnit
-from skdp._random import SecureStream, Streams
-from skdp._release_hook import MechanismCall, grid_width
-from skdp._rows import Rows
 from skdp.engine.grid import grid_sum, lattice_bits
 from skdp.engine.noise import discrete_gaussian, gaussian
 from skdp.engine.precision import strictly
+from skdp.engine.release_hook import MechanismCall, grid_width
 from skdp.engine.sampling import Sampling
+from skdp.fitting.streams import SecureStream, Streams
 from skdp.relations import ZERO_OUT, sensitivity_factor
+from skdp.rows.chunks import ChunkSums
+from skdp.rows.persons import PersonUnit
+from skdp.rows.records import Rows
 
 State = TypeVar("State")
 Progress = Callable[[Iterable[State]], Iterable[State]]

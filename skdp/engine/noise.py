@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from skdp import _release_hook
-from skdp._random import SecureStream
+from skdp.engine import release_hook
 from skdp.engine.discrete_gaussian import discrete_gaussian_integers
+from skdp.fitting.streams import SecureStream
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 V = TypeVar("V", np.ndarray, "Tensor")
 
 
-def gaussian(value: Callable[[], V], call: _release_hook.MechanismCall, stream: SecureStream) -> V:
+def gaussian(value: Callable[[], V], call: release_hook.MechanismCall, stream: SecureStream) -> V:
     """Release value() + N(0, scale² I).
 
     Parameters
@@ -44,12 +44,12 @@ def gaussian(value: Callable[[], V], call: _release_hook.MechanismCall, stream: 
 
         return noised(exact, call.scale, stream)
 
-    return _release_hook.release(call, mechanism)
+    return release_hook.release(call, mechanism)
 
 
 def discrete_gaussian(
     value: Callable[[], np.ndarray],
-    call: _release_hook.MechanismCall,
+    call: release_hook.MechanismCall,
     bits: int,
     stream: SecureStream,
 ) -> np.ndarray:
@@ -79,4 +79,4 @@ def discrete_gaussian(
         released = exact.view(np.uint64) + noise.view(np.uint64)
         return np.ldexp(released.view(np.int64) * call.scale, -bits)
 
-    return _release_hook.release(call, mechanism)
+    return release_hook.release(call, mechanism)

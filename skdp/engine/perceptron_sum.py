@@ -25,12 +25,13 @@ import numpy as np
 from scipy.special import expit, ndtr
 from torch import Tensor, nn
 
-from skdp._rows import LinearBatch, LinearRows, Selection, copied, row_sums
-from skdp._validate import one_of, positive
 from skdp.engine.grid import Outer
 from skdp.engine.linear_sums import Residual
 from skdp.engine.modules.network_sum import AUTOMATIC_GAMMA
-from skdp.engine.persons import RowSum, by_person
+from skdp.fitting.validate import one_of, positive
+from skdp.rows.clipping import row_sums
+from skdp.rows.person_sums import RowSum, by_person
+from skdp.rows.records import LinearBatch, LinearRows, Selection, copied
 
 BITS = 16  # of a factor
 _WEIGHT_BITS = 34  # ‖A_i‖ ≤ 2¹⁷ and ‖⌊2^e W⌉‖ ≤ 2³⁵: no sum of products exceeds 2⁵²

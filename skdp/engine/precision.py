@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdp._validate import expected
+from skdp.fitting.validate import expected
 
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
 _TINY = 5e-324  # the smallest double, which is 0 where such numbers are flushed

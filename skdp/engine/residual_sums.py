@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdp._bounded_sum import CHUNK_ROWS, OPPOSITE, POSITIVE, BoundedSum
-from skdp._persons import PersonUnit
-from skdp._rows import LinearBatch, row_products
-from skdp.engine.persons import PersonSum, RowSum
+from skdp.rows.bounded_sum import CHUNK_ROWS, OPPOSITE, POSITIVE, BoundedSum
+from skdp.rows.clipping import row_products
+from skdp.rows.person_sums import PersonSum, RowSum
+from skdp.rows.persons import PersonUnit
+from skdp.rows.records import LinearBatch
 
 MAGNITUDES = range(-100, 101)  # binary exponents that are told apart
 

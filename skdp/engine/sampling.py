@@ -19,10 +19,10 @@ from itertools import count
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from skdp._random import SecureStream
-from skdp._validate import in_range, integer
 from skdp.engine.coins import Integers
 from skdp.engine.gaps import WORD, Gaps
+from skdp.fitting.streams import SecureStream
+from skdp.fitting.validate import in_range, integer
 
 BLOCK = 2**16  # rows whose coins stand in one line
 _SPARE = 3.0  # standard deviations: few lines then need gaps a second time

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from skdp._random import RARE_BITS, SecureStream
+from skdp.fitting.streams import RARE_BITS, SecureStream
 
 
 def noised(exact: Tensor, scale: float, stream: SecureStream) -> Tensor:
@@ -37,8 +37,8 @@ def _normals(shape: tuple[int, ...], device: torch.device, stream: SecureStream)
 def _box_muller(uniform: Tensor, more: Callable[[int], Tensor]) -> Tensor:
     """Turn 2m uniform numbers of 53 bits on [0, 1) into 2m normal ones, in place.
 
-    As `skdp._random` does it for the CPU: in the tail, where 53 bits leave gaps between the radii,
-    53 bits ``more`` are drawn.
+    As `skdp.fitting.streams` does it for the CPU: in the tail, where 53 bits leave gaps between the
+    radii, 53 bits ``more`` are drawn.
     """
     m = len(uniform) // 2
     radius, angle = uniform[:m], uniform[m:]

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skdp._validate import expected
 from skdp.engine.adam import Moments as Moments  # where 0.1.0 stored it
 from skdp.engine.adam import NoiseCorrectedAdam as NoiseCorrectedAdam
+from skdp.fitting.validate import expected
 
 
 class UpdateRule(Protocol):

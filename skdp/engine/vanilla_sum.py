@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from skdp._bounded_sum import CHUNK_ROWS
-from skdp._rows import LinearBatch, row_products, row_sums
 from skdp.engine.linear_sums import Residual, drop_non_finite
-from skdp.engine.persons import RowSum
+from skdp.rows.bounded_sum import CHUNK_ROWS
+from skdp.rows.clipping import row_products, row_sums
+from skdp.rows.person_sums import RowSum
+from skdp.rows.records import LinearBatch
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._validate import integer
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.fitting.validate import integer
 
 
 class ArvizMixin:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import expected, flag, integer_or_auto, near_auto, number_or_auto, one_of
 from skdp.algorithms.noise_aware import columns, glm
-from skdp.algorithms.noise_aware.families import Counts, Line, Logit
+from skdp.algorithms.noise_aware.families import Counts, Line, Logit, Softmax
 from skdp.algorithms.noise_aware.standardised import InUnits, StandardisedConfig
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.validate import expected, flag, integer_or_auto, near_auto, number_or_auto, one_of
 
 if TYPE_CHECKING:
     from skdp.privacy.budget import Budget
@@ -31,7 +31,7 @@ def declared_bounds(estimator: Any, n_features: int) -> np.ndarray:
     """Bounds (n_features, 2) as they were declared, in the order of the columns."""
     given = estimator.bounds
     if hasattr(given, "items"):
-        given = _by_name(given, getattr(estimator, "feature_names_in_", None), n_features)
+        given = _by_name(given, estimator, n_features)
     try:
         found = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
@@ -47,16 +47,19 @@ def declared_bounds(estimator: Any, n_features: int) -> np.ndarray:
     return found
 
 
-def _by_name(given: Any, names: Any, n_features: int) -> list[Any]:
-    of_columns = dict(given.items())
+def _by_name(given: Any, estimator: Any, n_features: int) -> list[Any]:
+    of_columns, names = dict(given.items()), getattr(estimator, "feature_names_in_", None)
     if (
         names is None
         and len(of_columns) == n_features
         and set(of_columns) == set(range(n_features))
     ):
         return [of_columns[i] for i in range(n_features)]
-    if names is None:
+    if names is None and not hasattr(estimator, "n_features_in_"):
         return list(of_columns.values())  # a plan before there is a frame
+    if names is None:  # in the order of the dict they would be those of other columns
+        remedy = "X has no names: set_output(transform='pandas') in the step before keeps them"
+        raise expected("bounds of each column of X by its name", remedy, bounds=given)
     missing = [str(name) for name in names if name not in of_columns]
     unknown = [str(name) for name in of_columns if name not in set(names)]
     if missing or unknown:
@@ -130,20 +133,18 @@ def _mu(estimator: Any, facts: PublicFacts, budget: Budget) -> float:
     return mu / estimator._weight_bound(facts)
 
 
-def _family(estimator: Any, facts: PublicFacts, budget: Budget) -> Logit | Counts | Line | None:
+def _family(
+    estimator: Any, facts: PublicFacts, budget: Budget
+) -> Logit | Softmax | Counts | Line | None:
     """What `skdp.algorithms.noise_aware.glm` knows of the model; None where it does not."""
-    given = estimator.robust
-    is_default = isinstance(given, str) and given == "auto"
-    if not (is_default or not flag("or 'auto'", robust=given)):
-        return None
     if not budget.private or estimator.inference == "dpvi":
         return None
     if not hasattr(estimator, "_likelihood_of"):
         found = estimator.target_bounds is not None and isinstance(estimator.clip_norm, str)
         return Line() if found else None
     likelihood = estimator._likelihood_of(facts)
-    if likelihood.n_outputs > 1 or facts.exposed:
-        return None
+    if likelihood.n_outputs > 1:
+        return Softmax(likelihood)
     return Logit(likelihood) if likelihood.largest_target == math.inf else Counts(likelihood)
 
 
@@ -174,6 +175,7 @@ def glm_of(
     if family is None:
         return None
     mu = _mu(estimator, facts, budget) * math.sqrt(1.0 - share)
+    outputs = 1 if isinstance(family, Line) else family.likelihood.n_outputs
     config = glm.GLMConfig(
         family=family,
         n_rows=facts.rows,
@@ -182,7 +184,9 @@ def glm_of(
         clip_norm=1.0,
         n_steps=integer_or_auto(glm.STEPS, max_iter=estimator.max_iter),
         prior_scale=near_auto(0.0, 1.0, prior_scale=estimator.prior_scale) or None,
-        prior_blocks=blocks_of_labels(estimator, facts),
+        prior_blocks=blocks_of_labels(estimator, facts, outputs),
+        exposed=facts.exposed,
+        robust=is_robust(estimator, family),
         covariance="diag" if getattr(estimator, "covariance", "") == "diag" else "full",
         neighboring_relation=estimator._relation,
         secure=bool(estimator.secure),
@@ -196,6 +200,21 @@ def glm_of(
     clip_norm = near_auto(auto * unit, clip_norm=given) / unit
     scale = config.prior_scale and config.prior_scale * unit
     return replace(config, clip_norm=clip_norm, prior_scale=scale).calibrated(budget)
+
+
+def is_robust(estimator: Any, family: Any) -> bool:
+    """Whether scores tell how much they scatter, whatever the model says."""
+    given = estimator.robust
+    if isinstance(given, str) and given == "auto":
+        return False
+    if flag("or 'auto'", robust=given) and isinstance(family, Softmax):
+        raise expected(
+            "False for more than two classes",
+            "robust widths are of one logit. Only binary classification is supported by them: "
+            "use OneVsRestClassifier",
+            robust=True,
+        )
+    return bool(given)
 
 
 def blocks_of_labels(

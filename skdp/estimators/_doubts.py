@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import chi2
 
-from skdp._plan import FitPlan
 from skdp.algorithms import langevin, ops
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.user_model.defaults import TAIL_RATE
 from skdp.algorithms.user_model.lengths import CHECK_EDGES
+from skdp.fitting.plan import FitPlan
 from skdp.relations import check_relation
 
 if TYPE_CHECKING:

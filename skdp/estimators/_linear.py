@@ -10,28 +10,6 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._fitting import (
-    PrivateEstimator,
-    ProtectedUnit,
-    Records,
-    encode_labels,
-    n_classes,
-    sampling_rate,
-    target_bounds,
-)
-from skdp._input import AccuracyMixin, check_features, check_features_and_labels
-from skdp._plan import FitPlan, PublicFacts
-from skdp._rows import clipped_rows, row_bound
-from skdp._validate import (
-    expected,
-    flag,
-    integer,
-    integer_or_auto,
-    is_true,
-    near_auto,
-    number_or_auto,
-    one_of,
-)
 from skdp.algorithms import dp_vi, gaussian_vi
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
@@ -51,8 +29,25 @@ from skdp.estimators._bounds import (
 )
 from skdp.estimators._doubts import BOUNDS_GIVEN, NOISE_OF_LINES, of_noise, of_posterior
 from skdp.estimators._weights import WeightedClasses, WeightedRows
+from skdp.fitting.declared import encode_labels, n_classes, sampling_rate, target_bounds
+from skdp.fitting.estimator import PrivateEstimator
+from skdp.fitting.input import check_features, check_features_and_labels
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import ProtectedUnit, Records
+from skdp.fitting.scores import AccuracyMixin
+from skdp.fitting.validate import (
+    expected,
+    flag,
+    integer,
+    integer_or_auto,
+    is_true,
+    near_auto,
+    number_or_auto,
+    one_of,
+)
 from skdp.inspection import SummaryMixin
 from skdp.models.likelihoods import BoundedScores, Likelihood, classification_likelihood
+from skdp.rows.clipping import clipped_rows, row_bound
 
 if TYPE_CHECKING:
     from skdp.privacy.budget import Budget

@@ -15,22 +15,25 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from skdp import _checkpoint, _fitting
-from skdp._chunked_rows import in_chunks
-from skdp._fitting import Records, with_callbacks
-from skdp._input import check_features, least_rows
-from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import expected, integer
-from skdp._warnings import FitWarning
 from skdp.algorithms.parts.network_models import ModuleTrial, NetworkModel
 from skdp.algorithms.parts.training import Posterior, Trained, Watch
 from skdp.estimators import _doubts
 from skdp.estimators._arviz import PosteriorDraws
 from skdp.estimators._datasets import DatasetRows, from_dataset
 from skdp.estimators._network_parameters import NetworkParameters
+from skdp.fitting import charge
+from skdp.fitting.charge import attempt, begun, charged, notes, progress, warn_if_undeclared
+from skdp.fitting.declared import check_n_rows
+from skdp.fitting.estimator import with_callbacks
+from skdp.fitting.input import check_features, least_rows
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import Records, check_in_chunks, read
+from skdp.fitting.validate import expected, integer
+from skdp.fitting.warnings import FitWarning
 from skdp.models import perceptron as networks
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import Relation, check_relation
+from skdp.rows.lazy_rows import in_chunks
 
 
 class OneEpoch(PublicFacts):
@@ -91,30 +94,28 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
         told = self.verbose if self._relation.n_is_public else 0
         chunks = in_chunks(X, y, groups, verbose=told)
-        with _fitting.attempt(self), chunks as (X, y, groups):
+        with attempt(self), chunks as (X, y, groups):
             before = self._before(one_epoch)
             goes_on, n_before = before is not None, self.n_iter_ if before else 0
-            self._check_beside(X, groups)
             given = (X, y, sample_weight)
             X, y = from_dataset(X, y)
             self._by_index = isinstance(X, DatasetRows)
             how = {"goes_on": goes_on, "classes": classes, "sample_weight": sample_weight}
-            records, facts = self._taken_in(X, y, **how)
+            records, facts = read(self, X, y, groups, **how)
             if self.module is None:  # which would know of units
-                self._warn_if_undeclared(given[0], facts)
-            records = self._by_person(records, groups)
+                warn_if_undeclared(self, given[0], facts)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
-            _fitting.check_in_chunks(self, plan, records)
+            check_in_chunks(self, plan, records)
             model = self._network_of(plan, records, goes_on=goes_on)
             watch = self._watch(public)
             if watch is not None:
                 watch(0, plan.config.start(model))  # a trial of the public rows
             arrays = (*records.arrays, *networks.weights(self.module_))
-            _fitting.begun(self, plan, *arrays, beside=public)
-            steps = _fitting.progress(self, plan.n_steps)
-            self.privacy_ = _fitting.charged(self, plan, given, before, groups=groups)
-            self.public_scores_ = _checkpoint.notes()
-            streams = _fitting.streams(self, *arrays)
+            begun(self, plan, *arrays, beside=public)
+            steps = progress(self, plan.n_steps)
+            self.privacy_ = charged(self, plan, given, before, groups=groups)
+            self.public_scores_ = notes()
+            streams = charge.streams(self, *arrays)
             kept = self._kept if one_epoch and goes_on else None
             released = plan.config.run(records, streams, steps, model=model, watch=watch, kept=kept)
             self._keep(plan, released)
@@ -180,7 +181,7 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         if (model.start.device.type == "cpu") != self._on_cpu():
             raise expected("the device on which module makes its parameters", device=None)
         self._looks_up = not getattr(model, "dtype", torch.float32).is_floating_point
-        _fitting.check_n_rows(X, model.max_rows)
+        check_n_rows(X, model.max_rows)
         if self._calls_foreign_code() or self.checkpoint is not None:
             plan.config.rehearse(model)
         return model

@@ -10,10 +10,18 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from skdp import _checkpoint, _fitting
-from skdp._fitting import ProtectedUnit
-from skdp._plan import PublicFacts
-from skdp._validate import (
+from skdp.algorithms import dp_sgd
+from skdp.algorithms.parts.network_models import LinearModel, NetworkModel, PerceptronModel
+from skdp.algorithms.parts.training import NetworkRun, perceptron_size
+from skdp.estimators import _doubts
+from skdp.estimators._parts import WithParts
+from skdp.estimators._weights import WeightedRows
+from skdp.fitting import charge
+from skdp.fitting import checkpoint as checkpoints
+from skdp.fitting.declared import sampling_rate
+from skdp.fitting.plan import PublicFacts
+from skdp.fitting.reading import ProtectedUnit
+from skdp.fitting.validate import (
     expected,
     flag,
     integer,
@@ -22,12 +30,6 @@ from skdp._validate import (
     one_of,
     positive,
 )
-from skdp.algorithms import dp_sgd
-from skdp.algorithms.parts.network_models import LinearModel, NetworkModel, PerceptronModel
-from skdp.algorithms.parts.training import NetworkRun, perceptron_size
-from skdp.estimators import _doubts
-from skdp.estimators._parts import WithParts
-from skdp.estimators._weights import WeightedRows
 from skdp.models import perceptron as networks
 from skdp.models.tasks import GivenLoss, Task
 from skdp.relations import ROW
@@ -182,7 +184,7 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
     device: Any = None
     secure: bool = False
     checkpoint: Any = None
-    every: int = _checkpoint.EVERY
+    every: int = checkpoints.EVERY
     n_samples: int | None = None
     random_state: Any = None
     verbose: int = 0
@@ -200,7 +202,7 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
     def _network_run(self, facts: PublicFacts, private: bool, mu: float = math.inf) -> NetworkRun:
         """Check the parameters that all algorithms have, and fill in the defaults."""
         n = facts.rows
-        rate = _fitting.sampling_rate(
+        rate = sampling_rate(
             self, facts, lambda n: dp_sgd.default_batch_size(n, mu, private=private) / n
         )
         n_steps = integer_or_auto(
@@ -301,7 +303,7 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
 
     def _built(self, n_features: int, n_outputs: int) -> nn.Module:
         """Make the network, its weights drawn."""
-        seed = _fitting.initial_seed(self)
+        seed = charge.initial_seed(self)
         if self.module is not None:
             given = self._given("module")
             return networks.build_module(self.module, n_features, n_outputs, seed, given)

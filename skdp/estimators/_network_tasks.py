@@ -8,20 +8,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdp import _fitting
-from skdp._fitting import Records
-from skdp._input import (
-    AccuracyMixin,
-    R2Mixin,
-    check_features_and_labels,
-    check_features_and_targets,
-)
-from skdp._plan import PublicFacts
-from skdp._validate import as_array, is_true
 from skdp.algorithms.parts.training import Trained
 from skdp.estimators import _doubts
 from skdp.estimators._network import NetworkEstimator
 from skdp.estimators._weights import WeightedClasses
+from skdp.fitting.declared import encode_labels, n_classes, target_bounds
+from skdp.fitting.input import check_features_and_labels, check_features_and_targets
+from skdp.fitting.plan import PublicFacts
+from skdp.fitting.reading import Records
+from skdp.fitting.scores import AccuracyMixin, R2Mixin
+from skdp.fitting.validate import as_array, is_true
 from skdp.models import perceptron as networks
 from skdp.models.tasks import Classification, Labelling, Regression
 
@@ -69,7 +65,7 @@ class NetworkClassifier(AccuracyMixin, WeightedClasses, NetworkEstimator):
         return self._kind.of(n_outputs, self.loss, self._given("loss"))
 
     def _n_outputs(self, classes: Any) -> int | None:
-        return _fitting.n_classes(self, classes)
+        return n_classes(self, classes)
 
     def _read(
         self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
@@ -85,7 +81,7 @@ class NetworkClassifier(AccuracyMixin, WeightedClasses, NetworkEstimator):
             return self._read_labels(X, y, known, goes_on=goes_on)
         how = {"declared": known is not None, "dtype": "numeric"}
         X, y = self._checked(check_features_and_labels, X, y, goes_on=goes_on, **how)
-        self.classes_, codes = _fitting.encode_labels(y, known, type(self).__name__)
+        self.classes_, codes = encode_labels(y, known, type(self).__name__)
         declared = () if classes is None else ("classes",)
         facts = self._facts_of(X, len(self.classes_), declared=declared)
         return Records(X, codes.astype(np.int64, copy=False)), facts
@@ -181,7 +177,7 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
     def _read(
         self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
     ) -> tuple[Records, PublicFacts]:
-        low, high = _fitting.target_bounds(self.target_bounds)
+        low, high = target_bounds(self.target_bounds)
         X, y = self._checked(check_features_and_targets, X, y, goes_on=goes_on)
         columns = y if y.ndim == 2 else y[:, None]
         if goes_on and (columns.shape[1], y.ndim) != (len(self._center), self._target_ndim):

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._validate import integer
 from skdp.algorithms import langevin, ops
 from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._linear import fitted_parts, linear_names
+from skdp.fitting.validate import integer
 from skdp.inspection import SummaryMixin
 from skdp.privacy.ledger import BudgetExceededError
 from skdp.privacy.report import PrivacyReport

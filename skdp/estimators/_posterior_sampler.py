@@ -12,20 +12,29 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from skdp._bounded_sum import MAX_ROWS
-from skdp._fitting import PrivateEstimator, ProtectedUnit, Records
-from skdp._persons import PersonUnit
-from skdp._plan import FitPlan, PublicFacts
-from skdp._random import Streams
-from skdp._rows import row_bound
-from skdp._validate import expected, flag, integer, integer_or_auto, is_real, number_or_auto, one_of
-from skdp._warnings import PrivacyWarning
 from skdp.algorithms import langevin, ops
 from skdp.algorithms.tempered import TemperedPosterior
 from skdp.estimators import _doubts
 from skdp.estimators._paid_samples import PaidSamples
+from skdp.fitting.estimator import PrivateEstimator
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import ProtectedUnit, Records, read
+from skdp.fitting.streams import Streams
+from skdp.fitting.validate import (
+    expected,
+    flag,
+    integer,
+    integer_or_auto,
+    is_real,
+    number_or_auto,
+    one_of,
+)
+from skdp.fitting.warnings import PrivacyWarning
 from skdp.models.likelihoods import LogConcave
 from skdp.privacy.budget import Budget
+from skdp.rows.bounded_sum import MAX_ROWS
+from skdp.rows.clipping import row_bound
+from skdp.rows.persons import PersonUnit
 
 SAMPLERS = ("auto", "langevin", ops.SAMPLER)
 
@@ -226,9 +235,8 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
         import arviz
 
         other: Any = clone(self)
-        other._check_groups(groups)
-        records, facts = other._taken_in(X, y)
-        records = other._by_person(records, groups)
+        records: Any
+        records, facts = read(other, X, y, groups)
         config = other._planned(facts).config
         if config.sampler != "langevin":
             raise expected("'langevin'", "exact draws need no diagnosis", sampler=self.sampler)

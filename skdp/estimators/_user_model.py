@@ -10,15 +10,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from skdp._checkpoint import EVERY
-from skdp._fitting import PrivateEstimator, ProtectedUnit, Records, sampling_rate
-from skdp._input import check_features, check_features_and_targets
-from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import expected, integer, integer_or_auto, near_auto, number_or_auto, one_of
 from skdp.algorithms import dp_vi_model
 from skdp.algorithms.simulated_clip import N_ROWS, simulated_clip
 from skdp.algorithms.user_model import defaults
 from skdp.estimators import _doubts
+from skdp.fitting.checkpoint import EVERY
+from skdp.fitting.declared import sampling_rate
+from skdp.fitting.estimator import PrivateEstimator
+from skdp.fitting.input import check_features, check_features_and_targets
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import ProtectedUnit, Records
+from skdp.fitting.validate import (
+    expected,
+    integer,
+    integer_or_auto,
+    near_auto,
+    number_or_auto,
+    one_of,
+)
 from skdp.models.user_models import N_MADE_UP, Simulator, UserModel, made_up_records, takes_targets
 from skdp.models.user_priors import Prior
 from skdp.privacy.budget import Budget

@@ -7,16 +7,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from skdp._chunked_rows import ChunkedRows
-from skdp._fitting import PrivateEstimator, Records
-from skdp._input import bounded_weights
-from skdp._plan import PublicFacts
-from skdp._validate import expected, in_range, is_real
-
-_ROUTED = (
-    "pipelines and searches pass weights on by metadata routing alone: "
-    "set_fit_request(sample_weight=True)"
-)
+from skdp.fitting.estimator import PrivateEstimator
+from skdp.fitting.plan import PublicFacts
+from skdp.fitting.reading import Records
+from skdp.fitting.validate import expected, in_range, is_real
 
 
 @dataclass(eq=False, repr=False)
@@ -25,6 +19,10 @@ class WeightedRows(PrivateEstimator):
 
     _: KW_ONLY
     max_sample_weight: float = 1.0
+    _WEIGHTS_REMEDY: ClassVar[str] = (
+        "pipelines and searches pass weights on by metadata routing alone: "
+        "set_fit_request(sample_weight=True)"
+    )
 
     def fit(self, X, y=None, groups=None, *, sample_weight=None) -> Self:
         """Fit, privately.
@@ -55,26 +53,9 @@ class WeightedRows(PrivateEstimator):
         """
         return self._fit(X, y, groups=groups, sample_weight=sample_weight)
 
-    def _taken_in(
-        self, X: Any, y: Any, *, sample_weight: Any = None, **how: Any
-    ) -> tuple[Records, PublicFacts]:
-        if sample_weight is not None and isinstance(X, ChunkedRows):
-            raise expected("None for rows in chunks", sample_weight="given")
-        return super()._taken_in(X, y, sample_weight=sample_weight, **how)
-
-    def _read_all(
-        self, X: Any, y: Any, *, sample_weight: Any = None, **how: Any
-    ) -> tuple[Records, PublicFacts]:
-        records, facts = self._read(X, y, **how)
-        return records._replace(weights=self._weights(records, sample_weight)), facts
-
     def _weight_bound(self, facts: PublicFacts) -> float:
         """Largest weight that a row may have."""
         return in_range(1e-10, 1e10, max_sample_weight=self.max_sample_weight)
-
-    def _weights(self, records: Records, sample_weight: Any) -> np.ndarray | None:
-        """Check weights of rows; None where all are 1."""
-        return bounded_weights(sample_weight, self.max_sample_weight, len(records.X), _ROUTED)
 
 
 @dataclass(eq=False, repr=False)
@@ -116,18 +97,6 @@ class WeightedClasses(WeightedRows):
                 class_weight=self.class_weight,
             )
         return bound
-
-    def _weights(self, records: Records, sample_weight: Any) -> np.ndarray | None:
-        weights, by_class = super()._weights(records, sample_weight), self._class_weights()
-        if not by_class:
-            return weights
-        if self._several:
-            raise ValueError("Expected class_weight=None where labels do not exclude each other.")
-        classes = self.classes_.tolist()
-        if not by_class.keys() <= set(classes):
-            raise expected("a dict whose keys are classes", class_weight=self.class_weight)
-        of_class = np.array([float(by_class.get(label, 1.0)) for label in classes])
-        return of_class[self._codes_of(records)] * (1.0 if weights is None else weights)
 
     def _codes_of(self, records: Records) -> np.ndarray:
         """Number of each row's class."""

@@ -30,19 +30,17 @@ from scipy.special import expit
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._chunked_rows import changed
-from skdp._columns import AUTO, DeclaredColumns, declared_pairs, places_of
-from skdp._fitting import PrivateEstimator, Records
-from skdp._input import check_columns, check_columns_and_labels, check_columns_and_targets
-from skdp._plan import FitPlan, PublicFacts
-from skdp._rows import row_bound
-from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms import additive
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.additive import Config
 from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
 from skdp.algorithms.private_edges import AtDeclared, AtEdges, PrivateEdgesConfig, bins_told
 from skdp.estimators._linear import NormalClassifier, parts_of
+from skdp.fitting.estimator import PrivateEstimator
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import Records
+from skdp.fitting.tables import check_columns, check_columns_and_labels, check_columns_and_targets
+from skdp.fitting.validate import expected, in_range, integer, one_of
 from skdp.models.additive import (
     LABELS,
     PAIRS,
@@ -56,6 +54,9 @@ from skdp.models.additive import (
     not_told,
 )
 from skdp.privacy.budget import Budget
+from skdp.rows.chunks import changed
+from skdp.rows.clipping import row_bound
+from skdp.rows.columns import AUTO, DeclaredColumns, declared_pairs, places_of
 
 PARTS = ("curve", "deviation")
 FEW_BINS = 8  # between private edges, with fewer of which curves are coarser than between bounds

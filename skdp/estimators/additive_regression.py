@@ -29,11 +29,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from skdp._plan import PublicFacts
 from skdp.algorithms import noise_aware_linear
 from skdp.estimators.additive import AdditiveParameters
 from skdp.estimators.variational_poisson import NormalCounts
 from skdp.estimators.variational_regression import NormalRegressor
+from skdp.fitting.plan import PublicFacts
 from skdp.models.additive import Telling
 from skdp.models.telling import USUAL
 

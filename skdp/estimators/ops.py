@@ -23,14 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from skdp._fitting import Records, target_bounds
-from skdp._input import R2Mixin, check_features_and_targets
-from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import near_auto, number_or_auto
 from skdp.estimators import _doubts
 from skdp.estimators._documented import documented
 from skdp.estimators._linear import LinearClassifier, unit_of_targets
 from skdp.estimators._posterior_sampler import PosteriorSampler
+from skdp.fitting.declared import target_bounds
+from skdp.fitting.input import check_features_and_targets
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import Records
+from skdp.fitting.scores import R2Mixin
+from skdp.fitting.validate import near_auto, number_or_auto
 from skdp.models.likelihoods import HuberRegression, classification_likelihood
 
 

@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import number_or_auto
 from skdp.algorithms.dp_sgd import DPSGDConfig, default_learning_rate
 from skdp.algorithms.parts.training import Trained
 from skdp.estimators._documented import documented
 from skdp.estimators._network import NetworkEstimator, OneEpoch
 from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
 from skdp.estimators._parts import takes_parts
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.validate import number_or_auto
 from skdp.privacy.budget import Budget
 
 

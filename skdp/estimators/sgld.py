@@ -21,15 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from skdp import _fitting
-from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import in_range, integer_or_auto, number_or_auto
 from skdp.algorithms.dp_sgld import DPSGLDConfig, default_learning_rate, default_thinning
 from skdp.algorithms.parts.training import NetworkRun
 from skdp.estimators._documented import documented
 from skdp.estimators._network import NetworkEstimator
 from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
 from skdp.estimators._parts import takes_parts
+from skdp.fitting import declared
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.validate import in_range, integer_or_auto, number_or_auto
 from skdp.privacy.budget import Budget
 from skdp.schedules import PolynomialDecay, step_sizes
 
@@ -119,8 +119,8 @@ class DPSGLD(NetworkEstimator):
         """Without privacy a temperature contradicts no ε."""
         if self.epsilon == math.inf and self.temperature is not None:
             in_range(0.0, 1e10, temperature=self.temperature, closed="left")
-            return _fitting.check_budget(self, "")
-        return _fitting.check_budget(self, "temperature")
+            return declared.check_budget(self, "")
+        return declared.check_budget(self, "temperature")
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> DPSGLDConfig:
         """Check the parameters, fill in the defaults and solve for T, from public facts alone."""

@@ -28,13 +28,14 @@ from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._fitting import Records
-from skdp._input import check_features, mean_of_blocks
-from skdp._validate import expected, integer, is_dask
 from skdp.algorithms import dp_vi_model
 from skdp.estimators._arviz import GaussianDraws
 from skdp.estimators._documented import documented
 from skdp.estimators._user_model import ModelEstimator
+from skdp.fitting.input import check_features
+from skdp.fitting.reading import Records
+from skdp.fitting.scores import mean_of_blocks
+from skdp.fitting.validate import expected, integer, is_dask
 from skdp.models.user_models import Simulator
 from skdp.models.user_priors import Prior
 

@@ -23,15 +23,16 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from skdp._chunked_rows import targets_of
-from skdp._fitting import Records
-from skdp._input import R2Mixin, check_features_and_targets, r2_of, without_data
-from skdp._plan import FitPlan, PublicFacts
-from skdp._types import Given
-from skdp._validate import in_range
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators._linear import NormalPosterior, VariationalLinearModel
+from skdp.fitting.input import check_features_and_targets, without_data
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import Records
+from skdp.fitting.scores import R2Mixin, r2_of
+from skdp.fitting.types import Given
+from skdp.fitting.validate import in_range
 from skdp.models.likelihoods import Poisson
+from skdp.rows.chunks import targets_of
 
 
 class Exposed(NamedTuple):

@@ -27,18 +27,6 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skdp._fitting import ProtectedUnit, Records
-from skdp._input import R2Mixin, check_features_and_targets
-from skdp._plan import FitPlan, PublicFacts
-from skdp._rows import row_bound
-from skdp._validate import (
-    expected,
-    flag,
-    integer,
-    integer_or_auto,
-    near_auto,
-    one_of,
-)
 from skdp.algorithms import noise_aware_linear as algorithm
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware.glm import GLMConfig
@@ -68,8 +56,14 @@ from skdp.estimators._linear import (
     unit_of_targets,
 )
 from skdp.estimators._weights import WeightedRows
+from skdp.fitting.input import check_features_and_targets
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import ProtectedUnit, Records
+from skdp.fitting.scores import R2Mixin
+from skdp.fitting.validate import expected, flag, integer, integer_or_auto, near_auto, one_of
 from skdp.inspection import SummaryMixin
 from skdp.privacy.budget import Budget
+from skdp.rows.clipping import row_bound
 
 
 class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):

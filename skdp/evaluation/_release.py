@@ -10,23 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skdp._chunked_rows import rows_of
-from skdp._fitting import (
-    PREDICTED_BY_ROW,
-    charged,
-    check_budget,
-    initial_seed,
-    public_n_rows,
-    streams,
-)
-from skdp._persons import rows_of_persons
-from skdp._plan import FitPlan, PublicFacts
-from skdp._types import Given, Params, Seed
-from skdp._validate import expected, in_range, integer, integer_or_auto, one_of
 from skdp.evaluation.binning import n_bins_for
+from skdp.fitting.charge import charged, initial_seed, streams
+from skdp.fitting.declared import check_budget, public_n_rows
+from skdp.fitting.estimator import PREDICTED_BY_ROW
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.types import Given, Params, Seed
+from skdp.fitting.validate import expected, in_range, integer, integer_or_auto, one_of
 from skdp.mechanisms import GeometricMechanism
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import GROUP, ROW, UNITS, Relation, check_relation
+from skdp.rows.chunks import rows_of
+from skdp.rows.persons import rows_of_persons
 
 _MOST_BINS = 1000
 CellsOf = Callable[..., list[tuple[np.ndarray, int]]]

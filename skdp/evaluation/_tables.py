@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from skdp._fitting import encode_labels, target_bounds
-from skdp._types import Given, Label
-from skdp._validate import as_array, expected, positive
-from skdp._warnings import FitWarning
 from skdp.evaluation._release import CellsOf, TableRelease
 from skdp.evaluation.binning import SHARE_EDGES, SHARES, ResidualBins, ScoreBins
 from skdp.evaluation.regression_report import RegressionReport
 from skdp.evaluation.report import BinaryReport, MulticlassReport
+from skdp.fitting.declared import encode_labels, target_bounds
+from skdp.fitting.types import Given, Label
+from skdp.fitting.validate import as_array, expected, positive
+from skdp.fitting.warnings import FitWarning
 from skdp.metrics._predictions import numbers
 
 _SUBGROUPS = "declare the values of the labels as subgroups=[...]: which there are is private too"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdp._types import ArrayLike
+from skdp.fitting.types import ArrayLike
 
 _FACTOR, _LEAST, _MOST = 1.7, 6, 200
 _POINTS = 64

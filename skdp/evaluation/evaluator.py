@@ -34,22 +34,24 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._chunked_rows import Chunk, ChunkedRows, Misread, first_look, in_chunks, n_rows_of
-from skdp._fitting import fingerprint_key
-from skdp._input import without_data
-from skdp._marked_rows import part_read
-from skdp._types import ArrayLike, Estimator, Given, Seed
-from skdp._validate import expected
-from skdp._warnings import FitWarning, PrivacyWarning
 from skdp.evaluation._release import TableRelease
 from skdp.evaluation._tables import bounds, class_report, finite, missed, regression_report, scored
 from skdp.evaluation.estimates import LEVEL
 from skdp.evaluation.regression_report import RegressionReport
 from skdp.evaluation.report import BinaryReport, MulticlassReport
+from skdp.fitting.charge import fingerprint_key
+from skdp.fitting.input import without_data
+from skdp.fitting.types import ArrayLike, Estimator, Given, Seed
+from skdp.fitting.validate import expected
+from skdp.fitting.warnings import FitWarning, PrivacyWarning
 from skdp.metrics._predictions import both_columns, check_probabilities
 from skdp.privacy.parts import common_part
 from skdp.privacy.workflow import privacy_of
 from skdp.relations import ROW
+from skdp.rows.chunk_tasks import Chunk, Misread, n_rows_of
+from skdp.rows.chunks import ChunkedRows, first_look
+from skdp.rows.lazy_rows import in_chunks
+from skdp.rows.parts import part_read
 
 _SETTINGS = [field.name for field in fields(TableRelease)][1:-1]
 

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdp._validate import in_range, one_of
 from skdp.evaluation.base_report import EvaluationReport
 from skdp.evaluation.binning import SHARES
 from skdp.evaluation.calibration_error import calibration_error
@@ -27,6 +26,7 @@ from skdp.evaluation.estimates import (
     ratio,
     stacked,
 )
+from skdp.fitting.validate import in_range, one_of
 
 _MOST_CURVE_BINS = 15
 _STANDS_OUT = 3.0  # standard deviations

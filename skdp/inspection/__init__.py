@@ -18,7 +18,7 @@ from scipy.special import ndtr, ndtri
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._validate import expected, in_range
+from skdp.fitting.validate import expected, in_range
 from skdp.inspection._features import features_before
 
 __all__ = ["CoefficientTable", "summary"]

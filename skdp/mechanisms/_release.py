@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp._random import SecureStream, Streams
-from skdp._release_hook import MechanismCall, grid_width
-from skdp._types import ArrayLike
-from skdp._validate import as_array, expected, in_range
+from skdp.engine.release_hook import MechanismCall, grid_width
+from skdp.fitting.streams import SecureStream, Streams
+from skdp.fitting.types import ArrayLike
+from skdp.fitting.validate import as_array, expected, in_range
 from skdp.privacy.ledger import charge
 from skdp.relations import ZERO_OUT, check_relation
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdp import _release_hook
-from skdp._random import SecureStream
-from skdp._release_hook import MechanismCall
+from skdp.engine import release_hook
+from skdp.engine.release_hook import MechanismCall
+from skdp.fitting.streams import SecureStream
 from skdp.mechanisms.quantile import GRID, WEIGHT_ERROR, QuantileMechanism
 from skdp.relations import check_relation
 
@@ -76,6 +76,6 @@ def split(
 
     shape = (len(cells),)
     call = MechanismCall("quantile", sensitivity, sensitivity / epsilon, 1.0, shape, 0, 1.0)
-    share = np.clip(_release_hook.release(call, drawn) / GRID, 0.0, 1.0)
+    share = np.clip(release_hook.release(call, drawn) / GRID, 0.0, 1.0)
     lower, upper = np.array([cell[1:] for cell in cells]).T
     return np.minimum(lower + (upper - lower) * share, upper)

@@ -34,11 +34,11 @@ from typing import ClassVar
 import numpy as np
 from dp_accounting.dp_event import DpEvent, GaussianDpEvent
 
-from skdp._random import SecureStream
-from skdp._release_hook import MechanismCall
-from skdp._types import ArrayLike
-from skdp._validate import expected, in_range, one_of
 from skdp.engine.noise import gaussian
+from skdp.engine.release_hook import MechanismCall
+from skdp.fitting.streams import SecureStream
+from skdp.fitting.types import ArrayLike
+from skdp.fitting.validate import expected, in_range, one_of
 from skdp.mechanisms._release import EPSILONS, SIZES, AdditiveMechanism, within
 from skdp.privacy import epsilon_of_event, epsilon_to_gdp
 from skdp.relations import ZERO_OUT, sensitivity_factor

@@ -28,12 +28,12 @@ from fractions import Fraction
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp import _release_hook
-from skdp._random import SecureStream
-from skdp._release_hook import MechanismCall
-from skdp._types import ArrayLike
-from skdp._validate import as_array, expected, in_range, integer
+from skdp.engine import release_hook
 from skdp.engine.discrete_laplace import MOST_NUMERATOR, discrete_laplace_integers
+from skdp.engine.release_hook import MechanismCall
+from skdp.fitting.streams import SecureStream
+from skdp.fitting.types import ArrayLike
+from skdp.fitting.validate import as_array, expected, in_range, integer
 from skdp.mechanisms._release import EPSILONS, Mechanism, charged_stream
 from skdp.privacy.events import PureDpEvent
 from skdp.relations import ZERO_OUT, check_relation
@@ -169,7 +169,7 @@ class GeometricMechanism(Mechanism):
             noise = discrete_laplace_integers(scale, exact.size, stream)
             return exact + noise.reshape(exact.shape)
 
-        return _release_hook.release(call, noisy)
+        return release_hook.release(call, noisy)
 
 
 def checked_integers(values: ArrayLike) -> np.ndarray:

@@ -26,9 +26,9 @@ from typing import ClassVar
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
-from skdp import _release_hook
-from skdp._random import SecureStream
-from skdp._release_hook import MechanismCall
+from skdp.engine import release_hook
+from skdp.engine.release_hook import MechanismCall
+from skdp.fitting.streams import SecureStream
 from skdp.mechanisms._release import EPSILONS, SIZES, AdditiveMechanism, within
 from skdp.relations import ZERO_OUT, sensitivity_factor
 
@@ -138,4 +138,4 @@ class LaplaceMechanism(AdditiveMechanism):
             one, other = stream.generator.standard_exponential((2, *exact.shape))
             return exact + call.scale * np.asarray(one - other)
 
-        return _release_hook.release(call, noisy)
+        return release_hook.release(call, noisy)

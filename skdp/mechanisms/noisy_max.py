@@ -23,11 +23,11 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp import _release_hook
-from skdp._random import SecureStream
-from skdp._release_hook import MechanismCall
-from skdp._types import ArrayLike
+from skdp.engine import release_hook
 from skdp.engine.discrete_laplace import geometric_integers
+from skdp.engine.release_hook import MechanismCall
+from skdp.fitting.streams import SecureStream
+from skdp.fitting.types import ArrayLike
 from skdp.mechanisms._release import Mechanism, charged_stream
 from skdp.mechanisms.geometric import GeometricMechanism, checked_integers
 from skdp.privacy.events import PureDpEvent
@@ -139,4 +139,4 @@ class NoisyMaxMechanism(Mechanism):
         def place() -> float:
             return float(np.argmax(exact + geometric_integers(scale, exact.size, stream)))
 
-        return int(_release_hook.release(call, place))
+        return int(release_hook.release(call, place))

@@ -29,16 +29,16 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
-from skdp import _release_hook
-from skdp._bounded_sum import MAX_ROWS
-from skdp._random import SecureStream
-from skdp._release_hook import MechanismCall
-from skdp._types import ArrayLike
-from skdp._validate import expected, in_range, integer
+from skdp.engine import release_hook
 from skdp.engine.coins import Integers
+from skdp.engine.release_hook import MechanismCall
+from skdp.fitting.streams import SecureStream
+from skdp.fitting.types import ArrayLike
+from skdp.fitting.validate import expected, in_range, integer
 from skdp.mechanisms._release import EPSILONS, SIZES, Mechanism, charged_stream, numbers
 from skdp.mechanisms._segments import MANTISSA_BITS, Segments, attempt, integer_weights, levels
 from skdp.relations import GROUP, ZERO_OUT, check_relation
+from skdp.rows.bounded_sum import MAX_ROWS
 
 # The answer is one of GRID + 1 equally spaced points, or of fewer. Finer costs utility: a point
 # that many records share must outweigh, with e^(rate · d), all others together.
@@ -321,7 +321,7 @@ class QuantileMechanism(Mechanism):
         scale, width = self.sensitivity / self.epsilon, 1.0
         call = MechanismCall("quantile", self.sensitivity, scale, 1.0, (), 0, width)
         # What is released is the number of a grid point; the point is a function of it.
-        number = _release_hook.release(
+        number = release_hook.release(
             call, lambda: self._draw(values, starts, stream.generator.integers, weights=weights)
         )
         return min(self.lower + (self.upper - self.lower) * (number / self._grid), self.upper)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdp._types import ArrayLike, Label
-from skdp._validate import as_array, expected
+from skdp.fitting.types import ArrayLike, Label
+from skdp.fitting.validate import as_array, expected
 
 # A probability rounded to single precision, or read from a table of three decimals, must pass;
 # scores and log-odds must not.

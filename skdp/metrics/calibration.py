@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skdp._types import ArrayLike, Label
+from skdp.fitting.types import ArrayLike, Label
 from skdp.metrics._predictions import Predictions, check_predictions
 from skdp.metrics.reliability import class_outcomes, outcomes, tabulate
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdp._types import ArrayLike, Label
-from skdp._validate import integer, one_of
+from skdp.fitting.types import ArrayLike, Label
+from skdp.fitting.validate import integer, one_of
 from skdp.metrics._predictions import Predictions, check_predictions, index_of
 
 STRATEGIES = ("uniform", "quantile")

@@ -17,22 +17,25 @@ from sklearn.utils import Tags, check_random_state, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._fitting import PrivateEstimator, public_n_rows, warn_if_inferred, warn_of_delta
-from skdp._input import check_labels, check_targets, without_data
-from skdp._persons import PersonUnit, rows_of_persons
-from skdp._plan import PublicFacts
-from skdp._random import Streams, seed_material
-from skdp._types import ArrayLike, Estimator, Given, Params, Seed
-from skdp._validate import expected, integer, one_of
 from skdp._version import __version__
 from skdp.estimators._linear import check_sparse
 from skdp.estimators._network_parameters import EACH_BY_ITSELF
+from skdp.fitting.charge import warn_if_inferred
+from skdp.fitting.declared import public_n_rows, warn_of_delta
+from skdp.fitting.estimator import PrivateEstimator
+from skdp.fitting.input import check_labels, check_targets, without_data
+from skdp.fitting.plan import PublicFacts
+from skdp.fitting.reading import check_groups, looked_at
+from skdp.fitting.streams import Streams, seed_material
+from skdp.fitting.types import ArrayLike, Estimator, Given, Params, Seed
+from skdp.fitting.validate import expected, integer, one_of
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection.budgets import private_parts
 from skdp.privacy import PrivacyReport, privacy_of
 from skdp.privacy.cover import BudgetExceededError, Cover, covered
 from skdp.privacy.report import joint
 from skdp.relations import GROUP, ROW, UNITS
+from skdp.rows.persons import PersonUnit, rows_of_persons
 
 
 def available(method: str, fitted: str = "best_estimator_") -> Any:
@@ -87,7 +90,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
     def _checked(self, X: ArrayLike, y: Given, groups: Given) -> _scores.PrivateRows:
         """Check the input as far as it can be without a fit."""
-        self._check_groups(groups)
+        check_groups(self, groups)
         with without_data(n_is_public=self._relation.n_is_public):
             indexable(X, y)
         _candidates.check_unit(self.estimator, self.unit)
@@ -266,7 +269,7 @@ def _read_alone(estimator: Any, X: ArrayLike, y: Given) -> None:
     """Check an input as a fit of the estimator would; a release on the way is refused."""
     cover = Cover()
     with covered(cover):
-        records, facts = estimator._taken_in(X, y)
+        records, facts = looked_at(estimator, X, y)
         check_sparse(facts, getattr(estimator, "secure", False))
         if getattr(estimator, "module", None) is not None:
             estimator.try_module(records.X.shape[1:], facts.n_outputs)

@@ -26,8 +26,8 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object, process_routing
 
-from skdp._types import Estimator, Params
-from skdp._validate import expected
+from skdp.fitting.types import Estimator, Params
+from skdp.fitting.validate import expected
 from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection import budgets
 from skdp.model_selection._scores import RECORD_NORM

@@ -26,9 +26,9 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import check_scoring
 from sklearn.utils import indexable
 
-from skdp._random import SecureStream
-from skdp._types import ArrayLike, Estimator, Given, Opaque, Params
-from skdp._validate import expected
+from skdp.fitting.streams import SecureStream
+from skdp.fitting.types import ArrayLike, Estimator, Given, Opaque, Params
+from skdp.fitting.validate import expected
 from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection.budgets import private_parts
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from skdp._random import Streams, seed_material
-from skdp._types import Estimator, Params
+from skdp.fitting.streams import Streams, seed_material
+from skdp.fitting.types import Estimator, Params
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection._base import alone, silence
 from skdp.model_selection._candidates import Candidate, Planner, TrialPlan

@@ -26,9 +26,9 @@ from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import VotingClassifier, VotingRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from skdp._plan import FitPlan, MissingFactError
-from skdp._types import Estimator, Params
-from skdp._validate import expected, in_range, integer, one_of, positive
+from skdp.fitting.plan import FitPlan, MissingFactError
+from skdp.fitting.types import Estimator, Params
+from skdp.fitting.validate import expected, in_range, integer, one_of, positive
 from skdp.privacy import epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, terms_of
 from skdp.relations import ROW, UNITS, Relation, check_relation, other_relation

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from skdp._types import Estimator
+from skdp.fitting.types import Estimator
 from skdp.privacy import PrivacyLedger
 from skdp.privacy.ledger import LedgerEntry, lock
 

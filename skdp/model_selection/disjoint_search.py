@@ -14,11 +14,11 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing
 
-from skdp._fitting import all_or_nothing, charged, check_seed, encode_labels
-from skdp._persons import rows_of_persons
-from skdp._plan import FitPlan, PublicFacts
-from skdp._types import Estimator, Given, Params
-from skdp._validate import expected, in_range, integer, positive
+from skdp.fitting.charge import all_or_nothing, charged
+from skdp.fitting.declared import check_seed, encode_labels
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.types import Estimator, Given, Params
+from skdp.fitting.validate import expected, in_range, integer, positive
 from skdp.mechanisms import NoisyMaxMechanism
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection._base import PrivateSearch, alone, digest, silence
@@ -30,6 +30,7 @@ from skdp.privacy.cover import Cover, covered
 from skdp.privacy.events import gaussian_mu
 from skdp.privacy.parts import PartDpEvent
 from skdp.privacy.workflow import stating_parts
+from skdp.rows.persons import rows_of_persons
 
 _TUNE, _SCORE, _FINAL = "tune", "score", "final"
 _SLACK = 1e-9  # of the ε of the selection, for rounding by the accountant

@@ -9,10 +9,11 @@ from typing import Any, ClassVar, TypeGuard
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
-from skdp._fitting import all_or_nothing, charged, check_seed
-from skdp._plan import FitPlan, PublicFacts
-from skdp._types import Given
-from skdp._validate import in_range, positive
+from skdp.fitting.charge import all_or_nothing, charged
+from skdp.fitting.declared import check_seed
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.types import Given
+from skdp.fitting.validate import in_range, positive
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection._base import PrivateSearch, digest, silence
 from skdp.model_selection._candidates import Planner

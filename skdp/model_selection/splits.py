@@ -26,13 +26,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from skdp._chunked_rows import n_rows_of
-from skdp._marked_rows import Level, Mark, claimed, levels_of, part_read, trusting
-from skdp._persons import label_digests
-from skdp._random import SecureStream
-from skdp._types import Given, Json
-from skdp._validate import expected, in_range, integer, is_real
+from skdp.fitting.streams import SecureStream
+from skdp.fitting.types import Given, Json
+from skdp.fitting.validate import expected, in_range, integer, is_real
 from skdp.relations import GROUP, REPLACE_ONE, ROW, ZERO_OUT, check_relation
+from skdp.rows.chunk_tasks import n_rows_of
+from skdp.rows.parts import Level, Mark, claimed, levels_of, part_read, trusting
+from skdp.rows.persons import label_digests
 
 _LEAST_SHARE = 1e-6
 _VERSION = 1

@@ -32,8 +32,8 @@ import numpy as np
 from scipy.optimize import root_scalar
 from scipy.stats import logser, nbinom, poisson
 
-from skdp._types import ArrayLike
-from skdp._validate import expected, in_range
+from skdp.fitting.types import ArrayLike
+from skdp.fitting.validate import expected, in_range
 
 _LEAST_MEAN = 1.001  # closer to 1, almost every draw would be rejected
 _LEAST_SHAPE, _MOST_SHAPE = 1e-2, 1e3  # between 0 and infinity; for the same reason

@@ -33,9 +33,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from skdp._coded_rows import CodedRows
 from skdp.models.curves import MOST_WAVES, WEIGHT, steepness, trend, waves
 from skdp.models.telling import LABELS, Telling, is_told, last_told
+from skdp.rows.coded import CodedRows
 
 # The same for every data set, ε, n and d; chosen on the tables magic, abalone, credit and adult of
 # benchmarks/additive.py, and on german.

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdp._validate import expected
+from skdp.fitting.validate import expected
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,

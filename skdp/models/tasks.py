@@ -19,7 +19,7 @@ from scipy.special import expit, log_expit, log_softmax, softmax
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from skdp._validate import expected, in_range
+from skdp.fitting.validate import expected, in_range
 from skdp.models.likelihoods import Categorical
 
 Loss = Callable[[Tensor, Tensor], Tensor]

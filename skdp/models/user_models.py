@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from skdp._validate import expected
+from skdp.fitting.validate import expected
 
 N_MADE_UP = 5
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from skdp._validate import expected, in_range, is_real
+from skdp.fitting.validate import expected, in_range, is_real
 from skdp.models.user_models import no_argument_checks
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from skdp._lazy import fetcher
+from skdp.fitting.lazy import fetcher
 
 if TYPE_CHECKING:
     from skdp.preprocessing.additive_features import AdditiveFeatures

@@ -9,11 +9,12 @@ import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.utils import Tags
 
-from skdp._fitting import PrivateEstimator, ProtectedUnit, Records
-from skdp._input import check_features
-from skdp._persons import PersonUnit
-from skdp._plan import PublicFacts
-from skdp._validate import moderate_range
+from skdp.fitting.estimator import PrivateEstimator
+from skdp.fitting.input import check_features
+from skdp.fitting.plan import PublicFacts
+from skdp.fitting.reading import ProtectedUnit, Records
+from skdp.fitting.validate import moderate_range
+from skdp.rows.persons import PersonUnit
 
 
 class PrivateTransformer(TransformerMixin, ProtectedUnit, PrivateEstimator):

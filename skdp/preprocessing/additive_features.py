@@ -11,12 +11,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import SplineTransformer
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._bounded_rows import declares_norm
-from skdp._chunked_rows import learns_columns
-from skdp._columns import DeclaredColumns
-from skdp._input import check_columns
-from skdp._validate import integer, one_of
+from skdp.fitting.tables import check_columns
+from skdp.fitting.validate import integer, one_of
 from skdp.models.additive import Additive, Category, Number
+from skdp.rows.bounds import declares_norm
+from skdp.rows.columns import DeclaredColumns
+from skdp.rows.lazy_rows import learns_columns
 
 ENCODINGS = ("waves", "splines", "onehot")
 

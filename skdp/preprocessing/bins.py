@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from skdp._bounded_rows import declares_norm
-from skdp._chunked_rows import takes_chunks
-from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import expected, in_range, integer, one_of
 from skdp.algorithms.quantiles import BinsConfig, QuantilesConfig
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.validate import expected, in_range, integer, one_of
 from skdp.models.additive import Number
 from skdp.preprocessing._base import QuantileScaler
 from skdp.preprocessing.additive_features import features, looked_up
 from skdp.privacy.budget import Budget
+from skdp.rows.bounds import declares_norm
+from skdp.rows.lazy_rows import takes_chunks
 
 ENCODINGS, MOST_BINS = ("onehot", "ordinal"), 1024
 

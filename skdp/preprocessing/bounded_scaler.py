@@ -13,11 +13,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._bounded_rows import declares_norm
-from skdp._chunked_rows import learns_columns
-from skdp._input import check_features
-from skdp._sparse_rows import SparseRows
-from skdp._validate import declared_range, expected, flag
+from skdp.fitting.input import check_features
+from skdp.fitting.validate import declared_range, expected, flag
+from skdp.rows.bounds import declares_norm
+from skdp.rows.lazy_rows import learns_columns
+from skdp.rows.sparse import SparseRows
 
 
 @learns_columns

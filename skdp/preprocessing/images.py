@@ -24,12 +24,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn import functional as F
 
-from skdp._bounded_rows import declares_norm
-from skdp._input import check_features
-from skdp._named_methods import name_methods
-from skdp._validate import expected, in_range, integer
+from skdp.fitting.input import check_features
+from skdp.fitting.methods import name_methods
+from skdp.fitting.validate import expected, in_range, integer
 from skdp.preprocessing._base import float_tags
 from skdp.preprocessing._wavelets import bank, edges, n_places, padded, reflected, scattered
+from skdp.rows.bounds import declares_norm
 
 _AT_ONCE = 32  # images; always so many, so that no image changes the rounding of others
 

@@ -12,13 +12,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._bounded_rows import declares_norm
-from skdp._chunked_rows import learns_columns
-from skdp._input import check_features
-from skdp._rows import clipped_rows
-from skdp._sparse_rows import SparseRows
-from skdp._validate import number_or_auto
+from skdp.fitting.input import check_features
+from skdp.fitting.validate import number_or_auto
 from skdp.preprocessing._base import float_tags
+from skdp.rows.bounds import declares_norm
+from skdp.rows.clipping import clipped_rows
+from skdp.rows.lazy_rows import learns_columns
+from skdp.rows.sparse import SparseRows
 
 
 @learns_columns

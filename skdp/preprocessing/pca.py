@@ -9,15 +9,15 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._bounded_rows import declares_norm
-from skdp._chunked_rows import takes_chunks
-from skdp._input import check_rows
-from skdp._plan import FitPlan, PublicFacts
-from skdp._rows import clipped_rows
-from skdp._validate import expected, in_range, integer, number_or_auto
 from skdp.algorithms.second_moments import Directions, SecondMomentsConfig
+from skdp.fitting.input import check_rows
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.validate import expected, in_range, integer, number_or_auto
 from skdp.preprocessing._base import PrivateTransformer
 from skdp.privacy.budget import Budget
+from skdp.rows.bounds import declares_norm
+from skdp.rows.clipping import clipped_rows
+from skdp.rows.lazy_rows import takes_chunks
 
 
 @takes_chunks

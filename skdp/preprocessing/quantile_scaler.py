@@ -9,14 +9,14 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._bounded_rows import declares_norm
-from skdp._chunked_rows import takes_chunks
-from skdp._plan import FitPlan, PublicFacts
-from skdp._validate import expected, in_range, is_real
 from skdp.algorithms.quantiles import QuantilesConfig
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.validate import expected, in_range, is_real
 from skdp.preprocessing._base import QuantileScaler
 from skdp.preprocessing.bounded_scaler import affine_within, middle_and_half
 from skdp.privacy.budget import Budget
+from skdp.rows.bounds import declares_norm
+from skdp.rows.lazy_rows import takes_chunks
 
 
 @takes_chunks

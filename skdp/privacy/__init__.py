@@ -5,8 +5,8 @@ Docstrings cite docs/privacy.md as "PRIVACY §n".
 
 from typing import TYPE_CHECKING
 
-from skdp._lazy import fetcher
-from skdp._warnings import PrivacyWarning
+from skdp.fitting.lazy import fetcher
+from skdp.fitting.warnings import PrivacyWarning
 
 if TYPE_CHECKING:
     from skdp.privacy.accounting import delta, delta_of_event, epsilon, epsilon_of_event

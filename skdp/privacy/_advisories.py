@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dp_accounting import dp_event
 from dp_accounting.dp_event import DpEvent
 
-from skdp._warnings import PrivacyWarning
+from skdp.fitting.warnings import PrivacyWarning
 from skdp.privacy.events import SelectionTerm, terms_of
 from skdp.relations import check_relation
 from skdp.verify import OLD

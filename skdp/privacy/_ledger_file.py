@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from skdp._types import Json
+from skdp.fitting.types import Json
 
 fcntl: Any
 try:

@@ -21,7 +21,7 @@ from typing import IO
 
 import psutil
 
-from skdp._types import Json
+from skdp.fitting.types import Json
 from skdp.privacy._ledger_file import fcntl
 
 _A_DAY = 86_400

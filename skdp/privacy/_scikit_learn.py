@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from skdp._types import Opaque
+from skdp.fitting.types import Opaque
 from skdp.privacy import _scikit_rules as its
 from skdp.privacy._scikit_rules import (
     DECLARE,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from skdp._types import Opaque
+from skdp.fitting.types import Opaque
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import check_relation
 

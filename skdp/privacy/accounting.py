@@ -36,8 +36,8 @@ from functools import lru_cache, partial
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp._validate import in_range, one_of
-from skdp._warnings import PrivacyWarning
+from skdp.fitting.validate import in_range, one_of
+from skdp.fitting.warnings import PrivacyWarning
 from skdp.privacy import accountants
 from skdp.privacy.accountants import Curve
 from skdp.privacy.events import dp_sgd_event, terms_of

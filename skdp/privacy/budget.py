@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dp_accounting.dp_event import DpEvent
 
-from skdp._types import Params
+from skdp.fitting.types import Params
 from skdp.privacy.gdp import epsilon_to_gdp
 from skdp.privacy.noise_calibration import calibrate, calibrate_noise_multiplier, calibrate_schedule
 from skdp.relations import ZERO_OUT, sensitivity_factor

@@ -10,7 +10,7 @@ from functools import reduce
 
 from dp_accounting.dp_event import DpEvent
 
-from skdp._types import Estimator
+from skdp.fitting.types import Estimator
 from skdp.privacy.parts import PartDpEvent
 from skdp.relations import ZERO_OUT
 

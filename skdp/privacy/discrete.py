@@ -51,7 +51,7 @@ from dp_accounting.dp_event import (
     SelfComposedDpEvent,
 )
 
-from skdp._validate import positive
+from skdp.fitting.validate import positive
 from skdp.privacy.terms import GaussianTerm, Term
 
 

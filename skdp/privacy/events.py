@@ -28,8 +28,8 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
-from skdp._types import Json
-from skdp._validate import expected, in_range, integer, positive
+from skdp.fitting.types import Json
+from skdp.fitting.validate import expected, in_range, integer, positive
 from skdp.privacy.discrete import DiscreteGaussianDpEvent, DiscreteGaussianTerm
 from skdp.privacy.parts import PartDpEvent
 from skdp.privacy.terms import (

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable
 from scipy.optimize import root_scalar
 from scipy.special import erfcx, log_ndtr
 
-from skdp._validate import in_range, positive
+from skdp.fitting.validate import in_range, positive
 
 _RELATIVE = 1e-12  # tolerance of the root search; results are moved to the safe side by it
 _MOST_MU = 1e7  # beyond, ε is 5e13 or more, and as good as infinite

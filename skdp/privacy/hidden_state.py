@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp._validate import expected, flag, in_range, integer, is_real, positive
+from skdp.fitting.validate import expected, flag, in_range, integer, is_real, positive
 from skdp.relations import check_relation
 
 _UNIT = 2.0**-53  # relative error of one floating-point operation

@@ -22,9 +22,9 @@ from typing import IO
 
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
-from skdp._types import Estimator, Json, Params
-from skdp._validate import expected, in_range, one_of, positive
 from skdp._version import __version__
+from skdp.fitting.types import Estimator, Json, Params
+from skdp.fitting.validate import expected, in_range, one_of, positive
 from skdp.policy import Policy, policy_for
 from skdp.privacy import _process_tree
 from skdp.privacy._ledger_file import LedgerFile, fcntl

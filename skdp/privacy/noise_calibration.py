@@ -17,7 +17,7 @@ from itertools import groupby
 
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
-from skdp._validate import in_range, integer, one_of, positive
+from skdp.fitting.validate import in_range, integer, one_of, positive
 from skdp.privacy.accountants import PLD_MIN_NOISE
 from skdp.privacy.accounting import ACCOUNTANTS, AUTO, GDP, PLD, PLD_ROUGH, RDP, ROUGH, least_bound
 from skdp.privacy.events import dp_sgd_event, terms_of

@@ -35,7 +35,7 @@ import attrs
 from attrs.validators import instance_of
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent, SelfComposedDpEvent
 
-from skdp._validate import integer
+from skdp.fitting.validate import integer
 from skdp.relations import Relation
 
 MOST_CHOICES = 256  # of parts, one of each split; beyond, all releases are paid for by all

@@ -37,7 +37,7 @@ import numpy as np
 from scipy.optimize import root_scalar
 from scipy.special import gammaln, log_expit, ndtri_exp
 
-from skdp._validate import expected, in_range, integer, positive
+from skdp.fitting.validate import expected, in_range, integer, positive
 
 MOST_SAMPLES = 20_000  # the exact curve takes time and memory with k² or so; here, many seconds
 _RELATIVE = 1e-12  # step of the search for ε, and its tolerance

@@ -13,10 +13,9 @@ from typing import Any
 
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent
 
-from skdp._marked_rows import Mark
-from skdp._types import Json
-from skdp._validate import expected, integer
 from skdp._version import __version__
+from skdp.fitting.types import Json
+from skdp.fitting.validate import expected, integer
 from skdp.privacy._advisories import as_known_today, not_disproved
 from skdp.privacy.accounting import GDP, NOT_A_BOUND, epsilon_of_event, least_bound
 from skdp.privacy.events import event_from_dict, event_to_dict, gaussian_mu
@@ -33,6 +32,7 @@ from skdp.privacy.statement import (
     versions_in_use,
 )
 from skdp.relations import GROUP, REPLACE_ONE, check_relation, other_relation
+from skdp.rows.parts import Mark
 
 _ONE_ORDER = "the table that was split had the same rows in the same order in every session"
 _NO_TUNING = "none accounted; each further fit on these rows is a further release"

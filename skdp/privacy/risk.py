@@ -36,7 +36,7 @@ import math
 
 from scipy.special import ndtr, ndtri
 
-from skdp._validate import expected, in_range
+from skdp.fitting.validate import expected, in_range
 from skdp.privacy.gdp import gdp_to_epsilon
 
 _DOWN = 1 - 1e-12  # the error of the normal law and its inverse

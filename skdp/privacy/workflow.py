@@ -30,8 +30,8 @@ from typing import Any
 
 from dp_accounting.dp_event import NonPrivateDpEvent, NoOpDpEvent
 
-from skdp._types import Opaque
-from skdp._validate import expected, in_range
+from skdp.fitting.types import Opaque
+from skdp.fitting.validate import expected, in_range
 from skdp.privacy._scikit_learn import needs_fit, package_of, rule_of
 from skdp.privacy.report import PrivacyReport, joint
 from skdp.privacy.statement import settings_of

@@ -14,17 +14,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
-from skdp._fitting import PrivateEstimator, Records
-from skdp._input import bounded_weights, without_data
-from skdp._persons import PersonUnit
-from skdp._plan import FitPlan, PublicFacts
-from skdp._types import Given
-from skdp._validate import expected, in_range, integer, moderate_range, one_of
+from skdp.fitting.estimator import PrivateEstimator
+from skdp.fitting.input import without_data
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import Records
+from skdp.fitting.validate import expected, in_range, integer, moderate_range, one_of
 from skdp.mechanisms import GeometricMechanism
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import PureDpEvent
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import ROW, UNITS, Relation
+from skdp.rows.persons import PersonUnit
 
 DATA, POPULATION = OF = ("data", "population")
 _EPSILONS = 1e-6, 50.0
@@ -255,16 +255,15 @@ class Query(PrivateEstimator):
     options: dict[str, Any] = field(default_factory=dict)
 
     _takes_pure_budget = True
+    _WEIGHTS_REMEDY = "give sample_weight, of which it is the bound"
 
     @property
     def _NO_FACTS(self) -> tuple[str, ...]:
         """What says what this is, and a bound of weights that are not there."""
         return ("name", "config", "weighted", *["max_sample_weight"] * (not self.weighted))
 
-    def _read(self, X: Any, y: Any, sample_weight: Given = None) -> tuple[Records, PublicFacts]:
+    def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         values = _numbers(X, self.config.false)
-        remedy = "give sample_weight, of which it is the bound"
-        weights = bounded_weights(sample_weight, self.max_sample_weight, len(values), remedy)
         self._is_column = values.ndim == 1
         values = values[:, None] if self._is_column else values
         n = len(values) if self._n_is_public else None
@@ -274,8 +273,7 @@ class Query(PrivateEstimator):
                 f"{self.neighboring_relation}. Pass missing=True, which releases it too."
             )
         facts = self._facts(n_samples=n, n_features=values.shape[1])
-        records = Records(values, values[:, :0], weights=weights)
-        return records, replace(facts, label=self.name)
+        return Records(values, values[:, :0]), replace(facts, label=self.name)
 
     @property
     def _n_is_public(self) -> bool:

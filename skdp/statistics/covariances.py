@@ -20,9 +20,9 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent
 from scipy.special import ndtri
 
-from skdp._random import Streams
-from skdp._types import ArrayLike, Given, Seed
-from skdp._validate import as_array
+from skdp.fitting.streams import Streams
+from skdp.fitting.types import ArrayLike, Given, Seed
+from skdp.fitting.validate import as_array
 from skdp.mechanisms import GaussianMechanism, GeometricMechanism
 from skdp.privacy.events import ComposedDpEvent, PureDpEvent
 from skdp.relations import ROW, ZERO_OUT

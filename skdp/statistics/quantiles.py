@@ -11,9 +11,9 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent, SelfComposedDpEvent
 from scipy.stats import binom
 
-from skdp._random import Streams
-from skdp._types import ArrayLike, Given, Seed
-from skdp._validate import as_array, expected, in_range
+from skdp.fitting.streams import Streams
+from skdp.fitting.types import ArrayLike, Given, Seed
+from skdp.fitting.validate import as_array, expected, in_range
 from skdp.mechanisms import GeometricMechanism, QuantileMechanism
 from skdp.mechanisms._segments import integer_weights
 from skdp.mechanisms.quantile import GRID, WEIGHT_ERROR

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdp._random import Streams
-from skdp._types import ArrayLike, Given, Seed
+from skdp.fitting.streams import Streams
+from skdp.fitting.types import ArrayLike, Given, Seed
 from skdp.relations import ROW, ZERO_OUT
 from skdp.statistics._noise import geometric_quantile
 from skdp.statistics._query import Answer, PrivateStatistic, StatisticConfig, answer, sums

@@ -17,7 +17,7 @@ from dp_accounting.dp_event import DpEvent
 from sklearn.base import clone, is_classifier
 from sklearn.utils.estimator_checks import check_estimator
 
-from skdp._input import n_is_public
+from skdp.fitting.input import n_is_public
 from skdp.privacy import privacy_of
 from skdp.privacy.events import PosteriorTerm, SelectionTerm, terms_of
 from skdp.relations import sensitivity_factor

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from skdp._release_hook import MechanismCall, Release
+from skdp.engine.release_hook import MechanismCall, Release
 from skdp.relations import GROUP, ROW
 from skdp.testing._inputs import NAN, TEXT, N
 

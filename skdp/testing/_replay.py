@@ -12,9 +12,9 @@ from unittest import mock
 
 import numpy as np
 
-from skdp import _release_hook
-from skdp._random import Streams
-from skdp._release_hook import MechanismCall, Release
+from skdp.engine import release_hook
+from skdp.engine.release_hook import MechanismCall, Release
+from skdp.fitting.streams import Streams
 from skdp.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, check_relation
 
 __all__ = [
@@ -218,7 +218,7 @@ def record_releases() -> AbstractContextManager[list[Release]]:
     >>> [release.call.kind for release in tape]
     ['gaussian']
     """
-    return _release_hook.record()
+    return release_hook.record()
 
 
 def replay_releases(tape: Iterable[Release]) -> AbstractContextManager[list[Release]]:
@@ -249,4 +249,4 @@ def replay_releases(tape: Iterable[Release]) -> AbstractContextManager[list[Rele
     >>> bool((first.mean_ == second.mean_).all())
     True
     """
-    return _release_hook.replay([release.output for release in tape])
+    return release_hook.replay([release.output for release in tape])

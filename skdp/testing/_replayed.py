@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
-from skdp import _release_hook
-from skdp._warnings import PrivacyWarning
+from skdp.engine import release_hook
+from skdp.fitting.warnings import PrivacyWarning
 from skdp.privacy import PrivacyLedger
 from skdp.relations import check_relation
 from skdp.testing import _replay
@@ -112,7 +112,7 @@ def check_persons_bounded(estimator: Any) -> None:
     with fixed_streams(), record_releases() as first:
         _seen(clone(estimator), rows, targets, first, groups)
     for other in _replay.neighbouring_persons(rows, targets, groups, relation, person=GROUPS[0]):
-        with fixed_streams(), _release_hook.rerun([release.output for release in first]) as again:
+        with fixed_streams(), release_hook.rerun([release.output for release in first]) as again:
             _seen(clone(estimator), *other[:2], again, other[2])
         replaced = len(np.unique(other[2])) == len(np.unique(groups))
         steps = 2 if replaced and relation.null_record else 1

@@ -11,7 +11,7 @@ import numpy as np
 from dp_accounting.dp_event import ComposedDpEvent
 from sklearn.base import clone, is_classifier, is_regressor
 
-from skdp._warnings import FitWarning, PrivacyWarning
+from skdp.fitting.warnings import FitWarning, PrivacyWarning
 from skdp.privacy import PrivacyLedger, privacy_of
 from skdp.privacy.events import terms_of
 from skdp.relations import GROUP, ZERO_OUT

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from skdp import DPAdditiveClassifier
-from skdp._random import Streams
 from skdp.algorithms.parts.binned_moments import SPREADS, BinnedMoments, _likeliest_spread
 from skdp.algorithms.parts.binned_rows import BinnedRows
+from skdp.fitting.streams import Streams
 from skdp.models.additive import Additive, Category, Number, Pair
 
 N = 40_000

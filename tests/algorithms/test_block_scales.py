@@ -8,12 +8,12 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 
 from skdp import DPVariationalLinearRegression
-from skdp._random import Streams
 from skdp.algorithms.parts import block_scales
 from skdp.algorithms.parts.binned_moments import BinnedMoments
 from skdp.algorithms.parts.prior_scales import PriorScales, log_density
 from skdp.algorithms.parts.residual_releases import Information, with_prior
 from skdp.algorithms.parts.row_moments import Beliefs
+from skdp.fitting.streams import Streams
 from skdp.models.additive import Additive, Number, Pair
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")

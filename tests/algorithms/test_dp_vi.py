@@ -9,12 +9,12 @@ from reference.mean_field import mean_field_optimum
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from skdp import _release_hook
-from skdp._random import Streams
-from skdp._rows import LinearRows
 from skdp.algorithms import dp_vi
 from skdp.algorithms.parts import gaussian_families
+from skdp.engine import release_hook
+from skdp.fitting.streams import Streams
 from skdp.models.likelihoods import Bernoulli, Categorical
+from skdp.rows.records import LinearRows
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
@@ -166,7 +166,7 @@ class TestVanilla:
     def test_releases_twice_as_many_numbers(self):
         X, y = correlated_rows(50, 3, 0.5)
         for gradient, shape in (("aligned", (1, 3)), ("vanilla", (2, 1, 3))):
-            with _release_hook.record() as tape:
+            with release_hook.record() as tape:
                 fitted(X, y, gradient=gradient, n_steps=3, noise_multiplier=1.0)
             assert [release.call.shape for release in tape] == [shape] * 3 + [(1,)]
 

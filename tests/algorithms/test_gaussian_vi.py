@@ -7,8 +7,8 @@ import pytest
 from scipy.special import expit
 
 from skdp import DPVariationalLogisticRegression, DPVariationalPoissonRegression
-from skdp._random import Streams
 from skdp.algorithms.gaussian_vi import GaussianVIConfig
+from skdp.fitting.streams import Streams
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 
 INF = math.inf

@@ -7,11 +7,11 @@ import pytest
 from bundles import bundled
 from scipy import stats
 
-from skdp._fitting import Records
-from skdp._random import Streams
 from skdp.algorithms import langevin
 from skdp.algorithms.tempered import TemperedPosterior
 from skdp.engine.linear_sums import LinearClippedSum
+from skdp.fitting.reading import Records
+from skdp.fitting.streams import Streams
 from skdp.models.likelihoods import Bernoulli, Categorical, HuberRegression
 from skdp.privacy.budget import Budget
 from skdp.privacy.gdp import epsilon_to_gdp, gdp_delta

@@ -16,13 +16,13 @@ from bundles import bundled
 from scipy import stats
 from scipy.special import logsumexp
 
-from skdp._fitting import Records
-from skdp._random import SecureStream, Streams
 from skdp.algorithms import envelopes, exact_draws, lattice_posterior, ops
 from skdp.algorithms.envelopes import Envelope
 from skdp.algorithms.lattice_posterior import Lattice, LatticePotential
 from skdp.algorithms.tempered import TemperedPosterior
 from skdp.engine.lattice_gaussian import BITS
+from skdp.fitting.reading import Records
+from skdp.fitting.streams import SecureStream, Streams
 from skdp.models.likelihoods import Bernoulli, Categorical, HuberRegression
 
 # Five values of a record: three labels' worth of rows, an empty one, and one beyond every bound.

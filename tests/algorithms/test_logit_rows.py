@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from skdp._random import Streams
 from skdp.algorithms.parts.logit_rows import (
     LEAST_SLOPE,
     MOST_SLOPE,
@@ -12,6 +11,7 @@ from skdp.algorithms.parts.logit_rows import (
     without_noise,
 )
 from skdp.algorithms.parts.noisy_moments import believed, shrunk
+from skdp.fitting.streams import Streams
 from skdp.models.bounded_scores import BernoulliScore, PoissonScore
 
 RNG = np.random.default_rng(0)

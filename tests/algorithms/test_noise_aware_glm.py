@@ -11,17 +11,18 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import norm
 
-from skdp import DPVariationalLogisticRegression, DPVariationalPoissonRegression, _release_hook
-from skdp._random import Streams
-from skdp._rows import LinearRows
+from skdp import DPVariationalLogisticRegression, DPVariationalPoissonRegression
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms import noise_aware_logit
 from skdp.algorithms.noise_aware_logit import NoiseAwareLogit
 from skdp.algorithms.parts.noisy_moments import wobble
+from skdp.engine import release_hook
 from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, packed
+from skdp.fitting.streams import Streams
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.privacy.noise_calibration import calibrate_schedule
 from skdp.relations import RELATIONS, sensitivity_factor
+from skdp.rows.records import LinearRows
 
 
 def simulated(n, d, seed, prior_scale=3.0):
@@ -382,7 +383,7 @@ class TestRobust:
         X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
         words = r"robust=True.*more than two classes.*OneVsRest"
         model = DPVariationalLogisticRegression(1.0, robust=True, classes=[0, 1, 2], n_samples=60)
-        with _release_hook.record() as tape, pytest.raises(ValueError, match=words):
+        with release_hook.record() as tape, pytest.raises(ValueError, match=words):
             model.fit(X, np.arange(60) % 3)
         assert not tape
 
@@ -402,7 +403,7 @@ class TestRobust:
         X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
         model = DPVariationalLogisticRegression(**{"classes": [0, 1], **settings}, n_samples=60)
         words = f"Expected {next(iter(settings))}="
-        with _release_hook.record() as tape, pytest.raises(ValueError, match=words):
+        with release_hook.record() as tape, pytest.raises(ValueError, match=words):
             model.fit(X, np.arange(60) % 2)
         assert not tape
 

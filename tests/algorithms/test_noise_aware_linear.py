@@ -8,15 +8,15 @@ from bundles import bundled
 from reference import noise_aware_linear as slow
 from reference.adassp import adassp
 
-from skdp._bounded_sum import ROUNDING
-from skdp._random import Streams
-from skdp._rows import LinearRows
 from skdp.algorithms import noise_aware_linear as nar
 from skdp.algorithms.parts.gaussian_runs import run_and_count
 from skdp.algorithms.parts.residual_releases import moments
 from skdp.engine.linear_sums import GramSum, ScoreGramSum
 from skdp.engine.residual_sums import MAGNITUDES, MagnitudeSum
+from skdp.fitting.streams import Streams
 from skdp.relations import RELATIONS
+from skdp.rows.bounded_sum import ROUNDING
+from skdp.rows.records import LinearRows
 
 EXTREME = [0.0, 1.0, -1.0, 0.3, 1e154, -1e300, 5e-324]
 

@@ -11,19 +11,20 @@ from scipy.special import expit
 from scipy.stats import chi2, kstest
 from sklearn.metrics import d2_tweedie_score
 
-from skdp import DPVariationalLogisticRegression, DPVariationalPoissonRegression, _release_hook
-from skdp._plan import PublicFacts
-from skdp._random import Streams
-from skdp._rows import LinearRows
+from skdp import DPVariationalLogisticRegression, DPVariationalPoissonRegression
 from skdp.algorithms.noise_aware_glm import NoiseAwareConfig
 from skdp.algorithms.noise_aware_logit import NoiseAwareLogit
 from skdp.algorithms.parts import logit_posterior
 from skdp.algorithms.parts.gaussian_runs import run_and_count
 from skdp.algorithms.parts.logit_posterior import Given, pooled, scales_by_evidence
 from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE, PriorScales
+from skdp.engine import release_hook
 from skdp.engine.linear_sums import packed
+from skdp.fitting.plan import PublicFacts
+from skdp.fitting.streams import Streams
 from skdp.models.likelihoods import Bernoulli
 from skdp.privacy.noise_calibration import calibrate_schedule
+from skdp.rows.records import LinearRows
 
 SPREAD = np.array([0.35, 0.2])
 
@@ -408,7 +409,7 @@ class TestPriorBlocks:
     def test_a_wrong_number_of_labels_is_refused_before_anything_is_released(self, kind, labels):
         model = kind(1.0, prior_blocks=labels, n_samples=4000)
         words = r"prior_blocks.*one label for each of the 6"
-        with _release_hook.record() as tape, pytest.raises(ValueError, match=words):
+        with release_hook.record() as tape, pytest.raises(ValueError, match=words):
             model.fit(self.X, self.X[:, 0] > 0)
         assert not tape
 

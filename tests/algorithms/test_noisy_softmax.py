@@ -8,7 +8,6 @@ import pytest
 from reference import noise_aware_softmax as reference
 from scipy.stats import norm
 
-from skdp._random import Streams
 from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.parts.noisy_softmax import (
     Between,
@@ -18,6 +17,7 @@ from skdp.algorithms.parts.noisy_softmax import (
     raised,
     steps_at_zero,
 )
+from skdp.fitting.streams import Streams
 from skdp.models.bounded_scores import CategoricalScore
 from skdp.models.likelihoods import Categorical
 from skdp.privacy.noise_calibration import calibrate_schedule

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from skdp._random import Streams
 from skdp.algorithms import ops
 from skdp.algorithms.tempered import TemperedPosterior
+from skdp.fitting.streams import Streams
 from skdp.models.likelihoods import Bernoulli, Categorical, HuberRegression
 from skdp.privacy import epsilon_of_event
 

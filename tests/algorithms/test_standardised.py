@@ -18,18 +18,18 @@ from skdp import (
     DPVariationalPoissonRegression,
     FitWarning,
     PrivacyLedger,
-    _release_hook,
 )
-from skdp._persons import PersonUnit
-from skdp._rows import LinearBatch
 from skdp.algorithms.noise_aware import columns, families, glm, matrices
 from skdp.algorithms.noise_aware import prior as prior_of_effects
 from skdp.algorithms.noise_aware.columns import BeyondSum, CellSum, ColumnsConfig, MomentsSum
+from skdp.engine import release_hook
 from skdp.engine.linear_sums import GramSum, of_weights, packed, unpacked
 from skdp.models.likelihoods import Poisson, classification_likelihood
 from skdp.preprocessing import BoundedScaler
 from skdp.privacy.events import terms_of
 from skdp.relations import RELATIONS, sensitivity_factor
+from skdp.rows.persons import PersonUnit
+from skdp.rows.records import LinearBatch
 from skdp.testing import fixed_streams
 
 N = 4000
@@ -250,7 +250,7 @@ def test_scores_are_not_changed_by_what_the_target_is():
 
 def test_known_matrices_are_drawn_as_they_are():
     A = np.diag([2.0, 1.0, 0.5]) + 0.2
-    axes, values = matrices.draws(A, 1e-7, 4, 3, np.random.default_rng(0))
+    axes, values = matrices.draws(A, 1e-7, 4, np.random.default_rng(0))
     drawn = axes @ (values[:, :, None] * axes.transpose(0, 2, 1))
     np.testing.assert_allclose(drawn, np.tile(A, (4, 1, 1)), atol=1e-4)
 
@@ -566,7 +566,7 @@ def test_the_event_in_the_ledger_is_the_trace(plan, make):
     weights = {"sample_weight": np.full(N, 0.5)} if "max_sample_weight" in plan else {}
     weights |= {"groups": np.arange(N) // 4} if "unit" in plan else {}
     y = TARGETS[make]
-    with PrivacyLedger(neighboring_relation=relation) as ledger, _release_hook.record() as tape:
+    with PrivacyLedger(neighboring_relation=relation) as ledger, release_hook.record() as tape:
         fitted = make(**plan).fit(TABLE, y, **weights)
     (entry,) = ledger.entries
     stated = [term for term in terms_of(entry.event) for _ in range(term.count)]
@@ -586,9 +586,9 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(make):
     other = TABLE.copy()
     other.iloc[:5] = [[1e300, 1.0, -1e300], [0, 0, 0], [119, 1, 99], [np.pi, 0.5, 3], [50, 0, 1e9]]
     with fixed_streams():
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             first = make().fit(TABLE, y)
-        with _release_hook.replay([release.output for release in tape]) as again:
+        with release_hook.replay([release.output for release in tape]) as again:
             second = make().fit(other, y[::-1])
     assert [r.call for r in again] == [r.call for r in tape]
     np.testing.assert_array_equal(first.coef_, second.coef_)
@@ -598,7 +598,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(make):
 def test_each_fit_has_noise_of_its_own_for_columns_and_for_scores():
     tapes = []
     for _ in range(2):
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             classifier().fit(TABLE, CLASSES)
         tapes.append([np.ravel(release.output) for release in tape])
     assert all(not np.array_equal(one, other) for one, other in zip(*tapes, strict=True))
@@ -612,7 +612,7 @@ def test_units_change_nothing_but_the_units(make):
     bounds = {"age": (0.0, 120_000.0), "sick": (0.0, 1.0), "visits": (70.0, 170.0)}
     tapes, fits = [], []
     for X, declared in ((TABLE, BOUNDS), (scaled, bounds)):
-        with fixed_streams(), _release_hook.record() as tape:
+        with fixed_streams(), release_hook.record() as tape:
             fits.append(make(bounds=declared).fit(X, y))
         tapes.append(np.concatenate([np.ravel(release.output) for release in tape]))
     np.testing.assert_allclose(*tapes, rtol=1e-9, atol=1e-9 * np.abs(tapes[0]).max())
@@ -733,6 +733,10 @@ def test_bounds_that_are_none(make, bounds, match):
 
 
 def test_what_goes_with_no_bounds():
+    with pytest.raises(ValueError, match="X has no names"):
+        classifier().fit(TABLE.to_numpy(), CLASSES)
+    with pytest.raises(ValueError, match="Fill it with a public value"):
+        classifier().fit(TABLE.assign(age=np.nan), CLASSES)
     with pytest.raises(ValueError, match="False with inference='dpvi'"):
         classifier(inference="dpvi").fit(TABLE, CLASSES)
     with pytest.raises(ValueError, match="None for sparse rows"):
@@ -765,6 +769,6 @@ def _records(X):
 
 
 def _streams():
-    from skdp._random import Streams
+    from skdp.fitting.streams import Streams
 
     return Streams(b"test")

@@ -5,13 +5,13 @@ import pytest
 from bundles import bundled
 from scipy.stats import binom
 
-from skdp._random import Streams
-from skdp._rows import LinearRows
 from skdp.audit import audit_mechanism
 from skdp.engine.linear_sums import LinearClippedSum
 from skdp.engine.loop import ReleasePlan, run
 from skdp.engine.sampling import sampling
+from skdp.fitting.streams import Streams
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdp.rows.records import LinearRows
 
 SETTINGS = [(1.0, 1, 1.0), (1.0, 8, 3.0), (0.1, 10, 0.15), (0.1, 10, 0.5)]
 CLIP, BLOCKS = 3.0, 4

@@ -31,11 +31,11 @@ from skdp import (
     DPVariationalLogisticRegression,
     PrivacyLedger,
     PrivacyWarning,
-    _release_hook,
     privacy_of,
 )
-from skdp._random import Streams
+from skdp.engine import release_hook
 from skdp.engine.sampling import PoissonSampling
+from skdp.fitting.streams import Streams
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdp.privacy import epsilon, epsilon_of_event
 from skdp.privacy.events import dp_sgd_event
@@ -54,7 +54,7 @@ def flat(output):
 
 def releases(estimator, X, y):
     """What a fit releases, and what it declares of that; the seed fixes a network's start."""
-    with _release_hook.record() as tape, warnings.catch_warnings():
+    with release_hook.record() as tape, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         estimator.fit(X, y)
     return [flat(release.output) for release in tape], [release.call for release in tape]
@@ -501,12 +501,12 @@ class TestSampling:
         assert (wrong(frozen[0], small) != wrong(frozen[0], large)).any()
 
         plan = {"noise_multiplier": 1.0, "sampling_rate": 0.5, "max_iter": 3, "n_samples": 40}
-        with _release_hook.record() as tape, warnings.catch_warnings():
+        with release_hook.record() as tape, warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
             linear(**plan).fit(small, Y[:30])
             coefficients = []
             for rows in (small, large):
-                with _release_hook.replay([release.output for release in tape]):
+                with release_hook.replay([release.output for release in tape]):
                     fitted = linear(**plan).fit(rows, np.tile(Y, 2)[: len(rows)])
                 coefficients.append(fitted.coef_)
         np.testing.assert_array_equal(*coefficients)

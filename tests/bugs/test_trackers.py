@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from skdp import BudgetExceededError, DPSGDClassifier, PrivacyLedger, _release_hook
+from skdp import BudgetExceededError, DPSGDClassifier, PrivacyLedger
+from skdp.engine import release_hook
 from skdp.mechanisms import GeometricMechanism
 from skdp.privacy import epsilon
 from skdp.privacy.noise_calibration import calibrate_noise_multiplier
@@ -60,7 +61,7 @@ def test_steps_of_epochs_are_rounded_up_and_paid(rate, epochs, steps):
     """meta-pytorch/opacus#19: what is accounted is less than what is run."""
     how = {"sampling_rate": rate, "epochs": epochs, "noise_multiplier": 2.0, **RUN}
     model = DPSGDClassifier(None, classes=[0, 1], **how)
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         model.fit(X, np.arange(60) % 2)
     assert len(tape) == model.n_iter_ == steps
     spent = epsilon(noise_multiplier=2.0, sampling_rate=rate, n_steps=steps, delta=1e-5)
@@ -70,7 +71,7 @@ def test_steps_of_epochs_are_rounded_up_and_paid(rate, epochs, steps):
 def test_what_a_budget_does_not_afford_is_not_run():
     """opendp/smartnoise-sdk#424: it was tested after the step that went beyond."""
     model = DPSGDClassifier(1.0, classes=[0, 1], **RUN)
-    with PrivacyLedger(epsilon=1.2, delta=1e-4) as ledger, _release_hook.record() as tape:
+    with PrivacyLedger(epsilon=1.2, delta=1e-4) as ledger, release_hook.record() as tape:
         n_releases = len(tape) if model.fit(X, np.arange(60) % 2) else 0
         with pytest.raises(BudgetExceededError):
             model.fit(X, np.arange(60) % 2)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from skdp import _fitting
-from skdp._random import Streams
+from skdp.fitting import charge
+from skdp.fitting.streams import Streams
 
 
 @pytest.fixture
 def fixed(monkeypatch):
     """The same random bits for every fit."""
-    monkeypatch.setattr(_fitting, "streams", lambda *given: Streams(b"fixed"))
-    monkeypatch.setattr(_fitting, "initial_seed", lambda estimator: 0)
+    monkeypatch.setattr(charge, "streams", lambda *given: Streams(b"fixed"))
+    monkeypatch.setattr(charge, "initial_seed", lambda estimator: 0)

@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 
-from skdp._dask_rows import Sealed
+from skdp.rows.dask_rows import Sealed
 
 X = np.random.default_rng(0).uniform(-1, 1, (120, 2))
 Y = (X[:, 0] > 0).astype(int)

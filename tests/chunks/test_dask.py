@@ -28,11 +28,11 @@ from skdp import (
     DPVariationalPoissonRegression,
     NormClipper,
     PrivacyLedger,
-    _dask_rows,
 )
-from skdp._dask_rows import DaskRows, Sealed
 from skdp.data import RowWise
 from skdp.evaluation import private_regression_report, private_report
+from skdp.rows import dask_rows
+from skdp.rows.dask_rows import DaskRows, Sealed
 from skdp.testing import record_releases
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -411,10 +411,10 @@ def test_a_worker_of_other_versions_is_refused(monkeypatch):
             tasks.append(key)
             with pytest.MonkeyPatch.context() as patch:
                 if len(tasks) > when:
-                    patch.setattr(_dask_rows, "versions", lambda: versions[:-1])
+                    patch.setattr(dask_rows, "versions", lambda: versions[:-1])
                 return super().run(graph, key, done)
 
-    versions = _dask_rows.versions()
+    versions = dask_rows.versions()
     for when, error, says in ((0, ValueError, "other versions"), (6, RuntimeError, "Rows are")):
         tasks = []
         with (

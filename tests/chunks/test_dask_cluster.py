@@ -19,9 +19,10 @@ import pytest
 from chunks.faulty import PLANTED, X, Y
 from chunks.test_faults import words_of
 
-from skdp import DPVariationalLogisticRegression, PrivacyLedger, _fitting
-from skdp._dask_rows import DaskRows
-from skdp._random import Streams
+from skdp import DPVariationalLogisticRegression, PrivacyLedger
+from skdp.fitting import charge
+from skdp.fitting.streams import Streams
+from skdp.rows.dask_rows import DaskRows
 from skdp.testing import record_releases
 
 pytestmark = [
@@ -64,8 +65,8 @@ def nothing_comes_here(monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(DaskRows, "load", never)
-    monkeypatch.setattr(_fitting, "streams", lambda *given: Streams(b"fixed"))
-    monkeypatch.setattr(_fitting, "initial_seed", lambda estimator: 0)
+    monkeypatch.setattr(charge, "streams", lambda *given: Streams(b"fixed"))
+    monkeypatch.setattr(charge, "initial_seed", lambda estimator: 0)
 
 
 def classifier(**settings):
@@ -238,10 +239,10 @@ def test_an_interrupt_in_a_pass_ends_it_and_the_cluster_lives_on(client, tmp_pat
 @pytest.mark.thorough
 def test_a_worker_of_another_version_is_refused(client):
     def install(version):
-        from skdp import _dask_rows
+        from skdp.rows import dask_rows
 
-        _dask_rows.versions.cache_clear()
-        _dask_rows.__version__ = version
+        dask_rows.versions.cache_clear()
+        dask_rows.__version__ = version
 
     from skdp import __version__
 

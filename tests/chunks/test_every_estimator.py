@@ -5,9 +5,9 @@ import pytest
 from contracts.subjects import RELEASING, with_facts
 
 from skdp import PrivacyLedger
-from skdp._bounded_sum import ROUNDING
-from skdp._release_hook import record, rerun
 from skdp.data import ChunkedRows
+from skdp.engine.release_hook import record, rerun
+from skdp.rows.bounded_sum import ROUNDING
 from skdp.testing import record_releases
 from skdp.testing._subjects import good_data, relation_of
 

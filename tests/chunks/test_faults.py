@@ -17,11 +17,11 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     PrivacyLedger,
-    _fitting,
 )
-from skdp._chunked_rows import Look, Work
-from skdp._random import Streams
 from skdp.data import ChunkedRows
+from skdp.fitting import charge
+from skdp.fitting.streams import Streams
+from skdp.rows.chunk_tasks import Look, Work
 from skdp.testing import record_releases
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -245,7 +245,7 @@ def test_a_term_that_fails_ends_the_fit_without_words_of_its_own(monkeypatch):
     def fail(*given):
         raise ArithmeticError(f"row with {PLANTED}")
 
-    monkeypatch.setattr("skdp._rows.LinearRows.sum", fail)
+    monkeypatch.setattr("skdp.rows.records.LinearRows.sum", fail)
     with PrivacyLedger() as ledger, pytest.raises(RuntimeError, match="Rows are lost") as caught:
         classifier().fit(Source().rows)
     assert len(ledger.entries) == 1
@@ -301,9 +301,7 @@ def test_keys_and_states_show_in_no_repr():
 
 def test_a_seeded_fit_repeats_and_shares_no_noise_with_other_rows(monkeypatch):
     material = []
-    monkeypatch.setattr(
-        _fitting, "Streams", lambda seed: material.append(seed) or Streams(b"fixed")
-    )
+    monkeypatch.setattr(charge, "Streams", lambda seed: material.append(seed) or Streams(b"fixed"))
 
     def fitted(change, n_chunks=3):
         rows = ChunkedRows(Source(change), n_chunks)

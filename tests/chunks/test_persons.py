@@ -16,10 +16,10 @@ from skdp import (
     DPVariationalModel,
     OPSPosteriorSampler,
     PrivacyLedger,
-    _fitting,
 )
-from skdp._random import Streams
 from skdp.data import ChunkedRows
+from skdp.fitting import charge, reading
+from skdp.fitting.streams import Streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 N, PERSONS = 400, 60
@@ -46,8 +46,8 @@ MODELS = {
 @pytest.fixture
 def folder(monkeypatch, tmp_path):
     """The same random bits for every fit, and a place for temporary files."""
-    monkeypatch.setattr(_fitting, "streams", lambda *given: Streams(b"fixed"))
-    monkeypatch.setattr(_fitting, "initial_seed", lambda estimator: 0)
+    monkeypatch.setattr(charge, "streams", lambda *given: Streams(b"fixed"))
+    monkeypatch.setattr(charge, "initial_seed", lambda estimator: 0)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
@@ -113,13 +113,13 @@ def test_the_source_is_read_once_and_the_files_are_gone_afterwards(folder):
 
 def test_the_files_are_for_nobody_else(folder, monkeypatch):
     modes = []
-    remove = _fitting.first_look
+    remove = reading.first_look
 
     def look(*given, **how):
         modes.append(os.stat(folder / os.listdir(folder)[0]).st_mode & 0o777)
         return remove(*given, **how)
 
-    monkeypatch.setattr(_fitting, "first_look", look)
+    monkeypatch.setattr(reading, "first_look", look)
     MODELS["scaler"]().fit(rows())
     assert modes == [0o700]
 

@@ -10,11 +10,11 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     PrivacyLedger,
-    _fitting,
 )
-from skdp._random import Streams
 from skdp.data import ChunkedRows
 from skdp.evaluation import DPEvaluator, _release
+from skdp.fitting import charge
+from skdp.fitting.streams import Streams
 from skdp.testing import record_releases
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -58,7 +58,7 @@ def tables(report):
 @pytest.mark.parametrize("y", TARGETS.values(), ids=TARGETS)
 def test_a_report_is_that_of_the_rows_in_memory(y, monkeypatch):
     private = evaluator(y)
-    for module in (_fitting, _release):
+    for module in (charge, _release):
         monkeypatch.setattr(module, "streams", lambda *given: Streams(b"fixed"))
     whole = private.report(X, y)
     elsewhere = (

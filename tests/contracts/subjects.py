@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 from sklearn.base import clone, is_classifier, is_regressor
 
-from skdp._bounded_rows import BoundedRows
+from skdp.rows.bounds import BoundedRows
 from skdp.testing import private_estimators
 from skdp.testing._inputs import INF, LABELS, NAN, NUMBERS, ROWS, SECRET, TARGETS, TEXT, N
 from skdp.testing._subjects import declared

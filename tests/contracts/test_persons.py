@@ -12,11 +12,11 @@ from contracts.subjects import CLASSES, PUBLIC, VARIANTS
 from sklearn.base import clone
 
 from skdp import DPStandardScaler, DPVariationalLogisticRegression, PrivacyLedger
-from skdp._release_hook import record
 from skdp.base import PrivateEstimator, ProtectedUnit, Records, check_features
-from skdp.engine.persons import by_person
+from skdp.engine.release_hook import record
 from skdp.mechanisms import GaussianMechanism
 from skdp.privacy.ledger import charge
+from skdp.rows.person_sums import by_person
 from skdp.testing import (
     check_private_estimator,
     fixed_streams,
@@ -165,23 +165,22 @@ class ForgetsPersons(PrivateSum):
 
 
 class KeepsTheirNumber(PrivateSum):
-    def _by_person(self, records, groups):
-        records = super()._by_person(records, groups)
+    def _prepared(self, plan, records):
         self.n_persons_ = len(records.starts) - 1
-        return records
+        return super()._prepared(plan, records)
 
 
 class NamesALabel(PrivateSum):
-    def _check_groups(self, groups):
-        super()._check_groups(groups)
-        if len(groups) != N:
+    def fit(self, X, y=None, groups=None):
+        if groups is not None and len(groups) != N:
             raise ValueError(f"Wrong groups: {groups[0]}")
+        return super().fit(X, y, groups)
 
 
 class ChargesFirst(PrivateSum):
-    def _by_person(self, records, groups):
+    def _read(self, X, y):
         charge(self.plan(n_features=3).event, label="", neighboring_relation=self._relation)
-        return super()._by_person(records, groups)
+        return super()._read(X, y)
 
 
 class MakesPersonsUp(PrivateSum):

@@ -211,7 +211,7 @@ def test_a_check_finds(mistake, monkeypatch):
 
 def test_what_is_off_the_grid_is_found():
     with (
-        mock.patch("skdp._release_hook.on_grid", lambda values, width: values),
+        mock.patch("skdp.engine.release_hook.on_grid", lambda values, width: values),
         pytest.raises(AssertionError, match="off the grid"),
     ):
         check_grid(VARIANTS["DPStandardScaler"])

@@ -11,7 +11,7 @@ import torch
 from contracts.subjects import RELEASING, SEARCHES, VARIANTS, with_facts
 
 from skdp import DPVariationalLogisticRegression
-from skdp._release_hook import grid_width
+from skdp.engine.release_hook import grid_width
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism, QuantileMechanism
 from skdp.mechanisms.quantile import GRID
 from skdp.model_selection import DPRandomizedSearch

@@ -89,9 +89,9 @@ def test_names_of_columns_are_those_of_the_frame(name):
 
 
 def test_what_was_read_is_warned_about_once(two_blobs):
-    from skdp import _fitting
+    from skdp.fitting import charge
 
-    _fitting._said.clear()
+    charge.SAID.clear()
     model = build("DPVariationalLogisticRegression")
     with pytest.warns(PrivacyWarning, match="classes, n_samples"):
         model.fit(*two_blobs)

@@ -6,13 +6,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from skdp._bounded_sum import CHUNK_ROWS, MAX_PARTS
-from skdp._coded_rows import CodedRows
-from skdp._rows import LinearRows
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum
 from skdp.engine.residual_sums import ResidualScores, ResidualSum
 from skdp.models.likelihoods import Bernoulli, Categorical
 from skdp.relations import RELATIONS
+from skdp.rows.bounded_sum import CHUNK_ROWS, MAX_PARTS
+from skdp.rows.coded import CodedRows
+from skdp.rows.records import LinearRows
 
 RNG = np.random.default_rng(0)
 TABLES = [RNG.normal(size=shape) for shape in [(3, 2), (300, 5), (1, 1), (4, 3)]]

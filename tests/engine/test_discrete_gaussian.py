@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skdp._random import SecureStream
 from skdp.engine.discrete_gaussian import discrete_gaussian_integers
+from skdp.fitting.streams import SecureStream
 
 N = 200_000
 ERROR = 1e-6

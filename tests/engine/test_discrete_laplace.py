@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from skdp._random import SecureStream
 from skdp.engine.discrete_laplace import MOST_NUMERATOR, discrete_laplace_integers
+from skdp.fitting.streams import SecureStream
 
 N = 200_000
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from skdp._rows import LinearRows
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum, packed, unpacked
 from skdp.engine.residual_sums import ResidualScores, ResidualSum
 from skdp.models.likelihoods import Bernoulli, Categorical
+from skdp.rows.records import LinearRows
 
 THETA = np.array([[0.5, -1.0, 2.0]])
 

@@ -9,8 +9,6 @@ from bundles import bundled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdp._bounded_sum import BoundedSum
-from skdp._rows import LinearRows, row_products, row_sums
 from skdp.engine import grid
 from skdp.engine.grid import GridSum, lattice_bits, lattice_bound
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum, packed
@@ -18,6 +16,9 @@ from skdp.engine.residual_sums import ResidualScores, ResidualSum
 from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.relations import sensitivity_factor
+from skdp.rows.bounded_sum import BoundedSum
+from skdp.rows.clipping import row_products, row_sums
+from skdp.rows.records import LinearRows
 
 D, N = 5, 61
 RNG = np.random.default_rng(0)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skdp._random import SecureStream
 from skdp.engine import lattice_gaussian
 from skdp.engine.lattice_gaussian import BITS, ShearedGaussian, block_widths
+from skdp.fitting.streams import SecureStream
 
 ERROR = 1e-6
 

@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference.clipped_sum import clipped_sum_one_by_one
 
-from skdp._bounded_sum import ROUNDING
-from skdp._rows import LinearBatch, LinearRows, clipped_rows, row_bound
 from skdp.engine import linear_sums
 from skdp.engine.linear_sums import LinearClippedSum, OutsideSum
 from skdp.models.likelihoods import Bernoulli, Categorical
 from skdp.relations import RELATIONS, sensitivity_factor
+from skdp.rows.bounded_sum import ROUNDING
+from skdp.rows.clipping import clipped_rows, row_bound
+from skdp.rows.records import LinearBatch, LinearRows
 
 
 def make_batch(rows, codes, likelihood):

@@ -5,9 +5,7 @@ import pytest
 import torch
 from bundles import bundled
 
-from skdp import DPVariationalModel, _release_hook
-from skdp._bounded_sum import ROUNDING
-from skdp._rows import LinearRows
+from skdp import DPVariationalModel
 from skdp.algorithms.dp_vi_model import CURVATURE_CLIP
 from skdp.algorithms.user_model.sums import (
     GRADIENT,
@@ -16,6 +14,7 @@ from skdp.algorithms.user_model.sums import (
     LengthCounts,
     ModelClippedSum,
 )
+from skdp.engine import release_hook
 from skdp.engine.grid import GridSum, lattice_bound
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum
 from skdp.engine.loop import ReleasePlan
@@ -23,6 +22,8 @@ from skdp.engine.residual_sums import ResidualScores, ResidualSum
 from skdp.engine.sampling import sampling
 from skdp.models.likelihoods import Bernoulli
 from skdp.relations import RELATIONS, sensitivity_factor
+from skdp.rows.bounded_sum import ROUNDING
+from skdp.rows.records import LinearRows
 
 ZERO, CLIP = np.zeros((1, 2)), np.array([[0.0, 0.0, 0.1]])
 UP, ACROSS, NONE = [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]
@@ -150,7 +151,7 @@ def test_curvature_of_random_batches_is_released_with_the_noise_of_one_record(co
         covariance=covariance,
         neighboring_relation="replace_one",
     )
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         fitted = model.fit(np.random.default_rng(0).normal(size=(40, 2)))
     bounds = sorted({r.call.scale / fitted.noise_multiplier_ for r in tape})
     # In units of the clip.

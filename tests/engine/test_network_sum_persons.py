@@ -31,7 +31,6 @@ from hypothesis import strategies as st
 from reference.per_sample_gradients import clipped, per_sample_gradients
 from torch import nn
 
-from skdp._persons import PersonUnit
 from skdp.algorithms.user_model import sums
 from skdp.algorithms.user_model.sums import (
     GRADIENT,
@@ -48,6 +47,7 @@ from skdp.engine.modules.layers import squares_of_sums
 from skdp.engine.modules.network_records import NetworkRecords
 from skdp.engine.modules.network_sum import NetworkClippedSum, NetworkPersonSum, PersonClip
 from skdp.models.user_models import UserModel
+from skdp.rows.persons import PersonUnit
 
 SIZES = [1, 3, 1, 4, 9, 2, 40, 5]
 STARTS = np.concatenate([[0], np.cumsum(SIZES)])

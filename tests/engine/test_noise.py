@@ -7,14 +7,13 @@ import pytest
 import torch
 from scipy import stats
 
-from skdp import _release_hook
-from skdp._random import SecureStream
-from skdp._release_hook import grid_width
-from skdp.engine import noise
+from skdp.engine import noise, release_hook
+from skdp.engine.release_hook import grid_width
+from skdp.fitting.streams import SecureStream
 
 
 def call_of(*shape, scale=1.0):
-    return _release_hook.MechanismCall(
+    return release_hook.MechanismCall(
         "gaussian", 1.0, scale=scale, rate=1.0, shape=shape, step=0, width=grid_width(scale)
     )
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 from torch import nn
 
-from skdp._persons import PersonUnit
 from skdp.engine import perceptron_sum
 from skdp.engine.grid import OuterGridSum, grid_sum, lattice_bound
 from skdp.engine.perceptron_sum import ACTIVATIONS, PerceptronSum, Rounded, RoundedRows
 from skdp.models.tasks import Classification, Regression
 from skdp.relations import sensitivity_factor
+from skdp.rows.persons import PersonUnit
 
 N, D, SIGMA = 70, 5, 3.0
 RNG = np.random.default_rng(0)

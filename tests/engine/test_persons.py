@@ -6,14 +6,14 @@ import math
 import numpy as np
 import pytest
 
-from skdp._persons import PersonUnit, rows_of_persons
-from skdp._rows import LinearRows, PlainBatch
 from skdp.algorithms.moments import MomentSum
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum
 from skdp.engine.residual_sums import MagnitudeSum, ResidualScores, ResidualSum
 from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.models.likelihoods import Bernoulli
 from skdp.relations import RELATIONS
+from skdp.rows.persons import PersonUnit, rows_of_persons
+from skdp.rows.records import LinearRows, PlainBatch
 
 D, R = 4, 1.5
 UNIT = PersonUnit(n_groups=30, rows_per_group=4.0, clip=2.0)

@@ -20,7 +20,6 @@ from skdp import (
     OPSPosteriorSampler,
     PrivacyLedger,
 )
-from skdp._random import Streams
 from skdp.engine import precision
 from skdp.engine.loop import ReleasePlan, last, run
 from skdp.engine.modules.flat_module import FlatModule
@@ -28,6 +27,7 @@ from skdp.engine.modules.network_records import NetworkRecords
 from skdp.engine.modules.network_sum import NetworkClippedSum
 from skdp.engine.precision import strict
 from skdp.engine.sampling import sampling
+from skdp.fitting.streams import Streams
 from skdp.testing import fixed_streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning", "ignore::skdp.FitWarning")

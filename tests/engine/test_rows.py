@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from skdp._bounded_sum import CHUNK_ROWS
-from skdp._chunked_rows import ChunkedRows, ChunkSums, added, first_look
-from skdp._random import Streams
-from skdp._rows import LinearRows, PlainRows
 from skdp.engine.grid import GridSum
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum
 from skdp.engine.loop import ReleasePlan, run
 from skdp.engine.modules.network_records import NetworkRecords
-from skdp.engine.persons import RowSum
 from skdp.engine.sampling import BLOCK, sampling
+from skdp.fitting.streams import Streams
 from skdp.models.likelihoods import Bernoulli
+from skdp.rows.bounded_sum import CHUNK_ROWS
+from skdp.rows.chunk_tasks import added
+from skdp.rows.chunks import ChunkedRows, ChunkSums, first_look
+from skdp.rows.person_sums import RowSum
+from skdp.rows.records import LinearRows, PlainRows
 
 N, D = 2 * CHUNK_ROWS + 5, 3
 THETA = np.array([[0.5, -1.0, 2.0, 0.25]])

@@ -6,9 +6,9 @@ from bundles import bundled
 from processes import in_child
 from scipy import stats
 
-from skdp._random import Streams
 from skdp.engine import sampling as module
 from skdp.engine.sampling import BLOCK, Bits, Draw, FullBatch, PoissonSampling, counters, sampling
+from skdp.fitting.streams import Streams
 
 
 def draw(n_rows, rate, n_steps, seed=b"sampling"):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skdp._bounded_rows import row_norm
-from skdp._coded_rows import gram
-from skdp._rows import LinearRows
-from skdp._sparse_rows import SparseRows
 from skdp.engine.linear_sums import LinearClippedSum
 from skdp.models.likelihoods import Bernoulli
+from skdp.rows.bounds import row_norm
+from skdp.rows.coded import gram
+from skdp.rows.records import LinearRows
+from skdp.rows.sparse import SparseRows
 
 rng = np.random.default_rng(0)
 X = sparse.random_array((50, 7), density=0.3, rng=rng, format="csr") * 4.0

@@ -13,10 +13,10 @@ from skdp import (
     DPVariationalPoissonRegression,
     PrivacyLedger,
 )
-from skdp._fitting import Records
-from skdp._random import Streams
 from skdp.algorithms.additive import OfCodes
 from skdp.displays import AdditiveDisplay
+from skdp.fitting.reading import Records
+from skdp.fitting.streams import Streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 N = 3000

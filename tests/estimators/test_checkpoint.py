@@ -34,11 +34,12 @@ from skdp import (
     DPSGLDClassifier,
     DPVariationalModel,
     PrivacyLedger,
-    _checkpoint,
-    _release_hook,
 )
-from skdp._checkpoint import RunStreams, described
 from skdp.data import ChunkedRows
+from skdp.engine import release_hook
+from skdp.fitting import checkpoint as of_checkpoints
+from skdp.fitting.object_mac import described
+from skdp.fitting.run_streams import RunStreams
 from skdp.model_selection import DPRandomizedSearch
 from skdp.privacy.cover import covered
 from skdp.testing import fixed_streams
@@ -119,7 +120,7 @@ def stopped(estimator, *data, at=13, **beside):
             raise StoppedError
         return found
 
-    with pytest.raises(StoppedError), _release_hook._hooked(hook):
+    with pytest.raises(StoppedError), release_hook._hooked(hook):
         estimator.fit(*data, **beside)
 
 
@@ -167,7 +168,7 @@ def killed(pipe, make, data, beside, ledger, tape, at):
     with contextlib.ExitStack() as stack:
         for patch in patched:
             stack.enter_context(patch)
-        stack.enter_context(_release_hook._hooked(hook))
+        stack.enter_context(release_hook._hooked(hook))
         stack.enter_context(ledger)
         fitted = make().fit(*data, **beside)
     pipe.send((left(fitted), points))
@@ -267,7 +268,7 @@ def test_killed_by_another_process_at_any_time_without_a_seed(tmp_path):
         for path, content in files:
             path.write_bytes(content)
             path.chmod(0o600)
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             ends.append(left(run().fit(X, Y)))
         assert [release.call.step for release in tape] == list(range(9, STEPS))
     assert ends[0] == ends[1]
@@ -318,7 +319,7 @@ def test_a_resumption_that_a_ledger_refuses_leaves_the_run_as_it_was(tmp_path):
     with PrivacyLedger(0.5, 1e-5) as ledger, pytest.raises(BudgetExceededError):
         make().fit(X, Y)
     assert not ledger.entries
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         make().fit(X, Y)
     assert tape[0].call.step == 12
 
@@ -330,7 +331,7 @@ def test_an_interrupt_says_that_the_fit_goes_on(tmp_path):
         raise KeyboardInterrupt
 
     goes_on = pytest.raises(KeyboardInterrupt, match="goes on from its checkpoint")
-    with goes_on, _release_hook._hooked(hook):
+    with goes_on, release_hook._hooked(hook):
         make().fit(X, Y)
     assert make().fit(X, Y).n_iter_ == STEPS
 
@@ -390,7 +391,7 @@ def test_with_the_same_releases_files_of_neighbours_differ_by_keyed_hashes_alone
                 raise StoppedError
             return torch.full(call.shape, call.step, dtype=torch.float64)
 
-        with fixed_streams(), pytest.raises(StoppedError), _release_hook._hooked(hook):
+        with fixed_streams(), pytest.raises(StoppedError), release_hook._hooked(hook):
             NETWORK(checkpoint=tmp_path / name, every=4).fit(*data)
         found[name] = contents(tmp_path / name), (tmp_path / f"{name}.key").read_bytes()
     (about, arrays), key = found["one"]
@@ -513,7 +514,7 @@ def test_what_is_not_this_fits_is_refused_before_the_charge(name, tmp_path_facto
     spoil(path)
     before = path.read_bytes()
     refused = pytest.raises(ValueError, match=words)
-    with PrivacyLedger() as ledger, _release_hook.record() as tape, refused as raised:
+    with PrivacyLedger() as ledger, release_hook.record() as tape, refused as raised:
         make(checkpoint=path, every=4).fit(*data)
     assert "checkpoint=" in str(raised.value)
     assert not ledger.entries
@@ -525,8 +526,8 @@ def test_what_is_not_this_fits_is_refused_before_the_charge(name, tmp_path_facto
 
 def test_other_versions_of_what_makes_the_noise_are_refused(tmp_path):
     stopped(NETWORK(checkpoint=tmp_path / "run", every=4), X, Y)
-    others = _checkpoint._versions() | {"numpy": "0.1"}
-    patched = mock.patch.object(_checkpoint, "_versions", return_value=others)
+    others = of_checkpoints.versions_here() | {"numpy": "0.1"}
+    patched = mock.patch.object(of_checkpoints, "versions_here", return_value=others)
     with patched, pytest.raises(ValueError, match=r"other versions or threads \(.*numpy 2"):
         NETWORK(checkpoint=tmp_path / "run").fit(X, Y)
 
@@ -538,12 +539,12 @@ def test_two_fits_at_once_do_not_share_a_path(tmp_path):
     def hook(call, mechanism):
         if call.step == 9:
             in_use = pytest.raises(ValueError, match="one that has not ended uses it")
-            with _release_hook._hooked(lambda call, mechanism: mechanism()), in_use as raised:
+            with release_hook._hooked(lambda call, mechanism: mechanism()), in_use as raised:
                 make(noise_multiplier=3.0).fit(X, Y)
             refused.append(raised)
         return mechanism()
 
-    with PrivacyLedger() as ledger, _release_hook._hooked(hook):
+    with PrivacyLedger() as ledger, release_hook._hooked(hook):
         assert make().fit(X, Y).n_iter_ == STEPS
     assert len(refused) == len(ledger.entries) == 1
 
@@ -639,7 +640,8 @@ def test_parameters_are_told_apart_by_what_they_compute():
 
 DESCRIBED = """
 import numpy as np, pandas as pd, polars as pl, torch
-from skdp._checkpoint import described
+from skdp.fitting import checkpoint as of_checkpoints
+from skdp.fitting.object_mac import described
 def made(weights):
     def loss(s, y):
         return s * weights if y in {"a", "b", "c"} else {"d": 1, "e": 2}
@@ -741,7 +743,7 @@ def test_a_step_that_is_made_again_with_another_sum_ends_the_run(tmp_path, monke
     for _ in range(2):
         with (
             PrivacyLedger() as ledger,
-            _release_hook.record() as tape,
+            release_hook.record() as tape,
             pytest.raises(ValueError, match=r"step 12 with another sum.*Nothing more has been rel"),
         ):
             make().fit(X, Y)
@@ -754,7 +756,7 @@ def test_a_step_that_is_made_again_with_another_sum_ends_the_run(tmp_path, monke
 def test_the_mac_of_a_sum_is_written_before_its_noise_is_drawn(tmp_path):
     path, found = tmp_path / "run", {}
 
-    class Watched(_checkpoint.RunStreams):
+    class Watched(of_checkpoints.RunStreams):
         def compared(self, step, value):
             computed = super().compared(step, value)
 
@@ -766,7 +768,7 @@ def test_the_mac_of_a_sum_is_written_before_its_noise_is_drawn(tmp_path):
 
             return exact
 
-    with mock.patch.object(_checkpoint, "RunStreams", Watched):
+    with mock.patch.object(of_checkpoints, "RunStreams", Watched):
         NETWORK(checkpoint=path, every=4).fit(X, Y)
     assert found == {t: list(range(t - t % 4, t + 1)) for t in range(STEPS)}
 

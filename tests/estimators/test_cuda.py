@@ -7,10 +7,10 @@ from engine.networks import clipped_sum_of
 from scipy import stats
 from torch import nn
 
-from skdp import DPSGDClassifier, DPSGLDClassifier, _release_hook
-from skdp._random import SecureStream
-from skdp._release_hook import MechanismCall, grid_width
-from skdp.engine import noise
+from skdp import DPSGDClassifier, DPSGLDClassifier
+from skdp.engine import noise, release_hook
+from skdp.engine.release_hook import MechanismCall, grid_width
+from skdp.fitting.streams import SecureStream
 
 DEVICE = "cuda"
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -119,9 +119,9 @@ def test_a_fit_with_the_releases_of_the_cpu_is_that_of_the_cpu(two_blobs, make, 
         facts = facts | {"n_samples": len(X)}
     module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))  # with its weights
     facts = {"classes": [0, 1], "max_iter": 5, "module": module, **facts}
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         here = make(1.0, device="cpu", **facts).fit(X, y, **given)
-    with _release_hook.replay([release.output.to(DEVICE) for release in tape]) as again:
+    with release_hook.replay([release.output.to(DEVICE) for release in tape]) as again:
         there = make(1.0, device=DEVICE, **facts).fit(X, y, **given)
     assert [release.call for release in again] == [release.call for release in tape]
     np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), rtol=1e-4, atol=1e-5)

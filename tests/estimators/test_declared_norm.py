@@ -26,7 +26,7 @@ from skdp import (
     OPSPosteriorSampler,
     OPSRegressor,
 )
-from skdp._bounded_rows import BoundedRows, bounded, carried, declared, norm_lost, row_norm
+from skdp.rows.bounds import BoundedRows, bounded, carried, declared, norm_lost, row_norm
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.uniform(-1, 1, (40, 4)), RNG.integers(0, 2, 40)

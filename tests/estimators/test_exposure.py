@@ -10,10 +10,12 @@ from replay.neighbours import neighbours
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from skdp import BoundedScaler, DPVariationalPoissonRegression, PrivacyLedger, _release_hook
-from skdp._rows import LinearRows
-from skdp.engine.linear_sums import MAGNITUDES, LinearClippedSum
+from skdp import BoundedScaler, DPVariationalPoissonRegression, PrivacyLedger
+from skdp.engine import release_hook
+from skdp.engine.linear_sums import LinearClippedSum
+from skdp.engine.residual_sums import MAGNITUDES
 from skdp.models.likelihoods import Poisson
+from skdp.rows.records import LinearRows
 from skdp.testing import fixed_streams
 
 THETA = np.array([0.8, -0.5, 0.7])  # the last one is the intercept
@@ -101,10 +103,10 @@ def test_with_the_releases_frozen_nothing_depends_on_exposures(inference):
         return pickle.dumps(vars(model)), repr(model), repr(model.privacy_)
 
     with fixed_streams():
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             first = state(X, exposure)
         for other in neighbours(X, exposure, targets=(5e-324, 1e-3, 1e300)):
-            with _release_hook.replay([release.output for release in tape]) as again:
+            with release_hook.replay([release.output for release in tape]) as again:
                 assert state(*other) == first
             assert [release.call for release in again] == [release.call for release in tape]
 
@@ -169,7 +171,7 @@ def test_a_noise_aware_fit_without_exposures_has_no_release_for_them():
     X, y, exposure = simulated(100)
     plain = noise_aware().plan(100, 2).config
     assert len(MAGNITUDES) != plain.dimensions[0]
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         report = noise_aware(n_samples=100).fit(X, y, exposure=exposure).privacy_
     assert tape[0].call.shape == (len(MAGNITUDES),)
     assert report.epsilon == pytest.approx(1.0, rel=1e-6)

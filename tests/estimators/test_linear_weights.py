@@ -19,12 +19,12 @@ from skdp import (
     DPVariationalLogisticRegression,
     DPVariationalPoissonRegression,
     PrivacyLedger,
-    _release_hook,
 )
-from skdp._rows import LinearRows
 from skdp.data import ChunkedRows
+from skdp.engine import release_hook
 from skdp.engine.linear_sums import ScoreGramSum, of_weights
 from skdp.relations import RELATIONS
+from skdp.rows.records import LinearRows
 from skdp.testing import fixed_streams
 
 W, INF = 3.0, math.inf
@@ -199,7 +199,7 @@ class TestFits:
         plan = {"noise_multiplier": 0.5, "neighboring_relation": relation}
         plan |= {"clip_norm": 0.5, "max_iter": 2} if name in LINEAR else {}
         for given in ({}, {"max_sample_weight": W}):
-            with _release_hook.record() as tape:
+            with release_hook.record() as tape:
                 weights = {"sample_weight": WEIGHTS} if given else {}
                 fitted = model(name, None, **plan, **given).fit(X, y, **weights)
             numbers = [(r.call.scale, r.call.sensitivity) for r in tape]
@@ -230,10 +230,10 @@ class TestFits:
             return pickle.dumps(vars(fitted)), repr(fitted.privacy_)
 
         with fixed_streams():
-            with _release_hook.record() as tape:
+            with release_hook.record() as tape:
                 first = fit(WEIGHTS)
             for other in (np.zeros(N), np.full(N, W), np.roll(WEIGHTS, 1)):
-                with _release_hook.replay([release.output for release in tape]) as again:
+                with release_hook.replay([release.output for release in tape]) as again:
                     assert fit(other) == first
                 assert [r.call for r in again] == [r.call for r in tape]
 

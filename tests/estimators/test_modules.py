@@ -298,7 +298,7 @@ class TestLosses:
             model = DPSGDClassifier(INF, loss=loss, sampling_rate=1.0, **plan)
             if loss != nn.CrossEntropyLoss(reduction="none") and not isinstance(loss, nn.Module):
                 model.set_params(loss__label_smoothing=0.0)
-            with mock.patch("skdp._fitting.initial_seed", return_value=1):
+            with mock.patch("skdp.fitting.charge.initial_seed", return_value=1):
                 weights.append(model.fit(*two_blobs)._posterior.mean)
         np.testing.assert_allclose(weights[0], weights[1], rtol=1e-5)
         np.testing.assert_allclose(weights[0], weights[2], rtol=1e-5)
@@ -501,7 +501,7 @@ class TestGoingOn:
     def test_epochs_are_one_run_of_the_optimizer(self, two_blobs, optimizer, hidden):
         plan = {"optimizer": optimizer, "hidden_layer_sizes": hidden, "averaging": 0, **FACTS}
         plan |= {"sampling_rate": 1.0, "learning_rate": 0.05}
-        with mock.patch("skdp._fitting.initial_seed", return_value=1):
+        with mock.patch("skdp.fitting.charge.initial_seed", return_value=1):
             whole = DPSGDClassifier(INF, max_iter=4, **plan).fit(*two_blobs)
             parts = DPSGDClassifier(INF, max_iter=1, **plan)
             for _ in range(4):

@@ -22,7 +22,7 @@ from skdp import (
     PrivacyLedger,
     PrivacyWarning,
 )
-from skdp._random import SecureStream
+from skdp.fitting.streams import SecureStream
 from skdp.privacy import epsilon_of_event, gdp_to_epsilon
 
 

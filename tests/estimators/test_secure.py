@@ -20,10 +20,10 @@ from skdp import (
     DPVariationalLogisticRegression,
     DPVariationalPoissonRegression,
     PrivacyLedger,
-    _release_hook,
 )
-from skdp._random import SecureStream
+from skdp.engine import release_hook
 from skdp.engine.grid import lattice_bits, lattice_bound
+from skdp.fitting.streams import SecureStream
 from skdp.model_selection import split_budget
 from skdp.preprocessing import DPStandardScaler
 from skdp.privacy import privacy_of
@@ -55,7 +55,7 @@ PLANS = [
     (LINEAR, {"max_iter": 3, "epsilon": None, "noise_multiplier": 2.5}),
 ]
 # Releases as they are before the public grid, which is coarser than the lattice.
-UNROUNDED = mock.patch("skdp._release_hook.on_grid", new=lambda values, width: values)
+UNROUNDED = mock.patch("skdp.engine.release_hook.on_grid", new=lambda values, width: values)
 
 
 def make(plan, **more):
@@ -74,10 +74,10 @@ def public_state(estimator):
 @bundled("plan", PLANS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
     with fixed_streams():
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             first = public_state(make(plan).fit(X, Y))
         for other in neighbours(X, Y, [0.0, -1e300, 5e-324]):
-            with _release_hook.replay([release.output for release in tape]) as again:
+            with release_hook.replay([release.output for release in tape]) as again:
                 second = public_state(make(plan).fit(*other))
             assert [r.call for r in again] == [r.call for r in tape]
             assert second == first
@@ -86,7 +86,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
 @bundled("plan", PLANS)
 def test_the_event_in_the_ledger_is_the_trace(plan):
     relation = plan[1].get("neighboring_relation", "zero_out")
-    with PrivacyLedger(neighboring_relation=relation) as ledger, _release_hook.record() as tape:
+    with PrivacyLedger(neighboring_relation=relation) as ledger, release_hook.record() as tape:
         estimator = make(plan).fit(X, Y)
     (entry,) = ledger.entries
     assert entry.event == estimator.privacy_.event
@@ -109,7 +109,7 @@ def test_the_event_in_the_ledger_is_the_trace(plan):
 @bundled("plan", PLANS)
 def test_what_is_released_is_on_the_grid(plan):
     """Integers of the lattice, before they are rounded to the coarser public grid."""
-    with UNROUNDED, _release_hook.record() as tape:
+    with UNROUNDED, release_hook.record() as tape:
         make(plan).fit(X, Y)
     factor = sensitivity_factor(plan[1].get("neighboring_relation", "zero_out"))
     for release in tape:
@@ -123,7 +123,7 @@ def test_the_noise_added_is_the_noise_declared():
     """On zeros every sum is zero, and what is released is noise."""
     plan = (LOGISTIC, {"inference": "dpvi", "max_iter": 60, "fit_intercept": False})
     fixed = fixed_streams(b"noise")
-    with fixed, _release_hook.record() as tape:
+    with fixed, release_hook.record() as tape:
         make(plan).fit(np.zeros((N, 20)), Y)
     z = np.concatenate([r.output.ravel() / r.call.scale for r in tape])
     low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], z.size)
@@ -184,9 +184,9 @@ def test_without_noise_added_the_releases_are_the_ordinary_sums():
     silent = "skdp.engine.noise.discrete_gaussian_integers"
     none = mock.patch(silent, lambda bits, size, stream: np.zeros(size, dtype=np.int64))
     zero = mock.patch.object(SecureStream, "scratch_normal", lambda stream, shape: np.zeros(shape))
-    with none, UNROUNDED, _release_hook.record() as tape:
+    with none, UNROUNDED, release_hook.record() as tape:
         make(plan).fit(rows, y)
-    with zero, UNROUNDED, _release_hook.record() as expected:
+    with zero, UNROUNDED, release_hook.record() as expected:
         make(plan, secure=False).fit(rows, y)
     for found, plain in zip(tape, expected, strict=True):
         scale = np.abs(plain.output).max(initial=1.0)  # of counts, which are 0
@@ -261,7 +261,7 @@ def test_a_network_keeps_its_budget_and_spends_it(plan):
 
 @pytest.mark.parametrize("plan", NETWORKS)
 def test_what_a_network_releases_is_on_the_grid(plan):
-    with UNROUNDED, _release_hook.record() as tape:
+    with UNROUNDED, release_hook.record() as tape:
         estimator = make(plan).fit(X, Y)
     stated = [t for t in terms_of(estimator.privacy_.event) for _ in range(t.count)]
     stated.sort(key=lambda term: term.noise_multiplier)
@@ -280,9 +280,9 @@ def test_without_noise_a_network_releases_the_ordinary_sums(plan):
     given = {"epsilon": None, "noise_multiplier": 1.0}
     if plan[0][0] in (DPSGLDClassifier, DPSGLDRegressor):
         given = {"epsilon": None, "temperature": 1.0}
-    with fixed_streams(b"silent"), none, UNROUNDED, _release_hook.record() as tape:
+    with fixed_streams(b"silent"), none, UNROUNDED, release_hook.record() as tape:
         make(plan, **given, max_iter=1).fit(X, Y)
-    with fixed_streams(b"silent"), zero, UNROUNDED, _release_hook.record() as expected:
+    with fixed_streams(b"silent"), zero, UNROUNDED, release_hook.record() as expected:
         make(plan, **given, max_iter=1, secure=False).fit(X, Y)
     (found,), (plain,) = tape, expected
     found, plain = (np.asarray(r.output, dtype=float) for r in (found, plain))
@@ -292,7 +292,7 @@ def test_without_noise_a_network_releases_the_ordinary_sums(plan):
 
 @pytest.mark.thorough
 def test_the_noise_of_a_chain_is_that_of_its_temperature():
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         chain = make((CHAIN, {"sampling_rate": 0.5})).fit(X, Y)
     scales = np.array([release.call.scale for release in tape])
     eta, T = chain.learning_rates_, chain.temperature_
@@ -302,7 +302,7 @@ def test_the_noise_of_a_chain_is_that_of_its_temperature():
 def test_the_noise_added_to_a_network_is_the_noise_declared():
     """Rows of weight 0 contribute nothing, and what is released is noise."""
     plan = (CLASSIFIER, {"hidden_layer_sizes": (20,), "max_iter": 20, "sampling_rate": 0.5})
-    with fixed_streams(b"noise"), _release_hook.record() as tape:
+    with fixed_streams(b"noise"), release_hook.record() as tape:
         make(plan, max_sample_weight=3.0).fit(X, Y, sample_weight=np.zeros(N))
     z = np.concatenate([r.output / r.call.scale for r in tape])
     low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], z.size)

@@ -25,8 +25,8 @@ from skdp import (
     DPVariationalLogisticRegression,
     NormClipper,
     PrivacyLedger,
-    _release_hook,
 )
+from skdp.engine import release_hook
 from skdp.privacy import epsilon, epsilon_of_event, epsilon_to_gdp, privacy_of
 from skdp.privacy.events import terms_of
 
@@ -76,7 +76,7 @@ class TestUtility:
         for device in (None, "cpu"):
             plan = {"hidden_layer_sizes": (), "max_iter": 30, "clip_norm": 0.3, "averaging": 0}
             model = DPSGDClassifier(INF, device=device, **plan, **FACTS, sampling_rate=1.0)
-            with mock.patch("skdp._fitting.initial_seed", return_value=1):
+            with mock.patch("skdp.fitting.charge.initial_seed", return_value=1):
                 sums.append(model.fit(*two_blobs)._posterior.mean)
         np.testing.assert_allclose(*sums, rtol=1e-3, atol=1e-4)
 
@@ -216,7 +216,7 @@ class TestModules:
             module = Mixing(MIXING[name])
             model = make(module=module, **FACTS, max_iter=2, sampling_rate=1.0)
             refused = pytest.raises(ValueError, match=r"Expected module to|taken record by record")
-            with PrivacyLedger() as ledger, _release_hook.record() as tape, refused:
+            with PrivacyLedger() as ledger, release_hook.record() as tape, refused:
                 model.fit(*two_blobs)
             assert ledger.entries == ()
             assert tape == []
@@ -403,7 +403,7 @@ class TestPrivacyStatement:
         # All rows zero and no bias to move: pure noise in the weights of the first layer.
         module = nn.Linear(500, 2, bias=False) if hidden == () else None
         plan = {"module": module, "hidden_layer_sizes": hidden or (8,), "clip_norm": 0.5}
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             DPSGDClassifier(None, noise_multiplier=3.0, max_iter=6, **plan, **FACTS).fit(
                 np.zeros((120, 500)), [0, 1] * 60
             )
@@ -495,7 +495,7 @@ class TestPrivacyStatement:
                 nn.init.zeros_(parameter)
             nn.init.constant_(module[0].weight, body).requires_grad_(False)
             plan = {"module": module, "noise_multiplier": 1e3, "random_state": 0, "max_iter": 1}
-            with _release_hook.record() as tape:
+            with release_hook.record() as tape:
                 DPSGDClassifier(None, **plan, **FACTS).fit(*two_blobs)
             releases.append(tape[0].output.numpy())
         assert abs(np.corrcoef(*releases)[0, 1]) < 6 / math.sqrt(len(releases[0]))
@@ -517,7 +517,7 @@ class TestPrivacyStatement:
         before = dict(vars(classifier))
         with (
             PrivacyLedger() as ledger,
-            mock.patch("skdp._fitting.progress_bar", return_value=interrupting),
+            mock.patch("skdp.fitting.charge.progress_bar", return_value=interrupting),
             pytest.raises(KeyboardInterrupt, match=r"nothing of this fit .* epsilon=\S+ stays"),
         ):
             classifier.fit(*two_blobs)
@@ -545,7 +545,7 @@ class TestPrivacyStatement:
         assert not fits[0].privacy_.valid
         other = y.copy()
         other[0] = 1 - other[0]
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             DPSGDClassifier(**plan).fit(X, y)
             DPSGDClassifier(**plan).fit(X, other)
         first, second = tape[0].output.numpy(), tape[3].output.numpy()
@@ -555,7 +555,7 @@ class TestPrivacyStatement:
     def test_defaults_under_add_or_remove_do_not_depend_on_the_rows_at_hand(self, two_blobs):
         X, y = two_blobs
         plan = {"neighboring_relation": "add_or_remove_one", "classes": [0, 1], "n_samples": 200}
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             DPSGDClassifier(max_iter=2, **plan).fit(X, y)
             DPSGDClassifier(max_iter=2, **plan).fit(X[:-5], y[:-5])
         assert tape[0].call == tape[2].call
@@ -581,11 +581,11 @@ class TestPosterior:
         assert np.ptp(sampled, axis=0).max() > 0
 
     def test_averaging_none_keeps_the_last_iterate(self, two_blobs):
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             model = DPSGDClassifier(
                 1.0, optimizer="sgd", learning_rate=0.1, averaging=0, max_iter=1, **FACTS
             )
-            with mock.patch("skdp._fitting.initial_seed", return_value=1):
+            with mock.patch("skdp.fitting.charge.initial_seed", return_value=1):
                 model.fit(*two_blobs)
                 start = DPSGDClassifier(1.0, learning_rate=1e-30, max_iter=1, **FACTS)
                 start.fit(*two_blobs)
@@ -658,7 +658,7 @@ class TestScikitLearn:
     @pytest.mark.parametrize("physical", [1, 7, 1000])
     def test_the_physical_batch_changes_nothing_that_is_released(self, two_blobs, physical):
         plan = {"max_iter": 2, "physical_batch_size": physical, **FACTS}
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             DPSGDClassifier(1.0, **plan).fit(*two_blobs)
         assert len(tape) == 2
         assert epsilon_of_event(DPSGDClassifier(1.0, **plan).fit(*two_blobs).privacy_.event, 1e-5)

@@ -14,15 +14,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from torch import nn
 
-from skdp import (
-    DPSGDClassifier,
-    DPSGLDClassifier,
-    DPSGLDRegressor,
-    PrivacyLedger,
-    PrivacyWarning,
-    _release_hook,
-)
+from skdp import DPSGDClassifier, DPSGLDClassifier, DPSGLDRegressor, PrivacyLedger, PrivacyWarning
 from skdp.algorithms.dp_sgld import DPSGLDConfig
+from skdp.engine import release_hook
 from skdp.models.perceptron import with_parameters
 from skdp.privacy import epsilon_of_event
 from skdp.privacy.budget import Budget
@@ -67,7 +61,7 @@ class TestSchedule:
     def test_the_noise_that_reaches_the_weights_has_variance_2_T_eta_over_N(
         self, hidden, two_blobs
     ):
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             model = DPSGLDClassifier(
                 1.0, hidden_layer_sizes=hidden, max_iter=5, sampling_rate=0.3, clip_norm=0.7
             ).fit(*two_blobs)
@@ -151,7 +145,7 @@ class TestChain:
 
     def test_without_privacy_automatic_clipping_does_not_clip_either(self, two_blobs):
         plan = {"max_iter": 20, "hidden_layer_sizes": (3,), "sampling_rate": 1.0, **FACTS}
-        with mock.patch("skdp._fitting.initial_seed", return_value=1):
+        with mock.patch("skdp.fitting.charge.initial_seed", return_value=1):
             flat, automatic = (
                 DPSGLDClassifier(INF, temperature=0.0, clipping=clipping, **plan).fit(*two_blobs)
                 for clipping in ("flat", "automatic")
@@ -172,7 +166,7 @@ class TestChain:
             prior_scale=scale, learning_rate=eta, decay_exponent=0.0, max_iter=n_steps,
             burn_in=1000, thinning=1, random_state=0,
         )  # fmt: skip
-        with mock.patch("skdp._fitting.warnings"):
+        with mock.patch("skdp.fitting.estimator.warnings"):
             samples = model.fit(x, y).posterior_samples_
         A = np.column_stack([x, np.ones(30)])
         precision = A.T @ A + np.eye(2) / scale**2
@@ -194,9 +188,9 @@ class TestChain:
     def test_noise_before_clipping_moves_the_sum_and_not_its_bound(self, two_blobs):
         X, y = two_blobs
         plan = {"max_iter": 1, "hidden_layer_sizes": (3,), "random_state": 0, **FACTS}
-        with _release_hook.record() as plain, pytest.warns(PrivacyWarning):
+        with release_hook.record() as plain, pytest.warns(PrivacyWarning):
             one = DPSGLDClassifier(1.0, **plan).fit(X, y)
-        with _release_hook.record() as noisy, pytest.warns(PrivacyWarning):
+        with release_hook.record() as noisy, pytest.warns(PrivacyWarning):
             two = DPSGLDClassifier(1.0, prenoise_scale=0.1, **plan).fit(X, y)
         assert plain[0].call == noisy[0].call
         assert one.privacy_.event == two.privacy_.event
@@ -283,7 +277,7 @@ class TestStatement:
         assert epsilon_of_event(model.privacy_.event, 1e-5) > 1.0
 
     def test_without_privacy_nothing_is_clipped_and_nothing_claimed(self, two_blobs):
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             model = DPSGLDClassifier(INF, max_iter=10, **FACTS).fit(*two_blobs)
         assert model.temperature_ == 1.0
         assert math.isinf(model.privacy_.epsilon)

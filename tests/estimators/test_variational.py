@@ -166,10 +166,10 @@ class TestUtility:
         [("dpvi", 1e-4), ("dpvi", 1e4), ("noise_aware", 2.0**-12), ("noise_aware", 2.0**12)],
     )
     def test_the_units_of_the_features_do_not_matter(self, two_blobs, inference, unit, monkeypatch):
-        from skdp import _fitting
-        from skdp._random import Streams
+        from skdp.fitting import charge
+        from skdp.fitting.streams import Streams
 
-        monkeypatch.setattr(_fitting, "streams", lambda *_: Streams(b"units"))
+        monkeypatch.setattr(charge, "streams", lambda *_: Streams(b"units"))
         X, y = two_blobs
         found = []
         for c in (1.0, unit):

@@ -8,12 +8,13 @@ from reference.per_sample_gradients import clipped, per_sample_gradients
 from sklearn.metrics import balanced_accuracy_score
 from torch import nn
 
-from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier, PrivacyLedger, _release_hook
-from skdp._persons import PersonUnit
+from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier, PrivacyLedger
+from skdp.engine import release_hook
 from skdp.engine.modules.flat_module import FlatModule
 from skdp.engine.modules.network_records import NetworkRecords
 from skdp.engine.modules.network_sum import ROUNDING, NetworkClippedSum
 from skdp.relations import RELATIONS, sensitivity_factor
+from skdp.rows.persons import PersonUnit
 
 FACTS = {"classes": [0, 1], "n_samples": 120}
 INF = float("inf")
@@ -76,7 +77,7 @@ class TestFits:
         }.items():
             model = kind(1.0, max_iter=2, hidden_layer_sizes=hidden, **given, **FACTS)
             with_rows = {"sample_weight": np.ones(120)} if "max_sample_weight" in given else {}
-            with _release_hook.record() as tape:
+            with release_hook.record() as tape:
                 model.fit(*two_blobs, **with_rows)
             scales[weight], events[weight] = tape[0].call.scale, model.privacy_.epsilon
         rounding = {"rel": 1e-3}  # a sum in double has another

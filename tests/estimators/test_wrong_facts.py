@@ -26,10 +26,10 @@ from skdp import (
     OPSPosteriorSampler,
     OPSRegressor,
     PrivacyWarning,
-    _fitting,
 )
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.estimators import _doubts
+from skdp.fitting import charge
 
 N = 2000
 RNG = np.random.default_rng(0)
@@ -260,7 +260,7 @@ NETWORK = {"hidden_layer_sizes": (5,), "max_iter": 5, "n_samples": N}
     ids=lambda x: type(x).__name__ if hasattr(x, "fit") else "",
 )
 def test_a_table_whose_columns_nothing_is_declared_of_is_said_once(model, y, declared, monkeypatch):
-    monkeypatch.setattr(_fitting, "_said", set())
+    monkeypatch.setattr(charge, "SAID", set())
     frame = pd.DataFrame(1e6 * X, columns=list("abc"))
 
     def said(model, X):
@@ -282,7 +282,7 @@ def test_a_table_whose_columns_nothing_is_declared_of_is_said_once(model, y, dec
 
 
 def test_a_table_of_categories_and_a_module_of_ones_own_are_taken_as_they_are(monkeypatch):
-    monkeypatch.setattr(_fitting, "_said", set())
+    monkeypatch.setattr(charge, "SAID", set())
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*" + UNDECLARED)
         model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=N)

@@ -19,9 +19,9 @@ from skdp import (
     FitWarning,
     PrivacyLedger,
     PrivacyWarning,
-    _release_hook,
     privacy_of,
 )
+from skdp.engine import release_hook
 from skdp.evaluation import DPEvaluator, private_regression_report, private_report
 from skdp.mechanisms import GeometricMechanism
 from skdp.privacy.events import PureDpEvent
@@ -123,7 +123,7 @@ def test_no_person_moves_the_table_by_more_than_the_sensitivity(
 @given(st.integers(0, 15), st.integers(0, 15), st.booleans())
 def test_the_scale_of_the_noise_is_the_sensitivity_over_epsilon(k, j, several):
     y, p = np.array([RECORDS[k], RECORDS[j]] * 3).T
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         (of_three if several else of_two)(y, p, epsilon=0.5, n_samples=6)
     (release,) = tape
     assert (release.call.kind, release.call.scale) == ("geometric", 4.0 if several else 2.0)
@@ -133,11 +133,11 @@ def test_the_scale_of_the_noise_is_the_sensitivity_over_epsilon(k, j, several):
 @pytest.mark.parametrize("make", REPORTS)
 def test_with_the_release_fixed_reports_do_not_depend_on_the_rows(make):
     settings = {"n_samples": 6, "neighboring_relation": "add_or_remove_one"}
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         whole = make(*SIX, **settings)
     outputs = [release.output for release in tape]
     for y, p in RECORDS:
-        with _release_hook.replay(outputs):
+        with release_hook.replay(outputs):
             other = make(np.r_[SIX[0], y], np.r_[SIX[1], p], **settings)
         assert repr(other) == repr(whole)
         assert other.to_dict() == whole.to_dict()
@@ -216,7 +216,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_refused_before_the_charge_and_quotes_no_data(case):
     y, p, settings = BAD[case]
-    recorded = _release_hook.record()
+    recorded = release_hook.record()
     refused = pytest.raises(ValueError, match=r"Expected|needs")
     with PrivacyLedger() as ledger, recorded as tape, refused as raised:
         private_report(y, p, **settings)

@@ -30,11 +30,11 @@ from skdp import (
     NormClipper,
     OPSPosteriorSampler,
     PrivacyLedger,
-    _fitting,
 )
-from skdp._bounded_rows import BoundedRows
+from skdp.fitting import declared
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism, QuantileMechanism
 from skdp.relations import RELATIONS
+from skdp.rows.bounds import BoundedRows
 
 ALLOWED = (ValueError, TypeError)
 LINEAR = {"epsilon": None, "noise_multiplier": 9.0, "max_iter": 1}
@@ -188,10 +188,10 @@ def check_pieces(choices: Choices) -> None:
     kind = choices.below(5)
     try:
         if kind == 0:
-            low, high = _fitting.target_bounds(choices.value())
+            low, high = declared.target_bounds(choices.value())
             assert low < high
         elif kind == 1:
-            classes, codes = _fitting.encode_labels(
+            classes, codes = declared.encode_labels(
                 np.asarray(cells(choices, 4), dtype=object), choices.value(), "estimator"
             )
             assert len(classes) >= 2

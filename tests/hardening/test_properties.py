@@ -11,8 +11,7 @@ from dp_accounting import dp_event as dp
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from skdp._bounded_rows import BoundedRows, row_norm
-from skdp._random import Streams, seed_material
+from skdp.fitting.streams import Streams, seed_material
 from skdp.privacy import (
     PrivacyLedger,
     PrivacyReport,
@@ -33,6 +32,7 @@ from skdp.privacy.events import (
     terms_of,
 )
 from skdp.relations import RELATIONS, sensitivity_factor
+from skdp.rows.bounds import BoundedRows, row_norm
 
 sigmas = st.floats(0.3, 30.0)
 rates = st.floats(1e-4, 0.5)

@@ -29,9 +29,9 @@ from skdp import (
     DPStandardScaler,
     DPVariationalLogisticRegression,
     PrivacyLedger,
-    _release_hook,
 )
-from skdp._random import Streams
+from skdp.engine import release_hook
+from skdp.fitting.streams import Streams
 from skdp.privacy import _ledger_file
 from skdp.privacy.events import dp_sgd_event
 from skdp.testing import private_estimators
@@ -69,7 +69,7 @@ each = pytest.mark.parametrize("name", MAKE)
 
 
 def fit_and_die(pipe, path, last, name):
-    release, steps = _release_hook.release, itertools.count(1)
+    release, steps = release_hook.release, itertools.count(1)
 
     def dying(call, mechanism):
         if next(steps) == last:
@@ -81,7 +81,7 @@ def fit_and_die(pipe, path, last, name):
         "sgd": DPSGDClassifier(classes=[0, 1], n_samples=4, max_iter=5),
         "scaler": DPStandardScaler(epsilon=1.0),
     }[name]
-    _release_hook.release = dying
+    release_hook.release = dying
     with PrivacyLedger(path=path):
         pipe.send(pickle.dumps(model.fit(np.eye(4), [0, 1, 0, 1])))
 
@@ -102,11 +102,11 @@ class StopError(BaseException):
 
 
 STAGES = [
-    ("skdp._fitting.check_budget", False),
+    ("skdp.fitting.declared.check_budget", False),
     ("skdp.privacy.report.PrivacyReport.of", False),
     ("skdp.privacy.ledger.PrivacyLedger._check", False),
     ("skdp.privacy._ledger_file.os.fsync", None),
-    ("skdp._release_hook.release", True),
+    ("skdp.engine.release_hook.release", True),
 ]
 
 
@@ -122,7 +122,7 @@ def test_interrupted_anywhere(name, stage, charged, tmp_path):
         estimator = MAKE[name]()
         with (
             PrivacyLedger(path=path) as ledger,
-            mock.patch.dict("skdp._fitting._plans", clear=True),  # a plan is made once
+            mock.patch.dict("skdp.fitting.plan.PLANS", clear=True),  # a plan is made once
             mock.patch(stage, side_effect=error),
             pytest.raises(error),
         ):
@@ -138,14 +138,14 @@ def test_interrupted_anywhere(name, stage, charged, tmp_path):
 
 @each
 def test_an_interrupt_between_any_two_releases_stays_charged(name):
-    release, total = _release_hook.release, 0
+    release, total = release_hook.release, 0
 
     def counting(call, mechanism):
         nonlocal total
         total += 1
         return release(call, mechanism)
 
-    with mock.patch("skdp._release_hook.release", counting):
+    with mock.patch("skdp.engine.release_hook.release", counting):
         whole = MAKE[name]().fit(X, Y).privacy_
     for stop in range(1, total + 1):
         steps = itertools.count(1)
@@ -157,7 +157,11 @@ def test_an_interrupt_between_any_two_releases_stays_charged(name):
 
         estimator = MAKE[name]()
         ends = pytest.raises(KeyboardInterrupt, match=rf"epsilon={whole.epsilon:.4g} stays spent")
-        with PrivacyLedger() as ledger, mock.patch("skdp._release_hook.release", stopping), ends:
+        with (
+            PrivacyLedger() as ledger,
+            mock.patch("skdp.engine.release_hook.release", stopping),
+            ends,
+        ):
             estimator.fit(X, Y)
         assert [entry.event for entry in ledger.entries] == [whole.event]
         assert "privacy_" not in vars(estimator)
@@ -227,7 +231,7 @@ def test_a_disk_that_is_full_stops_the_fit_before_a_row_is_used(name, tmp_path):
     with (
         PrivacyLedger(path=tmp_path / "ledger"),
         mock.patch.object(_ledger_file.os, "fsync", no_space),
-        mock.patch("skdp._release_hook.release", released),
+        mock.patch("skdp.engine.release_hook.release", released),
         pytest.raises(OSError, match="No space left"),
     ):
         MAKE[name]().fit(X, Y)
@@ -264,7 +268,7 @@ def test_a_file_that_cannot_grow_holds_every_fit_that_ran(tmp_path):
 FORKS = """
 import os, sys
 import numpy as np
-from skdp._random import Streams
+from skdp.fitting.streams import Streams
 stream, streams = Streams()("noise"), Streams()
 stream.normal(3)
 for _ in range(200):
@@ -287,7 +291,7 @@ def test_two_hundred_forked_children_share_no_noise():
 
 
 def noise_of_a_fit(_):
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         DPStandardScaler(epsilon=None, noise_multiplier=9.0).fit(np.zeros((4, 3)))
     return np.asarray(tape[0].output).ravel()
 

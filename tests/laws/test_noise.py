@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skdp import DPVariationalLogisticRegression, PrivacyWarning, _release_hook
-from skdp._bounded_sum import ROUNDING
+from skdp import DPVariationalLogisticRegression, PrivacyWarning
+from skdp.engine import release_hook
+from skdp.rows.bounded_sum import ROUNDING
 
 D, STEPS, CLIP, SIGMA = 2000, 12, 0.5, 3.0
 
@@ -25,7 +26,7 @@ def releases():
         classes=[0, 1],
         n_samples=10,
     )
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         estimator.fit(np.zeros((10, D)), [0, 1] * 5)
     # The last release is of counts.
     return np.array([release.output.ravel() for release in tape[:-1]])
@@ -88,7 +89,7 @@ def test_poisson_noise_does_not_depend_on_the_batch():
         classes=[0, 1],
         n_samples=10,
     )
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         estimator.fit(np.zeros((10, D)), [0, 1] * 5)
     for release in tape[:-1]:
         assert chi_square_accepts(release.output, SIGMA * CLIP * (1 + ROUNDING))
@@ -97,7 +98,7 @@ def test_poisson_noise_does_not_depend_on_the_batch():
 def fits(X, y, seed, count=1, **parameters):
     found = []
     for _ in range(count):
-        with _release_hook.record() as tape, warnings.catch_warnings():
+        with release_hook.record() as tape, warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
             DPVariationalLogisticRegression(
                 inference="dpvi", max_iter=5, random_state=seed, **parameters

@@ -5,8 +5,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from skdp import DPPCA, DPQuantileScaler, DPStandardScaler, _release_hook
-from skdp._random import Streams
+from skdp import DPPCA, DPQuantileScaler, DPStandardScaler
+from skdp.engine import release_hook
+from skdp.fitting.streams import Streams
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism, QuantileMechanism
 from skdp.privacy import BudgetExceededError, PrivacyLedger
 from skdp.relations import RELATIONS
@@ -28,7 +29,7 @@ def test_a_release_is_charged_once_before_the_values_are_used(mechanism):
         seen.append(len(ledger.entries))
         yield np.zeros(())
 
-    with PrivacyLedger() as ledger, _release_hook.replay(outputs(ledger)):
+    with PrivacyLedger() as ledger, release_hook.replay(outputs(ledger)):
         mechanism.release(VALUES)
     assert seen == [1]
     (entry,) = ledger.entries
@@ -57,7 +58,7 @@ def test_a_refused_release_draws_nothing(mechanism):
     stream = Streams(b"a seed")("noise")
     with (
         PrivacyLedger(epsilon=1e-6, delta=1e-5) as ledger,
-        _release_hook.record() as tape,
+        release_hook.record() as tape,
         mock.patch("skdp.mechanisms._release.Streams", side_effect=AssertionError),
     ):
         for given in (None, stream):
@@ -71,7 +72,7 @@ def test_a_refused_release_draws_nothing(mechanism):
 def test_a_release_under_a_ledger_of_another_relation_is_refused(mechanism):
     with (
         PrivacyLedger(neighboring_relation="replace_one") as ledger,
-        _release_hook.record() as tape,
+        release_hook.record() as tape,
         pytest.raises(ValueError, match="neighboring_relation"),
     ):
         mechanism.release(VALUES)
@@ -98,7 +99,7 @@ def test_a_stream_of_the_caller_s_is_charged_as_nominal(mechanism):
     "transformer", [DPStandardScaler(-1, 1), DPQuantileScaler(-1, 1), DPPCA(1)], ids=repr
 )
 def test_a_transformer_is_charged_as_a_whole_and_not_by_its_mechanisms(transformer):
-    with PrivacyLedger() as ledger, _release_hook.record() as tape:
+    with PrivacyLedger() as ledger, release_hook.record() as tape:
         transformer.fit(VALUES.reshape(3, 2))
     assert [entry.label for entry in ledger.entries] == [type(transformer).__name__]
     assert ledger.entries[0].event == transformer.privacy_.event

@@ -8,7 +8,7 @@ from bundles import bundled
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skdp._release_hook import grid_width, on_grid
+from skdp.engine.release_hook import grid_width, on_grid
 from skdp.mechanisms import GaussianMechanism
 from skdp.privacy import epsilon_of_event
 from skdp.relations import RELATIONS

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skdp import _release_hook
+from skdp.engine import release_hook
 from skdp.mechanisms import GeometricMechanism, LaplaceMechanism
 from skdp.privacy import PrivacyLedger, delta_of_event, epsilon_of_event
 from skdp.privacy.events import PureDpEvent
@@ -45,7 +45,7 @@ def test_standard_deviation_is_that_of_the_noise() -> None:
 
 def test_what_is_released_is_the_value_with_noise() -> None:
     exact = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         noisy = GeometricMechanism(1, 50.0).release(exact)
     np.testing.assert_array_equal(noisy, exact)
     assert noisy.dtype == np.int64

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdp import _release_hook
-from skdp._random import Streams
-from skdp._release_hook import grid_width
+from skdp.engine import release_hook
+from skdp.engine.release_hook import grid_width
+from skdp.fitting.streams import Streams
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism, QuantileMechanism
 
 N = 4000
@@ -80,12 +80,12 @@ def test_outputs_lie_on_a_grid_that_depends_on_the_scale_alone(kind, scale, valu
 @of_values
 def test_neighbours_make_the_same_calls_and_a_replay_runs_no_mechanism(kind):
     mechanism, name = kind(2.0, 3.0, "replace_one"), kind.__name__.removesuffix("Mechanism").lower()
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         output = mechanism.release(np.zeros(2))
-    with _release_hook.replay([output]) as again:
+    with release_hook.replay([output]) as again:
         replayed = mechanism.release(np.array([0.0, 4.0]))
     assert tape[0].call == again[0].call
-    assert tape[0].call == _release_hook.MechanismCall(name, 4.0, 3.0, 1.0, (2,), 0, 2.0**-19)
+    assert tape[0].call == release_hook.MechanismCall(name, 4.0, 3.0, 1.0, (2,), 0, 2.0**-19)
     np.testing.assert_array_equal(replayed, output)
 
 

@@ -8,9 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from skdp import PrivacyLedger, _release_hook
-from skdp._random import SecureStream
+from skdp import PrivacyLedger
+from skdp.engine import release_hook
 from skdp.engine.discrete_laplace import geometric_integers
+from skdp.fitting.streams import SecureStream
 from skdp.mechanisms import NoisyMaxMechanism
 from skdp.privacy.events import PureDpEvent
 
@@ -71,7 +72,7 @@ def test_it_is_charged_and_on_record() -> None:
     mechanism = NoisyMaxMechanism(1, 0.5, "replace_one")
     with (
         PrivacyLedger(neighboring_relation="replace_one") as ledger,
-        _release_hook.record() as tape,
+        release_hook.record() as tape,
     ):
         place = mechanism.release([0, 1000])
     assert place == 1

@@ -16,8 +16,8 @@ from scipy import stats
 from scipy.special import logsumexp
 from walks import Source
 
-from skdp import _release_hook
-from skdp._random import Streams
+from skdp.engine import release_hook
+from skdp.fitting.streams import Streams
 from skdp.mechanisms import QuantileMechanism, _segments
 from skdp.mechanisms import quantile as module
 from skdp.mechanisms.disjoint_quantiles import Cell, split
@@ -255,13 +255,13 @@ def test_why_the_event_is_not_randomised_response():
 
 def test_neighbours_make_the_same_calls_and_a_replay_runs_no_mechanism():
     mechanism = QuantileMechanism(0.75, 0.0, 1.0, 0.5)
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         output = mechanism.release([0.1, 0.2, 0.3])
-    with _release_hook.replay([tape[0].output]) as again:
+    with release_hook.replay([tape[0].output]) as again:
         replayed = mechanism.release([0.1, 0.2])
     assert tape[0].call == again[0].call
     assert 0 <= tape[0].output <= 2**30
-    assert tape[0].call == _release_hook.MechanismCall("quantile", 1.5, 3.0, 1.0, (), 0, 1.0)
+    assert tape[0].call == release_hook.MechanismCall("quantile", 1.5, 3.0, 1.0, (), 0, 1.0)
     assert replayed == output
 
 

@@ -22,7 +22,7 @@ from skdp import (
     privacy_of,
     split_budget,
 )
-from skdp._release_hook import record
+from skdp.engine.release_hook import record
 from skdp.preprocessing import DPStandardScaler
 from skdp.privacy.events import terms_of
 from skdp.privacy.parts import PartDpEvent, paid_together

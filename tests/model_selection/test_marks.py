@@ -28,9 +28,9 @@ from skdp import (
     PrivacyLedger,
     privacy_of,
 )
-from skdp._marked_rows import part_read
 from skdp.conformal import DPConformalClassifier, DPConformalRegressor
 from skdp.evaluation import DPEvaluator, private_regression_report, private_report
+from skdp.rows.parts import part_read
 
 N = 60
 rng = np.random.default_rng(0)

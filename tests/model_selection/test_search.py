@@ -28,10 +28,10 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     PrivacyWarning,
-    _release_hook,
 )
-from skdp._random import Streams
 from skdp.calibration import DPTemperatureScaler
+from skdp.engine import release_hook
+from skdp.fitting.streams import Streams
 from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection import DPRandomizedSearch, _scores
 from skdp.model_selection._candidates import selection, trial_mu
@@ -125,7 +125,7 @@ def test_the_search_costs_what_was_asked_for(relation, shape):
 
 
 def test_trials_and_their_scores_are_within_the_base_event():
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         fitted = search(logistic(), {"prior_scale": [1.0, 2.0]}, score_share=0.3).fit(X, Y)
     (base,) = terms_of(fitted.privacy_.event.event)
     scores = [r for r in tape if r.call.kind == "gaussian" and r.call.sensitivity == 0.5]
@@ -138,7 +138,7 @@ def test_trials_and_their_scores_are_within_the_base_event():
 
 
 def test_scores_on_public_rows_cost_nothing():
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         fitted = public_fit(search())
     assert all(r.call.sensitivity == 1.0 for r in tape)
     assert fitted.best_score_ == fitted.best_estimator_.total_
@@ -191,7 +191,7 @@ def test_the_ledger_has_one_entry_for_the_search():
 def test_a_ceiling_refuses_the_search_before_a_row_is_used():
     what = search(logistic(), {"prior_scale": [1.0]})
     ledger = PrivacyLedger(epsilon=1.9, delta=1e-5)
-    with ledger, _release_hook.record() as tape, pytest.raises(BudgetExceededError):
+    with ledger, release_hook.record() as tape, pytest.raises(BudgetExceededError):
         what.fit(X, Y)
     assert (ledger.entries, tape) == ((), [])
 
@@ -227,7 +227,7 @@ def with_trials(n_trials, what):
     with (
         mock.patch.object(TrialLaw, "draw", return_value=n_trials),
         mock.patch("skdp.model_selection._trials.Streams", side_effect=lambda *_: Streams(b"s")),
-        mock.patch("skdp._fitting.streams", side_effect=lambda *_: Streams(b"fit")),
+        mock.patch("skdp.fitting.charge.streams", side_effect=lambda *_: Streams(b"fit")),
     ):
         return public_fit(what)
 
@@ -433,7 +433,7 @@ def test_invalid_settings_are_refused_before_anything_is_spent(settings, match):
         settings["distributions"] = {"dpvariationallogisticregression__prior_scale": [1.0]}
     with (
         PrivacyLedger() as ledger,
-        _release_hook.record() as tape,
+        release_hook.record() as tape,
         pytest.raises(ValueError, match=match),
     ):
         search(**settings).fit(X, Y)

@@ -19,12 +19,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdp import BoundedScaler, DPStandardScaler, DPVariationalLogisticRegression
-from skdp._persons import rows_of_persons
 from skdp.calibration import DPTemperatureScaler
 from skdp.model_selection import DPRandomizedSearch, _scores, split_budget
 from skdp.privacy import PrivacyLedger, epsilon_of_event, privacy_of
 from skdp.privacy.events import terms_of
 from skdp.relations import sensitivity_factor
+from skdp.rows.persons import rows_of_persons
 from skdp.testing import fixed_streams, record_releases
 
 N, PERSONS = 240, 60

@@ -26,10 +26,10 @@ from skdp import (
     PrivacyLedger,
     privacy_of,
 )
-from skdp._marked_rows import part_read
 from skdp.calibration import DPTemperatureScaler
 from skdp.privacy import PrivacyReport
 from skdp.privacy.parts import PartDpEvent
+from skdp.rows.parts import part_read
 
 N = 400
 rng = np.random.default_rng(0)

@@ -5,7 +5,7 @@ import pytest
 from bundles import bundled
 from scipy.stats import chi2, geom, nbinom, poisson
 
-from skdp._random import Streams
+from skdp.fitting.streams import Streams
 from skdp.model_selection.trial_law import TrialLaw
 
 N_DRAWS = 20_000

@@ -5,10 +5,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer
 
-from skdp import DPVariationalLogisticRegression, PrivacyLedger, _release_hook, privacy_of
-from skdp._bounded_rows import row_norm
+from skdp import DPVariationalLogisticRegression, PrivacyLedger, privacy_of
+from skdp.engine import release_hook
 from skdp.models.additive import Additive, Number
 from skdp.preprocessing import AdditiveFeatures
+from skdp.rows.bounds import row_norm
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({"age": RNG.uniform(0, 100, 300), "ward": RNG.choice(["a", "b"], 300)})
@@ -65,7 +66,7 @@ def test_levels_are_one_hot_but_with_waves(encode):
 @pytest.mark.parametrize("encode", ENCODINGS)
 def test_nothing_is_learned_from_rows(encode):
     features = AdditiveFeatures(**DECLARED, encode=encode)
-    with PrivacyLedger() as ledger, _release_hook.record() as tape:
+    with PrivacyLedger() as ledger, release_hook.record() as tape:
         one = features.fit(FRAME).transform(FRAME[:5])
         other = features.fit(FRAME[:1].assign(age=np.nan, ward="z")).transform(FRAME[:5])
     np.testing.assert_array_equal(one, other)

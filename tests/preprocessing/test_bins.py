@@ -10,14 +10,9 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
-from skdp import (
-    DPVariationalLogisticRegression,
-    PrivacyLedger,
-    _release_hook,
-    privacy_of,
-    split_budget,
-)
+from skdp import DPVariationalLogisticRegression, PrivacyLedger, privacy_of, split_budget
 from skdp.algorithms.quantiles import ends_of_cells, halvings
+from skdp.engine import release_hook
 from skdp.preprocessing import DPBins
 from skdp.privacy.events import PosteriorTerm, terms_of
 from skdp.relations import RELATIONS
@@ -43,7 +38,7 @@ def test_halving_finds_every_edge_once_in_so_many_levels(n_bins):
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 0.0)])
 def test_a_level_of_a_feature_is_one_release(epsilon, delta, relation):
     bins = DPBins(0, n_bins=16, epsilon=epsilon, delta=delta, neighboring_relation=relation)
-    with PrivacyLedger(neighboring_relation=relation) as ledger, _release_hook.record() as tape:
+    with PrivacyLedger(neighboring_relation=relation) as ledger, release_hook.record() as tape:
         report = bins.fit(X[:50]).privacy_
     assert 0.998 * epsilon <= report.epsilon <= epsilon
     assert terms_of(report.event) == (PosteriorTerm(bins.quantile_epsilon_, 1, 8),)
@@ -100,7 +95,7 @@ def test_equal_edges_leave_empty_bins_and_no_error():
 
 @pytest.mark.parametrize("output", [-1e12, 0.0, 2.0**30, 1e12])
 def test_no_release_makes_a_fit_fail(output):
-    with _release_hook.replay([np.full(n, output) for n in (1, 2, 4)] * 2):
+    with release_hook.replay([np.full(n, output) for n in (1, 2, 4)] * 2):
         bins = DPBins(-1, 1, n_bins=8).fit(X)
     assert (np.diff(bins.bin_edges_) >= 0).all()
     assert np.isfinite(bins.transform(X)).all()

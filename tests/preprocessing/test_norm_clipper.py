@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from skdp._bounded_rows import row_norm
 from skdp.preprocessing import NormClipper
 from skdp.privacy import PrivacyLedger
+from skdp.rows.bounds import row_norm
 
 ROWS = hnp.arrays(
     np.float64,

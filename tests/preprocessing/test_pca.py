@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.pipeline import make_pipeline
 
-from skdp import _release_hook
-from skdp._bounded_sum import ROUNDING
-from skdp._rows import LinearRows
 from skdp.algorithms.second_moments import SecondMomentsConfig
+from skdp.engine import release_hook
 from skdp.engine.linear_sums import unpacked
 from skdp.preprocessing import DPPCA, NormClipper
 from skdp.relations import RELATIONS
+from skdp.rows.bounded_sum import ROUNDING
+from skdp.rows.records import LinearRows
 
 INF = float("inf")
 VALUES = st.one_of(
@@ -84,7 +84,7 @@ def test_the_triangle_holds_the_whole_matrix():
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_release_has_the_declared_noise_and_no_other(relation):
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         pca = DPPCA(n_components=1, epsilon=1.0, neighboring_relation=relation).fit(
             np.zeros((3, 60))
         )

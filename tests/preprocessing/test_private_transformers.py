@@ -10,11 +10,13 @@ from bundles import bundled
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.pipeline import make_pipeline
 
-from skdp import PrivacyLedger, PrivacyWarning, _fitting, _release_hook
-from skdp._bounded_rows import BoundedRows, row_norm
+from skdp import PrivacyLedger, PrivacyWarning
+from skdp.engine import release_hook
+from skdp.fitting import charge
 from skdp.preprocessing import DPPCA, DPQuantileScaler, DPStandardScaler, NormClipper
 from skdp.privacy.events import GaussianTerm, PosteriorTerm, terms_of
 from skdp.relations import RELATIONS, sensitivity_factor
+from skdp.rows.bounds import BoundedRows, row_norm
 
 PRIVATE = [DPStandardScaler, DPQuantileScaler, DPPCA]
 TAKE_NAN = [DPStandardScaler, DPQuantileScaler]
@@ -37,7 +39,7 @@ class TestCharge:
     @each
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_the_event_in_the_ledger_is_the_trace(self, kind, relation):
-        with PrivacyLedger(neighboring_relation=relation) as ledger, _release_hook.record() as tape:
+        with PrivacyLedger(neighboring_relation=relation) as ledger, release_hook.record() as tape:
             fitted = kind(neighboring_relation=relation).fit(ROWS)
         (entry,) = ledger.entries
         assert entry.event == fitted.privacy_.event
@@ -59,7 +61,7 @@ class TestCharge:
         def failing(*_):
             raise MemoryError
 
-        monkeypatch.setattr(_fitting, "streams", failing)
+        monkeypatch.setattr(charge, "streams", failing)
         transformer = kind()
         with PrivacyLedger() as ledger, pytest.raises(MemoryError):
             transformer.fit(ROWS)
@@ -109,7 +111,7 @@ class TestCharge:
     def test_the_noise_is_new_with_every_fit(self, kind):
         one, two = ([], [])
         for outputs in (one, two):
-            with _release_hook.record() as tape:
+            with release_hook.record() as tape:
                 kind().fit(ROWS)
             outputs.extend(np.ravel(release.output) for release in tape)
         assert not np.isin(np.concatenate(one), np.concatenate(two)).any()
@@ -141,7 +143,7 @@ def test_a_bad_parameter_is_named_and_nothing_spent(kind, parameters, name):
     transformer = kind(**parameters)
     with (
         PrivacyLedger() as ledger,
-        _release_hook.record() as tape,
+        release_hook.record() as tape,
         pytest.raises(ValueError, match=f"Expected {name}="),
     ):
         transformer.fit(ROWS)
@@ -188,9 +190,9 @@ class TestInput:
 
     @each
     def test_the_number_of_rows_is_in_no_attribute(self, kind):
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             first = kind(neighboring_relation="add_or_remove_one").fit(ROWS)
-        with _release_hook.replay([release.output for release in tape]):
+        with release_hook.replay([release.output for release in tape]):
             second = kind(neighboring_relation="add_or_remove_one").fit(ROWS[:1])
         assert pickle.dumps(first) == pickle.dumps(second)
 
@@ -225,7 +227,7 @@ class TestSeed:
         neighbour[0, 0] += 1e-9
         found = []
         for X in (ROWS, neighbour):
-            with _release_hook.record() as tape, pytest.warns(PrivacyWarning):
+            with release_hook.record() as tape, pytest.warns(PrivacyWarning):
                 kind(random_state=0).fit(X)
             found.append(np.concatenate([np.ravel(release.output) for release in tape]))
         assert not (found[0] == found[1]).any()

@@ -6,8 +6,8 @@ from bundles import bundled
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skdp import _release_hook
 from skdp.algorithms.quantiles import QuantilesConfig
+from skdp.engine import release_hook
 from skdp.preprocessing import DPQuantileScaler
 from skdp.privacy import epsilon_of_event
 from skdp.privacy.events import (
@@ -49,7 +49,7 @@ class TestAccount:
     def test_the_report_says_the_epsilon_that_was_asked(self, epsilon, delta, d, relation):
         X = np.zeros((3, d))
         scaler = DPQuantileScaler(epsilon=epsilon, delta=delta, neighboring_relation=relation)
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             report = scaler.fit(X).privacy_
         assert 0.998 * epsilon <= report.epsilon <= epsilon
         assert report.delta == delta
@@ -82,7 +82,7 @@ class TestAccount:
     def test_mechanisms_know_the_relation(self):
         X = np.zeros((3, 1))
         for relation in RELATIONS:
-            with _release_hook.record() as tape:
+            with release_hook.record() as tape:
                 DPQuantileScaler(neighboring_relation=relation).fit(X)
             found = [release.call.sensitivity for release in tape]
             assert found == pytest.approx([2.0, 2.0] if relation == "replace_one" else [1.9, 1.9])
@@ -165,7 +165,7 @@ class TestDegenerate:
     def test_quantiles_in_the_wrong_order_are_put_right(self):
         fits = []
         for numbers in ([6e8, 7e8], [7e8, 6e8]):
-            with _release_hook.replay(numbers):
+            with release_hook.replay(numbers):
                 fits.append(DPQuantileScaler(resolution=1.0).fit([[0.0]]))
         right, wrong = fits
         assert right.lower_ < right.upper_

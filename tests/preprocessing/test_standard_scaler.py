@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.preprocessing import StandardScaler
 
-from skdp import _release_hook
-from skdp._bounded_sum import MAX_ROWS, ROUNDING
-from skdp._rows import PlainBatch
 from skdp.algorithms.moments import MomentSum, mean_and_variance
+from skdp.engine import release_hook
 from skdp.preprocessing import DPStandardScaler
 from skdp.relations import RELATIONS
+from skdp.rows.bounded_sum import MAX_ROWS, ROUNDING
+from skdp.rows.records import PlainBatch
 
 INF = float("inf")
 LOWER, UPPER = np.array([-1.0, 0.0, -1e150]), np.array([1.0, 1e-100, 1e150])
@@ -104,7 +104,7 @@ class TestNoise:
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_the_release_has_the_declared_noise_and_no_other(self, relation):
         d = 600
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             scaler = DPStandardScaler(epsilon=1.0, neighboring_relation=relation).fit(
                 np.full((5, d), np.nan)
             )

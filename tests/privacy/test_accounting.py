@@ -9,7 +9,8 @@ from bundles import bundled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdp import DPAdditiveClassifier, DPSGDClassifier, _fitting
+from skdp import DPAdditiveClassifier, DPSGDClassifier
+from skdp.fitting import plan
 from skdp.privacy import (
     accountants,
     accounting,
@@ -278,10 +279,10 @@ def test_few_schedules_of_many_levels_are_kept():
 
 
 def test_plans_of_very_many_columns_are_not_kept():
-    before = len(_fitting._plans)
+    before = len(plan.PLANS)
     DPAdditiveClassifier(classes=[0, 1], n_samples=5000).plan(n_features=1001)
     DPSGDClassifier(classes=range(1001), n_samples=5000, max_iter=3).plan(n_features=3)
-    assert len(_fitting._plans) == before
+    assert len(plan.PLANS) == before
 
 
 def test_an_unaffordable_target_is_an_error():

@@ -9,7 +9,8 @@ from dp_accounting.dp_event import GaussianDpEvent
 from reference.private_sum import PrivateSum
 from sklearn.pipeline import FeatureUnion, make_pipeline
 
-from skdp import DPPCA, DPVariationalLogisticRegression, _release_hook
+from skdp import DPPCA, DPVariationalLogisticRegression
+from skdp.engine import release_hook
 from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection import DPRandomizedSearch
 from skdp.model_selection._base import restate
@@ -101,7 +102,7 @@ def test_outside_the_block_all_is_charged_as_ever():
 
 
 def test_nothing_is_released_by_a_plan_or_where_an_input_is_only_checked():
-    with PrivacyLedger() as ledger, _release_hook.record() as tape:
+    with PrivacyLedger() as ledger, release_hook.record() as tape:
         assert PrivateSum(before=unplanned).plan().event == PrivateSum().fit(X).privacy_.event
         with pytest.raises(BudgetExceededError, match="not in the plan"):
             search(unplanned).fit(X)

@@ -8,22 +8,21 @@ from bundles import bundled
 from skdp import DPVariationalLogisticRegression, PrivacyLedger
 from skdp.engine.linear_sums import LinearClippedSum
 
-FIT = "skdp._fitting"
 LINEAR = "skdp.estimators._linear"
 POINTS = [
-    f"{FIT}.check_budget",
+    "skdp.fitting.declared.check_budget",
     f"{LINEAR}.check_features_and_labels",
     f"{LINEAR}.encode_labels",
     "skdp.privacy.budget.calibrate_schedule",
     "skdp.privacy.report.PrivacyReport.of",
     "skdp.privacy.ledger.charge",
     "skdp.privacy.ledger.PrivacyLedger._check",
-    f"{FIT}.streams",
-    "skdp._rows.LinearRows.of",
+    "skdp.fitting.charge.streams",
+    "skdp.rows.records.LinearRows.of",
     "skdp.algorithms.parts.gaussian_runs.run",
-    "skdp._rows.LinearRows.take",
+    "skdp.rows.records.LinearRows.take",
     "skdp.engine.linear_sums.LinearClippedSum.__call__",
-    "skdp._random.SecureStream.normal",
+    "skdp.fitting.streams.SecureStream.normal",
     "skdp.engine.loop.gaussian",
     "skdp.algorithms.noise_aware_logit.NoiseAwareLogit.update",
     "skdp.algorithms.noise_aware_logit.NoiseAwareLogit.posterior",
@@ -66,7 +65,7 @@ def test_the_ledger_never_shows_less_than_was_spent(point, calls_before, two_blo
         else:
             original = noted
             patches = [mock.patch.object(LinearClippedSum, "__call__", crashing)]
-        unplanned = mock.patch.dict("skdp._fitting._plans", clear=True)
+        unplanned = mock.patch.dict("skdp.fitting.plan.PLANS", clear=True)
         with unplanned, patches[0], patches[-1] if len(patches) > 1 else mock.MagicMock():
             try:
                 classifier.fit(*two_blobs)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdp import _release_hook
+from skdp.engine import release_hook
 
 VALUES = [0.0, 1.0, 0.3, -1e300, 1e154, 5e-324]
 RECORD = 3
@@ -41,10 +41,10 @@ def neighbours(X, y, values=VALUES, targets=(0, 1), *, n_is_public=False):
 
 def frozen(fitted, rows, others):
     """Fit to rows, and to others with the same releases: nothing that can be seen differs."""
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         first = fitted(*rows)
     for other in others:
-        with _release_hook.replay([release.output for release in tape]) as again:
+        with release_hook.replay([release.output for release in tape]) as again:
             second = fitted(*other)
         assert [r.call for r in again] == [r.call for r in tape]
         assert second == first

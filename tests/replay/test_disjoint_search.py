@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from replay.neighbours import frozen
 
-from skdp import DPVariationalLogisticRegression, _release_hook
+from skdp import DPVariationalLogisticRegression
 from skdp.conformal import DPConformalClassifier
+from skdp.engine import release_hook
 from skdp.model_selection import DPDisjointSearch
 from skdp.testing import fixed_streams, neighbours
 
@@ -59,7 +60,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(make, relation):
 def test_a_row_moves_the_releases_of_its_own_part_alone(make):
     """With the noise fixed and each release given those before it: which of them one row moves."""
     own = []
-    with fixed_streams(b"replay"), _release_hook.record() as tape:
+    with fixed_streams(b"replay"), release_hook.record() as tape:
         make("zero_out").fit(X, Y)
     outputs = [release.output for release in tape]
     for row in range(N):
@@ -67,7 +68,7 @@ def test_a_row_moves_the_releases_of_its_own_part_alone(make):
         changed[row] = -np.sign(X[row]) * 50.0
         labels = Y.copy()
         labels[row] = 1 - Y[row]
-        with fixed_streams(b"replay"), _release_hook.rerun(outputs) as again:
+        with fixed_streams(b"replay"), release_hook.rerun(outputs) as again:
             make("zero_out").fit(changed, labels)
         moved = [
             number

@@ -19,8 +19,8 @@ import pytest
 import torch
 from scipy import stats
 
-from skdp import _random, _release_hook
-from skdp.engine import tensor_noise
+from skdp.engine import release_hook, tensor_noise
+from skdp.fitting import streams as of_streams
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "floating_point.py"
 spec = importlib.util.spec_from_file_location("floating_point", SCRIPT)
@@ -43,7 +43,7 @@ def given_keys():
         return hashlib.sha256(b"%d" % next(numbers)).digest()[:size]
 
     stand_in = SimpleNamespace(urandom=urandom, getpid=os.getpid)
-    with mock.patch.object(_random, "os", stand_in):
+    with mock.patch.object(of_streams, "os", stand_in):
         yield
 
 
@@ -120,8 +120,8 @@ def test_a_draw_above_its_envelope_is_refuted(law_and_draw):
 @pytest.mark.parametrize(("radius_bits", "grid_bits"), [(24, 20), (53, 45)])
 def test_many_normals_from_fewer_bits_refute_the_neighbour(radius_bits, grid_bits, name):
     """24 bits, as in single precision, do so on the library's own grid."""
-    assert _release_hook.GRID_BITS == 20
-    words = _random.SecureStream.words
+    assert release_hook.GRID_BITS == 20
+    words = of_streams.SecureStream.words
     mask = np.uint64(2**64 - 2 ** (64 - radius_bits))
 
     def coarse(stream, out):
@@ -129,7 +129,7 @@ def test_many_normals_from_fewer_bits_refute_the_neighbour(radius_bits, grid_bit
         return out
 
     with (
-        mock.patch.object(_random.SecureStream, "words", coarse),
+        mock.patch.object(of_streams.SecureStream, "words", coarse),
         mock.patch.object(floating_point, "RADIUS_BITS", radius_bits),
         floating_point.grid_of(grid_bits),
     ):
@@ -145,7 +145,7 @@ def pairs_from(k, angle, more=0):
     def words(out):
         out[:] = next(given, more)
 
-    return _random._BoxMuller().pairs(len(k), words).view(np.float64)
+    return of_streams._BoxMuller().pairs(len(k), words).view(np.float64)
 
 
 @pytest.mark.parametrize("width", [2.0**-45, 2.0**-20])

@@ -23,8 +23,8 @@ from skdp import (
     DPVariationalLogisticRegression,
     DPVariationalModel,
     OPSPosteriorSampler,
-    _release_hook,
 )
+from skdp.engine import release_hook
 from skdp.testing import _replayed, _subjects, fixed_streams
 from skdp.testing._checks import check_ledger, declared, described, good_data, relation_of
 
@@ -263,7 +263,7 @@ def test_the_training_rows_are_not_in_the_pickle(name):
 )
 def test_an_empty_poisson_batch_still_releases_noise(kind, more):
     plan = LABELS | more | {"max_iter": 30, "sampling_rate": 1e-4}
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         make(kind, plan).fit(X, Y)
     assert len(tape) == 30 + (kind is not DPSGDClassifier)  # and the counts
     assert all(np.abs(np.asarray(r.output)).min() > 0 for r in tape)

@@ -8,8 +8,8 @@ import pytest
 from replay.neighbours import neighbours
 
 from skdp import OPSPosteriorSampler, OPSRegressor
-from skdp._random import SecureStream
 from skdp.algorithms import exact_draws
+from skdp.fitting.streams import SecureStream
 
 N = 40
 BASE = np.random.default_rng(0)

@@ -37,9 +37,9 @@ from skdp import (
     DPVariationalPoissonRegression,
     OPSPosteriorSampler,
     OPSRegressor,
-    _release_hook,
 )
 from skdp.calibration import DPTemperatureScaler
+from skdp.engine import release_hook
 from skdp.testing import _checks, _replayed, _subjects, fixed_streams
 from skdp.testing._checks import check_ledger, check_persons_bounded, check_persons_replay
 
@@ -190,9 +190,9 @@ def test_persons_of_one_row_are_rows(kind, plan):
             estimator.set_params(**{name + k: v for k, v in counts.items() if name + k in known})
     y = X[:, 0] if kind in OF_NUMBERS else Y
     with fixed_streams(b"replay"):
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             of_rows.fit(X, y)
-        with _release_hook.record() as again:
+        with release_hook.record() as again:
             of_persons.fit(X, y, groups=np.arange(N))
     # Secure: a person's gradient is rounded as one vector, a row's by its factors.
     near = {"atol": 2e-3} if plan.get("secure") else {"rtol": 1e-12}
@@ -211,7 +211,7 @@ def test_persons_of_one_row_are_rows(kind, plan):
 def test_steps_and_noise_follow_declared_numbers_of_rows(kind):
     """Twice as many rows as declared leave the plan as it was; the noise is that of a person."""
     plan = CLASSES | SHORT | {"sampling_rate": 0.5}
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         fitted = kind(**PUBLIC, **plan).fit(np.tile(X, (2, 1)), np.tile(Y, 2), groups=[*GROUPS] * 2)
     facts = {"n_features": 3, "n_samples": N}
     of_rows = kind(n_samples=N, **plan).plan(n_features=3).config
@@ -234,7 +234,7 @@ def test_steps_and_noise_follow_declared_numbers_of_rows(kind):
 def test_a_person_without_rows_takes_part_in_no_number():
     """As many coins are thrown as persons are present, and q is the rate of a person."""
     seen = []
-    with _release_hook.record():
+    with release_hook.record():
         fitted = DPSGDClassifier(**PUBLIC, **CLASSES, **SHORT, batch_size=20)
         fitted.fit(X, Y, groups=GROUPS)
     seen.append(fitted.sampling_rate_)
@@ -265,7 +265,7 @@ def test_a_wide_linear_layer_keeps_no_gradients_of_rows():
     rows = np.random.default_rng(0).uniform(-1, 1, (N, 600))
     few = DPSGDClassifier(**PUBLIC, **CLASSES, **LINEAR)
     for width, dtype in [(3, torch.float64), (600, torch.float32)]:
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             few.fit(rows[:, :width], Y, groups=GROUPS)
         assert {len(r.call.shape) for r in tape} == {2 if dtype == torch.float64 else 1}
 

@@ -11,7 +11,8 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skdp import DPVariationalLogisticRegression, PrivacyLedger, _release_hook
+from skdp import DPVariationalLogisticRegression, PrivacyLedger
+from skdp.engine import release_hook
 from skdp.model_selection import split_budget
 from skdp.preprocessing import DPStandardScaler, NormClipper
 from skdp.privacy import privacy_of
@@ -73,11 +74,11 @@ def public_state(fitted):
 @pytest.mark.thorough
 def test_with_the_releases_frozen_nothing_depends_on_the_table():
     with fixed_streams():
-        with _release_hook.record() as tape, PrivacyLedger() as ledger:
+        with release_hook.record() as tape, PrivacyLedger() as ledger:
             first = public_state(pipeline().fit(TABLE, Y))
         for other in neighbours():
             outputs = [release.output for release in tape]
-            with _release_hook.replay(outputs) as again, PrivacyLedger() as charged:
+            with release_hook.replay(outputs) as again, PrivacyLedger() as charged:
                 second = public_state(pipeline().fit(*other))
             assert [release.call for release in again] == [release.call for release in tape]
             assert second == first
@@ -88,9 +89,9 @@ def test_the_same_with_a_leaking_scaler_is_found_out():
     other = TABLE.copy()
     other.loc[0, "age"] = 100.0
     with fixed_streams():
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             first = pipeline(StandardScaler()).fit(TABLE.fillna({"income": 0.0}), Y)
-        with _release_hook.replay([release.output for release in tape]):
+        with release_hook.replay([release.output for release in tape]):
             second = pipeline(StandardScaler()).fit(other.fillna({"income": 0.0}), Y)
     means = [model[0].named_transformers_["numbers"].mean_ for model in (first, second)]
     assert means[0][0] != means[1][0]

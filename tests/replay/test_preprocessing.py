@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from replay.neighbours import neighbours
 
-from skdp import _release_hook
+from skdp.engine import release_hook
 from skdp.preprocessing import DPPCA, DPQuantileScaler, DPStandardScaler, NormClipper
 
 X = np.random.default_rng(0).uniform(-1, 1, (40, 3))
@@ -43,12 +43,12 @@ def fitted(kind, parameters, rows):
 
 @pytest.mark.parametrize(("name", "kind", "parameters"), PLANS, ids=IDS)
 def test_with_the_releases_frozen_nothing_depends_on_the_data(name, kind, parameters):
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         first = fitted(kind, parameters, X)
     assert len(tape) == (6 if kind is DPQuantileScaler else 1)
     assert first[-1] == []
     for other, _ in neighbours(X, NO_TARGETS, FINITE if kind is DPPCA else WITH_NAN):
-        with _release_hook.replay([release.output for release in tape]) as again:
+        with release_hook.replay([release.output for release in tape]) as again:
             second = fitted(kind, parameters, other)
         assert [r.call for r in again] == [r.call for r in tape]
         assert second == first
@@ -56,9 +56,9 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(name, kind, parame
 
 @pytest.mark.parametrize(("name", "kind", "parameters"), PLANS, ids=IDS)
 def test_a_replay_on_a_wholly_other_data_set_gives_the_same_transformer(name, kind, parameters):
-    with _release_hook.record() as tape:
+    with release_hook.record() as tape:
         first = fitted(kind, parameters, X)
-    with _release_hook.replay([release.output for release in tape]):
+    with release_hook.replay([release.output for release in tape]):
         second = fitted(kind, parameters, 1e3 * X[:1])
     assert first == second
 
@@ -67,16 +67,16 @@ def test_a_replay_on_a_wholly_other_data_set_gives_the_same_transformer(name, ki
 def test_no_release_makes_a_fit_fail(output):
     # Releases are unbounded; an exception would be one more, and one that was not paid for.
     for kind, shape in ((DPStandardScaler, 9), (DPPCA, 6)):
-        with _release_hook.replay([np.full(shape, output)]):
+        with release_hook.replay([np.full(shape, output)]):
             rows = kind().fit(X).transform(X)
         assert np.isfinite(rows).all()
-    with _release_hook.replay([output / 1e11] * 6):
+    with release_hook.replay([output / 1e11] * 6):
         assert np.isfinite(DPQuantileScaler().fit(X).transform(X)).all()
 
 
 def test_a_norm_clipper_does_not_depend_on_the_data():
     first = pickle.dumps(NormClipper().fit(X))
     for other, _ in neighbours(X, NO_TARGETS, FINITE):
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             assert pickle.dumps(NormClipper().fit(other)) == first
         assert not tape

@@ -11,8 +11,9 @@ from replay.neighbours import frozen, neighbours
 from scipy.stats import loguniform
 from sklearn.pipeline import make_pipeline
 
-from skdp import DPVariationalLogisticRegression, _release_hook
-from skdp._random import Streams
+from skdp import DPVariationalLogisticRegression
+from skdp.engine import release_hook
+from skdp.fitting.streams import Streams
 from skdp.model_selection import DPRandomizedSearch
 from skdp.preprocessing import DPStandardScaler
 from skdp.testing import fixed_streams, neighbouring_persons
@@ -116,10 +117,10 @@ def test_with_the_releases_frozen_nothing_depends_on_a_person(plan):
         return public_state(search.fit(rows, labels, groups=groups, **public))
 
     with sklearn.config_context(enable_metadata_routing=True), fixed_streams(b"replay"):
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             first = fitted(X, Y, GROUPS)
         for other in neighbouring_persons(X, Y, GROUPS):
-            with _release_hook.replay([release.output for release in tape]) as again:
+            with release_hook.replay([release.output for release in tape]) as again:
                 second = fitted(*other)
             assert [r.call for r in again] == [r.call for r in tape]
             assert second == first

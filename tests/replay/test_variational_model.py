@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from replay.test_estimators import N, X, Y, log_likelihood
 
-from skdp import FitWarning, _release_hook
-from skdp._random import Streams
+from skdp import FitWarning
 from skdp.algorithms.dp_vi_model import CURVATURE_CLIP
+from skdp.engine import release_hook
 from skdp.estimators.variational_model import DPVariationalModel
+from skdp.fitting.streams import Streams
 
 
 def make(plan):
@@ -29,8 +30,8 @@ def test_no_record_moves_a_sum_beyond_its_sensitivity(covariance):
     for name, rows, labels in [("all", X, Y), ("fewer", X[1:], Y[1:])]:
         parameters = {"covariance": covariance, "clip_norm": 0.2, "epsilon": None, "max_iter": 6}
         model = make({**parameters, "noise_multiplier": 1e-9})
-        streams = mock.patch("skdp._fitting.streams", return_value=Streams(b"x"))
-        with streams, _release_hook.record() as tape:
+        streams = mock.patch("skdp.fitting.charge.streams", return_value=Streams(b"x"))
+        with streams, release_hook.record() as tape:
             model.fit(rows, labels)
         values[name] = tape
     # The first sums are at the same θ; noise is 1e-9 of the bound.

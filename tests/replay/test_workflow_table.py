@@ -40,9 +40,9 @@ from skdp import (
     FitWarning,
     PrivacyLedger,
     PrivacyWarning,
-    _release_hook,
 )
 from skdp.data import RowWise
+from skdp.engine import release_hook
 from skdp.preprocessing import GaborTransformer, NormClipper, ScatteringTransformer
 from skdp.privacy import privacy_of
 from skdp.privacy._scikit_learn import RULES, rule_of
@@ -340,13 +340,13 @@ def seen(workflow, rows, y, relation):
 def compare(workflow, relation, pair, others):
     """Fit on a data set and on its neighbours, with the same releases; return how many did fit."""
     with fixed_streams():
-        with _release_hook.record() as tape:
+        with release_hook.record() as tape:
             first = seen(clone(workflow), *pair, relation)
         assert not first.statement.unaccounted
         assert all(category in (FitWarning, PrivacyWarning) for category, _ in first.warnings)
         n_fitted = 0
         for other in others:
-            with _release_hook.replay([release.output for release in tape]) as again:
+            with release_hook.replay([release.output for release in tape]) as again:
                 try:
                     second = seen(clone(workflow), *other, relation)
                 except ValueError:  # validation of input tells, but it has released nothing

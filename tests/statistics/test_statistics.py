@@ -14,11 +14,11 @@ from skdp import (
     FitWarning,
     PrivacyLedger,
     PrivacyWarning,
-    _release_hook,
     privacy_of,
     statistics,
 )
-from skdp._random import SecureStream
+from skdp.engine import release_hook
+from skdp.fitting.streams import SecureStream
 from skdp.relations import Relation
 from skdp.statistics import (
     dp_count,
@@ -58,12 +58,12 @@ def test_each_is_charged_its_epsilon_before_a_value_is_used(name, relation):
         charged.append(ledger.total(0.0))
         return mechanism()
 
-    token = _release_hook._hook.set(check)
+    token = release_hook._hook.set(check)
     try:
         with PrivacyLedger(neighboring_relation=relation) as ledger:
             shown = ALL[name](X, epsilon=0.7, neighboring_relation=relation)
     finally:
-        _release_hook._hook.reset(token)
+        release_hook._hook.reset(token)
     assert charged
     assert charged == pytest.approx([0.7] * len(charged))
     assert [entry.label for entry in ledger.entries] == [name]
@@ -75,7 +75,7 @@ def test_each_is_charged_its_epsilon_before_a_value_is_used(name, relation):
 
 @each
 def test_a_ledger_refuses_what_is_beyond_its_ceiling(name):
-    with PrivacyLedger(epsilon=0.7, delta=1e-6), _release_hook.record() as tape:
+    with PrivacyLedger(epsilon=0.7, delta=1e-6), release_hook.record() as tape:
         ALL[name](X, epsilon=0.7)
         n_releases = len(tape)
         with pytest.raises(BudgetExceededError):

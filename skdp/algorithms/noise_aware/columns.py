@@ -25,18 +25,18 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, POSITIVE
-from skdp._chunked_rows import rows_of
-from skdp._coded_rows import NEARLY
-from skdp._random import Streams
-from skdp._rows import LinearBatch, LinearRows
 from skdp.algorithms.noise_aware import matrices
 from skdp.algorithms.parts.gaussian_runs import GaussianRun, release_plan_of
 from skdp.engine.linear_sums import of_weights
 from skdp.engine.loop import Progress, ReleasePlan, last, run
-from skdp.engine.persons import RowSum
 from skdp.engine.sampling import FullBatch
+from skdp.fitting.streams import Streams
 from skdp.relations import check_relation
+from skdp.rows.bounded_sum import CHUNK_ROWS, NUMBERS, POSITIVE
+from skdp.rows.chunks import rows_of
+from skdp.rows.coded import NEARLY
+from skdp.rows.person_sums import RowSum
+from skdp.rows.records import LinearBatch, LinearRows
 
 # Shares of the squared GDP budget, and cells of a stage: with 8 cells four stages find a range of
 # 1/4096 of the bounds, or 1/256 where values lie on both sides of an edge. Moments take what their

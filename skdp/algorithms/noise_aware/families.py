@@ -1,9 +1,9 @@
-"""What scores of one linear predictor are of, for `skdp.algorithms.noise_aware.glm`.
+"""What scores of linear predictors are of, for `skdp.algorithms.noise_aware.glm`.
 
-`Logit`: y - σ(θz), of two classes. `Counts`: y less a rate exp θz, cut and less the mean that it
-has then under Poisson's law, over the most that this can be. `Line`: ψ = (y - θz)/c cut to [-1, 1],
-of numbers, with ψ² - ⅙ beside it, from which the scale of residuals and the next c follow. All are
-0 in expectation at the truth, whatever the row.
+`Logit`: y - σ(θz), of two classes. `Softmax`: e_y - softmax(θz), of K classes. `Counts`: y less a
+rate exp θz, cut and less the mean that it has then under Poisson's law, over the most that this can
+be. `Line`: ψ = (y - θz)/c cut to [-1, 1], of numbers, with ψ² - ⅙ beside it, from which the scale
+of residuals and the next c follow. All are 0 in expectation at the truth, whatever the row.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import expit, ndtr
+from scipy.special import expit, ndtr, softmax
 
-from skdp._bounded_sum import CHUNK_ROWS
-from skdp._coded_rows import gram
-from skdp._rows import LinearBatch
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, packed, packed_squares
-from skdp.engine.persons import RowSum, by_person
 from skdp.models.likelihoods import Likelihood
+from skdp.rows.bounded_sum import CHUNK_ROWS
+from skdp.rows.coded import gram
+from skdp.rows.person_sums import RowSum, by_person
+from skdp.rows.records import LinearBatch
 
 USUAL_CUT = 2.5  # c over the scale of residuals: 1 % of normal ones are cut
 USUAL_SQUARE = 1.0 / 6.0  # of a residual over c, where c is USUAL_CUT times their scale
@@ -55,6 +55,45 @@ class Cut(NamedTuple):
 
 
 UNCUT = Cut(math.inf, math.inf)
+
+
+class Usual(NamedTuple):
+    """Mean slopes and variances of the scores of usual rows, over those of z zᵀ.
+
+    Parameters
+    ----------
+    basis : ndarray of shape (K, k)
+        Orthonormal contrasts of K outputs, in which both are diagonal, or nearly so.
+    slopes, variances : ndarray of shape (k,)
+        Of the score of each contrast.
+    weight : float
+        Mean weight of a row.
+    value : ndarray of shape (K,)
+        Mean of what a score has as its expectation, of rows of weight 1.
+    matrix : ndarray of shape (K, K)
+        Mean slope of rows of weight 1.
+    """
+
+    basis: np.ndarray
+    slopes: np.ndarray
+    variances: np.ndarray
+    weight: float
+    value: np.ndarray
+    matrix: np.ndarray
+
+
+_ONE = np.ones((1, 1))
+
+
+def _usual_of_one(family: Any, logits: np.ndarray, p: np.ndarray, w: np.ndarray) -> Usual:
+    """Of logits (m, 1) of shares p (m,) of rows with weights w (m,)."""
+    logits = logits[:, 0]
+    slope, variance, value = (
+        of(logits) for of in (family.slope_at, family.variance_at, family.value_at)
+    )
+    means = (np.maximum([p @ a], 1e-9) for a in (w * slope, w**2 * variance, slope))
+    slopes, variances, matrix = means
+    return Usual(_ONE, slopes, variances, float(p @ w), p @ value[:, None], matrix[:, None])
 
 
 # --- two classes ----------------------------------------------------------------------------------
@@ -101,6 +140,8 @@ class Logit:
     slopes: ClassVar[tuple[float, float]] = (0.005, 0.25)  # of the score, over Σ w z zᵀ
     bends: ClassVar[bool] = True  # whether slopes depend on θ
     saturates: ClassVar[bool] = True  # whether they only fall, where the outcome is sure
+    bounded: ClassVar[bool] = False  # whether targets are cut to bounds
+    usual = _usual_of_one
 
     def scores(self, cut: Cut) -> RowSum:
         """The sum of a step."""
@@ -115,12 +156,110 @@ class Logit:
         """max(p, 1 - p) of logits (m, 1)."""
         return expit(np.abs(logits[..., 0]))
 
+    def value_at(self, logits: np.ndarray) -> np.ndarray:
+        """Expectation of the target."""
+        return expit(logits)
+
     def slope_at(self, logits: np.ndarray) -> np.ndarray:
         """Expected slope of the score."""
         p = expit(logits)
         return p * (1.0 - p)
 
     variance_at = slope_at
+
+
+# --- several classes ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ContrastGrams(GramSum):
+    """Σ w (uᵀ M u) z zᵀ of each contrast u, M = diag p - p pᵀ, for (θ, U) side by side.
+
+    Contrasts are orthonormal, so that what a row adds has the norm w ‖M‖ ‖z‖² at most, with
+    ‖M‖ ≤ ½ and ‖M‖/m ≤ √½.
+    """
+
+    likelihood: Any = None
+    cut: Cut = UNCUT
+
+    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One number for each of the pairs of columns, of each contrast."""
+        K, D = theta_shape[0], theta_shape[1] - theta_shape[0] + 1
+        return ((K - 1) * D * (D + 1) // 2,)
+
+    def _each(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+        """Weights (m, K - 1) of z zᵀ."""
+        D = theta.shape[1] - len(theta) + 1
+        logits = np.nan_to_num(chunk.logits(theta[:, :D].T))
+        p, U = softmax(logits, axis=1), theta[:, D:]
+        slopes = np.maximum(p @ U**2 - (p @ U) ** 2, 0.0)
+        score = self.likelihood.score(math.inf)
+        slopes *= self.cut.weights(chunk.norms, score.largest_residual(logits))[:, None]
+        whole = np.sqrt((slopes**2).sum(axis=1))
+        return slopes * (self._cut(whole, chunk) / np.maximum(whole, 1e-300))[:, None]
+
+    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
+        """Return the sums, one after the other."""
+        K, D = len(theta), theta.shape[1] - len(theta) + 1
+        total = np.zeros((K - 1, D, D))
+        with np.errstate(all="ignore"):
+            for chunk in batch.chunks(CHUNK_ROWS):
+                for own, weights in zip(total, self._each(theta, chunk).T, strict=True):
+                    own += gram(chunk.rows, np.ascontiguousarray(weights))
+        return np.concatenate([packed(own) for own in total])
+
+    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+        """Return the terms, each a function of its own record alone."""
+        rows = np.asarray(chunk.rows)
+        terms = [packed_squares(rows, weights) for weights in self._each(theta, chunk).T]
+        return by_person(np.hstack(terms), chunk)
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """K > 2 classes by as many logits, whose sum is 0.
+
+    Parameters
+    ----------
+    likelihood : Categorical
+        Its residuals have a norm below √2.
+    """
+
+    likelihood: Any
+    extra: ClassVar[int] = 0
+    slopes: ClassVar[tuple[float, float]] = (0.002, 0.5)
+    bends: ClassVar[bool] = True
+    saturates: ClassVar[bool] = True
+    bounded: ClassVar[bool] = False
+
+    def scores(self, cut: Cut) -> RowSum:
+        """The sum of a step."""
+        return WeightedScores(self.likelihood.residual, cut.clip_norm, self.largest, cut.row_norm)
+
+    def slope(self, cut: Cut) -> RowSum:
+        """The sum that tells the slope of each contrast."""
+        C, R = cut
+        bound = min(R**2 / 2.0, C * R * math.sqrt(0.5))
+        return ContrastGrams(bound, likelihood=self.likelihood, cut=cut)
+
+    def largest(self, logits: np.ndarray) -> np.ndarray:
+        """Largest norm of a residual of logits (m, K), whatever the class is."""
+        return self.likelihood.score(math.inf).largest_residual(logits)
+
+    def usual(self, logits: np.ndarray, p: np.ndarray, w: np.ndarray) -> Usual:
+        """Contrasts are the axes of the mean slope of logits (m, K) of usual rows."""
+        K = logits.shape[1]
+        of_class = softmax(logits, axis=1)
+        slope, variance, matrix = (
+            np.diag((p * each) @ of_class) - (of_class.T * (p * each)) @ of_class
+            for each in (w, w**2, np.ones_like(w))
+        )
+        helmert = np.linalg.qr(np.eye(K)[:, 1:] - 1.0 / K)[0]
+        values, axes = np.linalg.eigh(helmert.T @ slope @ helmert)
+        basis = helmert @ axes
+        variances = np.einsum("ik,ij,jk->k", basis, variance, basis)
+        both = np.maximum(values, 1e-9), np.maximum(variances, 1e-9)
+        return Usual(basis, *both, float(p @ w), p @ of_class, matrix)
 
 
 # --- counts ---------------------------------------------------------------------------------------
@@ -141,6 +280,8 @@ class Counts:
     slopes: ClassVar[tuple[float, float]] = (1e-4, 1.0)
     bends: ClassVar[bool] = True
     saturates: ClassVar[bool] = False
+    bounded: ClassVar[bool] = True
+    usual = _usual_of_one
 
     @property
     def _score(self) -> Any:
@@ -167,6 +308,10 @@ class Counts:
     def largest(self, logits: np.ndarray) -> np.ndarray:
         """1 for each of logits (m, 1)."""
         return np.ones(logits.shape[:-1])
+
+    def value_at(self, logits: np.ndarray) -> np.ndarray:
+        """What the slope is the derivative of."""
+        return self._score.value(np.asarray(logits)[:, None])[:, 0] / self._most
 
     def slope_at(self, logits: np.ndarray) -> np.ndarray:
         """Expected slope of the score."""
@@ -273,6 +418,8 @@ class Line:
     slopes: ClassVar[tuple[float, float]] = (0.5, 1.5)
     bends: ClassVar[bool] = False
     saturates: ClassVar[bool] = True
+    bounded: ClassVar[bool] = True
+    usual = _usual_of_one
 
     def scores(self, cut: Cut) -> RowSum:
         """The sum of a step."""
@@ -286,6 +433,16 @@ class Line:
     def largest(self, logits: np.ndarray) -> np.ndarray:
         """1 for each of logits (m, 1)."""
         return np.ones(logits.shape[:-1])
+
+    def value_at(self, logits: np.ndarray) -> np.ndarray:
+        """θz."""
+        return logits
+
+    def slope_at(self, logits: np.ndarray) -> np.ndarray:
+        """1: of variances, times that of ψ in these units."""
+        return np.ones_like(logits)
+
+    variance_at = slope_at
 
 
 def inside(scale: float) -> float:

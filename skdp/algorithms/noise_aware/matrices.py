@@ -19,6 +19,7 @@ TAIL, LEAST = 0.2, 1e-4
 # Variances of the logarithms of eigenvalues: over eight tables 0.21 to 1.6, their median 0.4
 # (benchmarks/real_tables.py).
 USUAL, FACTOR, FEW = 0.5, 0.8, 0.3
+SWEEPS, FEW_SWEEPS, MANY = 4, 2, 100  # over planes; fewer of so many columns, which take long
 RANDOM_WALKS = 6  # of each eigenvalue, for each sweep over the planes
 
 
@@ -64,9 +65,7 @@ def log_prior(x: np.ndarray, mean: Any, spread: Any) -> np.ndarray:
     return np.where(below > knee, -TAIL * below + TAIL * knee / 2, -(below**2) / (2 * spread**2))
 
 
-def draws(
-    M: np.ndarray, s: float, n_draws: int, n_sweeps: int, generator: Any
-) -> tuple[np.ndarray, np.ndarray]:
+def draws(M: np.ndarray, s: float, n_draws: int, generator: Any) -> tuple[np.ndarray, np.ndarray]:
     """Draw positive matrices given M, by a Gibbs sampler over planes and eigenvalues.
 
     Parameters
@@ -75,8 +74,8 @@ def draws(
         The noisy matrix.
     s : float
         Standard deviation of its noise beside the diagonal.
-    n_draws, n_sweeps : int
-        Chains, of which the last state is a draw, and sweeps over all planes.
+    n_draws : int
+        Chains, of which the last state is a draw.
     generator : numpy.random.Generator
         Source of randomness.
 
@@ -100,7 +99,7 @@ def draws(
     hidden = np.minimum(start, np.maximum(_unmixed(found, s), 2.0 * s))
     values = np.where(found > 2.0 * edge, _unmixed(found, s), hidden)
     A, axes_ = np.repeat(np.diag(found)[None], n_draws, 0), np.repeat(Q.T[None], n_draws, 0)
-    for _ in range(n_sweeps):
+    for _ in range(SWEEPS if D <= MANY else FEW_SWEEPS):
         for p, q in _rounds(D):
             _rotate(A, axes_, values, p, q, s, generator)
         diagonal = A[:, np.arange(D), np.arange(D)]

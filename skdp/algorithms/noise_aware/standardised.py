@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skdp._chunked_rows import changed
-from skdp._random import Streams
-from skdp._rows import clipped_rows
 from skdp.algorithms.gaussian_posterior import GaussianPosterior, in_units
 from skdp.algorithms.noise_aware.columns import Columns, ColumnsConfig
 from skdp.algorithms.noise_aware.glm import GLMConfig
 from skdp.algorithms.parts.progress import parts_of_progress
 from skdp.engine.loop import Progress
+from skdp.fitting.streams import Streams
+from skdp.rows.chunks import changed
+from skdp.rows.clipping import clipped_rows
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent

@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from skdp._random import SecureStream
 from skdp.algorithms.parts.row_moments import Beliefs
+from skdp.fitting.streams import SecureStream
 
 SPREADS = np.array([0.3, 1.0, 3.0, 10.0])  # deviation of shares over the mean one, to choose from
 SURE = 1e-4  # deviation of the sum of all shares

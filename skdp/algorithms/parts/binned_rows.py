@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdp._random import SecureStream
 from skdp.algorithms.parts.binned_moments import BinnedMoments, deviations
 from skdp.algorithms.parts.noisy_moments import believed
+from skdp.fitting.streams import SecureStream
 
 LEAST_POINTS, POINTS_PER_FEATURE = 500, 2
 DOUBT = 0.1  # relative uncertainty of eigenvalues of covariances below the noise level

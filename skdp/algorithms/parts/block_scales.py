@@ -21,10 +21,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from skdp._random import SecureStream
 from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.algorithms.parts.residual_releases import Given, Information
 from skdp.algorithms.parts.row_moments import Beliefs
+from skdp.fitting.streams import SecureStream
 
 EM_STEPS = 5  # after each release
 SWEEPS = 30

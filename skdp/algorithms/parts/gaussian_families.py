@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from skdp._random import SecureStream
 from skdp.engine.adam import Moments, NoiseCorrectedAdam
+from skdp.fitting.streams import SecureStream
 
 SCALE_LEARNING_RATE = 0.3  # of ρ over that of m: ρ starts close to its optimum, and need not hurry
 

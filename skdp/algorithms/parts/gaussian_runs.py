@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
-from skdp._persons import PersonUnit
-from skdp._random import Streams
-from skdp._rows import Rows, row_bound
-from skdp._validate import in_range, integer
 from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
 from skdp.engine.sampling import FullBatch, Sampling
+from skdp.fitting.streams import Streams
+from skdp.fitting.validate import in_range, integer
 from skdp.models.likelihoods import BoundedScores
 from skdp.relations import ZERO_OUT, check_relation
+from skdp.rows.clipping import row_bound
+from skdp.rows.persons import PersonUnit
+from skdp.rows.records import Rows
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent

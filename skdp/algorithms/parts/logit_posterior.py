@@ -24,9 +24,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from skdp._random import SecureStream
 from skdp.algorithms.parts.logit_rows import LogitRows, dot, times, transposed
 from skdp.algorithms.parts.prior_scales import PriorScales, log_density
+from skdp.fitting.streams import SecureStream
 
 LONGEST_STEP = 3.0  # in the logit of a record of norm 1: beyond, records are saturated
 SHORT_STEP = 1e-3  # at which iterations stop

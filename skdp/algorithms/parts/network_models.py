@@ -13,9 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from skdp._bounded_sum import MAX_ROWS
-from skdp._rows import LinearRows, Rows
-from skdp._validate import in_range, one_of
 from skdp.engine.linear_sums import LinearClippedSum
 from skdp.engine.loop import ClippedSum
 from skdp.engine.modules.checks import N_RECORDS, refuse_probabilities, tried
@@ -23,7 +20,10 @@ from skdp.engine.modules.flat_module import FlatModule, Loss
 from skdp.engine.modules.network_records import NetworkRecords
 from skdp.engine.modules.network_sum import NetworkClippedSum
 from skdp.engine.perceptron_sum import PerceptronSum, RoundedRows
+from skdp.fitting.validate import in_range, one_of
 from skdp.models.tasks import Classification, Task
+from skdp.rows.bounded_sum import MAX_ROWS
+from skdp.rows.records import LinearRows, Rows
 
 _NO_NORM = 1e100  # rows of a lone linear layer are not clipped, gradients are
 

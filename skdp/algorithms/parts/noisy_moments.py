@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skdp._random import SecureStream
+from skdp.fitting.streams import SecureStream
 
 
 def shrunk(matrix: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

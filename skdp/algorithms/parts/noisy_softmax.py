@@ -57,8 +57,8 @@ import numpy as np
 from scipy.special import softmax
 from scipy.stats import norm, qmc
 
-from skdp._random import SecureStream
 from skdp.algorithms.parts.noisy_moments import floored, shrunk, wobble
+from skdp.fitting.streams import SecureStream
 from skdp.models.bounded_scores import CategoricalScore
 
 LEAST_ROWS = 512

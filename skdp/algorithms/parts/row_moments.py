@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri
 
-from skdp._random import SecureStream
+from skdp.fitting.streams import SecureStream
 
 LEAST_ROOM = 1e-12  # of features beside an intercept that takes next to all of the norm
 LEAST_TRACE = 1e-6  # of the largest possible

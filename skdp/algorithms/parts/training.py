@@ -19,20 +19,20 @@ import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
-from skdp._checkpoint import encoded
-from skdp._chunked_rows import rows_of
-from skdp._persons import PersonUnit
-from skdp._random import Streams
-from skdp._rows import Rows
-from skdp._validate import in_range, integer, one_of
 from skdp.algorithms.parts.network_models import Clip, LinearModel, Model, PrivateRows
 from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
 from skdp.engine.modules.flat_module import PHYSICAL_BATCH_SIZE
 from skdp.engine.sampling import Sampling, sampling
+from skdp.fitting.run_streams import encoded
+from skdp.fitting.streams import Streams
+from skdp.fitting.validate import in_range, integer, one_of
 from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation
+from skdp.rows.chunks import rows_of
+from skdp.rows.persons import PersonUnit
+from skdp.rows.records import Rows
 
 CLIPPING = ("flat", "automatic")
 _LOOKS = 20  # at a run, by who watches it; shorter runs are not asked how far they got

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from skdp._random import SecureStream
+from skdp.fitting.streams import SecureStream
 
 HIDES = 2.0  # standard deviations of noise that a curvature has to exceed
 UNEVEN = 4.0  # times the mean curvature and the noise, beyond which one stands out

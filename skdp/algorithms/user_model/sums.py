@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skdp._bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
-from skdp._coded_rows import ON_BOUND
-from skdp._persons import PersonUnit, sizes_between
-from skdp._validate import one_of, positive
 from skdp.engine.linear_sums import packed
 from skdp.engine.modules.network_records import NetworkBatch
+from skdp.fitting.validate import one_of, positive
 from skdp.models.user_models import UserModel
+from skdp.rows.bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
+from skdp.rows.coded import ON_BOUND
+from skdp.rows.persons import PersonUnit, sizes_between
 
 GRADIENT, OUTER, SQUARES = "gradient", "outer", "squares"
 CHUNK_NUMBERS = 2**21  # of per-record gradients in memory

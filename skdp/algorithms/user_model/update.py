@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skdp._random import SecureStream
 from skdp.algorithms.parts.gaussian_families import Cholesky, Diagonal, Family
 from skdp.algorithms.user_model.curvature import NoisyCurvature, curvature_draws
 from skdp.algorithms.user_model.defaults import TAIL_RATE
@@ -18,6 +17,7 @@ from skdp.algorithms.user_model.lengths import learned_clip
 from skdp.engine.adam import Moments, NoiseCorrectedAdam
 from skdp.engine.linear_sums import unpacked
 from skdp.engine.updates import like
+from skdp.fitting.streams import SecureStream
 
 if TYPE_CHECKING:
     from skdp.algorithms.dp_vi_model import ModelConfig

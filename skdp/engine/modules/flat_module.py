@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from skdp._validate import expected
 from skdp.engine.modules.layers import RULES
 from skdp.engine.modules.recurrent import EQUALS, Note, Recurrent
 from skdp.engine.precision import check_environment
+from skdp.fitting.validate import expected
 
 Loss = Callable[
     [Tensor, Tensor], Tensor

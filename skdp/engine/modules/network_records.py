@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skdp._rows import Selection, copied, selected_rows
+from skdp.rows.records import Selection, copied, selected_rows
 
 
 class NetworkRecords:

@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skdp._bounded_sum import BoundedSum
-from skdp._persons import PersonUnit, sizes_between
-from skdp._validate import in_range, one_of, positive
 from skdp.engine.modules.flat_module import PHYSICAL_BATCH_SIZE, FlatModule, Loss, autocast
 from skdp.engine.modules.gradients import Gradients, book_keeping, taken, vmapped
 from skdp.engine.modules.network_records import NetworkBatch
+from skdp.fitting.validate import in_range, one_of, positive
+from skdp.rows.bounded_sum import BoundedSum
+from skdp.rows.persons import PersonUnit, sizes_between
 
 T = TypeVar("T")
 

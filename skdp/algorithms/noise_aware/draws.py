@@ -1,0 +1,166 @@
+"""Draws of effects and of slopes: what they come to, as one normal law, and how they are made."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+MODEL_ERROR = 0.6  # of a score that was moved, over the way that it was moved
+USUAL_LOGITS = 8.0 / math.pi  # variance beyond which probabilities shrink (MacKay, 1992)
+
+
+class Along(NamedTuple):
+    """What a state says along one contrast of outputs."""
+
+    theta: np.ndarray  # (D,)
+    queries: np.ndarray  # (T, D)
+    of_normal: np.ndarray  # (T, D): how far slopes at θ would have to go for scores of normal rows
+    scores: np.ndarray  # (T, D)
+    units: np.ndarray  # (T,)
+    mean_slope: float  # of scores, over Σ w z zᵀ
+    sampling: float  # κ: variance of the scores over their slope
+    slope: np.ndarray | None = None  # as released, (D, D)
+
+    def measured(self, H: np.ndarray, noise: float, n: float, scatter: Any = None) -> Any:
+        """Precision (K, D, D), and its product with the mean (K, D), of the likelihood of θ.
+
+        Parameters
+        ----------
+        H : ndarray of shape (K, D, D)
+            Slopes of n rows.
+        noise : float
+            Of scores, in a unit.
+        n : float
+            Number of rows.
+        scatter : ndarray of shape (K, D, D) or None
+            Σ s sᵀ; None is κH.
+        """
+        g, usual = self.scores, H.mean(axis=0)
+        q = self.queries + self._as_normal(usual, noise) * (self.of_normal - self.queries)
+        moved = (q - q[-1]) @ usual
+        variances = (noise * self.units) ** 2 + np.mean((MODEL_ERROR * moved) ** 2, axis=1)
+        weights = 1.0 / np.maximum(variances, 1e-300)
+        weights = weights / weights.sum()
+        variance = float(weights**2 @ variances)
+        told = weights @ g + H @ (weights @ q)
+        tiny = 1e-9 * n  # where there is no noise, and a direction without rows
+        sampling = self.sampling * H if scatter is None else scatter
+        HW = H @ np.linalg.inv(sampling + (variance + tiny) * np.eye(H.shape[-1]))
+        return HW @ H, np.einsum("kij,kj->ki", HW, told)
+
+    def _as_normal(self, H: np.ndarray, noise: float) -> float:
+        """How much of the bend of normal rows the scores have, by least squares, about ½ ± ½."""
+        bend = (self.of_normal - self.queries) @ H
+        seen = -(self.scores - self.scores[-1]) - (self.queries - self.queries[-1]) @ H
+        variance = 2.0 * (noise * self.units[:, None]) ** 2
+        found = np.sum(bend * seen / variance) + 2.0
+        return float(np.clip(found / (np.sum(bend**2 / variance) + 4.0), 0.0, 1.0))
+
+
+class Draws(NamedTuple):
+    """Normal laws of θ given the rest, of S sweeps and K chains, and draws of τ."""
+
+    means: np.ndarray  # (S, K, D)
+    covariances: np.ndarray  # (S, K, D, D)
+    scales: np.ndarray  # (SK, blocks)
+
+    def point(self, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A point θ̂, and the covariance that the logits of rows have.
+
+        A draw H that takes rows for hardly varying in a direction takes effects in it for large.
+        The two go together: in logits effects count as H̄^{-½} H^{½} θ, whose logits vary over
+        usual rows as much as those of θ over the rows of the draw. Laws with logits of a variance v
+        count 1/(1 + πv/8) times in their covariance, and by the root of this in their mean: so
+        much is left of the logit of a mean probability. θ̂ is that mean, so that predictions are
+        those of θ̂; its own covariance has all draws alike.
+        """
+        D, usual = H.shape[-1], H.mean(axis=0)
+        weight = _root(usual[None], -0.5) @ _root(H, 0.5)
+        means = np.einsum("kij,skj->ski", weight, self.means)
+        covariances = weight @ self.covariances @ weight.transpose(0, 2, 1)
+        off = means - means.mean(axis=(0, 1))
+        spread = np.einsum("ij,skij->sk", usual, covariances)
+        spread += np.einsum("ski,ij,skj->sk", off, usual, off)
+        share = 1.0 / (1.0 + spread * (D / np.trace(usual)) / USUAL_LOGITS)
+        root = np.sqrt(share)
+        mean = np.einsum("sk,ski->i", root, means) / root.sum()
+        of_logits = np.einsum("sk,skij->ij", share, covariances) / share.sum()
+        return mean, of_logits
+
+    def about(self, point: np.ndarray) -> np.ndarray:
+        """E (θ - θ̂)(θ - θ̂)ᵀ, with deviations by which 90 % intervals are those of the draws."""
+        own = (self.means - point).reshape(-1, len(point))
+        covariance = self.covariances.mean(axis=(0, 1)) + own.T @ own / len(own)
+        narrower = self._deviations(own) / np.sqrt(np.diag(covariance))
+        return covariance * narrower[:, None] * narrower
+
+    def _deviations(self, own: np.ndarray) -> np.ndarray:
+        """Deviations (D,) of normal laws whose 90 % intervals are those of the draws."""
+        sd = np.sqrt(np.diagonal(self.covariances, axis1=2, axis2=3)).reshape(own.shape)
+        low = np.zeros(own.shape[1])
+        high = (np.abs(own) + 2.0 * sd).max(axis=0)
+        for _ in range(25):
+            middle = (low + high) / 2.0
+            p = (ndtr((middle - own) / sd) - ndtr((-middle - own) / sd)).mean(axis=0)
+            low, high = np.where(p < 0.9, middle, low), np.where(p < 0.9, high, middle)
+        return middle / ndtri(0.95)
+
+
+def _root(H: np.ndarray, power: float) -> np.ndarray:
+    """Symmetric powers of positive matrices (K, D, D)."""
+    values, axes = np.linalg.eigh(H)
+    return (axes * np.maximum(values, 1e-12)[:, None, :] ** power) @ axes.transpose(0, 2, 1)
+
+
+def inverse_root(A: np.ndarray) -> np.ndarray:
+    """Lower L with LᵀL = A^{-1}, of positive matrices (K, D, D) that rounding may have made less.
+
+    Coordinates are scaled before, because spreads of columns differ by orders.
+    """
+    s = 1.0 / np.sqrt(np.maximum(np.diagonal(A, axis1=1, axis2=2), 1e-300))
+    scaled = A * s[:, :, None] * s[:, None, :]
+    scaled = (scaled + scaled.transpose(0, 2, 1)) / 2.0
+    least = np.linalg.eigvalsh(scaled)[:, 0]
+    scaled[:, np.arange(A.shape[1]), np.arange(A.shape[1])] += np.maximum(1e-9 - least, 0.0)[
+        :, None
+    ]
+    return np.linalg.inv(np.linalg.cholesky(scaled)) * s[:, None, :]
+
+
+FACTOR = 0.25  # scale of Laplace's law of the logarithms of factors of columns' slopes
+FACTORS = np.exp(np.linspace(math.log(0.05), math.log(5.0), 80))
+
+
+def drawn_factors(
+    of_gram: np.ndarray,
+    of_slope: np.ndarray,
+    s: float,
+    t: float,
+    n_draws: int,
+    generator: Any,
+) -> np.ndarray:
+    """Draw f (K, D) where slopes are f_i f_j times those of usual columns.
+
+    f² is far below 1 where the rows that make a column vary are those of which the outcome is
+    sure. Its logarithm has Laplace's law.
+    """
+    error = 2.0 * (t**2 + FACTORS**4 * s**2)
+    off = of_slope[:, None] - FACTORS**2 * np.maximum(of_gram, 2.0 * s)[:, None]
+    log_p = -(off**2) / (2.0 * error) - np.log(error) / 2.0 - np.abs(np.log(FACTORS)) / FACTOR
+    noise = generator.gumbel(size=(n_draws, *log_p.shape))
+    return FACTORS[(log_p + noise).argmax(axis=-1)]
+
+
+USUAL_MISS, MISSES = 0.05, 0.7  # X of real tables: 0.02 to 0.11 (benchmarks/real_tables.py)
+_MISSES = np.exp(np.linspace(math.log(0.005), math.log(1.0), 80))
+
+
+def drawn_misses(found: float, error: float, n_draws: int, generator: Any) -> np.ndarray:
+    """Draw x² (K, 1, 1), of which one has been found with an error."""
+    log_p = -((found - _MISSES**2) ** 2) / (2.0 * max(error, 1e-6) ** 2)
+    log_p -= (np.log(_MISSES / USUAL_MISS) / MISSES) ** 2 / 2.0
+    noise = generator.gumbel(size=(n_draws, len(log_p)))
+    return _MISSES[(log_p + noise).argmax(axis=-1)][:, None, None] ** 2

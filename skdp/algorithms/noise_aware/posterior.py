@@ -1,0 +1,259 @@
+"""The posterior of a run of `skdp.algorithms.noise_aware.glm`, from what has been released.
+
+Of a drawn slope H, each g̃_t moved to the last θ_T by it is a measurement
+
+    g̃_t + H(θ_t - θ_T) = H(θ - θ_T) + (sampling of the scores, variance κH) + noise,
+
+of which the sampling is one for all, and κ is 1 for classes. A step that went far counts for less,
+because slopes change on the way. Slopes are drawn: G by `matrices.draws`, a factor f of each column
+by `drawn_factors`, and H = c B(1 + X)Bᵀ, B Bᵀ = f G f, with X symmetric, its size learned from both
+matrices, its entries given H̃ normal. The prior of θ is that of `skdp.algorithms.noise_aware.prior`;
+where the noise hides how far a column spreads, its spread is drawn too, and the prior is of the
+effect times it. Given slopes all of it is a Gibbs sampler, whose draws make the mean, what
+predictions are averaged over (`Draws.point`) and the covariance (`Draws.about`). Contrasts of
+several outputs are independent, given what was released of the rows.
+
+*Without standardised columns* predictions take columns to spread alike; the covariance does not.
+
+*Robust* posteriors have a draw of Σ s sᵀ in the place of κH: the covariance is then the sandwich.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import block_diag
+
+from skdp.algorithms.gaussian_posterior import GaussianPosterior, RegressionPosterior
+from skdp.algorithms.noise_aware import matrices
+from skdp.algorithms.noise_aware.columns import SPREADS, spreads
+from skdp.algorithms.noise_aware.draws import (
+    Along,
+    Draws,
+    drawn_factors,
+    drawn_misses,
+    inverse_root,
+)
+from skdp.algorithms.noise_aware.families import inside
+from skdp.algorithms.noise_aware.prior import Prior
+from skdp.algorithms.parts.gaussian_runs import far_below
+
+if TYPE_CHECKING:
+    from skdp.algorithms.noise_aware.steps import State, Update
+
+SLOPE_ERROR = 0.5  # of the mean slope that the logits of normal rows tell, over it
+ALIKE = -0.5  # logarithm of the spread of columns of which none is declared, over their unit
+RARE = 0.1  # deviation of an indicator below which its effects are taken to be no larger
+SWEEPS, BURN = 24, 8
+
+
+class Law(NamedTuple):
+    """Mean and covariances of θ along one contrast, and draws of the scales of its prior."""
+
+    mean: np.ndarray  # (D,)
+    covariance: np.ndarray  # (D, D)
+    of_logits: np.ndarray  # (D, D)
+    scales: np.ndarray  # (draws, blocks)
+
+
+class Posterior:
+    """Inference at the end of a run."""
+
+    def __init__(self, update: Update, state: State) -> None:
+        self.update, self.state, self.config = update, state, update.config
+        self.n, self.generator = update.n, update.generator
+        assert state.gram is not None
+        assert state.drawn is not None
+        self.gram, self.drawn, self.K = state.gram, state.drawn, len(state.drawn[0])
+
+    def found(self) -> GaussianPosterior:
+        """Mean and covariance of θ on the standardised columns."""
+        config, state, usual = self.config, self.state, self.update.usual(self.state)
+        laws = [self._law(own) for own in self.update.along(state, usual)]
+        mean = usual.basis @ np.array([law.mean for law in laws])
+        covariance, of_logits = (
+            np.sum(
+                [np.kron(np.outer(u, u), S) for u, S in zip(usual.basis.T, each, strict=True)], 0
+            )
+            for each in zip(*((law.covariance, law.of_logits) for law in laws), strict=True)
+        )
+        scales = np.percentile(np.vstack([law.scales for law in laws]), [5, 50, 95], axis=0)
+        if config.family.extra:
+            return self._with_scale((mean[0], covariance, of_logits), scales)
+        if config.covariance == "diag":
+            covariance, of_logits = np.sqrt(np.diag(covariance)), None
+        mean = mean - config.unit_of(state.offset)
+        q = GaussianPosterior(mean, covariance, prior_scales=scales, of_logits=of_logits)
+        return replace(q, short_rows=self._short(), n_found=self._told())
+
+    def _law(self, own: Along) -> Law:
+        """Draw θ along a contrast."""
+        config, unit = self.config, self.state.scales[-1] if self.config.family.extra else 1.0
+        H, slope = self._slopes(own)
+        laws, found = [], self._hidden(H, slope)
+        if config.alike:  # predictions take columns to be as the norm of rows says, intervals not
+            laws.append((H, np.ones((self.K, config.n_features))))
+        laws.append((H, self._seen()) if found is None else found)
+        mean = of_logits = None
+        for H, spread in laws:
+            # What is rare has no larger effects for it, as what is narrow in its unit has.
+            columns = self.update.columns
+            least = np.where(columns.numbers, 0.0, RARE / columns.scale)
+            spread = np.maximum(spread, least)
+            if config.prior_scale is not None and config.alike:
+                spread = np.ones_like(spread)
+            prior = Prior(H, spread, unit, config.prior_blocks, config.prior_scale)
+            scatter = None if self.state.scatter is None else self._scatter()
+            told = own.measured(self.n * H, self.update.noise("score"), self.n, scatter)
+            draws = sampled(*told, prior, self.generator)
+            if mean is None:
+                mean, of_logits = draws.point(H)
+        assert mean is not None
+        assert of_logits is not None
+        covariance, of_logits = ((S + S.T) / 2.0 for S in (draws.about(mean), of_logits))
+        return Law(mean, covariance, of_logits, draws.scales)
+
+    def _with_scale(self, moments: Any, scales: np.ndarray) -> RegressionPosterior:
+        """The posterior of (θ, ln σ), σ by the ψ² of the last third of the steps."""
+        state = self.state
+        scale, variance = self.update.scale(state, max(1, len(state.squares) // 3))
+        mean, *both = moments
+        covariance, of_logits = (np.array(block_diag(S, variance)) for S in both)
+        return RegressionPosterior(
+            np.append(mean, math.log(scale))[None],
+            covariance,
+            prior_scales=scales * state.scales[-1],
+            of_logits=of_logits,
+            clip=state.cut,
+            short_rows=self._short(),
+            n_found=self._told(),
+        )
+
+    def _told(self) -> tuple[float, float] | None:
+        """Noisy number of rows, where it was released and they have no weights."""
+        return None if self.update.weighted else self.update.n_found
+
+    def _short(self) -> float | None:
+        """Root mean square norm of rows that are clipped, if that is far below their bound."""
+        config = self.config
+        if not config.alike:
+            return None
+        unit = replace(config, data_norm=config.data_norm / config.unit)
+        noise = self.update.noise("gram") * math.sqrt(config.n_columns)
+        trace, bound = float(np.trace(self.gram)) * self.n, unit.row_bound**2
+        return far_below(trace / bound, noise / bound, unit, self.update.n_found)
+
+    def _slopes(self, own: Along) -> tuple[np.ndarray, float]:
+        """Draws of H/n (K, D, D), and the slope of a column of spread 1."""
+        assert own.slope is not None
+        M, N, D, generator = self.gram, own.slope, len(self.gram), self.generator
+        s, t = (self.update.noise(i) / math.sqrt(2.0) / self.n for i in ("gram", "slope"))
+        if self.config.family.extra:
+            t /= inside(self.state.scales[-1] / self.state.cut)
+        axes, values = self.drawn
+        trace = max(float(np.trace(M)), 1e-3)
+        c = self._share(own, np.trace(N) / trace, math.sqrt(2.0 * D) * t / trace)
+        factor = np.ones((self.K, D))
+        if self.config.family.saturates:
+            factor = drawn_factors(np.diag(M), np.diag(N) / c, s, t / c, self.K, generator)
+        F = np.median(factor, axis=0)
+        cM, of_noise = c * M * np.outer(F, F), t**2 + (c * s * np.outer(F, F)) ** 2
+        # Slopes are B (1 + X) Bᵀ with B = √c F G^½ and X of entries of variance x².
+        whole = axes * np.sqrt(values)[:, None, :]
+        whole = whole @ axes.transpose(0, 2, 1) * factor[:, :, None] * math.sqrt(c)
+        left, root, _ = np.linalg.svd(whole)
+        values = root**2 / c
+        # E ‖H̃ - c FG̃F‖² = c² x² (tr² FGF + tr (FGF)²) + noise.
+        together = values.sum(axis=1).mean() ** 2 + (values**2).sum(axis=1).mean()
+        missed = float(((N - cM) ** 2).sum() - of_noise.sum() - np.trace(of_noise))
+        error = 2.0 * math.sqrt(float((of_noise**2).sum()))
+        whole = c**2 * together
+        square = drawn_misses(missed / whole, error / whole, self.K, generator)
+        unit = root[:, :, None] * root[:, None, :]
+        kept = unit**2 * square / (unit**2 * square + t**2)
+        Y, at = left.transpose(0, 2, 1) @ N @ left, np.arange(D)
+        Y[:, at, at] -= root**2
+        noise = matrices.symmetric_noise((self.K,), D, generator)
+        X = (kept * Y + np.sqrt(kept) * t * noise) / unit
+        X[:, at, at] += 1.0
+        of_X, Q = np.linalg.eigh(X)
+        B = left @ (root[:, :, None] * Q * np.sqrt(np.maximum(of_X, 0.05))[:, None, :])
+        H = B @ B.transpose(0, 2, 1)
+        return H, c if self.config.alike else c * trace / D
+
+    def _share(self, own: Along, found: float, error: float) -> float:
+        """Mean slope over that of Σ w z zᵀ: as released, and as the logits of normal rows tell."""
+        told = own.mean_slope
+        known = (SLOPE_ERROR * told) ** 2 / (error**2 + (SLOPE_ERROR * told) ** 2)
+        return float(np.clip(told + known * (found - told), *self.config.family.slopes))
+
+    def _seen(self) -> np.ndarray:
+        """Spread of the columns over their scale (K, d), as if the noise hid none."""
+        if not self.config.alike:
+            return np.ones((self.K, self.config.n_features))
+        return np.tile(np.sqrt(np.maximum(self._squares()[0], 0.0)), (self.K, 1))
+
+    def _squares(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean squares (d,) of the columns about their means, their errors, and the means."""
+        d, M, noise = self.config.n_features, self.gram, self.update.noise("gram") / self.n
+        means = M[:d, d] / M[d, d] if self.config.alike and len(M) > d else np.zeros(d)
+        return np.diag(M)[:d] - means**2, noise * np.sqrt(1.0 + 2.0 * means**2), means
+
+    def _hidden(self, H: np.ndarray, slope: float) -> tuple[np.ndarray, np.ndarray] | None:
+        """Let the slope of a column whose spread the noise hides be that of a drawn spread."""
+        columns, d = self.update.columns, self.config.n_features
+        square, error, means = self._squares()
+        if self.config.alike:
+            hidden, unit, p = square < 4.0 * error, np.ones(d), spreads(square, error, usual=ALIKE)
+        else:
+            hidden, unit = columns.variance < 4.0 * columns.error, columns.scale
+            p = spreads(columns.variance * unit**2, columns.error * unit**2)
+            # What has been seen of rows tells of them too.
+            off = square[:, None] - (SPREADS / unit[:, None]) ** 2
+            p = p * np.exp(-((off / error[:, None]) ** 2) / 2.0)
+        if not hidden.any():
+            return None
+        at = np.flatnonzero(hidden)
+        gumbel = self.generator.gumbel(size=(self.K, len(at), len(SPREADS)))
+        drawn = SPREADS[(np.log(p[at] + 1e-300) + gumbel).argmax(axis=-1)] / unit[at]
+        spread = self._seen()
+        spread[:, at] = drawn if self.config.alike else np.minimum(1.0, drawn)
+        centre = np.eye(H.shape[-1])
+        centre[:d, d:] = -means[:, None]
+        back = 2.0 * np.eye(len(centre)) - centre
+        H = centre @ H @ centre.T
+        factor = np.ones(H.shape[:2])
+        believed = np.maximum(H[:, at, at], 1e-9)
+        factor[:, at] = np.minimum(1.0, drawn * np.sqrt(slope / believed))
+        return back @ (H * factor[:, :, None] * factor[:, None, :]) @ back.T, spread
+
+    def _scatter(self) -> np.ndarray:
+        """Draws of Σ s sᵀ (K, D, D), of scores as they were measured."""
+        assert self.state.scatter is not None
+        sd = self.update.noise("scatter") / math.sqrt(2.0) / self.n
+        unit = float(np.trace(self.state.scatter)) / len(self.gram)
+        unit = max(unit, sd)
+        drawn = matrices.draws(self.state.scatter / unit, sd / unit, self.K, self.generator)
+        whole = (drawn[0] * drawn[1][:, None, :]) @ drawn[0].transpose(0, 2, 1)
+        return self.n * unit * self.state.units[-1] ** 2 * whole
+
+
+def sampled(P: np.ndarray, b: np.ndarray, prior: Prior, generator: Any) -> Draws:
+    """Gibbs sampler of θ and the scales of its prior, of measurements P θ = b (K, D)."""
+    K, D = b.shape
+    means, covariances, scales = [], [], []
+    for sweep in range(SWEEPS):
+        precision = prior.precision(D)
+        root = inverse_root(P + precision)
+        mean = np.einsum("kji,kj->ki", root, np.einsum("kij,kj->ki", root, b))
+        normals = generator.standard_normal((K, D))
+        theta = mean + np.einsum("kji,kj->ki", root, normals)
+        prior.draw(theta, precision, generator)
+        if sweep >= BURN:
+            means.append(mean)
+            covariances.append(root.transpose(0, 2, 1) @ root)
+            scales.append(np.sqrt(prior.tau2))
+    return Draws(np.array(means), np.array(covariances), np.concatenate(scales))

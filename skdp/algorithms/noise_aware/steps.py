@@ -1,0 +1,288 @@
+"""The way of a run of `skdp.algorithms.noise_aware.glm`: where each score is asked for.
+
+θ_t is the mean of the posterior given the scores so far and one likely slope: the mean of draws of
+G, times the mean slope of the logits of usual rows, times what is learned on the way column by
+column. Several outputs are looked at along orthonormal contrasts of them, in which the mean slope
+is diagonal: each is then a problem of one output.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.noise_aware import matrices
+from skdp.algorithms.noise_aware.columns import Columns
+from skdp.algorithms.noise_aware.draws import FACTORS, Along
+from skdp.algorithms.noise_aware.families import (
+    FASTEST,
+    USUAL_CUT,
+    USUAL_SQUARE,
+    WIDEST,
+    Usual,
+    inside,
+    mean_square,
+    told_scale,
+)
+from skdp.algorithms.noise_aware.posterior import Posterior
+from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT
+from skdp.algorithms.parts.gaussian_runs import release_plan_of, rows_told
+from skdp.engine.linear_sums import unpacked
+from skdp.engine.residual_sums import MAGNITUDES
+from skdp.relations import check_relation
+
+if TYPE_CHECKING:
+    from skdp.algorithms.noise_aware.glm import GLMConfig
+
+WALK = 0.3  # deviation of the logits of usual rows that is expected on the way
+ROUNDS, PRIOR = 3, 2.0  # of the scales of effects on the way, and columns that their prior is worth
+LEAST_SLOPE = 0.01  # of logits, on the way
+FARTHEST = 2.0  # deviations of the logits that a step goes at most
+LOUD = 3.0  # standard deviations of noise beyond which there are records in a count
+_NORMALS = np.random.default_rng(0).standard_normal((400, 100))
+
+
+class State(NamedTuple):
+    """All of it is a function of what has been released."""
+
+    theta: np.ndarray  # (K, D)
+    offset: tuple[float, float] = (0.0, 0.0)  # mean and variance of what is added to logits
+    gram: np.ndarray | None = None
+    drawn: tuple[np.ndarray, np.ndarray] | None = None  # axes and eigenvalues of draws of G
+    likely: np.ndarray | None = None  # their mean
+    queries: tuple[np.ndarray, ...] = ()
+    scores: tuple[np.ndarray, ...] = ()
+    units: tuple[float, ...] = ()  # by which what was released was multiplied to be a score
+    cut: float = WIDEST  # c
+    squares: tuple[tuple[float, float], ...] = ()  # means of ψ², and c
+    scales: tuple[float, ...] = ()  # of residuals
+    slopes: np.ndarray | None = None  # of each contrast, (k, D, D)
+    scatter: np.ndarray | None = None  # Σ s sᵀ/n
+    walk: np.ndarray | None = None  # precisions of effects on the way, (d,)
+    tau2: float = 0.0  # that they share
+
+
+class Update:
+    """Inference: pure functions of what has been released."""
+
+    def __init__(
+        self, config: GLMConfig, columns: Columns, generator: Any, weighted: bool = False
+    ) -> None:
+        self.config, self.columns, self.plan = config, columns, release_plan_of(config)
+        self.weighted = weighted
+        self.generator = generator
+        self.n = max(1.0, columns.n_found[0]) if columns.counted else float(config.n_rows)
+        self.n_found: tuple[float, float] | None = None
+
+    def init(self) -> State:
+        """Start where all effects are 0."""
+        return State(np.zeros((self.config.n_outputs, self.config.n_columns)))
+
+    def query(self, state: State) -> np.ndarray:
+        """θ_t, (K, D), and beside it c, or at last the contrasts, where the family has these."""
+        theta = state.theta - self.config.unit_of(state.offset)
+        if state.gram is None:
+            return theta
+        if self.config.family.extra:
+            return np.append(theta, [[state.cut]], axis=1)
+        if self.config.n_outputs > 1 and len(state.scores) == self.config.n_steps:
+            return np.hstack([theta, self.usual(state).basis])
+        return theta
+
+    def noise(self, kind: str) -> float:
+        """Standard deviation of the noise of a kind of release."""
+        step = self.config.kinds.index(kind)
+        return self.plan.step(self.config.asked_at[step], step)[1].scale
+
+    def update(self, state: State, noisy: np.ndarray, step: int) -> State:
+        """Take in one release."""
+        D, kind = self.config.n_columns, self.config.kinds[step]
+        if kind == "offset":
+            return state._replace(offset=mean_logarithm(noisy, self.noise(kind)))
+        if kind == "gram":
+            self._count(float(noisy[-1]))
+            gram = unpacked(noisy, D) / self.n
+            sd = self.noise("gram") / math.sqrt(2.0) / self.n
+            drawn = matrices.draws(gram, sd, self.config.n_chains, self.generator)
+            return state._replace(gram=gram, drawn=drawn, likely=matrices.mean(*drawn))
+        if kind == "slope":
+            slopes = np.array([unpacked(own, D) for own in noisy.reshape(self.config.n_told, -1)])
+            slopes /= self.n
+            if self.config.family.extra:
+                slopes /= inside(state.scales[-1] / state.cut)
+            return state._replace(slopes=slopes)
+        if kind == "scatter":
+            size = D + self.config.family.extra
+            return state._replace(scatter=unpacked(noisy, size)[:D, :D] / self.n)
+        state, cut = self._scored(state, noisy)
+        if len(state.scores) == self.config.n_steps:  # the slope is released where the last was
+            return state
+        return self._next(state._replace(cut=cut))
+
+    def _count(self, found: float) -> None:
+        """Take in the number of rows, the intercept's second moment, where it is not public."""
+        config = self.config
+        if config.alike and config.fit_intercept:
+            self.n_found = found, self.noise("gram")
+            is_public = check_relation(config.neighboring_relation).n_is_public
+            if not is_public or self.weighted or config.of_rows > 1.0:
+                self.n = float(rows_told(*self.n_found))
+
+    def _scored(self, state: State, noisy: np.ndarray) -> tuple[State, float]:
+        """Take in a score, and say what c comes next."""
+        shape, unit, scales, cut = state.theta.shape, 1.0, state.scales, state.cut
+        if self.config.family.extra:
+            noisy, last = noisy.ravel()[:-1], noisy.ravel()[-1]
+            square = last / (self.config.clip_norm / 2.0 * self.n) + USUAL_SQUARE
+            state = state._replace(squares=(*state.squares, (square, cut)))
+            scale, _ = self.scale(state, (len(state.squares) + 1) // 2)
+            unit, scales = cut / inside(scale / cut), (*scales, scale)
+            slow, fast = FASTEST
+            cut = min(cut * min(max(USUAL_CUT * scale / cut, slow), fast), WIDEST)
+        return state._replace(
+            queries=(*state.queries, state.theta),
+            scores=(*state.scores, unit * noisy.reshape(shape)),
+            units=(*state.units, unit),
+            scales=scales,
+        ), cut
+
+    def scale(self, state: State, use: int) -> tuple[float, float]:
+        """Scale of residuals, and the variance of its logarithm, by ψ² of the last steps."""
+        squares, cuts = np.array(state.squares[-use:]).T
+        error = self.noise("score") / (self.config.clip_norm / 2.0 * self.n)
+        return told_scale(squares, cuts, math.hypot(error, 0.5 / math.sqrt(self.n)))
+
+    def usual(self, state: State, theta: np.ndarray | None = None) -> Usual:
+        """Mean slopes of the scores of normal rows, of the usual norm, at θ."""
+        assert state.likely is not None
+        family, d = self.config.family, self.config.n_features
+        theta = state.theta if theta is None else theta
+        means, own = self._means(state), theta[:, :d]
+        covariance = own @ (state.likely[:d, :d] - np.outer(means, means)) @ own.T + state.offset[1]
+        centre = own @ means
+        centre = centre + (theta[:, d] if self.config.fit_intercept else state.offset[0])
+        if self.config.n_outputs == 1:
+            x = np.linspace(-4.0, 4.0, 41)
+            logits = centre + np.sqrt(np.maximum(covariance, 0.0)) * x[:, None]
+            p = np.exp(-(x**2) / 2)
+        else:
+            values, axes = np.linalg.eigh(covariance)
+            root = axes * np.sqrt(np.maximum(values, 0.0))
+            logits = centre + _NORMALS[:, : len(theta)] @ root.T
+            p = np.ones(len(logits))
+        norms = np.full(len(logits), math.sqrt(self.config.n_columns))
+        w = self.config.cut.weights(norms, family.largest(logits))
+        return family.usual(logits, p / p.sum(), w)
+
+    def _means(self, state: State) -> np.ndarray:
+        """Means of columns (d,): 0 of those that are standardised."""
+        assert state.likely is not None
+        d, G = self.config.n_features, state.likely
+        if not (self.config.alike and self.config.fit_intercept):
+            return np.zeros(d)
+        return G[:d, d] / math.sqrt(max(G[d, d], 1e-9))
+
+    def along(self, state: State, usual: Usual) -> list[Along]:
+        """What the state says along each contrast.
+
+        Normal rows have the expected score m(θ)Gθ, m the mean slope: a score at q is that of slopes
+        at θ where effects are m(q)/m(θ) times those of q.
+        """
+        U, d = usual.basis, self.config.n_features
+        at = [self.usual(state, q) for q in state.queries]
+        weights = np.array([usual.weight / one.weight for one in at])
+        least = LEAST_SLOPE * np.eye(
+            U.shape[1]
+        )  # beside all: where outcomes are sure, nothing bends
+        inverse = np.linalg.inv(U.T @ usual.matrix @ U + least)
+        ratios = [inverse @ (U.T @ one.matrix @ U + least) for one in at]
+        plain = np.array([U.T @ q for q in state.queries])
+        bent = np.einsum("tkl,tlj->tkj", np.array(ratios), plain)
+        if self.config.fit_intercept:
+            own, means = U.T @ state.theta, self._means(state)
+            off = np.array([U.T @ (one.value - usual.value) for one in at])
+            off = (off + LEAST_SLOPE * (plain[:, :, d] - own[:, d])) @ inverse.T
+            bent[:, :, d] = own[:, d] + off - (bent[:, :, :d] - own[:, :d]) @ means
+        scores = weights[:, None, None] * np.array([U.T @ g for g in state.scores])
+        units, found = weights * np.array(state.units), []
+        for k in range(U.shape[1]):
+            slope, sampling = float(usual.slopes[k]), float(usual.variances[k] / usual.slopes[k])
+            if self.config.family.extra:
+                square = mean_square(np.array(state.scales[-1] / state.cut))
+                sampling *= float(square) * state.units[-1] ** 2
+            sampling *= self.config.of_person**2  # as if the rows of a person were alike
+            told = None if state.slopes is None else state.slopes[k]
+            theta = U[:, k] @ state.theta
+            found.append(
+                Along(theta, plain[:, k], bent[:, k], scores[:, k], units, slope, sampling, told)
+            )
+        return found
+
+    def _next(self, state: State) -> State:
+        """Go where the mean is, given the scores and one likely slope, no farther than a step.
+
+        Scales of effects are the likeliest (expectation-maximisation), the same for all contrasts.
+        """
+        assert state.likely is not None
+        usual, G, D = self.usual(state), state.likely, self.config.n_columns
+        told, d = [], self.config.n_features
+        unit = (WALK * (state.scales[-1] if state.scales else 1.0)) ** 2 / max(d, 1)
+        for own in self.along(state, usual):
+            H = self.n * max(own.mean_slope, LEAST_SLOPE) * G
+            if self.config.family.bends:
+                factor = self.on_the_way(own, H)
+                H = H * factor[:, None] * factor
+            told.append(own.measured(H[None], self.noise("score"), self.n))
+        P, b = (np.concatenate(each) for each in zip(*told, strict=True))
+        at, theta, tau2 = np.arange(D), np.zeros(b.shape), state.tau2 or unit
+        walk = np.full(d, 1.0 / tau2) if state.walk is None else state.walk
+        for _ in range(ROUNDS):
+            precision = P.copy()
+            precision[:, at, at] += np.append(walk, [INTERCEPT**-2] * (D - d))
+            covariance = np.linalg.inv(precision)
+            theta = np.einsum("kij,kj->ki", covariance, b)
+            squares = theta[:, :d] ** 2 + covariance[:, at[:d], at[:d]]
+            walk, tau2 = _likely(squares, tau2, unit)
+        step = theta - usual.basis.T @ state.theta
+        length = np.sqrt(np.maximum(np.einsum("ki,ij,kj->k", step, G, step), 0.0))
+        step *= np.minimum(1.0, FARTHEST / np.maximum(length, 1e-9))[:, None]
+        return state._replace(theta=state.theta + usual.basis @ step, walk=walk, tau2=tau2)
+
+    def on_the_way(self, own: Along, H: np.ndarray) -> np.ndarray:
+        """Factors of the slopes of columns (D,), as scores have told on the way of the queries.
+
+        Change of each score over that which H foretells, by least squares, about 1 ± ½.
+        """
+        q, g = own.queries, own.scores
+        foretold, seen = -(q - q[0]) @ H, g - g[0]
+        noise = 2.0 * (self.noise("score") * own.units.max()) ** 2 / 0.5**2
+        found = (np.sum(foretold * seen, axis=0) + noise) / (np.sum(foretold**2, axis=0) + noise)
+        return np.sqrt(np.clip(found, FACTORS[0] ** 2, FACTORS[-1] ** 2))
+
+    def posterior(self, state: State) -> GaussianPosterior:
+        """Mean and covariance of θ on the standardised columns."""
+        return Posterior(self, state).found()
+
+
+def _likely(squares: np.ndarray, tau2: float, unit: float) -> tuple[np.ndarray, float]:
+    """Precisions (d,) of effects of expected squares (k, d) that share Student's tails, and τ²."""
+    (k, d), together = squares.shape, squares.sum(axis=0)
+    local = (DEGREES + k) / (DEGREES + together / tau2)
+    tau2 = float(together @ local + PRIOR * unit) / (k * d + PRIOR)
+    return local / tau2, tau2
+
+
+def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
+    """Mean and variance of ln e from noisy counts of e by binary exponent, as if uniform in each.
+
+    Both are 0 where all counts are dominated by noise.
+    """
+    sure = np.where(counts > LOUD * noise, counts, 0.0)
+    if not sure.any():
+        return 0.0, 0.0
+    weights, logs = sure / sure.sum(), math.log(2.0) * (np.array(MAGNITUDES) - 0.5)
+    mean = float(weights @ logs)
+    return mean, float(weights @ (logs - mean) ** 2) + math.log(2.0) ** 2 / 12.0

@@ -1,0 +1,284 @@
+"""The private rows of a fit, as they were read: at once, or a chunk at a time."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skdp.fitting import charge
+from skdp.fitting.declared import public_n_rows, warn_of_delta
+from skdp.fitting.input import bounded_weights
+from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.validate import expected, integer, one_of
+from skdp.fitting.warnings import FitWarning
+from skdp.relations import GROUP, ROW, UNITS
+from skdp.rows.chunk_tasks import Chunk
+from skdp.rows.chunks import ArrayInChunks, ChunkedRows, first_look
+from skdp.rows.persons import PersonUnit, rows_of_persons
+from skdp.rows.records import copied
+from skdp.rows.sparse import SparseRows
+
+
+class Records(NamedTuple):
+    """The private rows of a fit, checked, with their targets where there are any.
+
+    Where persons are the records, the rows of each lie together.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, n_features)
+        Rows.
+    targets : ndarray of shape (n, ...)
+        Targets in the form that a run reads; of any shape for a run that reads none.
+    starts : ndarray of shape (n_persons + 1,) or None, default=None
+        Where each person's rows begin, and where all end; None where a row is a record.
+    weights : ndarray of shape (n,) or None, default=None
+        Weights of rows, of which a bound is declared; None where all are 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.base import Records
+    >>> len(Records(np.zeros((5, 2)), np.zeros(5)).X)
+    5
+    """
+
+    X: np.ndarray
+    targets: np.ndarray
+    starts: np.ndarray | None = None
+    weights: np.ndarray | None = None
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """All that there is; of rows in chunks, their fingerprints."""
+        if isinstance(self.X, ArrayInChunks):
+            return (self.X.fingerprints,)
+        arrays = tuple(array for array in self if array is not None)
+        return (*self.X.arrays, *arrays[1:]) if isinstance(self.X, SparseRows) else arrays
+
+
+def read(
+    estimator: Any, X: Any, y: Any, groups: Any = None, **how: Any
+) -> tuple[Records, PublicFacts]:
+    """Look at the caller's rows once; return them as records, and what is public about them.
+
+    What an estimator does not take is refused here. ``how`` is what else its ``_read`` takes, and
+    ``sample_weight``.
+    """
+    if not isinstance(X, ChunkedRows):
+        check_groups(estimator, groups)
+    elif y is not None or groups is not None:
+        raise ValueError(
+            "Expected nothing beside rows in chunks: a chunk is X, (X, y) or (X, y, groups)."
+        )
+    records, facts = looked_at(estimator, X, y, **how)
+    return by_person(estimator, records, groups, facts.persons), facts
+
+
+def looked_at(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Records, PublicFacts]:
+    """Read rows as they stand, at once or a chunk at a time, and count them."""
+    first = _read_at_once if not isinstance(X, ChunkedRows) else _first_look
+    records, facts = first(estimator, X, y, **how)
+    n, is_public, persons = len(records.X), estimator._relation.n_is_public, facts.persons
+    if hasattr(estimator, "n_samples"):
+        n_samples = public_n_rows(estimator._declared_n_samples(), n, is_public=is_public)
+        facts = replace(facts, n_samples=n_samples)
+    told = n if is_public else facts.n_samples
+    if told := told if persons is None else persons.n_groups:
+        warn_of_delta(estimator, told, facts.label)
+    return records, facts
+
+
+def _read_at_once(
+    estimator: Any, X: Any, y: Any, sample_weight: Any = None, **how: Any
+) -> tuple[Records, PublicFacts]:
+    records, facts = estimator._read(X, y, **how)
+    if hasattr(estimator, "max_sample_weight"):
+        records = records._replace(weights=weights_of(estimator, records, sample_weight))
+    return records, facts
+
+
+def weights_of(estimator: Any, records: Records, sample_weight: Any) -> np.ndarray | None:
+    """Check weights of rows, times those of their classes; None where all are 1."""
+    bound, remedy = estimator.max_sample_weight, estimator._WEIGHTS_REMEDY
+    weights = bounded_weights(sample_weight, bound, len(records.X), remedy)
+    by_class = estimator._class_weights() if hasattr(estimator, "class_weight") else None
+    if not by_class:
+        return weights
+    if estimator._several:
+        raise ValueError("Expected class_weight=None where labels do not exclude each other.")
+    classes = estimator.classes_.tolist()
+    if not by_class.keys() <= set(classes):
+        raise expected("a dict whose keys are classes", class_weight=estimator.class_weight)
+    of_class = np.array([float(by_class.get(label, 1.0)) for label in classes])
+    return of_class[estimator._codes_of(records)] * (1.0 if weights is None else weights)
+
+
+def _first_look(
+    estimator: Any, rows: ChunkedRows, y: Any, sample_weight: Any = None, **how: Any
+) -> tuple[Records, PublicFacts]:
+    """Look at each chunk, and take on what is learned from their columns."""
+    if sample_weight is not None:
+        raise expected("None for rows in chunks", sample_weight="given")
+    key = charge.fingerprint_key(estimator)
+    if estimator.unit == GROUP:
+        rows = rows.by_person(key)
+    subset = charge.initial_seed(estimator).to_bytes(4, "little")
+    # Chunks are to agree on what is learned from them, not on what a former fit has left.
+    if not how.get("goes_on", False):
+        vars(estimator).pop("feature_names_in_", None)
+        state = estimator.get_params(deep=False)
+    else:
+        state = vars(estimator)
+    # Noise is drawn here: those who read need no seed.
+    read = partial(_read_chunk, _with_state(estimator, state | {"random_state": None}), how, subset)
+    n_is_public = estimator._relation.n_is_public
+    arrays, (facts, learned, has_groups) = first_look(rows, read, key, n_is_public=n_is_public)
+    check_groups(estimator, "given" if has_groups else None)
+    vars(estimator).update(learned)
+    return Records(*arrays), facts
+
+
+def _with_state(estimator: Any, state: dict[str, Any]) -> Any:
+    """Another of the class with these very attributes: pickling and copying may make others."""
+    other = object.__new__(type(estimator))
+    vars(other).update(state)
+    return other
+
+
+def _read_chunk(
+    estimator: Any, how: dict[str, Any], subset: bytes, chunk: Chunk
+) -> tuple[Records, tuple[PublicFacts, dict[str, Any], bool]]:
+    """Read a chunk as rows in memory are read; return what is public, and learned, beside them."""
+    reader, before = _with_state(estimator, vars(estimator)), vars(estimator)
+    records, facts = _read_at_once(reader, chunk.X, chunk.y, **how)
+    records = by_person(reader, records, chunk.groups, facts.persons, subset)
+    learned = {k: v for k, v in vars(reader).items() if k not in before or before[k] is not v}
+    return records, (facts, learned, chunk.groups is not None)
+
+
+def check_groups(estimator: Any, groups: Any) -> None:
+    """Refuse labels of persons that no one would look at, and their absence."""
+    if estimator.unit != GROUP:
+        if groups is not None:
+            raise expected("None with unit='row'", OF_GROUPS, groups="given")
+    elif groups is None:
+        raise expected(
+            "one label per row with unit='group'",
+            "pipelines and searches pass them on by metadata routing alone: "
+            "sklearn.set_config(enable_metadata_routing=True), and then "
+            "set_fit_request(groups=True) on this estimator",
+            groups=None,
+        )
+
+
+def by_person(
+    estimator: Any,
+    records: Records,
+    groups: Any,
+    persons: PersonUnit | None,
+    key: bytes | None = None,
+) -> Records:
+    """Bring the rows of each person together; rows in chunks are so already."""
+    if persons is None or isinstance(records.X, ArrayInChunks):
+        return records
+    key = charge.initial_seed(estimator).to_bytes(4, "little") if key is None else key
+    rows, starts = rows_of_persons(groups, len(records.X), persons.most_rows, key)
+    X, targets = copied(records.X, rows), copied(records.targets, rows)
+    weights = None if records.weights is None else records.weights[rows]
+    return records._replace(X=X, targets=targets, starts=starts, weights=weights)
+
+
+_MANY_MINUTES = 10.0
+
+
+def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
+    """Refuse rows in chunks where a run needs more of them than sums; say how long passes take."""
+    if not isinstance(records.X, ArrayInChunks):
+        return
+    config, name = plan.config, plan.facts.label
+    if not getattr(config, "asks_sums", False):
+        instead = getattr(config, "instead_of_all_rows", "")
+        raise ValueError(
+            f"Expected arrays: {name} with these parameters needs all rows at once, and takes none "
+            "in chunks." + f" Or use {instead}." * bool(instead)
+        )
+    n_passes = getattr(config, "n_passes", config.n_releases)
+    minutes, told = 0.0, f"{name} reads all chunks {n_passes} times at most."
+    if estimator._relation.n_is_public:  # or else the time would tell of it
+        minutes = n_passes * records.X.reading.seconds / 60.0
+        told += (
+            f" The first look at them took {records.X.reading.seconds:.2g} s: that makes "
+            f"{minutes:.2g} minutes, or about."
+        )
+    if getattr(estimator, "verbose", 0):
+        print(told)
+    elif minutes > _MANY_MINUTES:
+        warnings.warn(told, FitWarning, stacklevel=5)
+
+
+OF_GROUPS = "it is for unit='group', which protects a person with all of its rows"
+
+
+@dataclass(eq=False, repr=False)
+class ProtectedUnit:
+    """Parameters of the privacy unit, of estimators that can protect persons.
+
+    Parameters
+    ----------
+    unit : {"row", "group"}, default="row"
+        Whose presence is protected: a row's, or that of a person with all of its rows together.
+        With ``"group"``, `fit` takes ``groups``: one label per row.
+    n_groups : int or None, default=None
+        Public number of persons; needed with ``unit="group"`` where a fit depends on it.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups`` where both are
+        declared, else 5.
+    group_clip : float or "auto", default="auto"
+        What the scores of a person are clipped to together, over the bound on those of one row.
+        ``"auto"`` is √((3 rows_per_group + 1)/4).
+    max_rows_per_group : int or None, default=None
+        Rows of a person that take part, at most: a random subset, by a hash of the person's label
+        and number of rows. A larger ``rows_per_group`` counts as this number.
+
+    Examples
+    --------
+    >>> from skdp import DPStandardScaler
+    >>> scaler = DPStandardScaler(unit="group", rows_per_group=3, epsilon=float("inf"))
+    >>> scaler.fit([[1.0], [0.5], [-1.0]], groups=["ann", "bo", "ann"]).n_features_in_
+    1
+    """
+
+    _: KW_ONLY
+    unit: str = ROW
+    n_groups: int | None = None
+    rows_per_group: float | None = None
+    group_clip: float | str = "auto"
+    max_rows_per_group: int | None = None
+
+    def _persons(self) -> PersonUnit | None:
+        """Public facts about persons, where these are the records."""
+        if one_of(UNITS, unit=self.unit) == ROW:
+            for name in ("n_groups", "rows_per_group", "max_rows_per_group"):
+                if getattr(self, name) is not None:
+                    raise expected("None with unit='row'", OF_GROUPS, **{name: getattr(self, name)})
+            if not isinstance(self.group_clip, str) or self.group_clip != "auto":
+                raise expected("'auto' with unit='row'", OF_GROUPS, group_clip=self.group_clip)
+            return None
+        n_groups = self.n_groups
+        if n_groups is None and hasattr(self, "n_samples"):
+            remedy = "persons cannot be counted privately: declare about how many there are"
+            raise expected("a public number of persons", remedy, n_groups=None)
+        if n_groups is not None:
+            n_groups = integer(1, n_groups=n_groups)
+        return PersonUnit.of(
+            n_groups,
+            self.rows_per_group,
+            self.group_clip,
+            self.max_rows_per_group,
+            getattr(self, "n_samples", None),
+        )

@@ -1,0 +1,108 @@
+"""Columns of a table, checked by scikit-learn: numbers, text and missing values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    check_X_y,
+    validate_data,
+)
+
+from skdp.fitting.input import (
+    finite,
+    least_rows,
+    n_is_public,
+    refuse_rows,
+    without_data,
+)
+from skdp.fitting.types import Estimator
+
+
+def check_columns(estimator: Estimator, X: Any, *, reset: bool) -> dict[Any, np.ndarray]:
+    """Validate the columns of X, which may be a frame with text and missing values.
+
+    Parameters
+    ----------
+    estimator : estimator
+        It learns the number and the names of the columns, or checks them.
+    X : array-like of shape (n, n_features)
+        An array, or a frame of pandas or polars.
+    reset : bool
+        Whether it learns them.
+
+    Returns
+    -------
+    dict
+        Values (n,) of each column, by its name in a frame, and by its position else.
+
+    Raises
+    ------
+    ValueError
+        If the input is invalid; no value of it is quoted.
+    """
+    refuse_rows(X)
+    size = least_rows(estimator, reset)
+    with without_data(n_is_public=n_is_public(estimator)):
+        if not is_frame(X):
+            how = {"dtype": None, "ensure_all_finite": "allow-nan", **size}
+            rows = validate_data(estimator, X, reset=reset, **how)
+            return dict(enumerate(np.asarray(rows).T))
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        if len(X) < size.get("ensure_min_samples", 1):
+            raise ValueError("Expected at least one row.")
+        return {name: np.asarray(X[name]) for name in X.columns}
+
+
+def check_columns_and_labels(
+    estimator: Estimator, X: Any, y: Any, *, declared: bool
+) -> tuple[dict[Any, np.ndarray], np.ndarray]:
+    """Validate the columns of X and class labels y of a fit; see `check_columns`."""
+    columns = check_columns(estimator, X, reset=True)
+    with without_data(n_is_public=n_is_public(estimator)):
+        # Of y it says what is missing, if that is all of it.
+        validate_data(estimator, X, y, reset=False, skip_check_array=True)
+        n = len(next(iter(columns.values())))
+        _, y = check_X_y(np.zeros((n, 1)), y, **least_rows(estimator))
+        if not declared:
+            check_classification_targets(np.tile(y, 2))
+    return columns, y
+
+
+def check_columns_and_targets(
+    estimator: Estimator, X: Any, y: Any
+) -> tuple[dict[Any, np.ndarray], np.ndarray]:
+    """Validate the columns of X and real targets y of a fit; see `check_columns`."""
+    columns = check_columns(estimator, X, reset=True)
+    with without_data(n_is_public=n_is_public(estimator)):
+        validate_data(estimator, X, y, reset=False, skip_check_array=True)
+        n = len(next(iter(columns.values())))
+        _, y = check_X_y(np.zeros((n, 1)), y, y_numeric=True, **least_rows(estimator))
+        return columns, finite(y)
+
+
+def numbers(values: np.ndarray, name: str) -> np.ndarray:
+    """Values of a column as float64, NaN where they are missing; none may be infinite."""
+    wrong = f"Expected numbers in {name}; give categories= for a column of others."
+    objects = values.tolist() if values.dtype.kind == "O" else []
+    if not all(isinstance(v, str) or hasattr(type(v), "__float__") or _missing(v) for v in objects):
+        raise TypeError(f"{wrong} An entry as argument must be a string of a number, or a number.")
+    with without_data(wrong):
+        if objects:
+            values = np.array([math.nan if _missing(value) else float(value) for value in objects])
+        found = values.astype(np.float64)
+    if np.isinf(found).any():
+        raise ValueError(f"Input {name} contains infinity.")
+    return found
+
+
+def _missing(value: Any) -> bool:
+    return type(value).__name__ in ("NoneType", "NAType", "NaTType")
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X has columns that are found by name."""
+    return hasattr(X, "columns") and hasattr(X, "__getitem__") and not isinstance(X, np.ndarray)

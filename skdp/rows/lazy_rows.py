@@ -1,0 +1,209 @@
+"""Rows that are read when they are needed, and methods that map each of them by itself."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial, wraps
+from inspect import isfunction, signature
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from skdp.fitting.validate import is_dask
+from skdp.rows.chunk_tasks import ALL_EMPTY, Chunk, n_rows_of
+from skdp.rows.chunks import ChunkedRows, on_rows
+from skdp.rows.dask_rows import aligned
+from skdp.rows.parts import handed_on
+
+
+@contextmanager
+def in_chunks(
+    X: Any, y: Any = None, groups: Any = None, *, verbose: int = 0
+) -> Iterator[tuple[Any, Any, Any]]:
+    """Take the partitions of Dask collections for chunks; leave what else was given as it is."""
+    lazy = [is_dask(one) for one in (X, y, groups)]
+    if not any(lazy):
+        yield X, y, groups
+        return
+    if not all(is_lazy or one is None for is_lazy, one in zip(lazy, (X, y, groups), strict=True)):
+        raise ValueError("Expected X, y and groups to be collections of Dask together, or none.")
+    from skdp.rows.dask_rows import DaskRows
+
+    rows = DaskRows(X, y, groups, verbose=verbose)
+    try:
+        yield rows, None, None
+    finally:
+        rows.release()
+        if verbose:
+            print(rows.told())
+
+
+def on_first_rows(X: Any, function: Callable[[Any], Any]) -> Any:
+    """Return what a function returns of the X of the first chunk that has rows, or of none."""
+    with in_chunks(X) as (rows, _, _):
+        if not isinstance(rows, ChunkedRows):
+            return function(X)
+        function = partial(_of_X, function)
+        for number in range(rows.n_chunks):
+            for found in on_rows(rows, function, [number]):
+                return found
+        return next(on_rows(rows, function, [0], empty=True))
+
+
+def _of_X(function: Callable[[Any], Any], chunk: Chunk) -> Any:
+    return function(chunk.X)
+
+
+# --- predictions, transforms and scores ---------------------------------------------------------
+
+
+def blockwise(function: Callable[..., Any], X: Any, *args: Any, **kwargs: Any) -> Any:
+    """Map rows, each by itself, where they are: a lazy array or frame, or some of them."""
+    function = partial(_called, function, kwargs)
+    sample = _sample(function, X, *args)
+    if isinstance(sample, tuple):
+        return tuple(
+            blockwise(partial(_nth, number, function), X, *args) for number in range(len(sample))
+        )
+    name = f"skdp-{uuid4().hex}"
+    if hasattr(X, "divisions"):
+        return X.map_partitions(
+            function, *args, meta=sample[:0], enforce_metadata=False, token=name
+        )
+    import dask.array
+
+    X, *others = aligned({"X": X} | {f"argument {i}": one for i, one in enumerate(args)})
+    new = {X.ndim + axis: size for axis, size in enumerate(sample.shape) if axis}
+    pairs = [pair for one in (X, *others) for pair in (one, tuple(range(one.ndim)))]
+    return dask.array.blockwise(  # type: ignore[attr-defined]
+        function, (0, *new), *pairs, new_axes=new, concatenate=True, align_arrays=False, name=name,
+        meta=np.empty((0,) * sample.ndim, sample.dtype),
+    )  # fmt: skip
+
+
+def _called(function: Callable[..., Any], kwargs: dict[str, Any], *rows: Any) -> Any:
+    return function(*rows, **kwargs)
+
+
+def _nth(number: int, function: Callable[..., Any], *rows: Any) -> Any:
+    return function(*rows)[number]
+
+
+def _sample(function: Callable[..., Any], *collections: Any) -> Any:
+    """Return what a function makes of a row that is none of these."""
+    X = collections[0]
+    made_up = [
+        one._meta_nonempty
+        if hasattr(one, "divisions")
+        else np.zeros((1, *one.shape[1:]), one.dtype)
+        for one in collections
+    ]
+    try:
+        return function(*made_up)
+    except Exception:
+        return on_first_rows(X, partial(_nothing_of, function))
+
+
+def _nothing_of(function: Callable[..., Any], X: Any) -> Any:
+    """Shape and type of an outcome, without any of its rows."""
+    found = function(X)
+    return tuple(one[:0] for one in found) if isinstance(found, tuple) else found[:0]
+
+
+# --- predictions --------------------------------------------------------------------------------
+
+_OF_ROWS = (
+    "predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples",
+)  # fmt: skip
+
+
+def takes_chunks(cls: Any) -> Any:
+    """Let the methods of a class that map each row by itself take rows in chunks: a decorator.
+
+    Predictions of all rows are one array; ``transform`` gives rows in chunks. Of collections of
+    Dask both are collections again.
+    """
+    for name in _OF_ROWS:
+        if isfunction(vars(cls).get(name)):
+            setattr(cls, name, _blockwise(vars(cls)[name]))
+    if isfunction(vars(cls).get("transform")):
+        cls.transform = _lazily(vars(cls)["transform"])
+        cls.fit_transform = _fitted_first(cls.fit_transform)
+    return cls
+
+
+def _blockwise(method: Any) -> Any:
+    takes = signature(method)
+    takes_targets = "y" in takes.parameters
+
+    @wraps(method)
+    def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        try:  # Python would name the class that defines the method
+            takes.bind(self, X, *args, **kwargs)
+        except TypeError as wrong:
+            name = f"{type(self).__name__}.{method.__name__}()"
+            raise TypeError(f"{name} {wrong}") from None
+        if is_dask(X):
+            return blockwise(partial(method, copy.copy(self)), X, *args, **kwargs)
+        if not isinstance(X, ChunkedRows):
+            others = (*args, *kwargs.values())
+            beside = [one for one in others if one is not None and not np.isscalar(one)]
+            return handed_on(X, method(self, X, *args, **kwargs), *beside)
+        found = []
+        for rows, y in X:
+            if n_rows_of(rows):
+                given = (y, *args[1:]) if takes_targets else args
+                found.append(method(self, rows, *given, **kwargs))
+        if not found:
+            raise ValueError(ALL_EMPTY)
+        if isinstance(found[0], tuple):
+            return tuple(map(np.concatenate, zip(*found, strict=True)))
+        return np.concatenate(found)
+
+    return of_rows
+
+
+def _lazily(method: Any) -> Any:
+    @wraps(method)
+    def of_rows(self: Any, X: Any) -> Any:
+        if not isinstance(X, ChunkedRows) and not is_dask(X):
+            return handed_on(X, method(self, X))
+        # Of a copy: rows are read again, and must be mapped as they were.
+        apply = partial(method, copy.copy(self))
+        if isinstance(X, ChunkedRows):
+            return X.map(apply)
+
+        return blockwise(apply, X)
+
+    return of_rows
+
+
+def _fitted_first(method: Any) -> Any:
+    @wraps(method)
+    def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(X, ChunkedRows) or is_dask(X):
+            return self.fit(X, *args, **kwargs).transform(X)
+        return method(self, X, *args, **kwargs)
+
+    return of_rows
+
+
+def learns_columns(cls: Any) -> Any:
+    """Let a transformer that learns the columns alone be fitted on rows in chunks: a decorator.
+
+    It sees the rows of the first chunk that has any, where they are.
+    """
+    fit = cls.fit
+
+    @wraps(fit)
+    def of_rows(self: Any, X: Any, y: Any = None) -> Any:
+        if not isinstance(X, ChunkedRows) and not is_dask(X):
+            return fit(self, X, y)
+        vars(self).update(vars(on_first_rows(X, partial(type(self).fit, self))))
+        return self
+
+    cls.fit = of_rows
+    return takes_chunks(cls)

@@ -1,0 +1,262 @@
+"""The rows of persons: what is public about them, and how they are brought together.
+
+>>> import numpy as np
+>>> from skdp.rows.persons import rows_of_persons
+>>> rows, starts = rows_of_persons(np.array(["b", "a", "b"]), n_rows=3)
+>>> rows, starts
+(array([1, 0, 2]), array([0, 1, 3]))
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdp.fitting.types import ArrayLike
+from skdp.fitting.validate import in_range, integer, number_or_auto
+
+_SHORT = 4  # times the number of rows
+
+_DIGITS = 1000  # of text that is read as a number; Python refuses more than 4300
+
+ROWS_PER_GROUP = 5.0  # where it is not declared how many rows a person has
+
+
+_NOT_LABELS, _SOME_MISSING = (
+    f"Expected groups to hold one hashable label per row, but {found}. Drop rows whose person is "
+    "unknown, or give each of them a label of its own."
+    for found in ("these are not", "some are missing")
+)
+
+
+@dataclass(frozen=True)
+class PersonUnit:
+    """Public facts about persons, who have several rows each.
+
+    Attributes
+    ----------
+    n_groups : int or None
+        Public number of persons; None where nothing depends on it.
+    rows_per_group : float
+        k̄ ≥ 1: declared mean number of rows of a person.
+    clip : float
+        c > 0: a person's sum of terms that cancel is clipped to c times the bound on one row's.
+        √((3k̄ + 1)/4) takes little: scores nearly cancel where the model holds. It is 1 where
+        persons have one row. A smaller one is better where rows of a person are alike by chance
+        alone, and biased where they are not.
+    most_rows : int or None
+        Rows of a person that take part, at most; None for all.
+    """
+
+    n_groups: int | None
+    rows_per_group: float
+    clip: float
+    most_rows: int | None = None
+
+    @classmethod
+    def of(
+        cls, n_groups: int | None, rows_per_group: Any, clip: Any, most_rows: Any, n_samples: Any
+    ) -> PersonUnit:
+        """Check what was declared, and fill in the defaults."""
+        if most_rows is not None:
+            most_rows = integer(1, "or None", max_rows_per_group=most_rows)
+        if rows_per_group is None:
+            rows_per_group = ROWS_PER_GROUP
+            if n_groups is not None and n_samples is not None:
+                rows_per_group = max(1.0, integer(1, n_samples=n_samples) / n_groups)
+        mean = in_range(1.0, 1e9, "or None", closed="both", rows_per_group=rows_per_group)
+        if most_rows is not None:
+            # No person has more rows than take part: a larger bound cuts nothing and adds noise.
+            mean = min(mean, float(most_rows))
+        return cls(
+            n_groups,
+            mean,
+            number_or_auto(((3.0 * mean + 1.0) / 4.0) ** 0.5, group_clip=clip),
+            most_rows,
+        )
+
+    @property
+    def bound_in_words(self) -> str:
+        """What a person may contribute."""
+        return (
+            f"scores clipped together to {self.clip:.3g} times the bound of a row, "
+            f"counts and squares to {self.rows_per_group:.3g} times"
+        )
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, about: a function of what was declared."""
+        return None if self.n_groups is None else max(1, round(self.n_groups * self.rows_per_group))
+
+
+def rows_of_persons(
+    groups: ArrayLike, n_rows: int, most_rows: int | None = None, key: bytes = b""
+) -> tuple[np.ndarray | slice, np.ndarray]:
+    """Bring together the rows of each person.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_rows,)
+        A label per row: numbers, text, or other hashable objects.
+    n_rows : int
+        Rows of X.
+    most_rows : int or None, default=None
+        Rows of a person that are kept, at most; a subset that depends on the person's own label and
+        number of rows, and on the key, and on no other person.
+    key : bytes, default=b""
+        Of the hash that chooses it.
+
+    Returns
+    -------
+    rows : ndarray of shape (n_kept,) or slice
+        Numbers of the rows, those of a person together and in their order; a slice of all where
+        they lie so already.
+    starts : ndarray of shape (n_persons + 1,)
+        Where each person's begin among them; the last one is where all end.
+
+    Raises
+    ------
+    ValueError
+        If there is not one label per row, or one is missing; no label is quoted.
+    """
+    labels, codes = _coded(groups, n_rows)
+    sizes = np.bincount(codes, minlength=len(labels))
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    is_cut = most_rows is not None and bool((sizes > most_rows).any())
+    if not is_cut and (codes[1:] >= codes[:-1]).all():
+        return slice(None), starts
+    order = _sorted_by(codes)
+    if most_rows is not None and is_cut:
+        keep = np.ones(n_rows, dtype=bool)
+        for person in np.flatnonzero(sizes > most_rows):
+            own = slice(starts[person], starts[person + 1])
+            keep[own] = _subset(labels[person], int(sizes[person]), most_rows, key)
+        order, sizes = order[keep], np.minimum(sizes, most_rows)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+    return order, starts
+
+
+def label_digests(groups: ArrayLike, n_rows: int, key: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Return a keyed hash of each distinct label, as uint64, and the number of each row's label.
+
+    A label that is a whole number has one hash, whatever its type, and so has its text: a table is
+    read again in others.
+    """
+    labels, codes = _coded(groups, n_rows)
+    found = np.empty(len(labels), dtype=np.uint64)
+    with _without_labels():
+        for i, label in enumerate(labels):
+            value: Any = label.item() if isinstance(label, np.generic) else label
+            if isinstance(value, str):
+                is_whole = value.isdecimal() and len(value) < _DIGITS
+            else:
+                is_whole = isinstance(value, float) and value.is_integer()
+            value = int(value) if is_whole else value
+            text = f"{type(value).__name__} {value!r}".encode(errors="backslashreplace")
+            digest = hashlib.blake2b(text, key=key[:64], digest_size=8).digest()
+            found[i] = int.from_bytes(digest, "little")
+    return found, codes
+
+
+def _sorted_by(codes: np.ndarray) -> np.ndarray:
+    """Order (n,) of whole numbers from 0 to 2⁴⁸, equal ones as they stand; without comparisons."""
+    order = np.argsort(codes.astype(np.uint16), kind="stable")  # 16 bits, which numpy counts
+    for shift in (16, 32):
+        digits = codes >> shift
+        if digits.any():
+            order = order[np.argsort(digits.astype(np.uint16)[order], kind="stable")]
+    return order
+
+
+@contextmanager
+def _without_labels() -> Iterator[None]:
+    """Let no error of a label's own code, which may quote the label, leave."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception:
+        raise ValueError(_NOT_LABELS) from None
+
+
+def _coded(groups: Any, n_rows: int) -> tuple[list[Hashable] | np.ndarray, np.ndarray]:
+    """Distinct labels, and the number among them of each row's."""
+    # Of a table or a mapping list() takes the names of columns, or the keys; a set has no order.
+    whole = isinstance(groups, str | bytes | Mapping | Set) or hasattr(groups, "columns")
+    if whole or not hasattr(groups, "__len__"):
+        raise ValueError(_NOT_LABELS)
+    with _without_labels():
+        # Of a list numpy would make one type, so that a person's label could merge two others.
+        array = np.asarray(groups) if hasattr(groups, "dtype") else np.empty(0, dtype=object)
+        labels: list[Any] | None = None
+        shape = array.shape
+        if array.dtype.kind in "OT" or isinstance(groups, np.ma.MaskedArray):
+            labels = list(groups)
+            for label in labels:
+                hash(label)  # an array or a list is no label, and no missing one
+            shape = (len(labels),)
+            missing = any(_is_missing(label) for label in labels)
+        else:
+            missing = bool(array.dtype.kind in "fcmM" and np.isnan(array).any())
+    if missing or shape != (n_rows,):
+        raise ValueError(_SOME_MISSING if missing else _NOT_LABELS)
+    with _without_labels():
+        return _numbered(array) if labels is None else _numbered_objects(labels)
+
+
+def _numbered(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if array.dtype.kind in "iu" and array.size:
+        # A short range of integers needs no comparisons.
+        least, most = int(array.min()), int(array.max())
+        if most - least < _SHORT * array.size:
+            first = np.uint64(least % 2**64)  # modulo 2⁶⁴, in which nothing overflows
+            places = (array.astype(np.uint64) - first).astype(np.int64)
+            present = np.bincount(places) > 0
+            labels = (np.flatnonzero(present).astype(np.uint64) + first).astype(array.dtype)
+            return labels, (np.cumsum(present) - 1)[places]
+    return np.unique(array, return_inverse=True)
+
+
+def _numbered_objects(labels: list[Hashable]) -> tuple[list[Hashable], np.ndarray]:
+    numbers: dict[Hashable, int] = {}
+    codes = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
+    return list(numbers), codes
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or label is np.ma.masked or bool(label != label)  # NaN, NaT
+    except TypeError:  # pandas.NA is neither true nor false
+        return True
+
+
+def _subset(label: Hashable, size: int, most: int, key: bytes) -> np.ndarray:
+    """Mask of a random subset of a person's rows; the key and the person decide."""
+    with _without_labels():
+        text = f"{type(label).__name__} {label!r}".encode(errors="backslashreplace")
+    digest = hashlib.blake2b(text, key=key[:64], digest_size=16).digest()
+    chosen = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+    mask = np.zeros(size, dtype=bool)
+    mask[chosen.permutation(size)[:most]] = True
+    return mask
+
+
+def rows_beside(starts: np.ndarray) -> np.ndarray:
+    """Number of rows of each row's person, itself included, (n_rows,)."""
+    sizes = np.diff(starts)
+    return np.repeat(sizes, sizes)
+
+
+def sizes_between(starts: np.ndarray, most: int) -> Iterable[tuple[int, int]]:
+    """Yield runs (first, last) of persons that have at most so many rows together, or one alone."""
+    first, n = 0, len(starts) - 1
+    while first < n:
+        last = int(np.searchsorted(starts, starts[first] + most, side="right")) - 1
+        last = max(first + 1, min(last, n))
+        yield first, last
+        first = last

@@ -1,0 +1,310 @@
+"""The private rows of a run: in memory, in a memory map, or in parts.
+
+A run asks one question of them: the sum of a pure term over the selected ones. So where rows live,
+and in how many pieces, is a value, and no algorithm depends on it.
+
+Rows of a linear model are clipped to a public norm, and the intercept's 1 is appended. The norm
+bounds every gradient of a generalised linear model, so it must be *imposed*, never
+measured: rows beyond the bound are scaled down to it, and the data is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from skdp.relations import ZERO_OUT, check_relation
+from skdp.rows.bounded_sum import CHUNK_ROWS
+from skdp.rows.clipping import by_column_of, clipped, norms_of, not_alone
+from skdp.rows.coded import NEARLY, ImplicitRows
+from skdp.rows.persons import sizes_between
+
+
+class Drawn(Protocol):
+    """Numbers of some rows, which are made where the rows are."""
+
+    def between(self, start: int, stop: int) -> np.ndarray:
+        """Those from start up to stop."""
+        ...
+
+
+Selection = slice | np.ndarray  # all rows, or the numbers of some
+
+Bounds = tuple[float | np.ndarray, float | np.ndarray]
+
+
+class Rows(Protocol):
+    """The private records of a run, wherever they are."""
+
+    def __len__(self) -> int:
+        """n: public, or private where neighbours differ by a record's presence."""
+        ...
+
+    def sum(self, term: Callable[[Any], Any], selection: Selection) -> Any:
+        """Return the sum of a term over the selected records.
+
+        Parameters
+        ----------
+        term : callable
+            Maps a batch of records to the sum over them, and must not depend on anything else that
+            changes: it is called once for each piece that the rows are in. Integers add up to the
+            same bits however the rows are cut up; doubles within `BoundedSum.rounding`.
+        selection : slice or ndarray of int
+            All of the records, or the numbers of those that take part.
+        """
+        ...
+
+
+def own_of(selection: Selection | Drawn, start: int, stop: int) -> Selection:
+    """Selected ones of the rows from start up to stop, in numbers of their own."""
+    if isinstance(selection, slice):
+        return slice(0, stop - start)
+    if isinstance(selection, np.ndarray):
+        return selection[(start <= selection) & (selection < stop)] - start
+    return selection.between(start, stop) - start
+
+
+class PlainBatch(NamedTuple):
+    """Rows (m, d) as they are, and where each person's begin where these are the records."""
+
+    rows: np.ndarray
+    starts: np.ndarray | None = None
+
+    def chunks(self, size: int) -> Iterator[PlainBatch]:
+        """Yield views of at most so many rows, but persons as a whole."""
+        for chunk, starts in chunks_of(len(self.rows), self.starts, size):
+            yield PlainBatch(self.rows[chunk], starts)
+
+
+@dataclass(frozen=True, eq=False)
+class PlainRows:
+    """Rows of an array as they are, which may be a memory map.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+        The rows.
+    starts : ndarray of shape (n_persons + 1,) or None, default=None
+        As in `LinearRows`.
+    """
+
+    X: np.ndarray
+    starts: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, records: tuple[np.ndarray, ...]) -> PlainRows:
+        """Wrap the private rows of a run."""
+        return cls(records[0], getattr(records, "starts", None))
+
+    def __len__(self) -> int:
+        return len(self.X) if self.starts is None else len(self.starts) - 1
+
+    def sum(self, term: Callable[[PlainBatch], Any], selection: Selection) -> Any:
+        """Sum over the selected records; a slice is all of them."""
+        if isinstance(selection, slice):
+            return term(PlainBatch(self.X, self.starts))
+        rows, starts = selected_rows(selection, self.starts)
+        return term(PlainBatch(copied(self.X, rows), starts))
+
+
+class LinearBatch(NamedTuple):
+    """Rows (m, D) with their norms (m,) and targets (m, K), in float64.
+
+    Rows are an array, or `ImplicitRows`, for sums that ask for products and norms alone.
+    ``outside`` (m, 2) says of which rows the features, and of which the targets, were beyond their
+    bounds and were cut. With ``shifting`` a neighbour's batch may hold the same rows at other
+    places. ``starts`` (n_persons + 1,) says where each person's rows begin, and where all end; None
+    where a row is a record. ``weights`` (m,) in [0, 1] are those of the rows; None where all are 1.
+    """
+
+    rows: Any
+    norms: np.ndarray
+    targets: np.ndarray
+    outside: np.ndarray
+    shifting: bool = False
+    starts: np.ndarray | None = None
+    weights: np.ndarray | None = None
+
+    def chunks(self, size: int) -> Iterator[LinearBatch]:
+        """Yield views of at most so many rows, but persons as a whole."""
+        for chunk, starts in chunks_of(len(self.rows), self.starts, size):
+            yield LinearBatch(
+                self.rows[chunk],
+                self.norms[chunk],
+                self.targets[chunk],
+                self.outside[chunk],
+                self.shifting,
+                starts,
+                None if self.weights is None else self.weights[chunk],
+            )
+
+    def weighted(self, terms: np.ndarray) -> np.ndarray:
+        """Multiply terms (m, ...) of rows by their weights, if they have any."""
+        return terms if self.weights is None else (terms.T * self.weights).T
+
+    def of_rows(self, values: np.ndarray) -> np.ndarray:
+        """Repeat a value for each person, (n_persons,), for each of its rows."""
+        return values if self.starts is None else np.repeat(values, np.diff(self.starts))
+
+    def logits(self, weights: np.ndarray) -> np.ndarray:
+        """Rows times weights (D, K); the same bits for a row wherever a neighbour's batch has it.
+
+        A matrix product computes the rows at the end of an array by other instructions than the
+        rest. Where the places of rows may shift, each row is multiplied by the same loop of length
+        D. (A null record keeps its place: under the other relations no row shifts.)
+        """
+        if not self.shifting or isinstance(self.rows, ImplicitRows):
+            return self.rows @ weights
+        rows = not_alone(self.rows)
+        columns = [np.einsum("ij,j->i", rows, w)[: len(self.rows)] for w in weights.T.copy()]
+        return np.stack(columns, axis=1)
+
+
+class LinearRows:
+    """The rows of a linear model, each of norm ≤ `row_bound`.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d) or ImplicitRows
+        Features; may be a memory map, of which only batches are copied. Coded and sparse rows stay
+        so.
+    targets : ndarray of shape (n, K)
+        Targets in the form the likelihood wants.
+    data_norm : float
+        Features of a row are scaled down to this norm where they exceed it.
+    fit_intercept : bool
+        Append a 1 to each row, after the clipping.
+    alone : bool, default=False
+        Make every bit of a row and its norm a function of that row alone, wherever it stands.
+    neighboring_relation : str, default="zero_out"
+        Who is a neighbour: under add_or_remove_one a record shifts the places of others.
+    kept : bool, default=True
+        Keep the clipped copy of a full batch. Without, only a chunk is copied at a time: for rows
+        that fill the memory.
+    target_bounds : pair of float or of ndarray of shape (K,), default=(-inf, inf)
+        Targets are cut to these.
+    starts : ndarray of shape (n_persons + 1,) or None, default=None
+        Where the rows of each person begin, which lie together, and where all end: records are
+        persons then. With None each row is a record.
+    weights : ndarray of shape (n,) or None, default=None
+        By which the terms of rows are multiplied. Cut to [0, 1]: no term grows, whatever the caller
+        checked.
+    """
+
+    def __init__(
+        self,
+        X: np.ndarray | ImplicitRows,
+        targets: np.ndarray,
+        *,
+        data_norm: float,
+        fit_intercept: bool,
+        alone: bool = False,
+        neighboring_relation: str = ZERO_OUT,
+        kept: bool = True,
+        target_bounds: Bounds = (-np.inf, np.inf),
+        starts: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        self._starts = starts
+        self._weights = None if weights is None else np.clip(np.nan_to_num(weights), 0.0, 1.0)
+        self._X, self._targets, self._alone, self._kept = X, targets, alone, kept
+        self._target_bounds = target_bounds
+        self._shifting = not check_relation(neighboring_relation).n_is_public
+        self._data_norm, self._fit_intercept = data_norm, bool(fit_intercept)
+        self._full: LinearBatch | None = None
+
+    @classmethod
+    def of(
+        cls,
+        config: Any,
+        records: tuple[np.ndarray, ...],
+        *,
+        alone: bool = False,
+        kept: bool = True,
+        target_bounds: Bounds = (-np.inf, np.inf),
+    ) -> LinearRows:
+        """Wrap the private rows and targets of a run."""
+        X, targets, *_ = records
+        weights: Any = getattr(records, "weights", None)
+        return cls(
+            X,
+            targets,
+            data_norm=config.data_norm,
+            fit_intercept=config.fit_intercept,
+            alone=alone,
+            neighboring_relation=config.neighboring_relation,
+            kept=kept,
+            target_bounds=target_bounds,
+            starts=getattr(records, "starts", None),
+            weights=None if weights is None else weights / getattr(config, "weight_bound", 1.0),
+        )
+
+    def __len__(self) -> int:
+        return len(self._X) if self._starts is None else len(self._starts) - 1
+
+    def sum(self, term: Callable[[LinearBatch], Any], selection: Selection) -> Any:
+        """Sum over the selected records."""
+        if self._kept or not isinstance(selection, slice):
+            return term(self.take(selection))
+        chunks = list(chunks_of(len(self._X), self._starts, CHUNK_ROWS))
+        chunks = chunks or [(slice(0, 0), self._starts)]
+        return reduce(add, (term(self._copy(rows, starts)) for rows, starts in chunks))
+
+    def take(self, selection: Selection) -> LinearBatch:
+        """Copy and clip the selected records; a full batch, which a slice is, only once."""
+        if not isinstance(selection, slice):
+            return self._copy(*selected_rows(selection, self._starts))
+        if self._full is None:
+            self._full = self._copy(slice(None), self._starts)
+        return self._full
+
+    def _copy(self, selection: Selection, starts: np.ndarray | None) -> LinearBatch:
+        X, targets = copied(self._X, selection), copied(self._targets, selection)
+        # A copy of columns as rows takes longer than all else; rows that may shift are rows alike.
+        by_column = not (self._kept or self._alone or self._shifting) and by_column_of(X)
+        rows, longer = clipped(X, self._data_norm, self._fit_intercept, self._alone, by_column)
+        low, high = self._target_bounds
+        beyond = (targets < low - NEARLY * abs(low)) | (targets > high + NEARLY * abs(high))
+        outside = np.stack([longer, np.logical_or.reduce(beyond, axis=1)], axis=1)
+        norms = norms_of(rows, self._alone)
+        cut = np.clip(targets, low, high)
+        weights = None if self._weights is None else self._weights[selection]
+        return LinearBatch(rows, norms, cut, outside, self._shifting, starts, weights)
+
+
+def chunks_of(
+    n_rows: int, starts: np.ndarray | None, size: int
+) -> Iterator[tuple[slice, np.ndarray | None]]:
+    """Cut rows into chunks of at most so many, or of whole persons; yield them, and new starts."""
+    if starts is None:
+        for start in range(0, n_rows, size):
+            yield slice(start, start + size), None
+        return
+    for first, last in sizes_between(starts, size):
+        yield slice(starts[first], starts[last]), starts[first : last + 1] - starts[first]
+
+
+def selected_rows(
+    persons: np.ndarray, starts: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Numbers of the rows of selected persons, and where each one's begin among them."""
+    if starts is None:
+        return persons, None
+    sizes = np.diff(starts)[persons]
+    new = np.concatenate([[0], np.cumsum(sizes)])
+    return np.arange(new[-1]) + np.repeat(starts[persons] - new[:-1], sizes), new
+
+
+def copied(array: Any, selection: Selection) -> Any:
+    """Return selected rows; ``take`` copies scattered ones far faster than indexing does."""
+    if isinstance(selection, slice):
+        return array[selection]
+    if by_column_of(array):
+        return array.T.take(selection, axis=1).T  # `take` of columns would copy all of them first
+    taken = array.take(selection, axis=0)
+    return taken if isinstance(taken, ImplicitRows) else np.asarray(taken)
