@@ -32,7 +32,7 @@ import torch
 from sklearn.neural_network import MLPClassifier
 
 from skdp import DPSGDClassifier
-from skdp.engine.modules.network_sum import NetworkRecords
+from skdp.engine.modules.network_records import NetworkRecords
 from skdp.models.perceptron import perceptron
 from skdp.privacy import calibrate_noise_multiplier
 

@@ -23,9 +23,10 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
 )
-from skdp.algorithms.dp_vi_model import ModelClippedSum
+from skdp.algorithms.user_model.sums import ModelClippedSum
 from skdp.engine import release_hook
-from skdp.engine.linear_sums import GramSum, ResidualSum
+from skdp.engine.linear_sums import GramSum
+from skdp.engine.residual_sums import ResidualSum
 from skdp.preprocessing import pca, standard_scaler
 from skdp.rows.bounded_sum import OPPOSITE
 

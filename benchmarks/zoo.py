@@ -27,7 +27,9 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from skdp.engine.modules.checks import tried
-from skdp.engine.modules.network_sum import FlatModule, NetworkClippedSum, NetworkRecords
+from skdp.engine.modules.flat_module import FlatModule
+from skdp.engine.modules.network_records import NetworkRecords
+from skdp.engine.modules.network_sum import NetworkClippedSum
 
 try:
     from opacus import layers as of_opacus

@@ -21,11 +21,11 @@ NOISE_AWARE = ("algorithms/noise_aware", "algorithms/parts")
 # figure: (limit, goal)
 BUDGET = {
     "lines of code": (32_300, 21_000),
-    "lines of docstrings": (18_400, 13_500),
+    "lines of docstrings": (18_000, 13_500),
     "lines of tests": (53_200, 42_000),
     "lines of code, noise-aware": (3_920, 1_700),
-    "modules of more than 400 lines": (25, 0),
-    "lines of the longest function": (51, 45),
+    "modules of more than 400 lines": (9, 0),
+    "lines of the longest function": (45, 45),
     "files directly under skdp": (7, 7),
     "import circles": (0, 0),
 }
@@ -134,7 +134,7 @@ def reach(module, edges):
 def is_noise_aware(file):
     """Whether a file is of the inference that knows of the noise."""
     path = file.relative_to(PACKAGE).as_posix()
-    if path.endswith(("parts/training.py", "parts/gaussian_families.py")):
+    if path.endswith(("network_models.py", "training.py", "gaussian_families.py")):
         return False
     return path.startswith((*NOISE_AWARE, "algorithms/noise_aware_"))
 

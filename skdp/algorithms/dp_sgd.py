@@ -33,9 +33,8 @@ import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
-from skdp.algorithms.parts.training import Model, NetworkRun
+from skdp.algorithms.parts.training import NetworkRun
 from skdp.engine.adam import NoiseCorrectedAdam
-from skdp.engine.loop import ReleasePlan
 from skdp.engine.updates import MomentumSGD, TorchOptimizer, UpdateRule, like
 from skdp.fitting.validate import in_range, one_of
 from skdp.privacy.budget import Budget
@@ -121,22 +120,6 @@ class DPSGDConfig(NetworkRun):
             return config
         least = budget.least(lambda s: replace(config, noise_multiplier=s).event(), sigma)
         return replace(config, noise_multiplier=least)
-
-    def release_plan(self, model: Model) -> ReleasePlan:
-        """What the engine executes: built from the very fields of `event`."""
-        return ReleasePlan(
-            sampling=self.sampling,
-            clipped_sum=model.clipped_sum(
-                self.clip_norm,
-                clipping=self.clipping,
-                physical_batch_size=self.physical_batch_size,
-                weight_bound=self.weight_bound,
-            ),
-            noise_multiplier=self.noise_multiplier,
-            neighboring_relation=self.neighboring_relation,
-            secure=self.secure,
-            persons=self.persons,
-        )
 
     @property
     def algorithm(self) -> DPSGDUpdate:

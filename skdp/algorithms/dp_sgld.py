@@ -47,8 +47,9 @@ import torch
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 from torch import Tensor
 
-from skdp.algorithms.parts.training import Model, NetworkRun
-from skdp.engine.loop import ClippedSum, ReleasePlan
+from skdp.algorithms.parts.network_models import Model
+from skdp.algorithms.parts.training import NetworkRun
+from skdp.engine.loop import ClippedSum
 from skdp.engine.release_hook import grid_width, on_grid
 from skdp.engine.updates import like
 from skdp.fitting.validate import expected, in_range, integer
@@ -151,30 +152,17 @@ class DPSGLDConfig(NetworkRun):
             T = budget.least(lambda T: replace(self, temperature=T).event(), T)
         return replace(self, temperature=T)
 
-    def release_plan(self, model: Model) -> ReleasePlan:
-        """What the engine executes: built from the very fields of `event`."""
-        return ReleasePlan(
-            sampling=self.sampling,
-            clipped_sum=self._clipped_sum(model),
-            noise_multiplier=self.noise_multipliers,
-            neighboring_relation=self.neighboring_relation,
-            secure=self.secure,
-            persons=self.persons,
-        )
-
-    def _clipped_sum(self, model: Model) -> ClippedSum:
+    def clipped_sum(self, model: Model) -> ClippedSum:
         """Clip a rounding error short of C, so that C itself bounds a record's share.
 
         The noise, which is in proportion to that bound, then has the very variance 2Tη_t/N.
         """
         C = min(self.clip_norm, _NEVER_REACHED)
-        options = {
-            "clipping": self.clipping if self.clip_norm < math.inf else "flat",
-            "physical_batch_size": self.physical_batch_size,
-            "weight_bound": self.weight_bound,
-            "prenoise_scale": self.prenoise_scale,
-        }
-        return model.clipped_sum(C * (C / model.clipped_sum(C, **options).norm_bound), **options)
+        clip = self.clip._replace(clip_norm=C, prenoise_scale=self.prenoise_scale)
+        if self.clip_norm == math.inf:
+            clip = clip._replace(clipping="flat")
+        bound = model.clipped_sum(clip).norm_bound
+        return model.clipped_sum(clip._replace(clip_norm=C * (C / bound)))
 
     @property
     def algorithm(self) -> DPSGLDUpdate:

@@ -36,7 +36,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,20 +48,17 @@ from skdp.algorithms.parts.gaussian_families import (
     Family,
     orthogonal_normals,
 )
-from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun, release_plan_of, run_and_count
+from skdp.algorithms.parts.gaussian_runs import FLOAT, LinearRun, release_plan_of, run_and_count
 from skdp.engine.adam import Moments, NoiseCorrectedAdam
-from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, Residual, of_weights
+from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, of_weights
 from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.sampling import Sampling, sampling
+from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import expected, in_range, integer, one_of, positive
 from skdp.models.likelihoods import BoundedScores
-from skdp.rows.bounded_sum import CHUNK_ROWS
 from skdp.rows.chunks import rows_of
-from skdp.rows.clipping import row_bound, row_products, row_sums
-from skdp.rows.coded import ImplicitRows
-from skdp.rows.person_sums import RowSum
-from skdp.rows.records import Bounds, LinearBatch, LinearRows
+from skdp.rows.records import Bounds, LinearRows
 
 COVARIANCES = ("diag", "full")
 GRADIENTS = ("aligned", "vanilla")
@@ -70,19 +67,13 @@ _MAX_LOG_ODDS = 1e4
 
 
 @dataclass(frozen=True)
-class DPVIConfig(GaussianRun):
+class DPVIConfig(LinearRun):
     """Public facts of a run; built without a row in sight, and all that the event depends on.
 
     Parameters
     ----------
-    likelihood : BoundedScores
-        Of the linear model, with K outputs.
-    n_rows, n_features : int
-        Public number of rows, and features of a row.
-    fit_intercept : bool
-        Whether each row gets a 1 appended; θ has shape (K, D), D = n_features + fit_intercept.
-    data_norm : float
-        Norm > 0 to which the features of each row are clipped.
+    likelihood, n_rows, n_features, fit_intercept, data_norm, ...
+        As in `LinearRun`; ``secure`` for full batches alone.
     n_steps : int
         T ≥ 1: number of noisy sums.
     sampling_rate : float
@@ -100,15 +91,8 @@ class DPVIConfig(GaussianRun):
         Whether L is diagonal or lower triangular.
     gradient : {"aligned", "vanilla"}
         What is clipped and released; vanilla is for diagonal L alone.
-    noise_multiplier, neighboring_relation, secure
-        As in `GaussianRun`; ``secure`` for full batches alone.
     """
 
-    likelihood: BoundedScores
-    n_rows: int
-    n_features: int
-    fit_intercept: bool
-    data_norm: float
     n_steps: int
     sampling_rate: float
     clip_norm: float
@@ -118,13 +102,9 @@ class DPVIConfig(GaussianRun):
     covariance: str = "diag"
     gradient: str = "aligned"
     sparse: bool = False
-    asks_sums: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        integer(1, n_rows=self.n_rows)
-        integer(1, n_features=self.n_features)
-        in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
         integer(1, n_steps=self.n_steps)
         in_range(0.0, 1.0, sampling_rate=self.sampling_rate, closed="right")
         positive(clip_norm=self.clip_norm)
@@ -147,11 +127,6 @@ class DPVIConfig(GaussianRun):
             )
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Shape (K, D) of θ."""
-        return self.likelihood.n_outputs, self.n_features + bool(self.fit_intercept)
-
-    @property
     def learning_rate(self) -> float:
         """Step size; the default follows the public ratio of data to noise."""
         if self.given_learning_rate is not None:
@@ -164,11 +139,6 @@ class DPVIConfig(GaussianRun):
         """Bytes of the rows of a batch, copied, about."""
         n_columns = 0 if self.sparse else sum(self.shape) + 1
         return round(FLOAT * self.sampling_rate * self.n_rows * n_columns)
-
-    @property
-    def row_bound(self) -> float:
-        """Norm bound of a row with its intercept."""
-        return row_bound(self.data_norm, self.fit_intercept)
 
     @property
     def sampling(self) -> Sampling:
@@ -306,76 +276,6 @@ def default_learning_rate(
         return 0.1 / bound
     snr = n_rows * bound / (noise_scale * math.sqrt(n_parameters))
     return min(max(LEARNING_RATE * math.sqrt(snr), 0.01), 0.2) / bound
-
-
-# --- vanilla gradients --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class VanillaClippedSum(RowSum):
-    """Sum over records of (g_i, g_i∘w), each pair clipped to a norm; g_i = r_i x_iᵀ.
-
-    With w = η∘s that is the gradient of log p(y_i|x_i, m + s∘η) in m and in log s. The norm is
-    ‖(g, g∘w)‖² = Σ_k r_k² (‖x‖² + Σ_d x_d² w_kd²): no per-record gradient in memory.
-
-    Parameters
-    ----------
-    residual : callable
-        As in `LinearClippedSum`.
-    clip_norm : float
-        C > 0: bound on the Euclidean norm of one record's pair.
-    """
-
-    residual: Residual
-    clip_norm: float
-    cancelling = True
-
-    @property
-    def record_bound(self) -> float:
-        """Bound on the norm of one record's pair: C."""
-        return self.clip_norm
-
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the sum: that of the pair (θ, w)."""
-        return theta_shape
-
-    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
-        """Return the clipped sum, shape (2, K, D), for a pair (θ, w) of that shape."""
-        weights, w = theta
-        total = np.zeros(weights.shape)
-        with np.errstate(all="ignore"):
-            for chunk in batch.chunks(CHUNK_ROWS):
-                squares = chunk._replace(rows=chunk.rows**2).logits((w**2).T)
-                r, rows = self._clipped(chunk.logits(weights.T), squares, chunk)
-                total += r.T @ rows
-        return np.stack([total, total * w])  # w is the same for all records
-
-    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
-        """Return the terms of the sum, (m, 2KD), each a function of its own record alone."""
-        weights, w = theta
-        logits = row_products(chunk.rows, weights.T)
-        r, rows = self._clipped(logits, row_products(chunk.rows**2, (w**2).T), chunk)
-        g = r[:, :, None] * rows[:, None, :]
-        return np.stack([g, g * w], axis=1).reshape(len(r), theta.size)
-
-    def _clipped(
-        self, logits: np.ndarray, squares: np.ndarray, chunk: LinearBatch
-    ) -> tuple[np.ndarray, Any]:
-        """Return r (m, K) and rows (m, D), whose outer products are the g_i."""
-        r = self.residual(logits, chunk.targets)
-        norms = np.sqrt(row_sums(r**2 * (chunk.norms[:, None] ** 2 + squares)))
-        # Records without a finite gradient contribute nothing; 0·inf = NaN would tell.
-        bad = ~np.isfinite(norms)
-        rows = chunk.rows
-        if bad.any():
-            r = np.where(bad[:, None], 0.0, r)
-            rows = rows if isinstance(rows, ImplicitRows) else np.where(bad[:, None], 0.0, rows)
-            norms = np.where(bad, 0.0, norms)
-        r = r * (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
-        return chunk.weighted(r), rows
-
-
-# --- families of q ------------------------------------------------------------------------------
 
 
 class DPVIState(NamedTuple):

@@ -23,24 +23,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import ClassVar
 
 import numpy as np
 
 from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
+from skdp.algorithms.parts.gaussian_runs import FLOAT, LinearRun
 from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, of_weights, unpacked
 from skdp.engine.loop import Progress
 from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
-from skdp.fitting.validate import in_range, integer, positive
+from skdp.fitting.validate import positive
 from skdp.models.averaged import normal_points
 from skdp.models.likelihoods import BoundedScores
 from skdp.rows.bounded_sum import CHUNK_ROWS
 from skdp.rows.chunks import rows_of
-from skdp.rows.clipping import row_bound
 from skdp.rows.records import LinearBatch, LinearRows, Rows
 
 MOST_PASSES = 200
@@ -53,19 +51,13 @@ LEAST_VARIANCE = 1e-12  # of logits, for a division
 
 
 @dataclass(frozen=True)
-class GaussianVIConfig(GaussianRun):
+class GaussianVIConfig(LinearRun):
     """What a run without privacy depends on.
 
     Parameters
     ----------
-    likelihood : BoundedScores
-        Of the linear model.
-    n_rows, n_features : int
-        Number of rows n ≥ 1, and of features.
-    fit_intercept : bool
-        Whether each row gets a 1 appended.
-    data_norm : float
-        Norm > 0 to which the features of each row are clipped.
+    likelihood, n_rows, n_features, fit_intercept, data_norm, ...
+        As in `LinearRun`.
     prior_scale : float or None
         τ > 0 of the prior N(0, τ² I). None takes the likeliest, under its hyperprior.
     prior_blocks : tuple of int or None
@@ -75,28 +67,14 @@ class GaussianVIConfig(GaussianRun):
         Whether the covariance is the sandwich, for one logit alone.
     """
 
-    likelihood: BoundedScores
-    n_rows: int
-    n_features: int
-    fit_intercept: bool
-    data_norm: float
     prior_scale: float | None = None
     prior_blocks: tuple[int, ...] | None = None
     robust: bool = False
-    asks_sums: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        integer(1, n_rows=self.n_rows)
-        integer(1, n_features=self.n_features)
-        in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
         if self.prior_scale is not None:
             positive(prior_scale=self.prior_scale)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape (K, D) of θ."""
-        return self.likelihood.n_outputs, self.n_features + bool(self.fit_intercept)
 
     @property
     def clip_norm(self) -> float:
@@ -148,7 +126,7 @@ class GaussianVIConfig(GaussianRun):
         rows = rows_of(records, build, kept=False)
         K, D = self.shape
         P = K * D
-        R = row_bound(self.data_norm, self.fit_intercept)
+        R = self.row_bound
         scale = LONGEST_STEP / R
         longest = scale * math.sqrt(P)
         given = None if self.prior_scale is None else self.prior_scale * R

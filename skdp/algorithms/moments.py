@@ -57,13 +57,6 @@ class MomentSum(RowSum):
         """Three numbers for each feature."""
         return (3 * len(self.lower),)
 
-    def __call__(self, theta: np.ndarray, batch: PlainBatch) -> np.ndarray:
-        """Return the sum over rows."""
-        total = np.zeros(3 * len(self.lower))
-        for chunk in batch.chunks(CHUNK_ROWS):
-            total += self.records(theta, chunk).sum(axis=0)
-        return total
-
     def records(self, theta: np.ndarray, chunk: PlainBatch) -> np.ndarray:
         """Return the terms (m, 3d), each a function of its own row alone."""
         lower, upper = np.array(self.lower), np.array(self.upper)

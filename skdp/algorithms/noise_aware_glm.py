@@ -67,16 +67,9 @@ from skdp.algorithms.noise_aware_softmax import NoiseAwareSoftmax
 from skdp.algorithms.parts.gaussian_runs import COUNT_SHARE, FLOAT, GaussianRun, run_and_count
 from skdp.algorithms.parts.noise_aware_run import GRAM, TRACE
 from skdp.algorithms.parts.prior_scales import PriorScales
-from skdp.engine.linear_sums import (
-    MAGNITUDES,
-    GramSum,
-    LinearClippedSum,
-    MagnitudeSum,
-    OutsideSum,
-    ScoreGramSum,
-    of_weights,
-)
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum, of_weights
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
+from skdp.engine.residual_sums import MAGNITUDES, MagnitudeSum
 from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import in_range, integer, one_of, positive

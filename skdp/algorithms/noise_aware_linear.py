@@ -75,18 +75,9 @@ from skdp.algorithms.parts.residual_releases import (
     with_prior,
 )
 from skdp.algorithms.parts.row_moments import Beliefs, RowMoments
-from skdp.engine.linear_sums import (
-    MAGNITUDES,
-    GramSum,
-    MagnitudeSum,
-    OutsideSum,
-    ResidualScores,
-    ResidualSum,
-    ScoreGramSum,
-    of_weights,
-    unpacked,
-)
+from skdp.engine.linear_sums import GramSum, OutsideSum, ScoreGramSum, of_weights, unpacked
 from skdp.engine.loop import Progress, ReleasePlan
+from skdp.engine.residual_sums import MAGNITUDES, MagnitudeSum, ResidualScores, ResidualSum
 from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import SecureStream, Streams
 from skdp.fitting.validate import in_range, integer, positive

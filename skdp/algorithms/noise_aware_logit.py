@@ -30,7 +30,8 @@ from skdp.algorithms.parts.noise_aware_run import (
     NoiseAwareUpdate,
 )
 from skdp.algorithms.parts.noisy_moments import believed, floored
-from skdp.engine.linear_sums import MAGNITUDES, unpacked
+from skdp.engine.linear_sums import unpacked
+from skdp.engine.residual_sums import MAGNITUDES
 from skdp.fitting.streams import SecureStream
 from skdp.models.bounded_scores import Score
 

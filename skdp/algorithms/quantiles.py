@@ -26,7 +26,8 @@ from dp_accounting.dp_event import DpEvent
 
 from skdp.fitting.streams import SecureStream
 from skdp.fitting.validate import expected, in_range
-from skdp.mechanisms.quantile import GRID, Cell, QuantileMechanism, split
+from skdp.mechanisms.disjoint_quantiles import Cell, split
+from skdp.mechanisms.quantile import GRID, QuantileMechanism
 from skdp.privacy import epsilon_of_event
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import PosteriorSamplesDpEvent, SelfComposedDpEvent, dp_sgd_event

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from skdp.models.user_models import Prior, Simulator, UserModel
+from skdp.models.user_models import Simulator, UserModel
+from skdp.models.user_priors import Prior
 
 N_ROWS, N_DRAWS = 256, 32
 QUANTILE = 0.99  # of the lengths at one θ; the median over θ

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from skdp.algorithms.dp_sgd import DPSGDConfig
 from skdp.algorithms.parts.gaussian_runs import GaussianRun
-from skdp.algorithms.parts.training import NetworkModel
+from skdp.algorithms.parts.network_models import NetworkModel
 from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
 from skdp.models.tasks import CrossEntropy

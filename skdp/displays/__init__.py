@@ -5,11 +5,7 @@ here needs matplotlib until something is drawn.
 """
 
 from skdp.displays.additive import AdditiveDisplay
-from skdp.displays.evaluation import (
-    ConfusionMatrixDisplay,
-    PrecisionRecallDisplay,
-    RocCurveDisplay,
-)
+from skdp.displays.evaluation import ConfusionMatrixDisplay, PrecisionRecallDisplay, RocCurveDisplay
 from skdp.displays.posterior import PosteriorDisplay
 from skdp.displays.privacy_utility import PrivacyUtilityDisplay, UtilityCurve
 from skdp.displays.reliability import ReliabilityDisplay

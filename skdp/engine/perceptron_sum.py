@@ -166,10 +166,6 @@ class PerceptronSum(RowSum):
         """Records that are worked on at once."""
         return min(self.physical_batch_size or _AT_ONCE, _AT_ONCE)
 
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the sum: that of θ."""
-        return theta_shape
-
     def factors(self, theta: Tensor, chunk: LinearBatch) -> list[Outer]:
         """Return the terms, a pair of factors per layer."""
         matrices, a = self.matrices(self.sizes, theta.numpy()), Rounded(chunk.rows, chunk.norms)

@@ -64,16 +64,10 @@ class ArvizMixin:
         )
 
 
-class GaussianDraws(ArvizMixin):
-    """Adds what a released normal posterior gives at no further cost."""
+class PosteriorDraws:
+    """Draws from what a run released."""
 
-    _posterior: GaussianPosterior
-
-    @property
-    def covariance_(self) -> np.ndarray:
-        """Posterior covariance, in the order of ``parameter_names_``."""
-        check_is_fitted(self)
-        return self._posterior.covariance.copy()
+    _posterior: Any
 
     def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw parameters from the released posterior; this costs no privacy.
@@ -93,3 +87,15 @@ class GaussianDraws(ArvizMixin):
         check_is_fitted(self)
         integer(1, n_samples=n_samples)
         return self._posterior.sample(n_samples, check_random_state(random_state))
+
+
+class GaussianDraws(PosteriorDraws, ArvizMixin):
+    """Adds what a released normal posterior gives at no further cost."""
+
+    _posterior: GaussianPosterior
+
+    @property
+    def covariance_(self) -> np.ndarray:
+        """Posterior covariance, in the order of ``parameter_names_``."""
+        check_is_fitted(self)
+        return self._posterior.covariance.copy()

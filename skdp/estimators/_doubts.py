@@ -7,14 +7,20 @@ whose public facts are right.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import chi2
 
 from skdp.algorithms import langevin, ops
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.user_model.defaults import TAIL_RATE
+from skdp.algorithms.user_model.lengths import CHECK_EDGES
 from skdp.fitting.plan import FitPlan
 from skdp.relations import check_relation
+
+if TYPE_CHECKING:
+    from skdp.algorithms.dp_vi_model import Clipping, ModelConfig, ModelPosterior
 
 CHANCE = 0.01  # that coefficients which are 0 look as if they were not
 CHANCE_OF_SAMPLES = 0.02  # the same of samples, which are that much noisier than a posterior
@@ -31,6 +37,14 @@ N_BLOCKS, WANDERED = 5, 8.0  # of a chain; R² is below .2 up to that ratio, and
 EVEN = 3.0  # mean square of a feature at its bound over that of one spread evenly
 PULLED = 0.5  # share of the largest pull of all records
 N_ROWS, N_DRAWS = 256, 30  # public rows, and draws of the parameters, for which outputs are seen
+
+_MANY_CLIPPED = 0.03  # of the records; a posterior without them is off by about its deviation
+_CLEARLY = 3.5  # standard deviations of the noise
+# Of what steps of one sign come to in the later half of a run, and deviations of the posterior that
+# its mean is off the run's: .04 and 1 by default, .5 and more or 8 with a fifth of steps or rate.
+_ONE_WAY, _FAR_OFF = 0.5, 5.0
+_MUCH_WIDER = 1.2  # posterior deviation over that of the prior, from which on a fit says so
+_MANY_HIDDEN = 0.25  # of the directions of theta
 
 # What a fit asks for, to a table whose numbers may lie anywhere.
 BOUNDS_GIVEN = "Give bounds=, a pair for all columns or by column name."
@@ -252,3 +266,84 @@ def between_rows(chain: np.ndarray) -> float:
     blocks = np.array([part.mean(axis=0) for part in np.array_split(outputs, N_BLOCKS)])
     off = blocks.var(axis=0, ddof=1).mean(axis=0) / N_BLOCKS
     return float(np.max(outputs.mean(axis=0).var(axis=0) / np.maximum(off, 1e-300)))
+
+
+def of_model(config: ModelConfig, released: ModelPosterior) -> tuple[str, ...]:
+    """Say what the run of a user's model tells against it.
+
+    Parameters
+    ----------
+    config : ModelConfig
+        Of the run.
+    released : ModelPosterior
+        What it released.
+
+    Returns
+    -------
+    tuple of str
+    """
+    found = (
+        _clipped(released.clipping),
+        _hidden(config, released.n_hidden),
+        _widened(config, released),
+        _underway(config, released),
+    )
+    return tuple(message for message in found if message)
+
+
+def _hidden(config: ModelConfig, n_hidden: int) -> str:
+    if n_hidden < _MANY_HIDDEN * config.n_parameters:
+        return ""
+    return (
+        f"Noise hides the curvature of the log-likelihood in {n_hidden} of "
+        f"{config.n_parameters} directions of theta, while others are well known: some "
+        "combinations of parameters are weakly identified, and intervals that depend on them "
+        "may be too narrow. Use fewer parameters, more rows or a larger epsilon."
+    )
+
+
+def _widened(config: ModelConfig, released: ModelPosterior) -> str:
+    if config.prior.covariance is None:
+        return ""
+    prior = np.sqrt(np.diagonal(config.prior.covariance.numpy()))
+    wider = float((np.sqrt(np.diagonal(released.covariance)) / prior).max())
+    if wider < _MUCH_WIDER:
+        return ""
+    return (
+        f"The posterior of a parameter is {wider:.1f} times as wide as its prior: noise hides "
+        "what the records say, or x, y and theta are not of the order of 1. Scale them, or use "
+        "more rows or a larger epsilon."
+    )
+
+
+def _underway(config: ModelConfig, released: ModelPosterior) -> str:
+    (steps, means, _), half = released.path, len(released.path.steps) // 2
+    off = np.abs(released.mean.ravel() - means[half:].mean(axis=0))
+    deviations = np.sqrt(np.diagonal(released.covariance))
+    reach = TAIL_RATE * config.learning_rate * max(1, steps[-1] - steps[half])
+    one_way = float(np.abs(means[-1] - means[half]).max()) / reach
+    if one_way < _ONE_WAY and (off < _FAR_OFF * deviations).all():
+        return ""
+    return (
+        "The run has not converged: in its later half the mean of a parameter still moved one "
+        "way, or gradients there pointed far from it. Use the defaults of max_iter and "
+        "learning_rate, or more and longer steps, or give an initial_mean that is nearer."
+    )
+
+
+def _clipped(clipping: Clipping) -> str:
+    if not clipping.share > max(_MANY_CLIPPED, _CLEARLY * clipping.noise):
+        return ""
+    if clipping.advised < math.inf:
+        remedy = f"give clip_norm={clipping.advised:.2g}"
+    else:
+        remedy = (
+            f"some are more than {CHECK_EDGES[-1]:g} times as long: scale x, y and "
+            "theta so that they are of the order of 1"
+        )
+    return (
+        f"About {100 * clipping.share:.0f} % of the records (± {100 * clipping.noise:.1f} of "
+        f"noise) have gradients longer than the clip {clipping.clip_norm:.3g} at the posterior "
+        "mean. Clipping so many biases the posterior, and its intervals do not account for "
+        f"that; {remedy}."
+    )

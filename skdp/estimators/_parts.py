@@ -15,15 +15,9 @@ _Class = TypeVar("_Class", bound=type)
 
 
 class WithParts(BaseEstimator):
-    """An estimator that takes parameters of some of its parameters.
+    """An estimator that takes parameters of some of its parameters."""
 
-    Attributes
-    ----------
-    _PARTS : tuple of str
-        Names of the parameters that have parameters.
-    """
-
-    _PARTS: tuple[str, ...] = ()
+    _PARTS: tuple[str, ...] = ()  # names of the parameters that have parameters
 
     def _given(self, part: str) -> dict[str, Any]:
         """Return the parameters of a part, by their own names."""

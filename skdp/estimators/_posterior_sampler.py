@@ -11,13 +11,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from skdp.algorithms import langevin, ops
 from skdp.algorithms.tempered import TemperedPosterior
 from skdp.estimators import _doubts
-from skdp.estimators._arviz import ArvizMixin
-from skdp.estimators._linear import fitted_parts, linear_names
+from skdp.estimators._paid_samples import PaidSamples
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.reading import ProtectedUnit, Records, read
@@ -32,10 +30,8 @@ from skdp.fitting.validate import (
     one_of,
 )
 from skdp.fitting.warnings import PrivacyWarning
-from skdp.inspection import SummaryMixin
 from skdp.models.likelihoods import LogConcave
 from skdp.privacy.budget import Budget
-from skdp.privacy.ledger import BudgetExceededError
 from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.clipping import row_bound
 from skdp.rows.persons import PersonUnit
@@ -54,11 +50,117 @@ class Family(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PosteriorSampler(SummaryMixin, ArvizMixin, ProtectedUnit, PrivateEstimator):
-    """A linear model of which a few posterior samples are released."""
+class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
+    """A linear model of which a few posterior samples are released.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the posterior itself, and the report says what its samples
+        cost. None with ``likelihood_power``.
+    delta : float, default=1e-5
+        δ in [0, 1); 0 asks for pure ε.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    unit : {"row", "group"}, default="row"
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see the guide page on rows and people.
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons; needed with ``unit="group"``.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
+    group_clip : float or "auto", default="auto"
+        k₀ > 0: rows of a person of k rows have weight min(1, k₀/k). ``"auto"`` is
+        ``rows_per_group``.
+    max_rows_per_group : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
+        None is all.
+    n_posterior_samples : int, default=1
+        Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
+        posterior, and each is of a flatter one.
+    sampler : {"auto", "langevin", "rejection"}, default="auto"
+        ``"langevin"`` has a certificate that needs δ > 0 and no convergence. ``"rejection"`` is
+        exact; it takes longer the more columns there are, minutes from 100 or so on large data.
+        ``"auto"`` is Langevin for δ > 0, else rejection.
+    prior_scale : float or "auto", default="auto"
+        Standard deviation τ > 0 of the prior of every coefficient and intercept. Not to be chosen
+        by trying values on the data. ``"auto"`` follows the number of columns.
+    data_norm : float or "auto", default="auto"
+        Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
+        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
+        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
+        before declares, as `NormClipper` does.
+    theta_norm : float or "auto", default="auto"
+        Norm > 0 of all parameters jointly at which the domain ends. Rejection pays for a wide
+        domain with a flat posterior; ``"auto"`` grows slowly with the budget and with n.
+        The Langevin sampler needs none: ``"auto"`` and ``float("inf")`` are no bound there.
+    fit_intercept : bool, default=True
+        Append a 1 to each row.
+    likelihood_power : float or None, default=None
+        ρ in (0, 1], instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for
+        what was spent.
+    step_size : float or "auto", default="auto"
+        Langevin only: h > 0 of θ ← θ − h∇U(θ) + √(2h) ξ. A step too long for the certificate is an
+        error. ``"auto"`` is a quarter of the longest or less.
+    max_iter : int or "auto", default="auto"
+        Langevin only: passes over the rows. More passes come closer to the posterior.
+    batch_size : int or "auto", default="auto"
+        Langevin only: rows of a fixed batch; one step is taken a batch. ``"auto"`` makes batches
+        where they cost next to nothing, and takes all rows under ``"add_or_remove_one"``.
+    n_samples : int or None, default=None
+        Public number of rows, or an upper bound near it. None reads it from X and says so in the
+        report. Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for
+        data sets of at most so many rows. More are refused, and the refusal tells that there are
+        more.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they get the steps and no data.
+
+    Attributes
+    ----------
+    likelihood_power_ : float
+        ρ: the samples are of the posterior ∝ prior x likelihood^ρ.
+    effective_n_samples_ : float
+        ρn: how many rows such a posterior would have come from at ρ = 1.
+    sampler_ : str
+        The sampler used.
+    data_norm_, prior_scale_, theta_norm_ : float
+        The values used.
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Passes of the Langevin sampler; 1 for an exact one, whose work is not shown.
+    privacy_ : PrivacyReport
+        The privacy statement of this fit.
+    diagnostics_ : tuple of str
+        Doubts about the fit that released values raise; each was a `FitWarning`.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+
+    Notes
+    -----
+    With ``unit="group"`` the k rows of a person enter with the weight min(1, k₀/k) each: a clipped
+    sum of a person's scores would be the gradient of no convex function, on which both guarantees
+    rest. k₀ is ``group_clip``; ``"auto"`` is ``rows_per_group`` here, and not its root, and never
+    more than ``max_rows_per_group``. A person moves gradients and the range of the potential k₀
+    times as far as a row. Langevin takes full batches, for data sets of at most ``n_groups``
+    persons: more are refused, and the refusal tells that there are more.
+
+    References
+    ----------
+    Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free: Posterior Sampling and Stochastic Gradient
+    Monte Carlo*, ICML 2015. J. Bok, W. J. Su, J. Altschuler, *Shifted Interpolation for
+    Differential Privacy*, ICML 2024 (the certificate). C. L. Canonne, G. Kamath, T. Steinke,
+    *The Discrete Gaussian for Differential Privacy*, NeurIPS 2020 (coins of exact draws).
+    """
 
     _declared_by: ClassVar[str] = _doubts.SCALED_BEFORE
-    _n_draws: ClassVar[int | None] = None
 
     epsilon: float | None = 1.0
     delta: float = 1e-5
@@ -267,72 +369,3 @@ class PosteriorSampler(SummaryMixin, ArvizMixin, ProtectedUnit, PrivateEstimator
         self.data_norm_ = config.posterior.data_norm
         self.prior_scale_ = config.posterior.prior_scale
         self.theta_norm_ = config.posterior.theta_norm
-
-    @property
-    def _mean(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (K, n_features) and intercepts (K,), averaged over the samples."""
-        mean, posterior = self._samples.mean(axis=0), self._config.posterior
-        intercepts = mean[:, -1] if posterior.fit_intercept else np.zeros(len(mean))
-        return mean[:, : posterior.n_features], intercepts
-
-    def _labels(self) -> list[Any]:
-        """Names of the outputs where there is more than one."""
-        return []
-
-    @property
-    def parameter_names_(self) -> list[str]:
-        """Names of the columns of `sample_posterior`: the outputs in turn, intercept last."""
-        check_is_fitted(self)
-        _, K, D = self._samples.shape
-        return linear_names(self, K, D, self._labels())
-
-    def sample_posterior(
-        self, n_samples: int | None = None, random_state: Any = None
-    ) -> np.ndarray:
-        """Return the posterior samples that were paid for.
-
-        Parameters
-        ----------
-        n_samples : int or None, default=None
-            How many, from the first; None for all.
-        random_state : None
-            Ignored, for the interface that all posteriors share: the samples have been drawn.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_parameters)
-            Columns as in ``parameter_names_``; those of a regression are in the unit of y.
-
-        Raises
-        ------
-        BudgetExceededError
-            If more samples are asked for than ``n_posterior_samples``. Each sample is a release of
-            its own; the message says what so many would have cost.
-        """
-        draws = self._paid(n_samples)
-        return self._in_units(draws.reshape(len(draws), -1).copy())
-
-    def _in_units(self, draws: np.ndarray) -> np.ndarray:
-        """Samples (n_samples, n_parameters) of what `run` released, in the unit of y."""
-        return draws
-
-    def _paid(self, n_samples: int | None) -> np.ndarray:
-        check_is_fitted(self)
-        paid = len(self._samples)
-        wanted = paid if n_samples is None else integer(1, "or None", n_samples=n_samples)
-        if wanted > paid:
-            report = self.privacy_
-            raise BudgetExceededError(
-                f"{wanted} posterior samples were asked for and {paid} paid for. {wanted} samples "
-                f"of this posterior would have cost {self._config.price(wanted, report.delta)} at "
-                f"delta={report.delta:g} instead of epsilon={report.epsilon:.4g}; fit again with "
-                f"n_posterior_samples={wanted}, a further release, or use the existing ones."
-            )
-        return self._samples[:wanted]
-
-    def _logits(self, X: Any, n_samples: int | None = None) -> np.ndarray:
-        """(n_samples, n, K)."""
-        draws = self._paid(n_samples)
-        parts = fitted_parts(self, X, draws.shape[2])
-        logits = [np.einsum("nd,skd->snk", rows, draws, optimize=True) for rows in parts]
-        return np.concatenate(logits, axis=1)

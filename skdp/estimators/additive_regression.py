@@ -34,7 +34,8 @@ from skdp.estimators.additive import AdditiveParameters
 from skdp.estimators.variational_poisson import NormalCounts
 from skdp.estimators.variational_regression import NormalRegressor
 from skdp.fitting.plan import PublicFacts
-from skdp.models.additive import USUAL, Telling
+from skdp.models.additive import Telling
+from skdp.models.telling import USUAL
 
 # Residuals of targets in [-1, 1] are clipped at c = 0.4, two of the usual deviations σ₀ = 0.2: of
 # their scores the slope is P(|r| ≤ c)/c and the variance E min(r²/c², 1). The mean of a row at the

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from skdp.estimators import _doubts
+from skdp.estimators._documented import documented
 from skdp.estimators._linear import LinearClassifier, unit_of_targets
 from skdp.estimators._posterior_sampler import PosteriorSampler
 from skdp.fitting.declared import target_bounds
@@ -35,6 +36,7 @@ from skdp.fitting.validate import near_auto, number_or_auto
 from skdp.models.likelihoods import HuberRegression, classification_likelihood
 
 
+@documented
 @dataclass(eq=False, repr=False)
 class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
     """Bayesian logistic regression by private posterior samples (OPS).
@@ -56,73 +58,9 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the posterior itself, and the report says what its samples
-        cost. None with ``likelihood_power``.
-    delta : float, default=1e-5
-        δ in [0, 1); 0 asks for pure ε.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
-        ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        k₀ > 0: rows of a person of k rows have weight min(1, k₀/k). ``"auto"`` is
-        ``rows_per_group``.
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
-    n_posterior_samples : int, default=1
-        Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
-        posterior, and each is of a flatter one.
-    sampler : {"auto", "langevin", "rejection"}, default="auto"
-        ``"langevin"`` has a certificate that needs δ > 0 and no convergence. ``"rejection"`` is
-        exact; it takes longer the more columns there are, minutes from 100 or so on large data.
-        ``"auto"`` is Langevin for δ > 0, else rejection.
-    prior_scale : float or "auto", default="auto"
-        Standard deviation τ > 0 of the prior of every coefficient and intercept. Not to be chosen
-        by trying values on the data. ``"auto"`` follows the number of columns.
-    data_norm : float or "auto", default="auto"
-        Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
-        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
-        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
-        before declares, as `NormClipper` does.
-    theta_norm : float or "auto", default="auto"
-        Norm > 0 of all parameters jointly at which the domain ends. Rejection pays for a wide
-        domain with a flat posterior; ``"auto"`` grows slowly with the budget and with n.
-        The Langevin sampler needs none: ``"auto"`` and ``float("inf")`` are no bound there.
-    fit_intercept : bool, default=True
-        Append a 1 to each row.
-    likelihood_power : float or None, default=None
-        ρ in (0, 1], instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for
-        what was spent.
-    step_size : float or "auto", default="auto"
-        Langevin only: h > 0 of θ ← θ − h∇U(θ) + √(2h) ξ. A step too long for the certificate is an
-        error. ``"auto"`` is a quarter of the longest or less.
-    max_iter : int or "auto", default="auto"
-        Langevin only: passes over the rows. More passes come closer to the posterior.
-    batch_size : int or "auto", default="auto"
-        Langevin only: rows of a fixed batch; one step is taken a batch. ``"auto"`` makes batches
-        where they cost next to nothing, and takes all rows under ``"add_or_remove_one"``.
     classes : array-like of shape (n_classes,) or None, default=None
         The class labels, as a declared public fact. None reads them from y and says so in the
         report.
-    n_samples : int or None, default=None
-        Public number of rows, or an upper bound near it. None reads it from X and says so in the
-        report. Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for
-        data sets of at most so many rows. More are refused, and the refusal tells that there are
-        more.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
-    verbose : int, default=0
-        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they get the steps and no data.
 
     Attributes
     ----------
@@ -132,26 +70,6 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
         Mean of the sampled coefficients.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Mean of the sampled intercepts; zero without ``fit_intercept``.
-    likelihood_power_ : float
-        ρ: the samples are of the posterior ∝ prior x likelihood^ρ.
-    effective_n_samples_ : float
-        ρn: how many rows such a posterior would have come from at ρ = 1.
-    sampler_ : str
-        The sampler used.
-    data_norm_, prior_scale_, theta_norm_ : float
-        The values used.
-    parameter_names_ : list of str
-        Names of the columns of `sample_posterior`.
-    n_iter_ : int
-        Passes of the Langevin sampler; 1 for an exact one, whose work is not shown.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
 
     Notes
     -----
@@ -160,20 +78,6 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
     budget `DPVariationalLogisticRegression` makes more of the same (ε, δ). Whether a chain has come
     close to its posterior cannot be checked in private: `diagnose_convergence` shows chains on rows
     that may be seen.
-
-    With ``unit="group"`` the k rows of a person enter with the weight min(1, k₀/k) each: a clipped
-    sum of a person's scores would be the gradient of no convex function, on which both guarantees
-    rest. k₀ is ``group_clip``; ``"auto"`` is ``rows_per_group`` here, and not its root, and never
-    more than ``max_rows_per_group``. A person moves gradients and the range of the potential k₀
-    times as far as a row. Langevin takes full batches, for data sets of at most ``n_groups``
-    persons: more are refused, and the refusal tells that there are more.
-
-    References
-    ----------
-    Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free: Posterior Sampling and Stochastic Gradient
-    Monte Carlo*, ICML 2015. J. Bok, W. J. Su, J. Altschuler, *Shifted Interpolation for
-    Differential Privacy*, ICML 2024 (the certificate). C. L. Canonne, G. Kamath, T. Steinke,
-    *The Discrete Gaussian for Differential Privacy*, NeurIPS 2020 (coins of exact draws).
 
     Examples
     --------
@@ -240,6 +144,7 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
         return classification_likelihood(len(self.classes_)).probabilities(logits)
 
 
+@documented
 @dataclass(eq=False, repr=False)
 class OPSRegressor(R2Mixin, PosteriorSampler):
     """Bayesian linear regression by private posterior samples (OPS).
@@ -262,59 +167,6 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the posterior itself, and the report says what its samples
-        cost. None with ``likelihood_power``.
-    delta : float, default=1e-5
-        δ in [0, 1); 0 asks for pure ε.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
-        ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        k₀ > 0: rows of a person of k rows have weight min(1, k₀/k). ``"auto"`` is
-        ``rows_per_group``.
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
-    n_posterior_samples : int, default=1
-        Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
-        posterior, and each is of a flatter one.
-    sampler : {"auto", "langevin", "rejection"}, default="auto"
-        ``"langevin"`` has a certificate that needs δ > 0 and no convergence. ``"rejection"`` is
-        exact; it takes longer the more columns there are, minutes from 100 or so on large data.
-        ``"auto"`` is Langevin for δ > 0, else rejection.
-    prior_scale : float or "auto", default="auto"
-        Standard deviation τ > 0 of the prior of every coefficient and intercept. Not to be chosen
-        by trying values on the data. ``"auto"`` follows the number of columns.
-    data_norm : float or "auto", default="auto"
-        Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
-        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
-        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
-        before declares, as `NormClipper` does.
-    theta_norm : float or "auto", default="auto"
-        Norm > 0 of all parameters jointly at which the domain ends. Rejection pays for a wide
-        domain with a flat posterior; ``"auto"`` grows slowly with the budget and with n.
-        The Langevin sampler needs none: ``"auto"`` and ``float("inf")`` are no bound there.
-    fit_intercept : bool, default=True
-        Append a 1 to each row.
-    likelihood_power : float or None, default=None
-        ρ in (0, 1], instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for
-        what was spent.
-    step_size : float or "auto", default="auto"
-        Langevin only: h > 0 of θ ← θ − h∇U(θ) + √(2h) ξ. A step too long for the certificate is an
-        error. ``"auto"`` is a quarter of the longest or less.
-    max_iter : int or "auto", default="auto"
-        Langevin only: passes over the rows. More passes come closer to the posterior.
-    batch_size : int or "auto", default="auto"
-        Langevin only: rows of a fixed batch; one step is taken a batch. ``"auto"`` makes batches
-        where they cost next to nothing, and takes all rows under ``"add_or_remove_one"``.
     target_bounds : (float, float) or None, default=None
         Public bounds of the targets, to which they are clipped. None takes targets as they are,
         which should then be of the order of 1.
@@ -324,17 +176,6 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
     residual_bound : float or "auto", default="auto"
         Residual > 0, in the unit of y, beyond which a record counts linearly (Huber 1964).
         ``"auto"`` is half the width of the bounds.
-    n_samples : int or None, default=None
-        Public number of rows, or an upper bound near it. None reads it from X and says so in the
-        report. Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for
-        data sets of at most so many rows. More are refused, and the refusal tells that there are
-        more.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
-    verbose : int, default=0
-        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they get the steps and no data.
 
     Attributes
     ----------
@@ -344,45 +185,11 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
         Mean of the sampled intercepts, in the unit of y.
     noise_scale_ : float
         The value used.
-    likelihood_power_ : float
-        ρ: the samples are of the posterior ∝ prior x likelihood^ρ.
-    effective_n_samples_ : float
-        ρn: how many rows such a posterior would have come from at ρ = 1.
-    sampler_ : str
-        The sampler used.
-    data_norm_, prior_scale_, theta_norm_ : float
-        The values used.
-    parameter_names_ : list of str
-        Names of the columns of `sample_posterior`.
-    n_iter_ : int
-        Passes of the Langevin sampler; 1 for an exact one, whose work is not shown.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
 
     Notes
     -----
     Rows beyond ``data_norm_`` are clipped in prediction too, so that ``X @ coef_ + intercept_`` is
     `predict` for rows within it only.
-
-    With ``unit="group"`` the k rows of a person enter with the weight min(1, k₀/k) each: a clipped
-    sum of a person's scores would be the gradient of no convex function, on which both guarantees
-    rest. k₀ is ``group_clip``; ``"auto"`` is ``rows_per_group`` here, and not its root, and never
-    more than ``max_rows_per_group``. A person moves gradients and the range of the potential k₀
-    times as far as a row. Langevin takes full batches, for data sets of at most ``n_groups``
-    persons: more are refused, and the refusal tells that there are more.
-
-    References
-    ----------
-    Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free: Posterior Sampling and Stochastic Gradient
-    Monte Carlo*, ICML 2015. J. Bok, W. J. Su, J. Altschuler, *Shifted Interpolation for
-    Differential Privacy*, ICML 2024 (the certificate). C. L. Canonne, G. Kamath, T. Steinke,
-    *The Discrete Gaussian for Differential Privacy*, NeurIPS 2020 (coins of exact draws).
 
     Examples
     --------

@@ -23,7 +23,9 @@ import numpy as np
 
 from skdp.algorithms.dp_sgld import DPSGLDConfig, default_learning_rate, default_thinning
 from skdp.algorithms.parts.training import NetworkRun
-from skdp.estimators._network import NetworkClassifier, NetworkEstimator, NetworkRegressor
+from skdp.estimators._documented import documented
+from skdp.estimators._network import NetworkEstimator
+from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
 from skdp.estimators._parts import takes_parts
 from skdp.fitting import declared
 from skdp.fitting.plan import FitPlan, PublicFacts
@@ -34,7 +36,74 @@ from skdp.schedules import PolynomialDecay, step_sizes
 
 @dataclass(eq=False, repr=False)
 class DPSGLD(NetworkEstimator):
-    """Parameters of DP-SGLD, and its configuration."""
+    """Parameters of DP-SGLD, and its configuration.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``temperature``.
+    temperature : float or None, default=None
+        T > 0, instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was
+        spent. With ``epsilon=float("inf")`` nothing is clipped, None is 1, the posterior itself,
+        and 0 is gradient descent.
+    learning_rate : float, callable or "auto", default="auto"
+        η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy,
+        less where that overshoots the prior. η_0 may not exceed N times the prior's variance.
+        A callable maps the step t = 0, 1, … to η_t itself, which must never rise; see
+        `skdp.schedules.PolynomialDecay`.
+    decay_exponent : float, default=0.55
+        γ in [0, 1]; 0 is a constant step size.
+    decay_offset : float or "auto", default="auto"
+        b > 0, in steps; ``"auto"`` is a third of ``max_iter``.
+    prior_scale : float, default=1.0
+        Standard deviation > 0 of the Gaussian prior of each weight; infinite for a flat prior.
+    burn_in : int or "auto", default="auto"
+        Steps below ``max_iter`` after which iterates are kept; ``"auto"`` is half of them. With
+        ``max_iter - 1`` the last iterate alone is kept, as in the paper.
+    thinning : int or "auto", default="auto"
+        Every how many steps ≥ 1 an iterate is kept; ``"auto"`` keeps at most 30.
+    prenoise_scale : float, default=0.0
+        Standard deviation ≥ 0 of normal noise on each record's gradient *before* it is clipped,
+        which makes clipping less biased (Chen et al. 2020). It costs no privacy and earns none;
+        it costs time.
+    accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}, default="auto"
+        See `skdp.privacy.epsilon`.
+
+    Attributes
+    ----------
+    module_ : nn.Module
+        The network, with the weights of the last iterate.
+    temperature_ : float
+        T of the chain.
+    learning_rates_, noise_multipliers_ : ndarray of shape (n_steps,)
+        η_t and σ_t of each step.
+    posterior_samples_ : ndarray of shape (n_kept, n_parameters)
+        The kept iterates, in their order; the columns as in ``parameter_names_``.
+    posterior_steps_ : ndarray of shape (n_kept,)
+        After how many steps each of them was reached.
+    burn_in_ : int
+        Steps before the first that could be kept.
+    clip_norm_, sampling_rate_ : float
+        The values used.
+
+    Notes
+    -----
+    σ_t = (B/C) √(2T/(Nη_t)) is the noise multiplier of step t, so T = σ_t² C² N η_t/(2B²)
+    (Knolle et al. 2021; Li et al. 2019). The paper accounts by a central limit theorem, which can
+    understate ε: ``accountant="gdp_clt"`` repeats that, and its report says that it is no bound.
+
+    A temperature below 1 makes the samples more alike than those of the posterior, one above 1 less
+    alike; clipping, batches and the length of a step change their law too. They tell how far
+    predictions may be trusted; `skdp.metrics` and `skdp.displays` show how well they do. Their
+    intervals have no stated coverage.
+
+    References
+    ----------
+    M. Knolle et al., *Differentially private training of neural networks with Langevin dynamics for
+    calibrated predictive uncertainty*, 2021. B. Li, C. Chen, H. Liu, L. Carin, *On Connecting
+    Stochastic Gradient MCMC and Differential Privacy*, AISTATS 2019. X. Chen, S. Z. Wu, M. Hong,
+    *Understanding Gradient Clipping in Private SGD*, NeurIPS 2020.
+    """
 
     _: KW_ONLY
     temperature: float | None = None
@@ -97,6 +166,7 @@ class DPSGLD(NetworkEstimator):
         self.sampling_rate_ = config.sampling_rate
 
 
+@documented
 @takes_parts
 @dataclass(eq=False, repr=False)
 class DPSGLDClassifier(NetworkClassifier, DPSGLD):
@@ -115,194 +185,6 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     is a row, or with ``unit="group"`` a person with all of its rows. The guarantee is conditional
     on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit,
     and without ``secure`` treats floating-point arithmetic as exact.
-
-    Parameters
-    ----------
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``temperature``.
-    delta : float, default=1e-5
-        δ in (0, 1); should be well below 1/n.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
-        ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
-    temperature : float or None, default=None
-        T > 0, instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was
-        spent. With ``epsilon=float("inf")`` nothing is clipped, None is 1, the posterior itself,
-        and 0 is gradient descent.
-    hidden_layer_sizes : tuple of int, default=(100,)
-        Neurons of the hidden layers; ``()`` is a linear model.
-    activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
-        Of the hidden layers. Bounded ones lose less to clipping.
-    module : nn.Module, class, callable or None, default=None
-        A network instead of the perceptron, or a class or a function that makes one: it gets
-        n_features, which is ``X.shape[1]``, and n_outputs, a class only if it asks for them, and
-        what is given as ``module__`` parameters, e.g. ``module__hidden=32``. Records reach it as
-        they are, (n, n_features) or images (n, channels, height, width) or sequences
-        (n, time, width), as floating-point numbers; integers as 64-bit integers where it takes
-        nothing else, as an `Embedding` does. It returns logits
-        (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
-        have been learned from the private rows. A module is copied, and each `fit` starts from its
-        weights; parameters with ``requires_grad=False`` stay as they are. A record on which it
-        fails contributes nothing.
-
-        It must treat each record by itself, in training too, and keep no state: the guarantee is
-        conditional on that, as ``privacy_.assumptions`` says. A module that is seen to mix is
-        refused before anything is spent: in a trial on batches of 1 to 33 synthetic records of
-        scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
-        other values, on other batch sizes, on the weights, on a rare random event, on the time
-        or on global state.
-    loss : {"cross_entropy", "focal", "ranked_probability"}, class or callable, \
-            default="cross_entropy"
-        What is clipped and summed is its gradient. ``"cross_entropy"`` takes
-        ``loss__label_smoothing``, ``"focal"`` ``loss__gamma`` (2); ``"ranked_probability"`` is for
-        classes whose sorted order means something. Or a loss of torch, of each record whatever its
-        ``reduction``, or a function of outputs and targets (class numbers) that returns one number
-        per record: a record's must not depend on others, which is tried and assumed as for
-        ``module``. With y (n, n_labels) of 0 and 1 each label has a loss of its own, and they are
-        added up.
-    learning_rate : float, callable or "auto", default="auto"
-        η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy,
-        less where that overshoots the prior. η_0 may not exceed N times the prior's variance.
-        A callable maps the step t = 0, 1, … to η_t itself, which must never rise; see
-        `skdp.schedules.PolynomialDecay`.
-    decay_exponent : float, default=0.55
-        γ in [0, 1]; 0 is a constant step size.
-    decay_offset : float or "auto", default="auto"
-        b > 0, in steps; ``"auto"`` is a third of ``max_iter``.
-    prior_scale : float, default=1.0
-        Standard deviation > 0 of the Gaussian prior of each weight; infinite for a flat prior.
-    burn_in : int or "auto", default="auto"
-        Steps below ``max_iter`` after which iterates are kept; ``"auto"`` is half of them. With
-        ``max_iter - 1`` the last iterate alone is kept, as in the paper.
-    thinning : int or "auto", default="auto"
-        Every how many steps ≥ 1 an iterate is kept; ``"auto"`` keeps at most 30.
-    prenoise_scale : float, default=0.0
-        Standard deviation ≥ 0 of normal noise on each record's gradient *before* it is clipped,
-        which makes clipping less biased (Chen et al. 2020). It costs no privacy and earns none;
-        it costs time.
-    max_iter : int or "auto", default="auto"
-        Number of noisy steps.
-    epochs : float or None, default=None
-        Instead of ``max_iter``: expected number of times that a row takes part, > 0.
-    batch_size : int or "auto", default="auto"
-        Expected number of rows in a Poisson batch.
-    sampling_rate : float or None, default=None
-        Poisson sampling rate in (0, 1], instead of ``batch_size``; 1 is the full batch.
-    clip_norm : float or "auto", default="auto"
-        Norm > 0 to which each record's gradient, over all parameters jointly, is clipped; 1 if
-        ``"auto"``, and none without privacy.
-    clipping : {"flat", "automatic"}, default="flat"
-        Factor of a record's gradient g: min(1, C/‖g‖), or C/(‖g‖ + .01) (Bu et al. 2023).
-    accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}, default="auto"
-        See `skdp.privacy.epsilon`.
-    physical_batch_size : int or None, default=None
-        Records that are worked on at once, for memory; None is 1024, fewer on the CPU where layers
-        keep much of each. Changes no result and no cost.
-    mixed_precision : bool, default=False
-        Run the network in bfloat16; norms, sums and noise stay in full precision.
-    device : str, torch.device or None, default=None
-        Where to train, e.g. ``"cuda"``; None is where the module's parameters are.
-    classes : array-like of shape (n_classes,) or None, default=None
-        The class labels, as a declared public fact. None reads them from y and says so in the
-        report.
-    class_weight : dict or None, default=None
-        Public weights ≥ 0 of classes, 1 for those that are not named; each clipped gradient is
-        multiplied by its own. The noise is for the largest, so it gives balance at the cost of
-        noise. ``"balanced"`` is refused: the shares of classes are private.
-    max_sample_weight : float, default=1.0
-        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
-    secure : bool, default=False
-        Of the perceptron, with the default loss: integers in place of the rounding of floats in
-        gradients, sums and noise, which is discrete. The guarantee then no longer treats
-        floating-point arithmetic as exact. Up to three times slower (with persons eight), and as
-        accurate. Not with ``device``, ``module`` or ``mixed_precision``, nor for more than 100,000
-        parameters (with persons 10,000). See docs/privacy.md, section 8.
-    checkpoint : str, path-like or None, default=None
-        File from which a fit that was killed goes on when it is called again with the same rows and
-        parameters, as the same release at no further charge. The key file beside it (``.key``) is
-        as secret as the rows; both are deleted when the fit ends. Each fit needs a path of its
-        own, and calls that go on from an earlier one take none. See the guide page on long runs.
-    every : int, default=50
-        Number ≥ 1 of steps from one checkpoint to the next.
-    n_samples : int or None, default=None
-        Public number of rows, from which rates and step sizes are computed. None reads it from X
-        and says so in the report. Where it is public, below half and above three times that of X
-        are refused.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
-    verbose : int, default=0
-        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they get the steps and no data.
-
-    Attributes
-    ----------
-    module_ : nn.Module
-        The network, with the weights of the last iterate.
-    temperature_ : float
-        T of the chain.
-    learning_rates_, noise_multipliers_ : ndarray of shape (n_steps,)
-        η_t and σ_t of each step.
-    posterior_samples_ : ndarray of shape (n_kept, n_parameters)
-        The kept iterates, in their order; the columns as in ``parameter_names_``.
-    posterior_steps_ : ndarray of shape (n_kept,)
-        After how many steps each of them was reached.
-    burn_in_ : int
-        Steps before the first that could be kept.
-    clip_norm_, sampling_rate_ : float
-        The values used.
-    parameter_names_ : list of str
-        Names of the columns of `sample_posterior`.
-    n_iter_ : int
-        Number of noisy steps taken, in all releases that ``privacy_`` states.
-    privacy_ : PrivacyReport
-        The privacy statement.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
-    public_scores_ : list of (int, float)
-        Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
-        they are not private.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-
-    Notes
-    -----
-    σ_t = (B/C) √(2T/(Nη_t)) is the noise multiplier of step t, so T = σ_t² C² N η_t/(2B²)
-    (Knolle et al. 2021; Li et al. 2019). The paper accounts by a central limit theorem, which can
-    understate ε: ``accountant="gdp_clt"`` repeats that, and its report says that it is no bound.
-
-    A temperature below 1 makes the samples more alike than those of the posterior, one above 1 less
-    alike; clipping, batches and the length of a step change their law too. They tell how far
-    predictions may be trusted; `skdp.metrics` and `skdp.displays` show how well they do. Their
-    intervals have no stated coverage.
-
-    With ``unit="group"`` each row's gradient is clipped as ever, and a person contributes the sum
-    over its rows, clipped to ``group_clip`` times ``clip_norm``; it is persons who are sampled.
-    Batches, ``n_samples`` and step sizes count rows: ``n_groups`` times ``rows_per_group``.
-
-    References
-    ----------
-    M. Knolle et al., *Differentially private training of neural networks with Langevin dynamics for
-    calibrated predictive uncertainty*, 2021. B. Li, C. Chen, H. Liu, L. Carin, *On Connecting
-    Stochastic Gradient MCMC and Differential Privacy*, AISTATS 2019. X. Chen, S. Z. Wu, M. Hong,
-    *Understanding Gradient Clipping in Private SGD*, NeurIPS 2020.
 
     Examples
     --------
@@ -332,6 +214,7 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
         return self._probabilities(np.concatenate(list(self._outputs(X)), axis=1))
 
 
+@documented
 @takes_parts
 @dataclass(eq=False, repr=False)
 class DPSGLDRegressor(NetworkRegressor, DPSGLD):
@@ -351,185 +234,6 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     is a row, or with ``unit="group"`` a person with all of its rows. The guarantee is conditional
     on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit,
     and without ``secure`` treats floating-point arithmetic as exact.
-
-    Parameters
-    ----------
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``temperature``.
-    delta : float, default=1e-5
-        δ in (0, 1); should be well below 1/n.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
-        ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
-    temperature : float or None, default=None
-        T > 0, instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was
-        spent. With ``epsilon=float("inf")`` nothing is clipped, None is 1, the posterior itself,
-        and 0 is gradient descent.
-    hidden_layer_sizes : tuple of int, default=(100,)
-        Neurons of the hidden layers; ``()`` is a linear model.
-    activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
-        Of the hidden layers. Bounded ones lose less to clipping.
-    module : nn.Module, class, callable or None, default=None
-        A network instead of the perceptron, or a class or a function that makes one: it gets
-        n_features, which is ``X.shape[1]``, and n_outputs, a class only if it asks for them, and
-        what is given as ``module__`` parameters, e.g. ``module__hidden=32``. Records reach it as
-        they are, (n, n_features) or images (n, channels, height, width) or sequences
-        (n, time, width), as floating-point numbers; integers as 64-bit integers where it takes
-        nothing else, as an `Embedding` does. It returns logits
-        (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
-        have been learned from the private rows. A module is copied, and each `fit` starts from its
-        weights; parameters with ``requires_grad=False`` stay as they are. A record on which it
-        fails contributes nothing.
-
-        It must treat each record by itself, in training too, and keep no state: the guarantee is
-        conditional on that, as ``privacy_.assumptions`` says. A module that is seen to mix is
-        refused before anything is spent: in a trial on batches of 1 to 33 synthetic records of
-        scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
-        other values, on other batch sizes, on the weights, on a rare random event, on the time
-        or on global state.
-    loss : {"squared_error", "absolute_error", "huber"}, class or callable, default="squared_error"
-        What is clipped and summed is its gradient, on the scale that the network works on;
-        ``"huber"`` takes ``loss__delta`` (1). Or a loss of torch, of each record
-        whatever its ``reduction``, or a function of outputs and targets (n, n_targets) that returns
-        one number per record: a record's must not depend on others, which is tried and assumed as
-        for ``module``.
-    learning_rate : float, callable or "auto", default="auto"
-        η_0 > 0 of the step sizes η_t = η_0 (1 + t/b)^−γ; ``"auto"`` is 3, and .1 without privacy,
-        less where that overshoots the prior. η_0 may not exceed N times the prior's variance.
-        A callable maps the step t = 0, 1, … to η_t itself, which must never rise; see
-        `skdp.schedules.PolynomialDecay`.
-    decay_exponent : float, default=0.55
-        γ in [0, 1]; 0 is a constant step size.
-    decay_offset : float or "auto", default="auto"
-        b > 0, in steps; ``"auto"`` is a third of ``max_iter``.
-    prior_scale : float, default=1.0
-        Standard deviation > 0 of the Gaussian prior of each weight; infinite for a flat prior.
-    burn_in : int or "auto", default="auto"
-        Steps below ``max_iter`` after which iterates are kept; ``"auto"`` is half of them. With
-        ``max_iter - 1`` the last iterate alone is kept, as in the paper.
-    thinning : int or "auto", default="auto"
-        Every how many steps ≥ 1 an iterate is kept; ``"auto"`` keeps at most 30.
-    prenoise_scale : float, default=0.0
-        Standard deviation ≥ 0 of normal noise on each record's gradient *before* it is clipped,
-        which makes clipping less biased (Chen et al. 2020). It costs no privacy and earns none;
-        it costs time.
-    max_iter : int or "auto", default="auto"
-        Number of noisy steps.
-    epochs : float or None, default=None
-        Instead of ``max_iter``: expected number of times that a row takes part, > 0.
-    batch_size : int or "auto", default="auto"
-        Expected number of rows in a Poisson batch.
-    sampling_rate : float or None, default=None
-        Poisson sampling rate in (0, 1], instead of ``batch_size``; 1 is the full batch.
-    clip_norm : float or "auto", default="auto"
-        Norm > 0 to which each record's gradient, over all parameters jointly, is clipped; 1 if
-        ``"auto"``, and none without privacy.
-    clipping : {"flat", "automatic"}, default="flat"
-        Factor of a record's gradient g: min(1, C/‖g‖), or C/(‖g‖ + .01) (Bu et al. 2023).
-    accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}, default="auto"
-        See `skdp.privacy.epsilon`.
-    physical_batch_size : int or None, default=None
-        Records that are worked on at once, for memory; None is 1024, fewer on the CPU where layers
-        keep much of each. Changes no result and no cost.
-    mixed_precision : bool, default=False
-        Run the network in bfloat16; norms, sums and noise stay in full precision.
-    device : str, torch.device or None, default=None
-        Where to train, e.g. ``"cuda"``; None is where the module's parameters are.
-    target_bounds : (float, float) or None, default=None
-        Public bounds of the targets, to which they are clipped; the network then works on [-1, 1].
-        None takes targets as they are, which should then be of the order of 1.
-    max_sample_weight : float, default=1.0
-        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
-    secure : bool, default=False
-        Of the perceptron, with the default loss: integers in place of the rounding of floats in
-        gradients, sums and noise, which is discrete. The guarantee then no longer treats
-        floating-point arithmetic as exact. Up to three times slower (with persons eight), and as
-        accurate. Not with ``device``, ``module`` or ``mixed_precision``, nor for more than 100,000
-        parameters (with persons 10,000). See docs/privacy.md, section 8.
-    checkpoint : str, path-like or None, default=None
-        File from which a fit that was killed goes on when it is called again with the same rows and
-        parameters, as the same release at no further charge. The key file beside it (``.key``) is
-        as secret as the rows; both are deleted when the fit ends. Each fit needs a path of its
-        own, and calls that go on from an earlier one take none. See the guide page on long runs.
-    every : int, default=50
-        Number ≥ 1 of steps from one checkpoint to the next.
-    n_samples : int or None, default=None
-        Public number of rows, from which rates and step sizes are computed. None reads it from X
-        and says so in the report. Where it is public, below half and above three times that of X
-        are refused.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
-    verbose : int, default=0
-        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they get the steps and no data.
-
-    Attributes
-    ----------
-    module_ : nn.Module
-        The network, with the weights of the last iterate.
-    temperature_ : float
-        T of the chain.
-    learning_rates_, noise_multipliers_ : ndarray of shape (n_steps,)
-        η_t and σ_t of each step.
-    posterior_samples_ : ndarray of shape (n_kept, n_parameters)
-        The kept iterates, in their order; the columns as in ``parameter_names_``.
-    posterior_steps_ : ndarray of shape (n_kept,)
-        After how many steps each of them was reached.
-    burn_in_ : int
-        Steps before the first that could be kept.
-    clip_norm_, sampling_rate_ : float
-        The values used.
-    parameter_names_ : list of str
-        Names of the columns of `sample_posterior`.
-    n_iter_ : int
-        Number of noisy steps taken, in all releases that ``privacy_`` states.
-    privacy_ : PrivacyReport
-        The privacy statement.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
-    public_scores_ : list of (int, float)
-        Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
-        they are not private.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
-
-    Notes
-    -----
-    σ_t = (B/C) √(2T/(Nη_t)) is the noise multiplier of step t, so T = σ_t² C² N η_t/(2B²)
-    (Knolle et al. 2021; Li et al. 2019). The paper accounts by a central limit theorem, which can
-    understate ε: ``accountant="gdp_clt"`` repeats that, and its report says that it is no bound.
-
-    A temperature below 1 makes the samples more alike than those of the posterior, one above 1 less
-    alike; clipping, batches and the length of a step change their law too. They tell how far
-    predictions may be trusted; `skdp.metrics` and `skdp.displays` show how well they do. Their
-    intervals have no stated coverage.
-
-    With ``unit="group"`` each row's gradient is clipped as ever, and a person contributes the sum
-    over its rows, clipped to ``group_clip`` times ``clip_norm``; it is persons who are sampled.
-    Batches, ``n_samples`` and step sizes count rows: ``n_groups`` times ``rows_per_group``.
-
-    References
-    ----------
-    M. Knolle et al., *Differentially private training of neural networks with Langevin dynamics for
-    calibrated predictive uncertainty*, 2021. B. Li, C. Chen, H. Liu, L. Carin, *On Connecting
-    Stochastic Gradient MCMC and Differential Privacy*, AISTATS 2019. X. Chen, S. Z. Wu, M. Hong,
-    *Understanding Gradient Clipping in Private SGD*, NeurIPS 2020.
 
     Examples
     --------

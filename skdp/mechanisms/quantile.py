@@ -24,20 +24,19 @@ Mechanisms*, ICML 2020 (bounded range).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
 from skdp.engine import release_hook
-from skdp.engine.coins import Choice, Integers
+from skdp.engine.coins import Integers
 from skdp.engine.release_hook import MechanismCall
 from skdp.fitting.streams import SecureStream
 from skdp.fitting.types import ArrayLike
 from skdp.fitting.validate import expected, in_range, integer
 from skdp.mechanisms._release import EPSILONS, SIZES, Mechanism, charged_stream, numbers
+from skdp.mechanisms._segments import MANTISSA_BITS, Segments, attempt, integer_weights, levels
 from skdp.relations import GROUP, ZERO_OUT, check_relation
 from skdp.rows.bounded_sum import MAX_ROWS
 
@@ -48,22 +47,9 @@ GRID = 2**30
 RANK = 2**-30
 # Weights e^(-x) below e^-200, some 1e-78 of all together, are raised to it.
 MOST_EXPONENT = 200.0
-MANTISSA_BITS = 53
 _HALF = 2**15  # of 1/RANK, the root: in two parts 64 bits hold misses of weights below 2⁴⁸
-# A person's values share so many integer weights; of more values some have none.
-SHARES = 2**10
-STEPS = 2**20  # to which declared weights are rounded
 # Relative error of a weight in doubles: assumed. Eight roundings of 200 make 2e-13, this is 9e-13.
 WEIGHT_ERROR = 2.0**-40
-
-
-class _Segments(NamedTuple):
-    """Runs of grid points between which no record lies, and the weight of each of their points."""
-
-    first: np.ndarray
-    size: np.ndarray
-    mantissa: np.ndarray  # integer ...
-    halvings: np.ndarray  # ... times 2^(-MANTISSA_BITS - halvings)
 
 
 @dataclass(frozen=True)
@@ -349,8 +335,8 @@ class QuantileMechanism(Mechanism):
         weights: np.ndarray | None = None,
     ) -> float:
         segments = self._segments(values, starts, inside, weights)
-        level = _levels(segments)
-        while (number := _attempt(segments, level, random)) is None:
+        level = levels(segments)
+        while (number := attempt(segments, level, random)) is None:
             pass
         return float(number)
 
@@ -360,7 +346,7 @@ class QuantileMechanism(Mechanism):
         starts: np.ndarray | None = None,
         inside: np.ndarray | None = None,
         weights: np.ndarray | None = None,
-    ) -> _Segments:
+    ) -> Segments:
         there = ~np.isnan(values)
         counted = there if inside is None else there & inside
         values = np.clip(values[counted], self.lower, self.upper)
@@ -384,7 +370,7 @@ class QuantileMechanism(Mechanism):
         over, under = ((x * _HALF - whole) * float(_HALF) - rest for x in (below, up_to))
         d = np.maximum(np.maximum(over, -under), 0.0)
         size = np.diff(first, append=self._grid + 1)
-        return _Segments(first, size, *self._weights(d, RANK / shares))
+        return Segments(first, size, *self._weights(d, RANK / shares))
 
     def _weights(self, d: np.ndarray, unit: float = RANK) -> tuple[np.ndarray, np.ndarray]:
         """Mantissas and halvings of e^(-rate d), d in a unit."""
@@ -393,109 +379,3 @@ class QuantileMechanism(Mechanism):
         halvings = np.floor(x / math.log(2))
         fraction = np.exp(np.minimum(halvings * math.log(2) - x, 0.0))
         return (fraction * 2.0**MANTISSA_BITS).astype(np.int64), halvings.astype(np.int64)
-
-
-class Cell(NamedTuple):
-    """An interval (lower, upper] of the values, and which of their quantiles there is asked for."""
-
-    quantile: float
-    lower: float
-    upper: float
-
-
-def split(
-    cells: Sequence[Cell],
-    values: np.ndarray,
-    stream: SecureStream,
-    *,
-    epsilon: float,
-    neighboring_relation: str,
-    starts: np.ndarray | None = None,
-) -> np.ndarray:
-    """Release one quantile of each of several disjoint cells at the price of one.
-
-    **Privacy.** ε-DP for neighbours under ``neighboring_relation``, and the log-density of all
-    answers together moves by a function whose range is at most ε; charged by the caller. A cell has
-    the law of `QuantileMechanism` on the values in it. A record is in one cell: a record that
-    comes, goes or is zeroed out moves the log-density of one answer, over a range of ε. Where it is
-    replaced it may leave one cell for another, so each has half of ε. The values of a person have
-    weights that add up to 1 over all cells: the ranges of the cells, which are ε times the person's
-    weight in each, add up to ε. Doubles err by 4ξ in each cell that is touched.
-
-    Parameters
-    ----------
-    cells : sequence of Cell
-        Public, disjoint, in ascending order. Of a cell without length the answer is its end.
-    values : ndarray of shape (n,)
-        Numbers; NaN is missing.
-    stream : SecureStream
-        Source of the randomness.
-    epsilon : float
-        ε of all cells together; well above 4ξ times their number.
-    neighboring_relation : str
-        Who is a neighbour.
-    starts : ndarray of int of shape (n_persons + 1,) or None, default=None
-        As in `QuantileMechanism.release`.
-
-    Returns
-    -------
-    ndarray of shape (n_cells,)
-        Points of the cells, ascending.
-    """
-    factor = check_relation(neighboring_relation).factor
-    each = (epsilon - 4 * WEIGHT_ERROR * len(cells)) / factor
-    sensitivity = factor * max(2 * max(cell.quantile, 1 - cell.quantile) for cell in cells)
-
-    def drawn() -> np.ndarray:
-        answers = np.zeros(len(cells))
-        for k, (quantile, low, high) in enumerate(cells):
-            if low < high:
-                inside = (values <= high) & ((values > low) if k else (values >= low))
-                mechanism = QuantileMechanism(quantile, low, high, each)
-                answers[k] = mechanism._draw(values, starts, stream.generator.integers, inside)
-        return answers
-
-    shape = (len(cells),)
-    call = MechanismCall("quantile", sensitivity, sensitivity / epsilon, 1.0, shape, 0, 1.0)
-    share = np.clip(release_hook.release(call, drawn) / GRID, 0.0, 1.0)
-    lower, upper = np.array([cell[1:] for cell in cells]).T
-    return np.minimum(lower + (upper - lower) * share, upper)
-
-
-def integer_weights(
-    there: np.ndarray, starts: np.ndarray | None = None, weights: np.ndarray | None = None
-) -> tuple[np.ndarray, int]:
-    """Integer weights of the values that are there, and the most that those of a record add up to.
-
-    The values of a person share the mean of their weights.
-    """
-    if weights is None:
-        most = 1 if starts is None else SHARES
-        each = np.full(int(there.sum()), most)
-    else:
-        each, most = np.rint(weights[there] * STEPS).astype(np.int64), STEPS
-    if starts is None:
-        return each, most
-    person = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[there]
-    counts = np.bincount(person, minlength=len(starts) - 1)
-    k, up_to = counts[person], np.concatenate([[0], np.cumsum(each)])
-    before = up_to[np.cumsum(counts) - counts][person]  # of all persons that come first
-    return (up_to[1:] - before) // k - (up_to[:-1] - before) // k, most
-
-
-def _levels(segments: _Segments) -> Choice:
-    """Choice of a level: points of equal halvings, from those of most on."""
-    totals = np.bincount(segments.halvings, segments.size)  # of integers, and exact in doubles
-    return Choice([int(total) << e for e, total in enumerate(totals[::-1])])
-
-
-def _attempt(segments: _Segments, level: Choice, random: Integers) -> int | None:
-    """Choose a level of halvings, and a grid point of it; None where its mantissa refuses it."""
-    (chosen,) = level.draw(1, random)
-    at = np.flatnonzero(segments.halvings == segments.halvings.max() - chosen)
-    up_to = np.cumsum(segments.size[at])
-    place = int(random(up_to[-1]))
-    i = np.searchsorted(up_to, place, side="right")
-    if not random(1 << MANTISSA_BITS) < segments.mantissa[at[i]]:
-        return None
-    return int(segments.first[at[i]] + segments.size[at[i]] - up_to[i] + place)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar
 
 import joblib
@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._version import __version__
 from skdp.estimators._linear import check_sparse
-from skdp.estimators._network import EACH_BY_ITSELF
+from skdp.estimators._network_parameters import EACH_BY_ITSELF
 from skdp.fitting.charge import warn_if_inferred
 from skdp.fitting.declared import public_n_rows, warn_of_delta
 from skdp.fitting.estimator import PrivateEstimator
@@ -62,20 +62,27 @@ def declared_persons(meta: Any, n_groups: int | None, n_samples: int | None, mos
     return PersonUnit.of(integer(1, n_groups=n_groups), None, "auto", most, n_samples)
 
 
+@dataclass(eq=False, repr=False)
 class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     """Checks its input as the estimator would, and predicts with the winner."""
 
-    sets_inner_budgets = True  # for `split_budget`
-
-    # Parameters of every search.
     estimator: Estimator
     param_distributions: _candidates.Distributions
-    scoring: _scores.Scoring
-    n_groups: int | None
-    n_samples: int | None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    scoring: _scores.Scoring = None
+    weights: Mapping[str, float] | None = None
+    neighboring_relation: str = "zero_out"
+    unit: str = ROW
+    n_groups: int | None = None
+    n_samples: int | None = None
+    random_state: Seed = None
 
-    best_estimator_: Any
-    scorer_: Any
+    sets_inner_budgets: ClassVar[bool] = True  # for `split_budget`
+
+    best_estimator_: Any = field(init=False)
+    scorer_: Any = field(init=False)
 
     _never_shown: ClassVar[dict[str, str]]  # what is missing on purpose, and why
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing
 from skdp.fitting.charge import all_or_nothing, charged
 from skdp.fitting.declared import check_seed, encode_labels
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.types import Estimator, Given, Params, Seed
+from skdp.fitting.types import Estimator, Given, Params
 from skdp.fitting.validate import expected, in_range, integer, positive
 from skdp.mechanisms import NoisyMaxMechanism
 from skdp.model_selection import _candidates, _scores
@@ -30,7 +30,6 @@ from skdp.privacy.cover import Cover, covered
 from skdp.privacy.events import gaussian_mu
 from skdp.privacy.parts import PartDpEvent
 from skdp.privacy.workflow import stating_parts
-from skdp.relations import ROW
 from skdp.rows.persons import rows_of_persons
 
 _TUNE, _SCORE, _FINAL = "tune", "score", "final"
@@ -145,21 +144,10 @@ class DPDisjointSearch(PrivateSearch):
     3.0
     """
 
-    estimator: Estimator
-    param_distributions: _candidates.Distributions
     _: KW_ONLY
-    epsilon: float = 1.0
-    delta: float = 1e-5
     n_iter: int | None = None
     tuning_share: float = 0.1
     scoring_share: float = 0.1
-    scoring: _scores.Scoring = None
-    weights: Mapping[str, float] | None = None
-    neighboring_relation: str = "zero_out"
-    unit: str = ROW
-    n_groups: int | None = None
-    n_samples: int | None = None
-    random_state: Seed = None
 
     _never_shown: ClassVar[dict[str, str]] = {
         "cv_results_": "it would hold scores, which are not released",

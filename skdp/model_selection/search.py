@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, TypeGuard
 
@@ -13,7 +12,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from skdp.fitting.charge import all_or_nothing, charged
 from skdp.fitting.declared import check_seed
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.types import Estimator, Given, Seed
+from skdp.fitting.types import Given
 from skdp.fitting.validate import in_range, positive
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection._base import PrivateSearch, digest, silence
@@ -184,22 +183,11 @@ class DPRandomizedSearch(PrivateSearch):
     True
     """
 
-    estimator: Estimator
-    param_distributions: _candidates.Distributions
     _: KW_ONLY
-    epsilon: float = 1.0
-    delta: float = 1e-5
     mean_trials: float = 10
     shape: float = 0.0
-    scoring: _scores.Scoring = None
     score_share: float = 0.1
-    weights: Mapping[str, float] | None = None
-    neighboring_relation: str = "zero_out"
-    unit: str = ROW
-    n_groups: int | None = None
-    n_samples: int | None = None
     n_jobs: int | None = None
-    random_state: Seed = None
 
     _never_shown: ClassVar[dict[str, str]] = {
         "cv_results_": "it would hold the other trials, and how many there were",

@@ -21,73 +21,31 @@ A pair of columns has the products of the features of both, a trend and WAVES_OF
 number, times √PAIR_WEIGHT; where either is missing, all are 0. Features of one column have the mean
 0 over its bins or levels, so that a sum of products has it over each of the two columns: it is
 interaction and nothing else.
-
-*What is asked for.* A sum over n rows of norm ≤ R of scores r x has noise bR/μ in each coordinate,
-where |r| ≤ b. With w_k = n q_k and q_k the mean square of wave k over the bins, the coefficient
-moves it by a w_k, and the rows' own scatter there has the variance v w_k. So it tells
-
-    I_k = (a w_k)²/(v w_k + b²R²/μ²)
-
-of the coefficient, and a wave is worth asking for where I_k times a usual prior variance,
-(USUAL/R)², is above TOLD; so is the feature of what is missing, if it is in a share FEW of the
-rows. `Telling` has a, v, b and USUAL: of labels a = v = SLOPE, about the mean slope of the logistic
-function, and b = 1. All of these numbers are public. Waves and features of what is missing are
-asked for only as far as the second moments of all features can be told; where those of trends and
-levels cannot, there are none. A product is asked for by the same rule, if its mean square is at
-least that of the last wave that may be asked for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
+from skdp.models.curves import MOST_WAVES, WEIGHT, steepness, trend, waves
+from skdp.models.telling import LABELS, Telling, is_told, last_told
 from skdp.rows.coded import CodedRows
 
 # The same for every data set, ε, n and d; chosen on the tables magic, abalone, credit and adult of
 # benchmarks/additive.py, and on german.
-WEIGHT = 1.5  # of the squared norm of the waves, over three times that of the largest trend
-USUAL = 3.0  # standard deviation of a coefficient, in logits of a row at the norm bound
-TOLD = 0.3  # information over prior precision from which on a wave is asked for
-SLOPE = 0.2  # of the mean of a label in its logit
 FEW = 0.05  # share of rows in which a value is missing, where it is
 MANY = 8  # waves of a column from which on their scale is inferred by itself
-MOST_WAVES = 40  # of a column
 PAIR_WEIGHT = 0.5  # of the largest squared product of two trends
 WAVES_OF_PAIRS = 8  # of a number, of which a pair may have products
 EVEN = 2.0  # square of the steepness beyond which it is not taken for chance
 
 TREND, WAVES, LEVELS, MISSING, PAIRS = "trend", "waves", "levels", "missing", "pairs"
-
-
-class Telling(NamedTuple):
-    """How much scores tell of the mean of a target, in public numbers.
-
-    Parameters
-    ----------
-    slope : float
-        a: of the mean score in the linear predictor.
-    scatter : float
-        v: variance of scores.
-    bound : float
-        b: largest score.
-    usual : float
-        Standard deviation of the linear predictor of a row at the norm bound.
-    """
-
-    slope: float
-    scatter: float
-    bound: float
-    usual: float
-
-
-LABELS = Telling(SLOPE, SLOPE, 1.0, USUAL)
 
 
 @dataclass(frozen=True)
@@ -280,20 +238,6 @@ class Pair:
         return codes[:, a] * (self.shape[1] + 1) + codes[:, b]
 
 
-def trend(n_bins: int) -> np.ndarray:
-    """Trend, (B,)."""
-    return (2.0 * np.arange(n_bins) + 1.0) / n_bins - 1.0
-
-
-def waves(n_bins: int) -> np.ndarray:
-    """Waves (B, K), cosines and sines in turn; not more than a curve can have beside its trend."""
-    places = np.arange(max(0, min(n_bins - 2, MOST_WAVES)))
-    k = places // 2 + 1
-    x = (np.arange(n_bins) + 0.5) / n_bins
-    phases = 2.0 * np.outer(x, k) - places % 2 / 2.0
-    return np.cos(math.pi * phases) * math.sqrt(2.0 * WEIGHT) / (math.pi * k)
-
-
 def beside_trend(column: Number | Category) -> np.ndarray:
     """Projection (B, B) of a curve on what it has beside its mean and its trend; 0 for levels."""
     B = len(column.table) - 1
@@ -308,25 +252,14 @@ def not_told(column: Number, curve: np.ndarray, known: np.ndarray, scale: float)
 
     Waves that were not asked for have their prior, N(0, τ²). A jump has more of all waves than that
     at one place, and where the curve is `steepness` times as steep as elsewhere, f's prior
-    covariance K = τ² W Wᵀ is taken to be steepness² times as large. If S is the posterior
-    covariance of the waves that were asked for, the posterior mean of a curve f is (I - A) f but
-    for noise, with
+    covariance K = τ² W Wᵀ is taken to be steepness² times as large. If S = ``known`` is the
+    posterior covariance of the waves that were asked for, the posterior mean of a curve f is
+    (I - A) f but for noise, with
 
         A = W (S/τ²) W⁺ + (I - W W⁺),
 
     W here those waves alone. It leaves out A f, and this adds A d K d Aᵀ for what is beyond the
     prior, with d² = max(steepness² - EVEN, 0).
-
-    Parameters
-    ----------
-    column : Number
-        The column.
-    curve : ndarray of shape (B,)
-        Posterior mean.
-    known : ndarray of shape (K, K)
-        S.
-    scale : float
-        τ.
     """
     told, others = column.waves[:, : column.n_waves], column.waves[:, column.n_waves :]
     inverse = np.linalg.pinv(told)
@@ -335,24 +268,6 @@ def not_told(column: Number, curve: np.ndarray, known: np.ndarray, scale: float)
     jumps = scale * left_out @ (more[:, None] * column.waves)
     others = scale * others
     return others @ others.T + jumps @ jumps.T
-
-
-def steepness(curve: np.ndarray, n_waves: int) -> np.ndarray:
-    """How much steeper a curve is near each bin than all of it, (B,), at least 1.
-
-    The root of the mean square slope, beside the mean one, within half a wave length of the last
-    wave over that of the whole curve.
-    """
-    B = len(curve)
-    if n_waves == 0 or B < 3:
-        return np.ones(B)
-    slopes = np.gradient(curve)
-    squares = (slopes - slopes.mean()) ** 2
-    half = max(1, round(B / (2 * n_waves)))
-    padded = np.pad(squares, half, mode="edge")
-    near = np.convolve(padded, np.full(2 * half + 1, 1.0 / (2 * half + 1)), "valid")
-    least = 1e-18 * float(np.mean(slopes**2)) + 1e-300  # a straight line, but for rounding
-    return np.sqrt(np.maximum(near / max(float(squares.mean()), least), 1.0))
 
 
 @dataclass(frozen=True)
@@ -393,7 +308,8 @@ class Additive:
     @property
     def norm(self) -> float:
         """Largest norm of a row: no row is longer, and without pairs one is as long."""
-        return math.sqrt(sum(_largest(part.table) for part in self.parts))
+        squares = ((part.table**2).sum(axis=1) for part in self.parts)
+        return math.sqrt(sum(float(of_codes.max()) for of_codes in squares))
 
     @property
     def usual_norm(self) -> float:
@@ -470,29 +386,12 @@ class Additive:
             )
 
         def told(square: float) -> bool:
-            return _told(n_rows * square, mu, bound, telling)
+            return is_told(n_rows * square, mu, bound, telling)
 
-        worths = [_worth(c.waves, told) if isinstance(c, Number) else 0 for c in self.columns]
+        worths = [last_told(c.waves, told) if isinstance(c, Number) else 0 for c in self.columns]
         least_worths = [min(filter(told, p.squares), default=math.inf) for p in self.pairs]
         missing = told(FEW) and with_waves(0, True).size <= most
         each = MOST_WAVES if self.pairs else max(worths, default=0)
         while each and with_waves(each, missing).size > most:
             each -= 1
         return with_waves(each, missing)
-
-
-def _told(weight: float, mu: float, bound: float, telling: Telling) -> bool:
-    """Whether a feature of Σ x² = weight is worth its noise; R² is the bound."""
-    noise = bound * (telling.bound / mu) ** 2
-    information = (telling.slope * weight) ** 2 / (telling.scatter * weight + noise)
-    return bool(information * telling.usual**2 / bound > TOLD)
-
-
-def _worth(found: np.ndarray, told: Callable[[float], bool]) -> int:
-    """Number of the last wave that is worth its noise."""
-    worth = map(told, np.mean(found**2, axis=0))
-    return max((k for k, is_worth in enumerate(worth, start=1) if is_worth), default=0)
-
-
-def _largest(table: np.ndarray) -> float:
-    return float((table**2).sum(axis=1).max())

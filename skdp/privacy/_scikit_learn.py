@@ -179,9 +179,7 @@ _TABLE = {
         "learned the vocabulary or the frequencies of words from the rows",
     ),
     "TfidfTransformer": passes_if(
-        "use_idf=False",
-        its.has("use_idf", False),
-        "learned the frequencies of words from the rows",
+        "use_idf=False", its.has("use_idf", False), "learned the frequencies of words from the rows"
     ),
     "MultiLabelBinarizer": passes_if(
         "classes=[...] with every label, since it warns of others",

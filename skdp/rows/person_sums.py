@@ -117,12 +117,20 @@ class RowSum(BoundedSum):
     cancelling = False
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the sum at parameters of a shape."""
-        raise NotImplementedError
+        """Shape of the sum at parameters of a shape: the same."""
+        return theta_shape
 
     def records(self, theta: np.ndarray, chunk: Any) -> np.ndarray:
         """Return the terms (m, size), each a function of its own record alone."""
         raise NotImplementedError
+
+    def __call__(self, theta: np.ndarray, batch: Any) -> np.ndarray:
+        """Return the sum."""
+        total = np.zeros(self.shape(tuple(theta.shape)))
+        with np.errstate(all="ignore"):
+            for chunk in batch.chunks(CHUNK_ROWS):
+                total += self.records(theta, chunk).sum(axis=0)
+        return total
 
     def persons(self, theta: np.ndarray, chunk: Any) -> np.ndarray:
         """Return the sums (n_persons, size) of each person's terms, a function of these alone."""

@@ -15,8 +15,10 @@ on integers, so that the law of what is released is the one that is stated (docs
 from skdp.statistics._query import PrivateStatistic
 from skdp.statistics.counts import dp_count, dp_histogram
 from skdp.statistics.covariances import dp_covariance
-from skdp.statistics.moments import dp_mean, dp_sum, dp_var
+from skdp.statistics.moments import dp_mean
 from skdp.statistics.quantiles import dp_quantile
+from skdp.statistics.totals import dp_sum
+from skdp.statistics.variances import dp_var
 
 __all__ = [
     "PrivateStatistic",

@@ -37,6 +37,17 @@ _PRIVATE_SHARE = 0.2
 _DOUBT = 0.2  # of 1 - level: for the means
 
 
+def _moments(y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Σ w y yᵀ of integers y (n, d) and w (n, 1), exactly: each product in two parts."""
+    total = np.zeros((y.shape[1], y.shape[1]), object)
+    for i in range(0, len(y), _CHUNK):
+        part = y[i : i + _CHUNK]
+        high, low = np.divmod(w[i : i + _CHUNK] * part, _PART)
+        for unit, of in ((_PART, high), (1, low)):
+            total += unit * (of.T @ part).astype(np.int64).astype(object)
+    return total
+
+
 @dataclass(frozen=True, kw_only=True)
 class CovarianceConfig(MeanConfig):
     """The covariance matrix of the columns; a row with a missing value counts nowhere."""
@@ -101,14 +112,7 @@ class CovarianceConfig(MeanConfig):
         off = np.abs(2 * ends - 1 - c[:, None]).max(axis=1)
         r = 1.0 + np.abs(c)
         y = np.rint(((2.0 * t / self.grid - 1.0) - c) / r * H)
-        at, moments = np.triu_indices(d), np.zeros((d, d), object)
-        for i in range(0, len(y), _CHUNK):
-            part = y[i : i + _CHUNK]
-            for unit, of in zip(
-                (_PART, 1), np.divmod(w[i : i + _CHUNK] * part, _PART), strict=True
-            ):
-                moments += unit * (of.T @ part).astype(np.int64).astype(object)
-        moments = (moments // self.steps).astype(np.int64)
+        at, moments = np.triu_indices(d), (_moments(y, w) // self.steps).astype(np.int64)
         exact = moments[at]
         if not self.n:  # and what is left of n times the square of the range, as for the mean
             exact = np.concatenate([exact, m * H * H // self.steps - np.diag(moments)])

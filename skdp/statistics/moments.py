@@ -1,8 +1,7 @@
-"""`dp_sum`, `dp_mean` and `dp_var`: exact sums of integers with geometric noise.
+"""`dp_mean`: exact sums of integers with geometric noise.
 
 Each record is rounded to a public grid by itself; from there to the release all is integers. Why
-the parts of a mean cost no more than the whole is in the Notes of `dp_mean`, why a variance has the
-sensitivity of one that is taken about the right centre in those of `dp_var`.
+the parts of a mean cost no more than the whole is in the Notes of `dp_mean`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from skdp.fitting.streams import Streams
 from skdp.fitting.types import ArrayLike, Given, Seed
 from skdp.relations import ROW, ZERO_OUT
-from skdp.statistics._noise import geometric_quantile, kept, tail
+from skdp.statistics._noise import kept, tail
 from skdp.statistics._query import (
     ALIKE,
     APART,
@@ -31,8 +30,6 @@ from skdp.statistics._query import (
 )
 
 _PLACE_LEVEL = math.exp(-2.0)  # of the interval for a mean, about which a variance is taken
-_SHARES = 0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1  # of ε for it
-_PRIVATE_SHARE = 0.1  # where the number of rows is private
 _SPREAD_SHARE = 0.2  # of ε for the variance, where a mean gets an interval of the population's
 _DOUBT = 0.1  # of 1 - level: for that interval again
 
@@ -170,7 +167,7 @@ class MeanConfig(StatisticConfig):
     def doubts(self, answer: Answer) -> Iterable[tuple[int, str]]:
         """Means that are at a bound."""
         shares = ((x - np.array(self.lower)) / self.widths for x in (answer.low, answer.high))
-        return self.at_bounds(*(_rounded(x) for x in shares))
+        return self.at_bounds(*(rounded(x) for x in shares))
 
     def of_variances(self, low: np.ndarray, high: np.ndarray) -> Iterable[tuple[int, str]]:
         """Doubts where intervals (d,) of variances are narrow and at either end of what can be."""
@@ -194,41 +191,6 @@ class MeanConfig(StatisticConfig):
         return Sums(sums(m), sums(m * t), squares)
 
 
-@dataclass(frozen=True, kw_only=True)
-class VarConfig(MeanConfig):
-    """Variances of each column, about a place that is found first."""
-
-    grid_bits: ClassVar[int] = 22
-
-    @property
-    def place_share(self) -> float:
-        """Share of ε for the means: the one with the least noise over means of all places."""
-        if not self.n:
-            return _PRIVATE_SHARE
-        unit = self.neighboring_relation.factor / 2 * len(self.lower) / (self.n * self.epsilon)
-        off = np.linspace(0.0, 0.5, 11)  # of the mean, from the middle of the range
-
-        def noise(share: float) -> float:
-            room = 2 * unit / share if share else 1.0
-            return float(np.log(np.minimum(1.0, 0.5 + off + room) ** 2 / (1 - share)).mean())
-
-        return min(_SHARES, key=noise)
-
-    def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
-        """Release the variances of values (n, d), (d,)."""
-        sums_of, noise = self.sums_of(records[0], self.weights_of(records)), streams("noise")
-        place, rest, means = self.place_share * self.epsilon, self.epsilon, None
-        if place:
-            rest = math.nextafter(self.epsilon - place, 0.0)
-            means = self.shares(sums_of.S, sums_of.counts, place, noise)
-        found = self.variances(sums_of, means, rest, 1.0 - self.level, noise)
-        return Answer(*(self.widths**2 * x for x in found.T))
-
-    def doubts(self, answer: Answer) -> Iterable[tuple[int, str]]:
-        """Variances that are 0, or the largest that there can be."""
-        return self.of_variances(answer.low, answer.high)
-
-
 class Sums(NamedTuple):
     """Numbers of values, sums and sums of squares of each column; with weights, of weights."""
 
@@ -241,7 +203,7 @@ def _outwards(ends: tuple[float, float], G: int) -> tuple[int, int]:
     return max(0, math.floor(ends[0] * G)), min(G, math.ceil(ends[1] * G))
 
 
-def _rounded(shares: np.ndarray) -> np.ndarray:
+def rounded(shares: np.ndarray) -> np.ndarray:
     """Shares of the bounds' width; those at a bound are so in spite of rounding."""
     return np.where(shares < 1e-9, 0.0, np.where(shares > 1 - 1e-9, 1.0, shares))
 
@@ -250,105 +212,6 @@ def _about(n: int, S: int, Q: int, place: tuple[int, int]) -> int:
     """N min Σ w(t - m)² over m in [a, b], for integers t: n is Σ w, S is Σ wt and Q is Σ wt²."""
     a, b = place
     return n * Q - S * S + max(0, n * a - S, S - n * b) ** 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class SumConfig(StatisticConfig):
-    """Sums of each column."""
-
-    divides: ClassVar[bool] = True
-
-    def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
-        """Release the sums of values (n, d), (d,)."""
-        lower, upper, G = np.array(self.lower), np.array(self.upper), self.grid
-        W = self.weight_bound or 1.0
-        if self.n:
-            t, _ = self.on_grid(records[0])
-            unit, first, limits = self.widths / G, self.n * lower, (self.n * lower, self.n * upper)
-            moved = self.factor * G // 2 * len(lower)  # of t - G/2, as for the mean
-        else:
-            # From 0, which a null record adds; their number is private.
-            null = self.neighboring_relation.null_record
-            span = np.maximum(upper, 0) - np.minimum(lower, 0)
-            most = np.maximum(np.abs(lower), np.abs(upper)) if null else span / 2
-            unit, first = most / (G // 2), np.zeros(len(lower))
-            limits = np.where(lower < 0, -np.inf, 0.0), np.where(upper > 0, np.inf, 0.0)
-            low, high = np.rint(lower / unit), np.rint(upper / unit)
-            there = ~np.isnan(records[0])
-            t = np.clip(np.rint(np.where(there, records[0], 0.0) / unit), low, high)
-            share = self.weights_of(records) / self.steps
-            t, unit = np.rint(np.where(there, t, 0.0) * share).astype(np.int64), unit * W
-            each = np.maximum(-low, high) if null else np.maximum(high, 0) - np.minimum(low, 0)
-            moved = int(each.sum()) * self.most_rows
-        mechanism = self.mechanism(moved)
-        noisy = mechanism.release(sums(t), streams("noise"), charged=True)
-        off = geometric_quantile(mechanism, 1.0 - self.level)
-        return Answer(
-            *(np.clip(first + unit * x, *limits) for x in (noisy, noisy - off, noisy + off))
-        )
-
-    def doubts(self, answer: Answer) -> Iterable[tuple[int, str]]:
-        """Sums of a public number of values that are all at a bound."""
-        if not self.n:
-            return ()
-        means = (x / self.n for x in (answer.low, answer.high))
-        return self.at_bounds(*(_rounded((x - np.array(self.lower)) / self.widths) for x in means))
-
-
-def dp_sum(
-    values: ArrayLike,
-    *,
-    lower: ArrayLike,
-    upper: ArrayLike,
-    epsilon: float,
-    neighboring_relation: str = ZERO_OUT,
-    missing: bool = False,
-    unit: str = ROW,
-    groups: Given = None,
-    max_rows_per_group: int | None = None,
-    sample_weight: Given = None,
-    max_sample_weight: float = 1.0,
-    level: float = 0.9,
-    random_state: Seed = None,
-) -> PrivateStatistic:
-    """Release a sum of values within declared bounds.
-
-    Parameters
-    ----------
-    values : array-like of shape (n,) or (n, d)
-        Numbers, NaN where one is missing.
-    lower, upper, epsilon, neighboring_relation, missing, unit, groups, max_rows_per_group, \
-sample_weight, max_sample_weight, level, random_state
-        As in `dp_mean`.
-
-    Returns
-    -------
-    PrivateStatistic
-        The sum of each column, weighted. The interval is for the data set's.
-
-    Raises
-    ------
-    ValueError
-        If a parameter or the input is invalid; nothing has been spent then.
-    BudgetExceededError
-        If an open `PrivacyLedger` refuses; no value has been used then.
-
-    Notes
-    -----
-    *Sensitivity.* With a public n the sum is that of the distances from the middle of the bounds,
-    as in `dp_mean`: half their width under zero_out, all of it under replace_one. Otherwise a
-    record adds what it holds: max(|lower|, |upper|), for a person of k rows k times as much; a
-    record that is replaced moves the sum by max(upper, 0) - min(lower, 0). So it is, W times, where
-    each value is multiplied by a weight in [0, W].
-
-    Examples
-    --------
-    >>> from skdp.statistics import dp_sum
-    >>> shown = dp_sum([1.0, 2.0, 3.0] * 100, lower=0, upper=4, epsilon=50.0)
-    >>> bool(599 < shown.value < 601)
-    True
-    """
-    return answer("dp_sum", SumConfig, locals())
 
 
 def dp_mean(
@@ -459,70 +322,3 @@ def dp_mean(
     (True, True)
     """
     return answer("dp_mean", MeanConfig, locals())
-
-
-def dp_var(
-    values: ArrayLike,
-    *,
-    lower: ArrayLike,
-    upper: ArrayLike,
-    epsilon: float,
-    neighboring_relation: str = ZERO_OUT,
-    missing: bool = False,
-    unit: str = ROW,
-    groups: Given = None,
-    max_rows_per_group: int | None = None,
-    sample_weight: Given = None,
-    max_sample_weight: float = 1.0,
-    level: float = 0.9,
-    random_state: Seed = None,
-) -> PrivateStatistic:
-    """Release a variance (mean squared distance from the mean) of values within declared bounds.
-
-    Parameters
-    ----------
-    values : array-like of shape (n,) or (n, d)
-        Numbers, NaN where one is missing.
-    lower, upper, epsilon, neighboring_relation, missing, unit, groups, max_rows_per_group, \
-sample_weight, max_sample_weight, level, random_state
-        As in `dp_mean`.
-
-    Returns
-    -------
-    PrivateStatistic
-        The variance of each column, divided by n, or by the sum of the weights. The interval is for
-        the data set's.
-
-    Raises
-    ------
-    ValueError
-        If a parameter or the input is invalid; nothing has been spent then.
-    BudgetExceededError
-        If an open `PrivacyLedger` refuses; no value has been used then.
-
-    Notes
-    -----
-    *Place.* A share of ε, at most a tenth and less or nothing where n is small, releases the mean
-    as in `dp_mean`, and an interval [a, b] for it. Let r be the largest distance of a point of the
-    range from one of [a, b]: about half the range where the mean is in its middle.
-
-    *Release.* F = min over m in [a, b] of Σ (t - m)², which is n times the variance if the mean is
-    in [a, b]. *Sensitivity.* For each m a record adds between 0 and r² to the sum. So it does to
-    the minimum over m, and F/r² is released as the sum of a mean of values in [0, 1], with the
-    sensitivities that stand in the Notes of `dp_mean`: 1/2 with public n, less n/2, where a null
-    record adds 0; 1 where a record is replaced; and F/r² together with n - F/r² otherwise, at 1.
-    With weights it is Σ w (t - m)², over W, to which a record adds between 0 and r² w/W.
-    The variance itself, released at once, would have r the whole range.
-
-    *Interval.* If the mean is outside [a, b], F is too large by n times the square of its distance,
-    for which the lower end allows: a tenth of 1 - ``level`` is that of a second interval for the
-    mean.
-
-    Examples
-    --------
-    >>> from skdp.statistics import dp_var
-    >>> shown = dp_var([1.0, 3.0] * 200, lower=0, upper=4, epsilon=50.0)
-    >>> bool(0.99 < shown.value < 1.01)
-    True
-    """
-    return answer("dp_var", VarConfig, locals())

@@ -15,7 +15,8 @@ from skdp.fitting.streams import Streams
 from skdp.fitting.types import ArrayLike, Given, Seed
 from skdp.fitting.validate import as_array, expected, in_range
 from skdp.mechanisms import GeometricMechanism, QuantileMechanism
-from skdp.mechanisms.quantile import GRID, WEIGHT_ERROR, integer_weights
+from skdp.mechanisms._segments import integer_weights
+from skdp.mechanisms.quantile import GRID, WEIGHT_ERROR
 from skdp.privacy.events import ComposedDpEvent, PureDpEvent
 from skdp.relations import ROW, ZERO_OUT
 from skdp.statistics._noise import geometric_quantile

@@ -23,11 +23,7 @@ from skdp.privacy.events import PosteriorTerm, SelectionTerm, terms_of
 from skdp.relations import sensitivity_factor
 from skdp.testing._inputs import D, N
 from skdp.testing._persons import of_rows, protects_persons, with_persons
-from skdp.testing._refusals import (
-    check_bad_input,
-    check_bad_parameters,
-    check_refused_fit,
-)
+from skdp.testing._refusals import check_bad_input, check_bad_parameters, check_refused_fit
 from skdp.testing._replay import fixed_streams
 from skdp.testing._replayed import (
     check_persons_bounded,

@@ -248,10 +248,7 @@ TARGETS: dict[str, Spoil] = {
 
 
 def bad_inputs(
-    *,
-    classifier: bool,
-    rows: Mapping[str, Spoil] = ROWS,
-    targets: Mapping[str, Spoil] = TARGETS,
+    *, classifier: bool, rows: Mapping[str, Spoil] = ROWS, targets: Mapping[str, Spoil] = TARGETS
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield bad and odd input: each kind of rows with good targets, and good rows with each target.
 

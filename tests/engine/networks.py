@@ -10,7 +10,9 @@ from torch import nn
 
 from skdp.engine.modules import network_sum as network
 from skdp.engine.modules.checks import N_RECORDS, clipping_method
-from skdp.engine.modules.network_sum import FlatModule, NetworkClippedSum, NetworkRecords
+from skdp.engine.modules.flat_module import FlatModule
+from skdp.engine.modules.network_records import NetworkRecords
+from skdp.engine.modules.network_sum import NetworkClippedSum
 
 METHODS = ["book-keeping", "vmap"]
 # Of a float32 run against a loop in float64, and of a float64 run.

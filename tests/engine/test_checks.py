@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from skdp.engine.modules.checks import N_RECORDS, tried
-from skdp.engine.modules.network_sum import FlatModule
+from skdp.engine.modules.flat_module import FlatModule
 from skdp.models.tasks import SquaredError
 
 

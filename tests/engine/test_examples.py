@@ -11,7 +11,7 @@ from engine.networks import METHODS, clipped_sum_of, random_records, seeded, tri
 from reference.per_sample_gradients import clipped, per_sample_gradients
 from torch import nn
 
-from skdp.engine.modules.network_sum import FlatModule
+from skdp.engine.modules.flat_module import FlatModule
 from skdp.models.perceptron import perceptron
 from skdp.models.tasks import BinaryCrossEntropy, CrossEntropy
 

@@ -9,17 +9,11 @@ from bundles import bundled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdp.algorithms.dp_vi import VanillaClippedSum
 from skdp.engine import grid
 from skdp.engine.grid import GridSum, lattice_bits, lattice_bound
-from skdp.engine.linear_sums import (
-    GramSum,
-    LinearClippedSum,
-    ResidualScores,
-    ResidualSum,
-    ScoreGramSum,
-    packed,
-)
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum, packed
+from skdp.engine.residual_sums import ResidualScores, ResidualSum
+from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.relations import sensitivity_factor
 from skdp.rows.bounded_sum import BoundedSum

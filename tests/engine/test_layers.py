@@ -24,8 +24,9 @@ from reference.per_sample_gradients import per_sample_gradients
 from torch import nn
 
 from skdp.engine.modules import layers as per_sample
-from skdp.engine.modules import network_sum as network
-from skdp.engine.modules.network_sum import ROUNDING, FlatModule
+from skdp.engine.modules.flat_module import FlatModule
+from skdp.engine.modules.gradients import book_keeping
+from skdp.engine.modules.network_sum import ROUNDING
 
 WIDTHS = st.one_of(st.integers(1, 5), st.sampled_from([16, 24]))  # wide ones have a Gram branch
 
@@ -242,7 +243,7 @@ def test_norms_are_right_where_positions_nearly_cancel():
     x, y = torch.from_numpy(x).float(), torch.from_numpy(y).float()
     expected = np.linalg.norm(per_sample_gradients(module, squared_error, x, y), axis=1)
     flat = FlatModule(module)
-    norms = network.book_keeping(flat, squared_error, x, y).norms
+    norms = book_keeping(flat, squared_error, x, y).norms
     np.testing.assert_allclose(norms, expected, rtol=1e-5)
     for i in range(20):
         one = clipped_sum_of(flat, x[i : i + 1], y[i : i + 1], 1e-5)

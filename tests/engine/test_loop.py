@@ -6,8 +6,8 @@ import torch
 from bundles import bundled
 
 from skdp import DPVariationalModel
-from skdp.algorithms.dp_vi_model import (
-    CURVATURE_CLIP,
+from skdp.algorithms.dp_vi_model import CURVATURE_CLIP
+from skdp.algorithms.user_model.sums import (
     GRADIENT,
     OUTER,
     SQUARES,
@@ -16,14 +16,9 @@ from skdp.algorithms.dp_vi_model import (
 )
 from skdp.engine import release_hook
 from skdp.engine.grid import GridSum, lattice_bound
-from skdp.engine.linear_sums import (
-    GramSum,
-    LinearClippedSum,
-    ResidualScores,
-    ResidualSum,
-    ScoreGramSum,
-)
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum
 from skdp.engine.loop import ReleasePlan
+from skdp.engine.residual_sums import ResidualScores, ResidualSum
 from skdp.engine.sampling import sampling
 from skdp.models.likelihoods import Bernoulli
 from skdp.relations import RELATIONS, sensitivity_factor

@@ -27,10 +27,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdp.algorithms.parts.training import NetworkModel
+from skdp.algorithms.parts.network_models import Clip, NetworkModel
+from skdp.engine.modules import flat_module
 from skdp.engine.modules import network_sum as network
 from skdp.engine.modules.checks import tried
-from skdp.engine.modules.network_sum import ROUNDING, FlatModule, NetworkClippedSum, NetworkRecords
+from skdp.engine.modules.flat_module import FlatModule
+from skdp.engine.modules.network_records import NetworkRecords
+from skdp.engine.modules.network_sum import ROUNDING, NetworkClippedSum
 from skdp.models.tasks import Classification
 from skdp.relations import RELATIONS, sensitivity_factor
 
@@ -262,9 +265,13 @@ def test_layers_keep_no_more_than_what_is_quick_unless_told_otherwise(
     model = NetworkModel(perceptron(), task.loss)
     flat, found = model._flat, model.try_out(task, (6,))
     room = records * found.bytes_per_record - 4 * flat.flat.nbytes
-    monkeypatch.setattr(network, "_KEPT_BYTES", room)
+    monkeypatch.setattr(flat_module, "_KEPT_BYTES", room)
     model.try_out(task, (6,))
-    total, seen, take = model.clipped_sum(1.0, physical_batch_size=size), [], network.book_keeping
+    total, seen, take = (
+        model.clipped_sum(Clip(1.0, physical_batch_size=size)),
+        [],
+        network.book_keeping,
+    )
 
     def note(module, loss, x, y):
         seen.append(len(x))

@@ -31,8 +31,8 @@ from hypothesis import strategies as st
 from reference.per_sample_gradients import clipped, per_sample_gradients
 from torch import nn
 
-from skdp.algorithms import dp_vi_model
-from skdp.algorithms.dp_vi_model import (
+from skdp.algorithms.user_model import sums
+from skdp.algorithms.user_model.sums import (
     GRADIENT,
     OUTER,
     SQUARES,
@@ -41,15 +41,11 @@ from skdp.algorithms.dp_vi_model import (
     SquaredLengths,
 )
 from skdp.engine.linear_sums import packed
+from skdp.engine.modules.flat_module import FlatModule
+from skdp.engine.modules.gradients import Gradients
 from skdp.engine.modules.layers import squares_of_sums
-from skdp.engine.modules.network_sum import (
-    FlatModule,
-    Gradients,
-    NetworkClippedSum,
-    NetworkPersonSum,
-    NetworkRecords,
-    PersonClip,
-)
+from skdp.engine.modules.network_records import NetworkRecords
+from skdp.engine.modules.network_sum import NetworkClippedSum, NetworkPersonSum, PersonClip
 from skdp.models.user_models import UserModel
 from skdp.rows.persons import PersonUnit
 
@@ -386,7 +382,7 @@ KINDS = ["gradient", "outer", "squares", "counts", "lengths"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sum_of_a_model_over_persons_equals_a_loop(kind, numbers):
     clipped_sum, expected = sums_of_model()[kind]
-    with mock.patch.object(dp_vi_model, "_CHUNK_NUMBERS", numbers):  # 21: seven rows at once
+    with mock.patch.object(sums, "CHUNK_NUMBERS", numbers):  # 21: seven rows at once
         found = of_model(clipped_sum)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
@@ -441,7 +437,7 @@ def test_one_person_moves_a_sum_of_a_model_within_its_sensitivity(
     clipped_sum, _ = sums_of_model()[kind]
     rows = np.array(values) * np.linspace(0.1, 1, size)[:, None]
     more = np.vstack([X, rows]), np.append(Y, np.full(size, target))
-    with mock.patch.object(dp_vi_model, "_CHUNK_NUMBERS", numbers), np.errstate(all="ignore"):
+    with mock.patch.object(sums, "CHUNK_NUMBERS", numbers), np.errstate(all="ignore"):
         absent = of_model(clipped_sum)
         present = of_model(clipped_sum, *more, np.append(STARTS, STARTS[-1] + size))
     bound = clipped_sum.of_persons(UNIT).sensitivity("zero_out_group")

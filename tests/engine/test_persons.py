@@ -6,17 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from skdp.algorithms.dp_vi import VanillaClippedSum
 from skdp.algorithms.moments import MomentSum
-from skdp.engine.linear_sums import (
-    GramSum,
-    LinearClippedSum,
-    MagnitudeSum,
-    OutsideSum,
-    ResidualScores,
-    ResidualSum,
-    ScoreGramSum,
-)
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum
+from skdp.engine.residual_sums import MagnitudeSum, ResidualScores, ResidualSum
+from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.models.likelihoods import Bernoulli
 from skdp.relations import RELATIONS
 from skdp.rows.persons import PersonUnit, rows_of_persons

@@ -22,7 +22,9 @@ from skdp import (
 )
 from skdp.engine import precision
 from skdp.engine.loop import ReleasePlan, last, run
-from skdp.engine.modules.network_sum import FlatModule, NetworkClippedSum, NetworkRecords
+from skdp.engine.modules.flat_module import FlatModule
+from skdp.engine.modules.network_records import NetworkRecords
+from skdp.engine.modules.network_sum import NetworkClippedSum
 from skdp.engine.precision import strict
 from skdp.engine.sampling import sampling
 from skdp.fitting.streams import Streams

@@ -13,7 +13,9 @@ from engine.networks import (
     squared_error,
 )
 
-from skdp.engine.modules.network_sum import FlatModule, NetworkClippedSum, NetworkRecords
+from skdp.engine.modules.flat_module import FlatModule
+from skdp.engine.modules.network_records import NetworkRecords
+from skdp.engine.modules.network_sum import NetworkClippedSum
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -18,12 +18,10 @@ from engine.networks import (
 )
 from torch import nn
 
-from skdp.engine.modules.network_sum import (
-    FlatModule,
-    NetworkClippedSum,
-    NetworkRecords,
-    book_keeping,
-)
+from skdp.engine.modules.flat_module import FlatModule
+from skdp.engine.modules.gradients import book_keeping
+from skdp.engine.modules.network_records import NetworkRecords
+from skdp.engine.modules.network_sum import NetworkClippedSum
 from skdp.engine.modules.recurrent import Recurrent
 from skdp.rows.persons import PersonUnit
 

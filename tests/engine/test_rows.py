@@ -11,7 +11,7 @@ import torch
 from skdp.engine.grid import GridSum
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum
 from skdp.engine.loop import ReleasePlan, run
-from skdp.engine.modules.network_sum import NetworkRecords
+from skdp.engine.modules.network_records import NetworkRecords
 from skdp.engine.sampling import BLOCK, sampling
 from skdp.fitting.streams import Streams
 from skdp.models.likelihoods import Bernoulli

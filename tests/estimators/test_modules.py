@@ -16,7 +16,9 @@ from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier, PrivacyLedger
-from skdp.engine.modules.network_sum import FlatModule, NetworkClippedSum, NetworkRecords
+from skdp.engine.modules.flat_module import FlatModule
+from skdp.engine.modules.network_records import NetworkRecords
+from skdp.engine.modules.network_sum import NetworkClippedSum
 from skdp.estimators._datasets import from_dataset
 from skdp.models.tasks import CrossEntropy
 

@@ -342,14 +342,18 @@ class TestPlan:
     @pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGLDClassifier])
     def test_our_own_network_is_not_tried_and_any_other_is(self, two_blobs, kind):
         module = nn.Sequential(nn.Linear(3, 4), nn.Softsign(), nn.Linear(4, 2))
-        with mock.patch("skdp.algorithms.parts.training.tried", side_effect=ValueError("tried")):
+        with mock.patch(
+            "skdp.algorithms.parts.network_models.tried", side_effect=ValueError("tried")
+        ):
             fitted = kind(max_iter=2, **FACTS).fit(*two_blobs)
             assert fitted.privacy_.valid
             with pytest.raises(ValueError, match="tried"):
                 kind(max_iter=2, module=module, **FACTS).fit(*two_blobs)
         model = DPSGDClassifier(max_iter=2, module=module, **FACTS).fit(*two_blobs)
         with (
-            mock.patch("skdp.algorithms.parts.training.tried", side_effect=ValueError("tried")),
+            mock.patch(
+                "skdp.algorithms.parts.network_models.tried", side_effect=ValueError("tried")
+            ),
             pytest.raises(ValueError, match="tried"),
         ):  # its network is still the other one
             model.set_params(module=None).partial_fit(*two_blobs)
@@ -644,7 +648,7 @@ class TestScikitLearn:
         X, y = np.load(path, mmap_mode="r"), rng.integers(0, 2, 500)
         copied = []
         with mock.patch(
-            "skdp.engine.modules.network_sum.copied",
+            "skdp.engine.modules.network_records.copied",
             side_effect=lambda a, index: copied.append(a) or np.array(a[index]),
         ):
             DPSGDClassifier(batch_size=50, max_iter=3, classes=[0, 1], n_samples=500).fit(X, y)

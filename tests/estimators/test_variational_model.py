@@ -11,15 +11,10 @@ from sklearn.base import clone
 from torch.distributions import MultivariateNormal, Normal, StudentT
 
 from skdp import FitWarning, PrivacyLedger
-from skdp.algorithms.dp_vi_model import (
-    CHECK_EDGES,
-    CLIP_EDGES,
-    LengthCounts,
-    ModelClippedSum,
-    clipping_of,
-    learned_clip,
-)
-from skdp.engine.modules.network_sum import NetworkRecords
+from skdp.algorithms.dp_vi_model import clipping_of
+from skdp.algorithms.user_model.lengths import CHECK_EDGES, CLIP_EDGES, learned_clip
+from skdp.algorithms.user_model.sums import LengthCounts, ModelClippedSum
+from skdp.engine.modules.network_records import NetworkRecords
 from skdp.estimators.variational_model import DPVariationalModel
 from skdp.models.user_models import UserModel
 
@@ -203,7 +198,7 @@ class TestClippedSum:
     @pytest.mark.parametrize("clip_norm", [0.3, 1e3, INF])
     @pytest.mark.parametrize("kind", ["gradient", "outer", "squares"])
     def test_is_that_of_a_loop(self, clip_norm, kind, monkeypatch):
-        monkeypatch.setattr("skdp.algorithms.dp_vi_model._CHUNK_NUMBERS", 20)  # several chunks
+        monkeypatch.setattr("skdp.algorithms.user_model.sums.CHUNK_NUMBERS", 20)  # several chunks
         rng = np.random.default_rng(0)
         X, y = rng.standard_normal((23, 3)), rng.integers(0, 2, 23)
         theta = torch.from_numpy(rng.standard_normal(3))

@@ -10,7 +10,9 @@ from torch import nn
 
 from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier, PrivacyLedger
 from skdp.engine import release_hook
-from skdp.engine.modules.network_sum import ROUNDING, FlatModule, NetworkClippedSum, NetworkRecords
+from skdp.engine.modules.flat_module import FlatModule
+from skdp.engine.modules.network_records import NetworkRecords
+from skdp.engine.modules.network_sum import ROUNDING, NetworkClippedSum
 from skdp.relations import RELATIONS, sensitivity_factor
 from skdp.rows.persons import PersonUnit
 

@@ -18,8 +18,9 @@ from walks import Source
 
 from skdp.engine import release_hook
 from skdp.fitting.streams import Streams
-from skdp.mechanisms import QuantileMechanism
+from skdp.mechanisms import QuantileMechanism, _segments
 from skdp.mechanisms import quantile as module
+from skdp.mechanisms.disjoint_quantiles import Cell, split
 from skdp.relations import RELATIONS, sensitivity_factor
 
 GARBAGE = [math.nan, math.inf, -math.inf, True, "1", None, [1.0], 10**400, 1j]
@@ -305,9 +306,9 @@ def implemented_law(mechanism, data):
     Attempts follow each other until one is not refused, each with random integers of its own.
     """
     segments, source = mechanism._segments(np.array(data, dtype=float)), Source()
-    level = module._levels(segments)
+    level = _segments.levels(segments)
     # A fourth number is drawn only where the first, for the level, is drawn again.
-    law, _ = source.law(lambda: module._attempt(segments, level, source), limit=3)
+    law, _ = source.law(lambda: _segments.attempt(segments, level, source), limit=3)
     law.pop(None, None)
     total = sum(law.values())
     return {point: p / total for point, p in law.items()}
@@ -440,11 +441,11 @@ def test_a_person_with_many_rows_counts_as_one():
 def test_weights_of_a_person_add_up_to_one_and_are_nearly_equal(sizes, seed):
     starts = np.cumsum([0, *sizes])
     there = np.random.default_rng(seed).random(starts[-1]) < 0.7
-    weights, _ = module.integer_weights(there, starts)
+    weights, _ = _segments.integer_weights(there, starts)
     person = np.repeat(np.arange(len(sizes)), sizes)[there]
     for i in range(len(sizes)):
         own = weights[person == i]
-        assert own.sum() == (module.SHARES if len(own) else 0)
+        assert own.sum() == (_segments.SHARES if len(own) else 0)
         assert len(own) == 0 or own.max() - own.min() <= 1
 
 
@@ -537,7 +538,7 @@ def test_misses_of_large_weights_are_rounded_twice_at_most(most, monkeypatch):
     """As large as those of 2²⁶ rows together, or 2³⁵ persons, which 64 bits hold in two parts."""
     rng, found = np.random.default_rng(0), []
     values, weights = rng.integers(0, 40, 12) / 64, rng.random(12)
-    monkeypatch.setattr(module, "STEPS", most)
+    monkeypatch.setattr(_segments, "STEPS", most)
     monkeypatch.setattr(QuantileMechanism, "_weights", lambda self, d, unit: (found.append(d), d))
     mechanism = QuantileMechanism(0.3, 0.0, 1.0, 1.0)
     first = mechanism._segments(values, None, None, weights).first.tolist()
@@ -552,7 +553,9 @@ def test_misses_of_large_weights_are_rounded_twice_at_most(most, monkeypatch):
 
 def test_a_person_has_the_mean_of_the_weights_of_its_values():
     there = np.array([True, True, False, True, True])
-    each, most = module.integer_weights(there, np.array([0, 3, 3, 5]), np.array([1, 0.5, 1, 1, 1]))
+    each, most = _segments.integer_weights(
+        there, np.array([0, 3, 3, 5]), np.array([1, 0.5, 1, 1, 1])
+    )
     assert most == 2**20
     assert each.tolist() == [2**19, 2**18, 2**19, 2**19]
 
@@ -573,7 +576,7 @@ def test_weights_beyond_one_are_cut_and_others_refused():
 
 # --- cells --------------------------------------------------------------------------------------
 
-CELLS = [module.Cell(1 / 3, 0.0, 0.5), module.Cell(0.5, 0.5, 0.5), module.Cell(0.5, 0.5, 1.0)]
+CELLS = [Cell(1 / 3, 0.0, 0.5), Cell(0.5, 0.5, 0.5), Cell(0.5, 0.5, 1.0)]
 
 
 def laws_of_cells(monkeypatch, epsilon, relation, persons):
@@ -589,7 +592,7 @@ def laws_of_cells(monkeypatch, epsilon, relation, persons):
         patch.setattr(QuantileMechanism, "_draw", drawn)
         given = {"starts": starts} if relation.endswith("group") else {}
         settings = {"epsilon": epsilon, "neighboring_relation": relation}
-        module.split(CELLS, values, Streams()("noise"), **settings, **given)
+        split(CELLS, values, Streams()("noise"), **settings, **given)
     return found
 
 
@@ -638,7 +641,7 @@ def test_each_value_is_in_one_cell(monkeypatch):
     found = laws_of_cells(monkeypatch, 1e9, "zero_out", persons)
     assert [mechanism.lower for mechanism, _ in found] == [0.0, 0.5]
     # Without noise to speak of, the point with the rank that was asked for: 4 values and 2.
-    answers = module.split(
+    answers = split(
         CELLS,
         of_persons(persons)[0],
         Streams()("noise"),

@@ -9,17 +9,14 @@ import pytest
 from skdp.models.additive import (
     EVEN,
     PAIR_WEIGHT,
-    WEIGHT,
     Additive,
     Category,
     Number,
     Pair,
     beside_trend,
     not_told,
-    steepness,
-    trend,
-    waves,
 )
+from skdp.models.curves import WEIGHT, steepness, trend, waves
 
 EDGES = tuple(np.linspace(0.0, 10.0, 21))
 COLUMNS = (

@@ -468,7 +468,7 @@ SECTIONS = {
 @@ clipped: a row that is not finite is counted
 -longer[extreme] = features[extreme].any(axis=1)
 +longer[extreme] = True
---- engine/linear_sums.py; tests/algorithms/test_noise_aware_linear.py
+--- engine/residual_sums.py; tests/algorithms/test_noise_aware_linear.py
 @@ MagnitudeSum.records: a target of zero has a magnitude
 -chunk.weighted(targets != 0.0)
 +chunk.weighted(targets == targets)
@@ -535,7 +535,7 @@ SECTIONS = {
 @@ packed: second moments count entries beside the diagonal once
 -return matrix[rows, columns] * weights
 +return matrix[rows, columns]
---- engine/linear_sums.py; tests/algorithms/test_noise_aware_linear.py
+--- engine/residual_sums.py; tests/algorithms/test_noise_aware_linear.py
 @@ ResidualSum.record_bound: residual sums of a regression have too small a bound
 -return math.hypot(1.0, self.scale_weight / 2, self.trace_weight / 2)
 +return 0.5
@@ -667,7 +667,7 @@ SECTIONS = {
 -largest_residual: Callable[[np.ndarray], np.ndarray] | None = None
 +largest_residual: Callable[[np.ndarray], np.ndarray] | None = None
 +apart = 2**0.5
---- algorithms/dp_vi_model.py; tests/engine/test_loop.py
+--- algorithms/user_model/sums.py; tests/engine/test_loop.py
 @@ ModelClippedSum.apart: gradients of a model are taken for terms that cannot be opposite
 -OPPOSITE if self.kind == GRADIENT else POSITIVE
 +POSITIVE
@@ -691,7 +691,7 @@ SECTIONS = {
 @@ ScoreGramSum: outer products of scores are taken for numbers
 -apart = POSITIVE
 +apart = 1.0
---- engine/linear_sums.py; tests/engine/test_gram.py
+--- engine/residual_sums.py; tests/engine/test_gram.py
 @@ _residual_scores: scores of residuals are not scaled to rows of norm 1
 -1.0 / np.maximum(chunk.norms, row_bound)
 +np.full(len(r), 1.0 / row_bound)
@@ -717,7 +717,7 @@ SECTIONS = {
     bounded
 -ResidualScores(self.row_bound, bounded=self.private)
 +ResidualScores(self.row_bound, bounded=False)
---- engine/linear_sums.py; tests/algorithms/test_noise_aware_linear.py
+--- engine/residual_sums.py; tests/algorithms/test_noise_aware_linear.py
 @@ ResidualSum.apart: residual sums have the sharper bound where it does not hold
 -small and self.bounded
 +self.bounded
@@ -791,7 +791,7 @@ SECTIONS = {
 @@ _loaded: predictions of all samples have the weights that a cache holds
 -nn.utils.parametrize._cache.clear()
 +nn.utils.parametrize._cache.copy()
---- engine/modules/network_sum.py; tests/engine/test_precision.py
+--- engine/modules/flat_module.py; tests/engine/test_precision.py
 @@ _copied: hooks on gradients are lost without a word
 -any(getattr(part, name, None) for name in _GRADIENT_HOOKS)
 +False
@@ -799,15 +799,16 @@ SECTIONS = {
 @@ NetworkClippedSum._factors: network gradients are not clipped
 -return self.clip_norm / norms.clamp(min=self.clip_norm)
 +return torch.ones_like(norms)
+@@ NetworkClippedSum.piece: non-finite gradients pass
+-not math.isfinite(norms.sum())
++False
+--- engine/modules/gradients.py; tests/engine/test_network_sum.py
 @@ book_keeping: clipping per parameter instead of jointly
 -squares += by_name[name].squared_norms
 +squares = by_name[name].squared_norms
 @@ book_keeping: a norm without its root
 -return Gradients(squares.sqrt(), weighted_sum, by_name, squares_of_sums)
 +return Gradients(squares, weighted_sum, by_name, squares_of_sums)
-@@ NetworkClippedSum.piece: non-finite gradients pass
--not math.isfinite(norms.sum())
-+False
 --- engine/modules/network_sum.py; tests/engine/test_network_sum.py tests/estimators/test_sgld.py
 @@ NetworkClippedSum.piece: noise before clipping is added after it
 -found.weighted_sum(-factors)
@@ -835,15 +836,16 @@ SECTIONS = {
 @@ PersonClip.factors: rows of a person that nearly cancel are not guarded
 -torch.maximum(found.squares_of_sums(c, rows), least).sqrt()
 +found.squares_of_sums(c, rows).sqrt()
-@@ book_keeping.squares_of_sums: the norm of a person is that of unclipped rows
--weighted = b * c.reshape(-1, *(1,) * (b.ndim - 1))
-+weighted = b
 @@ PersonClip.without: persons keep their numbers of rows where rows are dropped
 -self._replace(starts=self.starts - gone[self.starts])
 +self
 @@ _by_size: the last rows of persons of unequal size are left out
 -sizes[persons].max()
 +sizes[persons].min()
+--- engine/modules/gradients.py; tests/engine/test_network_sum_persons.py
+@@ book_keeping.squares_of_sums: the norm of a person is that of unclipped rows
+-weighted = b * c.reshape(-1, *(1,) * (b.ndim - 1))
++weighted = b
 --- engine/modules/network_sum.py; tests/replay/test_persons.py
 @@ NetworkClippedSum.of_persons: a person has the bound of a row
 -unit.clip * self.record_bound
@@ -888,6 +890,7 @@ SECTIONS = {
 @@ GramSum._cut: second moments have no weights
 -chunk.weighted(np.minimum(w, self.bound / squares))
 +np.minimum(w, self.bound / squares)
+--- engine/residual_sums.py; tests/estimators/test_linear_weights.py
 @@ ResidualSum.__call__: the scale of residuals is of rows without weights
 -np.nansum(chunk.weighted(psi**2 - 0.5))
 +np.nansum(psi**2 - 0.5)
@@ -921,16 +924,17 @@ SECTIONS = {
 @@ convolution: rows of a person are not added up in a convolution
 -_joined(_gradients(module, a, b), rows)
 +_gradients(module, a, b)
---- engine/modules/network_sum.py; tests/engine/test_checks.py
+--- engine/modules/flat_module.py; tests/engine/test_checks.py
 @@ _watch.hook.note: weights of a bag are overlooked
 -len(args) != 1 or others
 +False
-@@ vmapped: slow operations fail where warnings are errors
--'ignore'
-+'error'
 @@ _is_frozen: batch normalisation in training counts as frozen
 -part.training
 +False
+--- engine/modules/gradients.py; tests/engine/test_checks.py
+@@ vmapped: slow operations fail where warnings are errors
+-'ignore'
++'error'
 --- engine/modules/checks.py; tests/estimators/test_modules.py
 @@ clipping_method: a loss is not tried
 -_check_losses(module, loss, x, y)
@@ -939,15 +943,15 @@ SECTIONS = {
 @@ DPSGLDConfig.noise_multipliers: the temperature is that of rows
 -min(self.clip_norm, _NEVER_REACHED) * self.of_record
 +min(self.clip_norm, _NEVER_REACHED)
---- algorithms/dp_sgd.py; tests/replay/test_persons.py
-@@ DPSGDConfig.release_plan: persons of a network are planned as rows
+--- algorithms/parts/training.py; tests/replay/test_persons.py
+@@ NetworkRun.release_plan: persons of a network are planned as rows
 -self.persons
 +None
 --- estimators/_network.py; tests/replay/test_persons.py
 @@ NetworkEstimator._check_same_neighbours: a fit goes on with another unit
 -before.unit != now.unit
 +False
---- algorithms/dp_vi_model.py; tests/engine/test_network_sum_persons.py
+--- algorithms/user_model/sums.py; tests/engine/test_network_sum_persons.py
 @@ _ModelSum._records: rows of a person whose gradient is not finite pass
 -sums.index_add_(0, persons[finite], gradients[finite])
 +sums.index_add_(0, persons, gradients)
@@ -963,7 +967,7 @@ SECTIONS = {
 @@ SquaredLengths._sum: squared lengths of persons are not clipped
 -norms.clamp(max=self.bound).square()
 +norms.square()
---- algorithms/dp_vi_model.py; tests/replay/test_persons.py
+--- algorithms/user_model/update.py; tests/replay/test_persons.py
 @@ ModelUpdate.infer: the posterior takes rows of a person for independent
 -excess *= self._design_effect(state, J)
 +pass
@@ -980,28 +984,28 @@ SECTIONS = {
 @@ ReleasePlan._sigma: the noise of DP-SGLD is that of its first step throughout
 -sigma[step]
 +sigma[0]
---- algorithms/dp_vi_model.py; tests/estimators/test_variational_model.py
+--- algorithms/user_model/sums.py; tests/estimators/test_variational_model.py
     tests/replay/test_variational_model.py
 @@ ModelClippedSum._sum: gradients of a user's model are not clipped
 -gradients = gradients * (self.bound / norms.clamp(min=self.bound))[:, None]
 +pass
---- algorithms/dp_vi_model.py; tests/estimators/test_variational_model.py
+--- algorithms/user_model/sums.py; tests/estimators/test_variational_model.py
 @@ LengthCounts._sum: a record counts in each cell below its own
 -torch.bincount(cell, minlength=len(edges) + 1)[1:]
 +(norms[:, None] > edges).sum(0)
 @@ _ModelSum.__call__: records without a finite gradient are counted
 -not finite.all()
 +False
---- algorithms/dp_vi_model.py; tests/engine/test_loop.py
+--- algorithms/user_model/sums.py; tests/engine/test_loop.py
 @@ LengthCounts: lengths are counted for terms that are never moved from cell to cell
 -apart = POSITIVE
 +apart = 1.0
---- algorithms/dp_vi_model.py; tests/estimators/test_variational_model.py
+--- algorithms/user_model/sums.py; tests/estimators/test_variational_model.py
 @@ _ModelSum._rows: sums are not in units of the clip
 -safe_gradients(self.model, theta, x, y) / clip_norm
 +safe_gradients(self.model, theta, x, y)
---- estimators/variational_model.py; tests/estimators/test_variational_model.py
-@@ DPVariationalModel._synthetic_rows: the clip of synthetic rows follows the number of private ones
+--- estimators/_user_model.py; tests/estimators/test_variational_model.py
+@@ ModelEstimator._synthetic_rows: the clip of synthetic rows follows the number of private ones
 -(N_ROWS, n_features)
 +(N_ROWS + (self.n_samples or 0), n_features)
 --- engine/modules/checks.py; tests/engine/test_checks.py
@@ -1011,7 +1015,7 @@ SECTIONS = {
 @@: a module is tried on records of one scale alone
 -_SCALES = (1.0, 0.1, 3.0, 10.0)
 +_SCALES = (1.0,)
---- engine/modules/checks.py; tests/estimators/test_modules_in_training.py
+--- engine/modules/gradient_checks.py; tests/estimators/test_modules_in_training.py
 @@ _same_sums: a parameter that book-keeping leaves out passes for one without a gradient
 -name not in found.covered and expected[name].any()
 +False
@@ -1333,8 +1337,8 @@ SECTIONS = {
 @@ Categorical.value_range: softmax has the range of two classes
 -return float(most - np.logaddexp(0.0, others - gap))
 +return math.sqrt(2.0) * reach
---- estimators/_posterior_sampler.py; tests/estimators/test_ops.py
-@@ PosteriorSampler._paid: more posterior samples than were paid for
+--- estimators/_paid_samples.py; tests/estimators/test_ops.py
+@@ PaidSamples._paid: more posterior samples than were paid for
 -wanted > paid
 +False
 """
@@ -1494,15 +1498,6 @@ SECTIONS = {
 -1.5
 +1.25
 --- mechanisms/quantile.py; tests/mechanisms/test_quantile.py
-@@ _attempt: quantiles: the mantissa refuses nothing
--not random(1 << MANTISSA_BITS) < segments.mantissa[at[i]]
-+False
-@@ _levels: quantiles: a level has half of its weight
--int(total) << e
-+int(total) << max(e - 1, 0)
-@@ _levels: quantiles: levels count their segments
--np.bincount(segments.halvings, segments.size)
-+np.bincount(segments.halvings)
 @@ QuantileMechanism._weights: quantiles: the rounding of weights is not paid for
 -self.epsilon - 4 * WEIGHT_ERROR
 +self.epsilon
@@ -1512,21 +1507,32 @@ SECTIONS = {
 @@ QuantileMechanism._segments: quantiles: the rank ignores its fraction
 -self._share * int(weight[-1])
 +self._share * len(records) // 2**30 * 2**30
+@@ QuantileMechanism._segments: cells: a person counts as one in each
+-integer_weights(there, starts, weights)
++integer_weights((there := counted), starts, weights)
+--- mechanisms/_segments.py; tests/mechanisms/test_quantile.py
+@@ attempt: quantiles: the mantissa refuses nothing
+-not random(1 << MANTISSA_BITS) < segments.mantissa[at[i]]
++False
+@@ levels: quantiles: a level has half of its weight
+-int(total) << e
++int(total) << max(e - 1, 0)
+@@ levels: quantiles: levels count their segments
+-np.bincount(segments.halvings, segments.size)
++np.bincount(segments.halvings)
 @@ integer_weights: quantiles: a person counts as often as it has values
 -return (up_to[1:] - before) // k - (up_to[:-1] - before) // k, most
 +return each, most
 @@ integer_weights: quantiles: values that are missing have weight
 -np.bincount(person, minlength=len(starts) - 1)
 +np.diff(starts)
+--- mechanisms/disjoint_quantiles.py; tests/mechanisms/test_quantile.py
 @@ split: cells: a replaced record has all of ε in both
 -(epsilon - 4 * WEIGHT_ERROR * len(cells)) / factor
 +epsilon - 4 * WEIGHT_ERROR * len(cells)
 @@ split: cells: a value at an end is in both
 -((values > low) if k else (values >= low))
 +(values >= low)
-@@ QuantileMechanism._segments: cells: a person counts as one in each
--integer_weights(there, starts, weights)
-+integer_weights((there := counted), starts, weights)
 --- algorithms/quantiles.py; tests/preprocessing/test_bins.py
 @@ BinsConfig.n_releases: bins: the last level is not accounted
 -len(halvings(len(self.shares) + 1))
@@ -1779,9 +1785,9 @@ SECTIONS = {
 @@ CovarianceConfig.noise: a replaced row moves a covariance as one that is zeroed out
 -l1 = d * (d + 1) / 2
 +l1 = d * d / 2
-@@ CovarianceConfig.run: weights: products of a covariance are those of rows of weight 1
+@@ _moments: weights: products of a covariance are those of rows of weight 1
 -w[i : i + _CHUNK] * part
-+self.steps * part
++np.max(w) * part
 --- statistics/covariances.py; tests/statistics/test_statistics.py
 @@ CovarianceConfig.run: weights: what is left of the squares is that of all rows
 -m * H * H // self.steps
@@ -1952,7 +1958,7 @@ SECTIONS = {
 @@ DPSGDUpdate.restored: the optimiser starts again where a run goes on
 -self._rule.restored(state.rule, theta, 0.0)
 +self._rule.init(theta)
---- algorithms/dp_vi_model.py; tests/estimators/test_checkpoint.py
+--- algorithms/user_model/update.py; tests/estimators/test_checkpoint.py
 @@ ModelUpdate.restored: draws of the posterior start again where a run goes on
 -range(state.moments.count)
 +range(0)

@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
 from skdp import DPVariationalLogisticRegression, OPSPosteriorSampler, PrivacyLedger
-from skdp.algorithms.parts.training import NetworkModel
+from skdp.algorithms.parts.network_models import NetworkModel
 from skdp.algorithms.temperature_scaling import TARGETS, Temperature, bounded
 from skdp.calibration import DPTemperatureScaler
 from skdp.model_selection import DPRandomizedSearch, split_budget

@@ -11,7 +11,8 @@ import pytest
 from skdp.mechanisms import GaussianMechanism, GeometricMechanism
 from skdp.relations import Relation
 from skdp.statistics import dp_count, dp_covariance, dp_histogram, dp_mean, dp_sum, dp_var
-from skdp.statistics.moments import Share, VarConfig
+from skdp.statistics.moments import Share
+from skdp.statistics.variances import VarConfig
 
 NULL, BOUNDS = np.nan, {"lower": -1.0, "upper": 3.0}
 GRID = (-1.0, 0.3, 1.0, 3.0)

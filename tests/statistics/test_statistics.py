@@ -29,7 +29,8 @@ from skdp.statistics import (
     dp_sum,
     dp_var,
 )
-from skdp.statistics.moments import Share, VarConfig
+from skdp.statistics.moments import Share
+from skdp.statistics.variances import VarConfig
 
 X = np.random.default_rng(0).normal(40.0, 10.0, (400, 2))
 BOUNDS = {"lower": 0.0, "upper": 100.0}

@@ -39,7 +39,7 @@ class Along(NamedTuple):
             Σ s sᵀ; None is κH.
         """
         g, usual = self.scores, H.mean(axis=0)
-        q = self.queries + self._as_normal(usual, noise) * (self.of_normal - self.queries)
+        q = self.bent(usual, noise)
         moved = (q - q[-1]) @ usual
         variances = (noise * self.units) ** 2 + np.mean((MODEL_ERROR * moved) ** 2, axis=1)
         weights = 1.0 / np.maximum(variances, 1e-300)
@@ -51,13 +51,18 @@ class Along(NamedTuple):
         HW = H @ np.linalg.inv(sampling + (variance + tiny) * np.eye(H.shape[-1]))
         return HW @ H, np.einsum("kij,kj->ki", HW, told)
 
-    def _as_normal(self, H: np.ndarray, noise: float) -> float:
-        """How much of the bend of normal rows the scores have, by least squares, about ½ ± ½."""
-        bend = (self.of_normal - self.queries) @ H
+    def bent(self, H: np.ndarray, noise: float) -> np.ndarray:
+        """How far slopes H at θ would have to go for the scores, (T, D).
+
+        As far as normal rows bend, or less: by least squares, about ½ ± ½ of it.
+        """
+        bend = self.of_normal - self.queries
+        foretold = bend @ H
         seen = -(self.scores - self.scores[-1]) - (self.queries - self.queries[-1]) @ H
         variance = 2.0 * (noise * self.units[:, None]) ** 2
-        found = np.sum(bend * seen / variance) + 2.0
-        return float(np.clip(found / (np.sum(bend**2 / variance) + 4.0), 0.0, 1.0))
+        found = np.sum(foretold * seen / variance) + 2.0
+        share = float(np.clip(found / (np.sum(foretold**2 / variance) + 4.0), 0.0, 1.0))
+        return self.queries + share * bend
 
 
 class Draws(NamedTuple):

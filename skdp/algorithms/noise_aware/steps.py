@@ -16,7 +16,7 @@ import numpy as np
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware import matrices
 from skdp.algorithms.noise_aware.columns import Columns
-from skdp.algorithms.noise_aware.draws import FACTORS, Along
+from skdp.algorithms.noise_aware.draws import FACTORS, MODEL_ERROR, Along
 from skdp.algorithms.noise_aware.families import (
     FASTEST,
     USUAL_CUT,
@@ -30,7 +30,8 @@ from skdp.algorithms.noise_aware.families import (
 from skdp.algorithms.noise_aware.posterior import Posterior
 from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT
 from skdp.algorithms.parts.gaussian_runs import release_plan_of, rows_told
-from skdp.engine.linear_sums import MAGNITUDES, unpacked
+from skdp.engine.linear_sums import unpacked
+from skdp.engine.residual_sums import MAGNITUDES
 from skdp.relations import check_relation
 
 if TYPE_CHECKING:
@@ -253,12 +254,14 @@ class Update:
     def on_the_way(self, own: Along, H: np.ndarray) -> np.ndarray:
         """Factors of the slopes of columns (D,), as scores have told on the way of the queries.
 
-        Change of each score over that which H foretells, by least squares, about 1 ± ½.
+        Change of each score over that which H foretells, by least squares, about 1 ± 1.
         """
-        q, g = own.queries, own.scores
-        foretold, seen = -(q - q[0]) @ H, g - g[0]
-        noise = 2.0 * (self.noise("score") * own.units.max()) ** 2 / 0.5**2
-        found = (np.sum(foretold * seen, axis=0) + noise) / (np.sum(foretold**2, axis=0) + noise)
+        noise = self.noise("score")
+        q, g = own.bent(H, noise), own.scores
+        foretold, seen = -(q - q[-1]) @ H, g - g[-1]
+        variance = 2.0 * (noise * own.units) ** 2 + np.mean((MODEL_ERROR * foretold) ** 2, axis=1)
+        weight = 1.0 / np.maximum(variance, 1e-300)
+        found = (weight @ (foretold * seen) + 1.0) / (weight @ foretold**2 + 1.0)
         return np.sqrt(np.clip(found, FACTORS[0] ** 2, FACTORS[-1] ** 2))
 
     def posterior(self, state: State) -> GaussianPosterior:

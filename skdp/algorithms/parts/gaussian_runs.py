@@ -14,8 +14,10 @@ from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
 from skdp.engine.sampling import FullBatch, Sampling
 from skdp.fitting.streams import Streams
-from skdp.fitting.validate import in_range
+from skdp.fitting.validate import in_range, integer
+from skdp.models.likelihoods import BoundedScores
 from skdp.relations import ZERO_OUT, check_relation
+from skdp.rows.clipping import row_bound
 from skdp.rows.persons import PersonUnit
 from skdp.rows.records import Rows
 
@@ -130,6 +132,48 @@ class GaussianRun:
             return replace(config, noise_multiplier=sigma).event()
 
         return replace(config, noise_multiplier=budget.least(event, factor))
+
+
+@dataclass(frozen=True)
+class LinearRun(GaussianRun):
+    """Public facts of a run for a linear model, whatever it does.
+
+    Parameters
+    ----------
+    likelihood : BoundedScores
+        Of the linear model, with K outputs.
+    n_rows, n_features : int
+        Public number of rows, and features of a row.
+    fit_intercept : bool
+        Whether each row gets a 1 appended; θ has shape (K, D), D = n_features + fit_intercept.
+    data_norm : float
+        Norm > 0 to which the features of each row are clipped.
+    noise_multiplier, neighboring_relation, persons, weight_bound, secure
+        As in `GaussianRun`.
+    """
+
+    likelihood: BoundedScores
+    n_rows: int
+    n_features: int
+    fit_intercept: bool
+    data_norm: float
+    asks_sums: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        integer(1, n_rows=self.n_rows)
+        integer(1, n_features=self.n_features)
+        in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (K, D) of θ."""
+        return self.likelihood.n_outputs, self.n_features + bool(self.fit_intercept)
+
+    @property
+    def row_bound(self) -> float:
+        """Norm bound of a row with its intercept."""
+        return row_bound(self.data_norm, self.fit_intercept)
 
 
 class Once(FullBatch):

@@ -1,8 +1,7 @@
 """Training a network by noisy sums: what every such algorithm's run has in common.
 
 An algorithm is a value: a frozen configuration of public facts, from which the event and the plan
-of a run are built, and an update rule, a pure function of released sums. A model is what the engine
-needs of a network: parameters as one tensor, a clipped sum, records.
+of a run are built, and an update rule, a pure function of released sums.
 """
 
 from __future__ import annotations
@@ -18,342 +17,27 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 import torch
 from dp_accounting.dp_event import DpEvent
-from torch import Tensor, nn
+from torch import Tensor
 
+from skdp.algorithms.parts.network_models import Clip, LinearModel, Model, PrivateRows
 from skdp.engine.grid import lattice_bits
-from skdp.engine.linear_sums import LinearClippedSum
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
-from skdp.engine.modules.checks import N_RECORDS, refuse_probabilities, tried
-from skdp.engine.modules.network_sum import (
-    PHYSICAL_BATCH_SIZE,
-    FlatModule,
-    Loss,
-    NetworkClippedSum,
-    NetworkRecords,
-)
-from skdp.engine.perceptron_sum import PerceptronSum, RoundedRows
+from skdp.engine.modules.flat_module import PHYSICAL_BATCH_SIZE
 from skdp.engine.sampling import Sampling, sampling
 from skdp.fitting.run_streams import encoded
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import in_range, integer, one_of
-from skdp.models.tasks import Classification, Task
 from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation
-from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.chunks import rows_of
 from skdp.rows.persons import PersonUnit
-from skdp.rows.records import LinearRows, Rows
+from skdp.rows.records import Rows
 
 CLIPPING = ("flat", "automatic")
-_NO_NORM = 1e100  # rows of a lone linear layer are not clipped, gradients are
 _LOOKS = 20  # at a run, by who watches it; shorter runs are not asked how far they got
 _LOUD = 4.0  # standard deviations of the square of noise beyond which it is more than that
 _FLOAT, _VECTORS = 4, 16  # bytes; parameters, sums, noise and moments that a step holds at once
-
-
-# --- models -------------------------------------------------------------------------------------
-
-
-class Model(Protocol):
-    """What a run needs of a model; built from public facts and initial weights alone."""
-
-    max_rows: float  # beyond, the rounding of a sum is not covered
-
-    @property
-    def start(self) -> Tensor:
-        """Initial parameters."""
-        ...
-
-    def clipped_sum(
-        self,
-        clip_norm: float,
-        *,
-        clipping: str = "flat",
-        physical_batch_size: int | None = None,
-        prenoise_scale: float = 0.0,
-        weight_bound: float = 1.0,
-    ) -> ClippedSum:
-        """Return the private value of a step."""
-        ...
-
-    def records(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        starts: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> Rows:
-        """Wrap the private rows for the clipped sum; see `Records`."""
-        ...
-
-    def vector(self, theta: Tensor) -> np.ndarray:
-        """Return parameters in the order of `parameter_names`."""
-        ...
-
-
-class ModuleTrial(NamedTuple):
-    """What a trial of a module on synthetic records found.
-
-    Attributes
-    ----------
-    method : {"book-keeping", "vmap"}
-        How per-record gradients are taken.
-    n_parameters : int
-        Number of trained parameters.
-    bytes_per_record : int
-        Memory that the gradients of one more record at once take, about.
-    """
-
-    method: str
-    n_parameters: int
-    bytes_per_record: int
-
-
-class NetworkModel:
-    """Any module, by book-keeping or vmap.
-
-    Parameters
-    ----------
-    module : nn.Module
-        Copied; its weights are the start.
-    loss : callable
-        Loss of each record.
-    method : {"book-keeping", "vmap"}
-        How per-record gradients are taken; see `try_out`.
-    device : device or None
-        Where to run; None is where the parameters are.
-    mixed_precision : bool
-        Run the network in bfloat16.
-
-    Attributes
-    ----------
-    dtype : torch.dtype
-        In which the module takes records.
-    """
-
-    max_rows = math.inf
-
-    def __init__(
-        self,
-        module: nn.Module,
-        loss: Loss,
-        method: str = "book-keeping",
-        *,
-        device: Any = None,
-        mixed_precision: bool = False,
-    ) -> None:
-        self._flat = FlatModule(module, device, mixed_precision=mixed_precision)
-        self._loss, self._method, self.dtype = loss, method, self._flat.flat.dtype
-
-    def try_out(
-        self,
-        task: Task,
-        shape: tuple[int, ...],
-        *,
-        every_gradient: bool = False,
-        integers: bool = False,
-    ) -> ModuleTrial:
-        """Try the module on synthetic records, and use the method that is right for it."""
-        self._method, records = tried(
-            self._flat,
-            self._loss,
-            torch.from_numpy(task.synthetic_targets(N_RECORDS)),
-            shape=shape,
-            n_outputs=task.n_outputs,
-            every_gradient=every_gradient,
-            integers=integers,
-        )
-        if isinstance(task, Classification):
-            refuse_probabilities(self._flat, records)
-        self.dtype = records.dtype
-        bytes_per_record = self._flat.bytes_per_record(records, self._method)
-        if self._method == "book-keeping":
-            self._flat.at_once = self._flat.rows_at_once(bytes_per_record)
-        return ModuleTrial(self._method, self._flat.flat.numel(), bytes_per_record)
-
-    @property
-    def start(self) -> Tensor:
-        """Initial parameters."""
-        return self._flat.flat.clone()
-
-    def clipped_sum(
-        self,
-        clip_norm: float,
-        *,
-        clipping: str = "flat",
-        physical_batch_size: int | None = None,
-        prenoise_scale: float = 0.0,
-        weight_bound: float = 1.0,
-    ) -> NetworkClippedSum:
-        """Return the private value of a step."""
-        return NetworkClippedSum(
-            self._flat,
-            self._loss,
-            clip_norm,
-            clipping=clipping,
-            physical_batch_size=physical_batch_size,
-            method=self._method,
-            prenoise_scale=prenoise_scale,
-            weight_bound=weight_bound,
-        )
-
-    def records(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        starts: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> NetworkRecords:
-        """Wrap the private rows."""
-        like, dtype = self._flat.flat, self.dtype
-        return NetworkRecords(X, targets, like, starts, dtype=dtype, weights=weights)
-
-    def vector(self, theta: Tensor) -> np.ndarray:
-        """Return a copy of the parameters."""
-        return theta.cpu().numpy().copy()
-
-
-class PerceptronModel:
-    """A perceptron, by products of integers, for sums on a grid.
-
-    Parameters
-    ----------
-    module : nn.Sequential
-        Linear layers and what is between them; its weights are the start.
-    task : Task
-        What it is trained for, by a loss with a residual.
-    neighboring_relation : str
-        Who is a neighbour.
-    """
-
-    max_rows = float(MAX_ROWS)
-
-    def __init__(self, module: nn.Sequential, task: Task, neighboring_relation: str) -> None:
-        self._layers = [part for part in module if isinstance(part, nn.Linear)]
-        self._activations = tuple(type(p) for p in module if not isinstance(p, nn.Linear))
-        self._task, self._neighboring_relation = task, neighboring_relation
-        widths = [layer.out_features for layer in self._layers]
-        self._sizes = (self._layers[0].in_features, *widths)
-
-    @property
-    def start(self) -> Tensor:
-        """Initial parameters: of each layer (n_outputs, n_inputs + 1), the biases last."""
-        layers = (torch.cat([layer.weight, layer.bias[:, None]], dim=1) for layer in self._layers)
-        return torch.cat([layer.detach().flatten() for layer in layers]).double()
-
-    def clipped_sum(
-        self,
-        clip_norm: float,
-        *,
-        clipping: str = "flat",
-        physical_batch_size: int | None = None,
-        prenoise_scale: float = 0.0,
-        weight_bound: float = 1.0,
-    ) -> PerceptronSum:
-        """Return the private value of a step."""
-        in_range(0.0, 0.0, prenoise_scale=prenoise_scale, closed="both")
-        return PerceptronSum(
-            self._sizes,
-            self._activations,
-            self._task.residual,
-            clip_norm,
-            clipping,
-            weight_bound,
-            physical_batch_size,
-        )
-
-    def records(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        starts: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> RoundedRows:
-        """Wrap the private rows."""
-        columns = self._task.columns(targets)
-        weights = np.ones(len(columns)) if weights is None else weights
-        return RoundedRows(
-            X,
-            np.column_stack([columns, weights]),
-            data_norm=math.inf,
-            fit_intercept=True,
-            neighboring_relation=self._neighboring_relation,
-            starts=starts,
-        )
-
-    def vector(self, theta: Tensor) -> np.ndarray:
-        """Return the weights and then the biases of each layer in turn."""
-        layers = PerceptronSum.matrices(self._sizes, theta.numpy())
-        parts = (part.ravel() for layer in layers for part in (layer[:, :-1], layer[:, -1]))
-        return np.concatenate(list(parts)).astype(np.float32)
-
-
-class LinearModel:
-    """A lone linear layer, by the closed form of its clipped sum.
-
-    Parameters
-    ----------
-    module : nn.Linear
-        Its weights are the start.
-    task : Task
-        What it is trained for.
-    neighboring_relation : str
-        Who is a neighbour.
-    """
-
-    max_rows = float(MAX_ROWS)
-
-    def __init__(self, module: nn.Linear, task: Task, neighboring_relation: str) -> None:
-        self._neighboring_relation = neighboring_relation
-        self._weight, self._bias = module.weight.detach(), module.bias.detach()
-        self._task = task
-
-    @property
-    def start(self) -> Tensor:
-        """Initial parameters, (n_outputs, n_features + 1), the bias last."""
-        return torch.cat([self._weight, self._bias[:, None]], dim=1).double()
-
-    def clipped_sum(
-        self,
-        clip_norm: float,
-        *,
-        clipping: str = "flat",
-        physical_batch_size: int | None = None,
-        prenoise_scale: float = 0.0,
-        weight_bound: float = 1.0,
-    ) -> LinearClippedSum:
-        """Return the private value of a step; it knows flat clipping only, and no weights."""
-        in_range(1.0, 1.0, weight_bound=weight_bound, closed="both")
-        one_of(("flat",), clipping=clipping)
-        in_range(0.0, 0.0, prenoise_scale=prenoise_scale, closed="both")
-        return LinearClippedSum(self._task.residual, clip_norm)
-
-    def records(
-        self,
-        X: np.ndarray,
-        targets: np.ndarray,
-        starts: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> LinearRows:
-        """Wrap the private rows, which have no weights."""
-        if weights is not None:
-            raise ValueError("A lone linear layer with weights goes by book-keeping.")
-        return LinearRows(
-            X,
-            self._task.columns(targets),
-            data_norm=_NO_NORM,
-            fit_intercept=True,
-            neighboring_relation=self._neighboring_relation,
-            starts=starts,
-        )
-
-    def vector(self, theta: Tensor) -> np.ndarray:
-        """Return all weights, then all biases."""
-        return torch.cat([theta[:, :-1].flatten(), theta[:, -1]]).float().numpy()
-
-
-# --- algorithms ---------------------------------------------------------------------------------
 
 
 class Posterior(Protocol):
@@ -547,9 +231,25 @@ class NetworkRun:
         """The update rule."""
         raise NotImplementedError
 
+    @property
+    def clip(self) -> Clip:
+        """How gradients are clipped."""
+        return Clip(self.clip_norm, self.clipping, self.physical_batch_size, self.weight_bound)
+
+    def clipped_sum(self, model: Model) -> ClippedSum:
+        """Return the private value of a step."""
+        return model.clipped_sum(self.clip)
+
     def release_plan(self, model: Model) -> ReleasePlan:
         """What the engine executes: built from the very fields of the event."""
-        raise NotImplementedError
+        return ReleasePlan(
+            self.sampling,
+            self.clipped_sum(model),
+            self.noise_multipliers,
+            self.neighboring_relation,
+            secure=self.secure,
+            persons=self.persons,
+        )
 
     def start(self, model: Model) -> Posterior:
         """Return what a run of no steps would leave."""
@@ -619,7 +319,7 @@ class NetworkRun:
             for state in progress(steps):
                 if watch and (state.n_steps % every == 0 or state.n_steps == self.n_steps):
                     watch(state.n_steps, algorithm.posterior(state, model.vector))
-                streams.keep(state.n_steps, partial(_kept, algorithm, state, late))
+                streams.keep(state.n_steps, lambda s=state: (algorithm.saved(s), late.saved()))
         posterior = algorithm.posterior(state, model.vector)
         return Trained(posterior, state.n_steps, late.push, algorithm.keep(state))
 
@@ -678,13 +378,8 @@ class LateSums:
 
 def _wrapped(model: Model, records: tuple[np.ndarray, ...]) -> Rows:
     """Wrap private rows, with what stands beside them."""
-    X, targets, *_ = records
-    starts, weights = (getattr(records, name, None) for name in ("starts", "weights"))
-    return model.records(X, targets, starts, weights)
-
-
-def _kept(algorithm: Update, state: Any, late: LateSums) -> Any:
-    return algorithm.saved(state), late.saved()
+    beside = (getattr(records, name, None) for name in ("starts", "weights"))
+    return model.records(PrivateRows(*records[:2], *beside))
 
 
 def _draw_masks(streams: Streams) -> None:

@@ -18,23 +18,22 @@ in its gradients, whatever the batch; it is tried all the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import combinations
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from skdp.engine.modules.network_sum import (
-    BATCH_NORMS,
-    FlatModule,
-    Gradients,
-    Loss,
-    book_keeping,
-    out_of_memory,
-    vmapped,
+from skdp.engine.modules.flat_module import BATCH_NORMS, FlatModule, Loss
+from skdp.engine.modules.gradient_checks import (
+    agrees,
+    agrees_in_training,
+    full_precision,
+    one_by_one,
+    set_seed,
+    works_in_training,
 )
+from skdp.engine.modules.gradients import book_keeping, vmapped
+from skdp.engine.modules.network_sum import attempted, out_of_memory
 from skdp.engine.modules.recurrent import Recurrent
 from skdp.engine.modules.shapes import mismatch
 
@@ -44,14 +43,7 @@ _SCALES = (1.0, 0.1, 3.0, 10.0)
 # Records of each group are replaced at once. No record's groups are among another's, so for any two
 # there is a group with the second and without the first: few passes try all ordered pairs.
 _GROUPS = torch.tensor([[k in of_one for of_one in combinations(range(7), 3)] for k in range(7)])
-_PARTS = (
-    slice(1),
-    slice(-1, None),
-    slice(2),
-    slice(None, None, 16),
-    slice(5),
-    slice(None, None, 4),
-)
+_PARTS = slice(1), slice(-1, None), slice(2), slice(None, None, 16), slice(5), slice(None, None, 4)
 _N_GRADIENTS = 11  # that are compared with those of single records
 
 _DROPOUTS = (
@@ -111,27 +103,27 @@ def clipping_method(
         if not _is_quiet_in_training(module, x):
             module.module.eval()
         mixed = _of_mixed_scales(x)
-        if _outputs_if_any(module, mixed) is not None:
+        if attempted(_outputs, module, mixed) is not None:
             x = mixed
         chosen = torch.arange(len(x), device=x.device)[:: max(1, len(x) // _N_GRADIENTS)]
-        with _full_precision(module):
-            obvious = _one_by_one(module, loss, x[chosen], y[chosen])
+        with full_precision(module):
+            obvious = one_by_one(module, loss, x[chosen], y[chosen])
             if not torch.isfinite(obvious.total).all():
                 raise ArithmeticError("its gradients are not finite")
             if not obvious.norms.any():
                 raise ArithmeticError("the loss depends on no trained parameter")
             by_books = (
                 not every_gradient
-                and _agrees(book_keeping, module, loss, x, y, chosen, obvious)
-                and _agrees_in_training(book_keeping, module, loss, x, y)
+                and agrees(book_keeping, module, loss, x, y, chosen, obvious)
+                and agrees_in_training(book_keeping, module, loss, x, y)
             )
-        if by_books and _works_in_training(book_keeping, module, loss, x, y):
+        if by_books and works_in_training(book_keeping, module, loss, x, y):
             return "book-keeping"
         # It sees one record at a time, and keeps all gradients.
         x, y, chosen = x[chosen], y[chosen], chosen.argsort()
-        with _full_precision(module):
-            by_vmap = _agrees(vmapped, module, loss, x, y, chosen, obvious)
-        if by_vmap and _works_in_training(vmapped, module, loss, x, y):
+        with full_precision(module):
+            by_vmap = agrees(vmapped, module, loss, x, y, chosen, obvious)
+        if by_vmap and works_in_training(vmapped, module, loss, x, y):
             return "vmap"
     finally:
         module.set(kept)
@@ -229,9 +221,9 @@ def refuse_probabilities(module: FlatModule, x: Tensor) -> None:
         try:
             torch.manual_seed(0)
             module.flat.add_(torch.randn_like(kept))
-            found.append(_outputs_if_any(module, x))
+            found.append(attempted(_outputs, module, x))
             module.module.eval()
-            found.append(_outputs_if_any(module, x))
+            found.append(attempted(_outputs, module, x))
         finally:
             module.set(kept)
             module.train()
@@ -336,7 +328,7 @@ def _check_batches(module: FlatModule, batches: list[Tensor], *, of_any_size: bo
     tried = [
         (seed, x, outputs)
         for seed, x in enumerate(batches)
-        if (outputs := _outputs_if_any(module, x, seed)) is not None
+        if (outputs := attempted(_outputs, module, x, seed)) is not None
     ]
     for nth, (seed, x, outputs) in enumerate(tried):
         others = x.roll(1, 0)
@@ -345,7 +337,7 @@ def _check_batches(module: FlatModule, batches: list[Tensor], *, of_any_size: bo
             replaced += [(groups[6], 0 * x), *((group, others) for group in groups[1:])]
         for group, other in replaced:
             changed = torch.where(group.view(-1, *[1] * (x.ndim - 1)), other, x)
-            found = _outputs_if_any(module, changed, seed)
+            found = attempted(_outputs, module, changed, seed)
             if found is not None:
                 _check_alike(outputs[~group], found[~group])
         for part in parts if nth == 0 else parts[:1]:
@@ -368,27 +360,10 @@ def _is_quiet_in_training(module: FlatModule, x: Tensor) -> bool:
     return _alike(_outputs(module, x, 0), _outputs(module, x, 1))
 
 
-def _seed(x: Tensor, seed: int = 0) -> None:
-    if x.device.type == "cpu":
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed takes .5 ms
-    else:
-        torch.manual_seed(seed)
-
-
 def _outputs(module: FlatModule, x: Tensor, seed: int = 0) -> Tensor:
-    _seed(x, seed)
+    set_seed(x, seed)
     with torch.set_grad_enabled(module.module.training):
         return module.module(x)
-
-
-def _outputs_if_any(module: FlatModule, x: Tensor, seed: int = 0) -> Tensor | None:
-    """Outputs, or None where the module fails: on such records it contributes nothing."""
-    try:
-        return _outputs(module, x, seed)
-    except Exception as error:
-        if out_of_memory(error):
-            raise
-        return None
 
 
 def _alike(outputs: Tensor, other: Tensor) -> bool:
@@ -407,147 +382,3 @@ def _check_alike(
             f"Expected {name} to treat each record by itself, but {what} for a record depends "
             "on the other records of the batch, or of an earlier one; remove what mixes them."
         )
-
-
-def _agrees(
-    method: Callable[..., Gradients],
-    module: FlatModule,
-    loss: Loss,
-    x: Tensor,
-    y: Tensor,
-    chosen: Tensor,
-    obvious: _OneByOne,
-) -> bool:
-    """Whether a method gives the chosen ones of some records the gradients that they have alone."""
-    c = torch.zeros(len(x), dtype=obvious.total.dtype, device=x.device)
-    c[chosen] = obvious.weights
-    found = _gradients_if_any(method, module, loss, x, y)
-    if found is None:
-        return False
-    largest = float(obvious.norms.max())
-    sizes = obvious.weights @ obvious.norms
-    return bool(
-        torch.allclose(found.norms[chosen], obvious.norms, rtol=1e-3, atol=1e-6 * (1 + largest))
-        and _same_sums(module, found, c, obvious.total, 1e-3 * sizes + 1e-6, obvious.sizes)
-    )
-
-
-def _agrees_in_training(
-    method: Callable[..., Gradients], module: FlatModule, loss: Loss, x: Tensor, y: Tensor
-) -> bool:
-    """Whether a method gives a batch's sum what autograd gives it, with all that is random."""
-    found = _works_in_training(method, module, loss, x, y)
-    if found is None:
-        return False
-    c = torch.arange(1, len(x) + 1, dtype=module.flat.dtype, device=x.device)
-    parameters = _leaves(module)
-    with _training(module), torch.enable_grad():
-        _seed(x)
-        whole = c @ module.losses(loss, x, y, parameters).to(c)
-    total = _gradient(whole, parameters)
-    return _same_sums(module, found, c, total, 1e-3 * (c @ found.norms) + 1e-6)
-
-
-def _same_sums(
-    module: FlatModule,
-    found: Gradients,
-    c: Tensor,
-    total: Tensor,
-    tolerance: Tensor,
-    sizes: Tensor | None = None,
-) -> bool:
-    """Whether a weighted sum of gradients is a given one, in each of the parameters.
-
-    A parameter that is left out has a gradient of zero, which a sum over all parameters may not
-    show: it is looked for by name. Others are held to a thousandth of their own ``sizes``, or of
-    their sum, up to the rounding error of the whole sum.
-    """
-    off, expected = (module.named(flat) for flat in (found.weighted_sum(c) - total, total))
-    for i, name in enumerate(off):
-        if name not in found.covered and expected[name].any():
-            return False
-        own = 1e-3 * (expected[name].norm() if sizes is None else sizes[i])
-        if not off[name].norm() <= own + 1e-2 * tolerance:
-            return False
-    return bool((found.weighted_sum(c) - total).norm() <= tolerance)
-
-
-def _works_in_training(
-    method: Callable[..., Gradients], module: FlatModule, loss: Loss, x: Tensor, y: Tensor
-) -> Gradients | None:
-    """Gradients by a method in training, masks and all; None where it fails."""
-    with _training(module):
-        _seed(x)
-        return _gradients_if_any(method, module, loss, x, y)
-
-
-@contextmanager
-def _full_precision(module: FlatModule) -> Iterator[None]:
-    """Hide no mistake behind rounding to bfloat16, nor take it for one."""
-    mixed, module.mixed_precision = module.mixed_precision, False
-    try:
-        yield
-    finally:
-        module.mixed_precision = mixed
-
-
-@contextmanager
-def _training(module: FlatModule) -> Iterator[None]:
-    """Train with all that is random; afterwards each part is in the mode that it was in."""
-    modes = [(part, part.training) for part in module.module.modules()]
-    module.train()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
-
-
-def _gradients_if_any(
-    method: Callable[..., Gradients], module: FlatModule, loss: Loss, x: Tensor, y: Tensor
-) -> Gradients | None:
-    try:
-        found = method(module, loss, x, y)
-        found.weighted_sum(torch.zeros_like(found.norms))
-    except Exception as error:
-        if out_of_memory(error):
-            raise
-        return None
-    return found
-
-
-class _OneByOne(NamedTuple):
-    """Gradients of single records: their norms, weights c_i, Σ c_i g_i, Σ c_i‖g_i‖ by parameter."""
-
-    norms: Tensor
-    weights: Tensor
-    total: Tensor
-    sizes: Tensor
-
-
-def _one_by_one(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> _OneByOne:
-    """Take gradients the slow and obvious way."""
-    total = torch.zeros_like(module.flat)
-    weights = torch.arange(1, len(x) + 1, dtype=total.dtype, device=total.device)
-    norms, sizes = torch.zeros_like(weights), total.new_zeros(len(module.trained))
-    for i in range(len(x)):
-        parameters = _leaves(module)
-        with torch.enable_grad():
-            of_one = module.losses(loss, x[i : i + 1], y[i : i + 1], parameters).sum()
-        gradient = _gradient(of_one, parameters)
-        norms[i] = gradient.norm()
-        sizes += weights[i] * torch.stack([g.norm() for g in module.named(gradient).values()])
-        total += weights[i] * gradient
-    return _OneByOne(norms, weights, total, sizes)
-
-
-def _leaves(module: FlatModule) -> dict[str, Tensor]:
-    return {n: v.detach().requires_grad_() for n, v in module.named(module.flat).items()}
-
-
-def _gradient(value: Tensor, parameters: dict[str, Tensor]) -> Tensor:
-    leaves = list(parameters.values())
-    if not value.requires_grad:
-        return torch.cat([torch.zeros_like(leaf).flatten() for leaf in leaves])
-    found = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
-    return torch.cat([g.flatten() for g in found])

@@ -1,0 +1,86 @@
+"""Rows and targets on their way into a network: a batch is copied a piece at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from skdp.rows.records import Selection, copied, selected_rows
+
+
+class NetworkRecords:
+    """Rows and targets on their way into a network.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, ...)
+        Inputs of any numeric type; may be a memory map.
+    targets : ndarray of shape (n, ...)
+        Targets as the loss wants them.
+    like : Tensor
+        Whose dtype and device the inputs get.
+    dtype : torch.dtype or None, default=None
+        The dtype of the inputs, if it is another one.
+    starts : ndarray of shape (n_persons + 1,) or None, default=None
+        As in `LinearRows`: records are persons then.
+    weights : ndarray of shape (n,) or None, default=None
+        Weights of rows.
+    """
+
+    def __init__(
+        self,
+        X: np.ndarray,
+        targets: np.ndarray,
+        like: Tensor,
+        starts: np.ndarray | None = None,
+        *,
+        dtype: torch.dtype | None = None,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        self._X, self._targets, self._starts = X, targets, starts
+        self._weights = None if weights is None else torch.from_numpy(weights).to(like)
+        self._device, self._dtype = like.device, dtype or like.dtype
+
+    def __len__(self) -> int:
+        return len(self._X) if self._starts is None else len(self._starts) - 1
+
+    def sum(self, term: Callable[[NetworkBatch], Any], selection: Selection) -> Any:
+        """Sum over the selected records."""
+        return term(self.take(selection))
+
+    def take(self, selection: Selection) -> NetworkBatch:
+        """Note which records are in the batch; nothing is copied yet."""
+        if isinstance(selection, slice):
+            rows, starts = range(len(self._X)), self._starts
+            return NetworkBatch(self, rows[selection] if starts is None else rows, starts)
+        # In the order of the file.
+        return NetworkBatch(self, *selected_rows(np.sort(selection), self._starts))
+
+    def copy(self, rows: np.ndarray | range) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Copy rows and targets to the device, with weights if there are any."""
+        index = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
+        x, y = copied(self._X, index), copied(self._targets, index)
+        if isinstance(index, slice):  # a network never gets the caller's memory
+            x, y = np.array(x), np.array(y)
+        weights = None if self._weights is None else self._weights[index]
+        x = torch.from_numpy(x).to(self._device, self._dtype)
+        return x, torch.from_numpy(y).to(self._device), weights
+
+
+class NetworkBatch(NamedTuple):
+    """Some of the records, copied a piece at a time: numbers of rows, and whose they are."""
+
+    records: NetworkRecords
+    index: np.ndarray | range
+    starts: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def piece(self, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Copy some records of the batch."""
+        return self.records.copy(self.index[start:stop])
