@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 WALK = 0.3  # deviation of the logits of usual rows that is expected on the way
 ROUNDS, PRIOR = 3, 2.0  # of the scales of effects on the way, and columns that their prior is worth
 LEAST_SLOPE = 0.01  # of logits, on the way
+DAMPED = 0.5  # of a step: slopes of rows that are not normal may be thrice as steep
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
 LOUD = 3.0  # standard deviations of noise beyond which there are records in a count
 _NORMALS = np.random.default_rng(0).standard_normal((400, 100))
@@ -248,7 +249,7 @@ class Update:
             walk, tau2 = _likely(squares, tau2, unit)
         step = theta - usual.basis.T @ state.theta
         length = np.sqrt(np.maximum(np.einsum("ki,ij,kj->k", step, G, step), 0.0))
-        step *= np.minimum(1.0, FARTHEST / np.maximum(length, 1e-9))[:, None]
+        step *= np.minimum(DAMPED, FARTHEST / np.maximum(length, 1e-9))[:, None]
         return state._replace(theta=state.theta + usual.basis @ step, walk=walk, tau2=tau2)
 
     def on_the_way(self, own: Along, H: np.ndarray) -> np.ndarray:
