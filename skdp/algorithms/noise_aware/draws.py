@@ -24,7 +24,9 @@ class Along(NamedTuple):
     sampling: float  # κ: variance of the scores over their slope
     slope: np.ndarray | None = None  # as released, (D, D)
 
-    def measured(self, H: np.ndarray, noise: float, n: float, scatter: Any = None) -> Any:
+    def measured(
+        self, H: np.ndarray, noise: float, n: float, scatter: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Precision (K, D, D), and its product with the mean (K, D), of the likelihood of θ.
 
         Parameters

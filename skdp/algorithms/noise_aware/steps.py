@@ -43,7 +43,7 @@ LEAST_SLOPE = 0.01  # of logits, on the way
 DAMPED = 0.5  # of a step: slopes of rows that are not normal may be thrice as steep
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
 LOUD = 3.0  # standard deviations of noise beyond which there are records in a count
-_NORMALS = np.random.default_rng(0).standard_normal((400, 100))
+POINTS = 400  # that stand in for the logits of normal rows, of several classes
 
 
 class State(NamedTuple):
@@ -172,8 +172,8 @@ class Update:
         else:
             values, axes = np.linalg.eigh(covariance)
             root = axes * np.sqrt(np.maximum(values, 0.0))
-            logits = centre + _NORMALS[:, : len(theta)] @ root.T
-            p = np.ones(len(logits))
+            normals = np.random.default_rng(0).standard_normal((POINTS, len(theta)))
+            logits, p = centre + normals @ root.T, np.ones(POINTS)
         norms = np.full(len(logits), math.sqrt(self.config.n_columns))
         w = self.config.cut.weights(norms, family.largest(logits))
         return family.usual(logits, p / p.sum(), w)
@@ -195,9 +195,7 @@ class Update:
         U, d = usual.basis, self.config.n_features
         at = [self.usual(state, q) for q in state.queries]
         weights = np.array([usual.weight / one.weight for one in at])
-        least = LEAST_SLOPE * np.eye(
-            U.shape[1]
-        )  # beside all: where outcomes are sure, nothing bends
+        least = LEAST_SLOPE * np.eye(U.shape[1])  # where outcomes are sure, nothing bends
         inverse = np.linalg.inv(U.T @ usual.matrix @ U + least)
         ratios = [inverse @ (U.T @ one.matrix @ U + least) for one in at]
         plain = np.array([U.T @ q for q in state.queries])
