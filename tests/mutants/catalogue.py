@@ -1207,6 +1207,21 @@ SECTIONS = {
 @@ drawn_factors: the slope of a column grows with its factor and not with the square
 -_FACTORS**2 * np.maximum(of_gram, 2.0 * s)[:, None]
 +_FACTORS * np.maximum(of_gram, 2.0 * s)[:, None]
+--- algorithms/noise_aware/families.py; tests/algorithms/test_standardised.py
+@@ ContrastGrams._each: slopes of contrasts are shares of classes
+-p @ U**2 - (p @ U) ** 2
++p @ U**2
+@@ ContrastGrams._each: slopes of contrasts are not cut to their bound
+-self._cut(whole, chunk)
++whole
+--- algorithms/noise_aware/steps.py; tests/algorithms/test_standardised.py
+@@ Update.along: scores are moved as if slopes were the same everywhere
+-inverse @ (U.T @ one.matrix @ U + least)
++np.eye(len(inverse))
+--- algorithms/noise_aware/posterior.py; tests/algorithms/test_standardised.py
+@@ Posterior.found: classes are independent
+-np.outer(u, u)
++np.diag(u * u)
 --- estimators/additive.py; tests/estimators/test_private_edges.py
 @@ AdditiveModel._configure: additive models look for edges that nothing tells
 -told < min(n_bins, FEW_BINS)
