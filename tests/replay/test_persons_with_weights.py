@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
 from skdp import DPVariationalLogisticRegression, OPSPosteriorSampler, PrivacyLedger
-from skdp.algorithms.parts.network_models import NetworkModel
+from skdp.algorithms.parts.network_models import NetworkModel, PrivateRows
 from skdp.algorithms.temperature_scaling import TARGETS, Temperature, bounded
 from skdp.calibration import DPTemperatureScaler
 from skdp.model_selection import DPRandomizedSearch, split_budget
@@ -140,7 +140,7 @@ def test_no_person_moves_a_slope_further_than_stated(target, relation):
             log_p = bounded(np.log(np.column_stack([1 - p, p])))
         codes = np.full(len(p), label)
         codes[: len(others)] = 1
-        records = module.records(log_p, codes, starts)
+        records = module.records(PrivateRows(log_p, codes, starts))
         u = torch.tensor([0.7], dtype=torch.float64)
         return float(records.sum(partial(sums, u), slice(None)))
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 WALK = 0.3  # deviation of the logits of usual rows that is expected on the way
 ROUNDS, PRIOR = 3, 2.0  # of the scales of effects on the way, and columns that their prior is worth
 LEAST_SLOPE = 0.01  # of logits, on the way
-DAMPED = 0.5  # of a step: slopes of rows that are not normal may be thrice as steep
+SLOWER, FASTER = 0.5, 1.5  # part of a step that is taken, if the last one went too far, or not
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
 LOUD = 3.0  # standard deviations of noise beyond which there are records in a count
 POINTS = 400  # that stand in for the logits of normal rows, of several classes
@@ -64,6 +64,8 @@ class State(NamedTuple):
     scatter: np.ndarray | None = None  # Σ s sᵀ/n
     walk: np.ndarray | None = None  # precisions of effects on the way, (d,)
     tau2: float = 0.0  # that they share
+    step: np.ndarray | float = 0.0  # the last one, (K, D)
+    part: float = 1.0  # of it that was taken
 
 
 class Update:
@@ -247,8 +249,11 @@ class Update:
             walk, tau2 = _likely(squares, tau2, unit)
         step = theta - usual.basis.T @ state.theta
         length = np.sqrt(np.maximum(np.einsum("ki,ij,kj->k", step, G, step), 0.0))
-        step *= np.minimum(DAMPED, FARTHEST / np.maximum(length, 1e-9))[:, None]
-        return state._replace(theta=state.theta + usual.basis @ step, walk=walk, tau2=tau2)
+        step = usual.basis @ (step * np.minimum(1.0, FARTHEST / np.maximum(length, 1e-9))[:, None])
+        turned = np.sum((step @ G) * state.step) < 0.0
+        part = state.part * SLOWER if turned else min(1.0, state.part * FASTER)
+        new = state.theta + part * step
+        return state._replace(theta=new, walk=walk, tau2=tau2, step=step, part=part)
 
     def on_the_way(self, own: Along, H: np.ndarray) -> np.ndarray:
         """Factors of the slopes of columns (D,), as scores have told on the way of the queries.
