@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 WALK = 0.3  # deviation of the logits of usual rows that is expected on the way
 ROUNDS, PRIOR = 3, 2.0  # of the scales of effects on the way, and columns that their prior is worth
 LEAST_SLOPE = 0.01  # of logits, on the way
-SLOWER, FASTER = 0.5, 1.5  # part of a step that is taken, if the last one went too far, or not
+SLOWEST = 0.25  # part of a step that is taken, where the last ones went too far
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
 LOUD = 3.0  # standard deviations of noise beyond which there are records in a count
 POINTS = 400  # that stand in for the logits of normal rows, of several classes
@@ -251,7 +251,7 @@ class Update:
         length = np.sqrt(np.maximum(np.einsum("ki,ij,kj->k", step, G, step), 0.0))
         step = usual.basis @ (step * np.minimum(1.0, FARTHEST / np.maximum(length, 1e-9))[:, None])
         turned = np.sum((step @ G) * state.step) < 0.0
-        part = state.part * SLOWER if turned else min(1.0, state.part * FASTER)
+        part = max(SLOWEST, state.part / 2.0) if turned else min(1.0, state.part * 2.0)
         new = state.theta + part * step
         return state._replace(theta=new, walk=walk, tau2=tau2, step=step, part=part)
 
