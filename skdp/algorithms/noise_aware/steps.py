@@ -1,9 +1,12 @@
 """The way of a run of `skdp.algorithms.noise_aware.glm`: where each score is asked for.
 
-θ_t is the mean of the posterior given the scores so far and one likely slope: the mean of draws of
-G, times the mean slope of the logits of usual rows, times what is learned on the way column by
-column. Several outputs are looked at along orthonormal contrasts of them, in which the mean slope
-is diagonal: each is then a problem of one output.
+θ_t is where the posterior has its mean given the scores so far and one likely slope: the mean of
+draws of G, times the mean slope of the logits of usual rows, times what is learned on the way
+column by column. Scores are moved to θ_t as those of normal rows would be, or by less where they
+themselves say so. Effects have Student's tails about 0 with the likeliest scale; it starts small,
+so that a run of which the noise hides the effects stays where slopes are steep. A step that turns
+back on the last is shortened. Several outputs are looked at along orthonormal contrasts of them, in
+which the mean slope is diagonal: each is then a problem of one output.
 """
 
 from __future__ import annotations
@@ -192,7 +195,8 @@ class Update:
         """What the state says along each contrast.
 
         Normal rows have the expected score m(θ)Gθ, m the mean slope: a score at q is that of slopes
-        at θ where effects are m(q)/m(θ) times those of q.
+        at θ where effects are m(q)/m(θ) times those of q. Slopes that grow without a bound, as
+        those of counts, are too different in the tails of rows for this to help.
         """
         U, d = usual.basis, self.config.n_features
         at = [self.usual(state, q) for q in state.queries]
@@ -207,6 +211,8 @@ class Update:
             off = np.array([U.T @ (one.value - usual.value) for one in at])
             off = (off + LEAST_SLOPE * (plain[:, :, d] - own[:, d])) @ inverse.T
             bent[:, :, d] = own[:, d] + off - (bent[:, :, :d] - own[:, :d]) @ means
+        if not self.config.family.saturates:
+            bent = plain
         scores = weights[:, None, None] * np.array([U.T @ g for g in state.scores])
         units, found = weights * np.array(state.units), []
         for k in range(U.shape[1]):
