@@ -26,6 +26,7 @@ trusted_types = [
     "skdp.algorithms.dp_vi_model.ModelPosterior",
     "skdp.algorithms.dp_vi_model.Path",
     "skdp.algorithms.gaussian_posterior.GaussianPosterior",
+    "skdp.algorithms.gaussian_posterior.RegressionPosterior",
     "skdp.algorithms.langevin.LangevinConfig",
     "skdp.algorithms.noise_aware_linear.RegressionPosterior",
     "skdp.algorithms.ops.ExactConfig",

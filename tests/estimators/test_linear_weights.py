@@ -169,7 +169,7 @@ class TestFits:
             again = model(name, None, n_samples=N if special == "dpvi" else len(AGAIN), **more)
             again.set_params(noise_multiplier=0.01 * W).fit(X[AGAIN], y[AGAIN])
         # Draws on grids differ where sums differ by their last digits.
-        assert_same(rows, again, 1e-4 if special == "dpvi" else 0.03)
+        assert_same(rows, again, 1e-4 if special == "dpvi" else 0.06)
 
     def test_the_scatter_of_scores_is_that_of_weighted_ones(self):
         # As of survey weights: one row of weight 2 scatters more than two of weight 1.

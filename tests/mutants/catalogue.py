@@ -1066,8 +1066,8 @@ SECTIONS = {
 --- fitting/estimator.py; tests/bugs tests/privacy/test_crashes.py
 @@ PrivateEstimator._fit: charged after the work
 -self.privacy_ = charged(self, plan, given, groups=groups)
--released = run(records, streams(self, *records.arrays), steps)
-+released = run(records, streams(self, *records.arrays), steps)
+-released = run(records, charge.streams(self, *arrays), steps)
++released = run(records, charge.streams(self, *arrays), steps)
 +self.privacy_ = charged(self, plan, given, groups=groups)
 --- algorithms/parts/gaussian_runs.py; tests/replay/test_estimators.py
     tests/estimators/test_variational.py
@@ -1174,18 +1174,21 @@ SECTIONS = {
 -np.clip(X, *bounds)
 +X
 --- algorithms/noise_aware/glm.py; tests/algorithms/test_standardised.py
-@@ Update._measured: the sampling of scores is taken for none
--self._sampling(state) * nH
-+0.0 * nH
 @@ GLMConfig.default_clip: the clip norm grows until scores are quiet
 -min(quiet, math.sqrt(self._longest * quiet))
 +quiet
-@@ Update._hidden: columns whose spread the noise hides are taken to be as the others
+--- algorithms/noise_aware/posterior.py; tests/algorithms/test_standardised.py
+@@ Posterior._hidden: columns whose spread the noise hides are taken to be as the others
 -np.flatnonzero(hidden)
 +np.flatnonzero(hidden)[:0]
+--- algorithms/noise_aware/steps.py; tests/algorithms/test_standardised.py
 @@ Update._count: a private number of rows is taken to be what was declared
 -float(rows_told(*self.n_found))
 +self.n
+--- algorithms/noise_aware/draws.py; tests/algorithms/test_standardised.py
+@@ Along.measured: the sampling of scores is taken for none
+-self.sampling * H
++0.0 * H
 @@ Draws.about: intervals of draws are those of their mean square
 -self._deviations(own) / np.sqrt(np.diag(covariance))
 +np.ones(len(point))
@@ -1203,10 +1206,10 @@ SECTIONS = {
 @@ Prior.draw: the part of effects along axes is not what the columns' own leave
 -np.einsum("kij,ki->kj", self.axes, theta[:, :d] - a)
 +np.einsum("kij,ki->kj", self.axes, theta[:, :d])
---- algorithms/noise_aware/glm.py; tests/algorithms/test_standardised.py
+--- algorithms/noise_aware/draws.py; tests/algorithms/test_standardised.py
 @@ drawn_factors: the slope of a column grows with its factor and not with the square
--_FACTORS**2 * np.maximum(of_gram, 2.0 * s)[:, None]
-+_FACTORS * np.maximum(of_gram, 2.0 * s)[:, None]
+-FACTORS**2 * np.maximum(of_gram, 2.0 * s)[:, None]
++FACTORS * np.maximum(of_gram, 2.0 * s)[:, None]
 --- algorithms/noise_aware/families.py; tests/algorithms/test_standardised.py
 @@ ContrastGrams._each: slopes of contrasts are shares of classes
 -p @ U**2 - (p @ U) ** 2
@@ -1430,15 +1433,15 @@ SECTIONS = {
 @@ Cover.take: the largest plan is used up first
 -b if self._covers(a, b) else a
 +a if self._covers(a, b) else b
---- fitting/estimator.py; tests/test_plan.py tests/privacy/test_workflow.py
-@@ PrivateEstimator._plan: a plan that is kept is handed out itself
+--- fitting/plan.py; tests/test_plan.py tests/privacy/test_workflow.py
+@@ remembered: a plan that is kept is handed out itself
 -copy.deepcopy(plan)
 +plan
 --- fitting/plan.py; tests/test_plan.py
-@@ plan_key: a plan is found again for other facts
+@@ _plan_key: a plan is found again for other facts
 -[type(estimator), facts]
 +[type(estimator), facts.label]
-@@ plan_key: a plan is found again for an equal number of another type
+@@ _plan_key: a plan is found again for an equal number of another type
 -parts += [name, type(value), kinds, values]
 +parts += [name, values]
 --- model_selection/search.py; tests/test_plan.py
@@ -1905,7 +1908,7 @@ SECTIONS = {
 -_own(estimator)
 +None
 --- fitting/run_streams.py; tests/estimators/test_checkpoint.py
-@@ versions: a run goes on with other threads
+@@ versions_here: a run goes on with other threads
 -sys.modules['torch'].get_num_threads()
 +1
 --- fitting/checkpoint.py; tests/estimators/test_checkpoint.py
