@@ -14,6 +14,7 @@ import numpy as np
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.binned_moments import BinnedMoments
 from skdp.algorithms.parts.binned_rows import BinnedRows
+from skdp.algorithms.parts.gaussian_runs import mean_logarithm
 from skdp.algorithms.parts.logit_posterior import Found, Given, pooled, scales_by_evidence
 from skdp.algorithms.parts.logit_rows import (
     LogitRows,
@@ -31,7 +32,6 @@ from skdp.algorithms.parts.noise_aware_run import (
 )
 from skdp.algorithms.parts.noisy_moments import believed, floored
 from skdp.engine.linear_sums import unpacked
-from skdp.engine.residual_sums import MAGNITUDES
 from skdp.fitting.streams import SecureStream
 from skdp.models.bounded_scores import Score
 
@@ -43,7 +43,6 @@ BARELY_TOLD = 0.04  # edge of the spectrum of the noise in Ã over n, beyond whi
 DOUBT, DOUBT_COUNTS = 0.1, 0.4
 MODEL_ERRORS = np.array([0.3, 0.6, 1.2, 2.4, 4.8])  # of a difference of F over it, to choose from
 CHANCE = 2.0  # standard deviations of the scatter of gradients that are no contradiction
-LOUD = 4.0  # standard deviations of noise beyond which a count is one
 LOUD_STEP = 4.0  # expected change of a gradient, squared, over its noise, that tells of the slope
 DECAY, USUAL_FACTOR, TOLD = 0.7, 10.0, 1.4  # of older steps; evidence for 1; error that is usual
 MOST_FACTOR = 10.0  # between the slopes of all rows and those of normal ones
@@ -349,16 +348,3 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         values, vectors = np.linalg.eigh(found)
         found = (vectors * np.maximum(values, 0.0)[:, None]) @ transposed(vectors)
         return replace(given, scatter=found)
-
-
-def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
-    """Mean and variance of ln e from noisy counts of e by binary exponent, as if uniform in each.
-
-    Both are 0 where all counts are dominated by noise.
-    """
-    sure = np.where(counts > LOUD * noise, counts, 0.0)
-    if not sure.any():
-        return 0.0, 0.0
-    weights, logs = sure / sure.sum(), math.log(2.0) * (np.array(MAGNITUDES) - 0.5)
-    mean = float(weights @ logs)
-    return mean, float(weights @ (logs - mean) ** 2) + math.log(2.0) ** 2 / 12.0

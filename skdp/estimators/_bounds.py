@@ -186,7 +186,7 @@ def glm_of(
         prior_scale=near_auto(0.0, 1.0, prior_scale=estimator.prior_scale) or None,
         prior_blocks=blocks_of_labels(estimator, facts, outputs),
         exposed=facts.exposed,
-        robust=is_robust(estimator, family),
+        robust=is_robust(estimator, outputs),
         covariance="diag" if getattr(estimator, "covariance", "") == "diag" else "full",
         neighboring_relation=estimator._relation,
         secure=bool(estimator.secure),
@@ -202,12 +202,12 @@ def glm_of(
     return replace(config, clip_norm=clip_norm, prior_scale=scale).calibrated(budget)
 
 
-def is_robust(estimator: Any, family: Any) -> bool:
+def is_robust(estimator: Any, n_outputs: int, *, by_default: bool = False) -> bool:
     """Whether scores tell how much they scatter, whatever the model says."""
     given = estimator.robust
     if isinstance(given, str) and given == "auto":
-        return False
-    if flag("or 'auto'", robust=given) and isinstance(family, Softmax):
+        return by_default and n_outputs == 1
+    if flag("or 'auto'", robust=given) and n_outputs > 1:
         raise expected(
             "False for more than two classes",
             "robust widths are of one logit. Only binary classification is supported by them: "

@@ -23,6 +23,7 @@ from skdp.estimators._bounds import (
     blocks_of_labels,
     glm_of,
     in_bounds,
+    is_robust,
     norm_kept,
     norm_of,
     unwrapped,
@@ -226,17 +227,8 @@ class NormalPosterior(DeclaresBounds, GaussianDraws, ProtectedUnit, WeightedRows
         return blocks_of_labels(self, facts, self._likelihood_of(facts).n_outputs)
 
     def _check_robust(self, facts: PublicFacts) -> bool:
-        one = self._likelihood_of(facts).n_outputs == 1
-        if isinstance(self.robust, str) and self.robust == "auto":
-            return one and facts.persons is not None
-        if flag("or 'auto'", robust=self.robust) and not one:
-            raise expected(
-                "False for more than two classes",
-                "robust widths are of one logit. Only binary classification is supported by them: "
-                "use OneVsRestClassifier",
-                robust=True,
-            )
-        return bool(self.robust)
+        n_outputs = self._likelihood_of(facts).n_outputs
+        return is_robust(self, n_outputs, by_default=facts.persons is not None)
 
     def _dpvi(self, facts: PublicFacts, budget: Budget) -> dp_vi.DPVIConfig:
         self._check_unused(

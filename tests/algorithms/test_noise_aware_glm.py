@@ -425,10 +425,10 @@ class TestRobust:
         X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
         y = np.random.default_rng(1).random(2000) < expit(3 * X[:, 0])
         fits = [
-            kind(30.0, robust=True, secure=secure, n_samples=2000).fit(X, y)
+            kind(3000.0, robust=True, secure=secure, n_samples=2000).fit(X, y)
             for secure in (False, True)
         ]
         plain, secure = (np.sqrt(np.diag(fit.covariance_)) for fit in fits)
-        assert np.abs(np.log(secure / plain)).max() < 1.2  # of other noise, which the widths show
+        assert np.abs(np.log(secure / plain)).max() < 0.6  # six fits of each differed by .45 at most
         # The data are the same, and less noise than they scatter by is in either fit.
         assert np.abs((fits[0].coef_ - fits[1].coef_) / plain[:2]).max() < 3.0

@@ -337,8 +337,7 @@ class TestFits:
                     DPVariationalLogisticRegression(epsilon, **facts, **given)
                     .fit(rows, y, sample_weight=np.full(20000, weight))
                     .covariance_
-                    for epsilon in (4.0, INF)
+                    for epsilon in (40.0, INF)
                 )
             ratio = np.sqrt(np.diag(found) / np.diag(exact))
-            assert (ratio < (40.0 if weight < 1.0 else 4.0)).all()
-            assert (ratio > 0.7).all()
+            assert (np.abs(ratio - 1.0) < 0.1).all()

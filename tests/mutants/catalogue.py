@@ -1175,8 +1175,11 @@ SECTIONS = {
 +X
 --- algorithms/noise_aware/glm.py; tests/algorithms/test_standardised.py
 @@ GLMConfig.default_clip: the clip norm grows until scores are quiet
--min(quiet, math.sqrt(self._longest * quiet))
+-math.sqrt(self._longest * quiet)
 +quiet
+@@ GLMConfig.default_clip: scores have noise of a norm that none of them has
+-self._longest * self.family.most if self.alike else math.inf
++math.inf
 --- algorithms/noise_aware/posterior.py; tests/algorithms/test_standardised.py
 @@ Posterior._hidden: columns whose spread the noise hides are taken to be as the others
 -np.flatnonzero(hidden)
@@ -1193,7 +1196,7 @@ SECTIONS = {
 -self._deviations(own) / np.sqrt(np.diag(covariance))
 +np.ones(len(point))
 @@ Draws.point: effects of draws are predicted with whatever slope they were drawn with
--_root(usual[None], -0.5) @ _root(H, 0.5)
+-root(usual[None], -0.5) @ root(H, 0.5)
 +np.tile(np.eye(D), (len(H), 1, 1))
 @@ Draws.point: draws that know nothing count as others do
 -spread * (D / np.trace(usual)) / USUAL_LOGITS

@@ -15,7 +15,6 @@ USUAL_LOGITS = 8.0 / math.pi  # variance beyond which probabilities shrink (MacK
 class Along(NamedTuple):
     """What a state says along one contrast of outputs."""
 
-    theta: np.ndarray  # (D,)
     queries: np.ndarray  # (T, D)
     of_normal: np.ndarray  # (T, D): how far slopes at θ would have to go for scores of normal rows
     scores: np.ndarray  # (T, D)
@@ -85,15 +84,15 @@ class Draws(NamedTuple):
         those of θ̂; its own covariance has all draws alike.
         """
         D, usual = H.shape[-1], H.mean(axis=0)
-        weight = _root(usual[None], -0.5) @ _root(H, 0.5)
+        weight = root(usual[None], -0.5) @ root(H, 0.5)
         means = np.einsum("kij,skj->ski", weight, self.means)
         covariances = weight @ self.covariances @ weight.transpose(0, 2, 1)
         off = means - means.mean(axis=(0, 1))
         spread = np.einsum("ij,skij->sk", usual, covariances)
         spread += np.einsum("ski,ij,skj->sk", off, usual, off)
         share = 1.0 / (1.0 + spread * (D / np.trace(usual)) / USUAL_LOGITS)
-        root = np.sqrt(share)
-        mean = np.einsum("sk,ski->i", root, means) / root.sum()
+        part = np.sqrt(share)
+        mean = np.einsum("sk,ski->i", part, means) / part.sum()
         of_logits = np.einsum("sk,skij->ij", share, covariances) / share.sum()
         return mean, of_logits
 
@@ -116,7 +115,7 @@ class Draws(NamedTuple):
         return middle / ndtri(0.95)
 
 
-def _root(H: np.ndarray, power: float) -> np.ndarray:
+def root(H: np.ndarray, power: float) -> np.ndarray:
     """Symmetric powers of positive matrices (K, D, D)."""
     values, axes = np.linalg.eigh(H)
     return (axes * np.maximum(values, 1e-12)[:, None, :] ** power) @ axes.transpose(0, 2, 1)

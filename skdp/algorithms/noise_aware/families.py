@@ -141,6 +141,7 @@ class Logit:
     bends: ClassVar[bool] = True  # whether slopes depend on θ
     saturates: ClassVar[bool] = True  # whether they only fall, where the outcome is sure
     bounded: ClassVar[bool] = False  # whether targets are cut to bounds
+    most: ClassVar[float] = 1.0  # norm of a score over that of its row
     usual = _usual_of_one
 
     def scores(self, cut: Cut) -> RowSum:
@@ -231,6 +232,7 @@ class Softmax:
     bends: ClassVar[bool] = True
     saturates: ClassVar[bool] = True
     bounded: ClassVar[bool] = False
+    most: ClassVar[float] = math.sqrt(2.0)
 
     def scores(self, cut: Cut) -> RowSum:
         """The sum of a step."""
@@ -283,6 +285,7 @@ class Counts:
     bends: ClassVar[bool] = True
     saturates: ClassVar[bool] = False
     bounded: ClassVar[bool] = True
+    most: ClassVar[float] = 1.0
     usual = _usual_of_one
 
     @property
@@ -421,6 +424,7 @@ class Line:
     bends: ClassVar[bool] = False
     saturates: ClassVar[bool] = True
     bounded: ClassVar[bool] = True
+    most: ClassVar[float] = 1.0
     usual = _usual_of_one
 
     def scores(self, cut: Cut) -> RowSum:

@@ -146,11 +146,15 @@ class GLMConfig(GaussianRun):
         return Cut(self.clip_norm, max(self._longest, self.clip_norm))
 
     def default_clip(self, mu: float) -> float:
-        """C for a GDP budget: where little is told that at which rows of the usual norm count 1."""
+        """C for a GDP budget: where little is told that at which rows of the usual norm count 1.
+
+        Of rows that are clipped no more than a score can be.
+        """
         usual = math.sqrt(self.n_columns)
         least = float(self.family.largest(np.zeros((1, self.n_outputs)))[0]) * usual
         quiet = QUIET * mu * math.sqrt(self._left * self.n_rows / 4.0)
-        return max(least, min(quiet, math.sqrt(self._longest * quiet)))
+        most = self._longest * self.family.most if self.alike else math.inf
+        return max(least, min(quiet, math.sqrt(self._longest * quiet), most))
 
     @property
     def _longest(self) -> float:

@@ -36,6 +36,7 @@ from skdp.algorithms.noise_aware.draws import (
     drawn_factors,
     drawn_misses,
     inverse_root,
+    root,
 )
 from skdp.algorithms.noise_aware.families import inside
 from skdp.algorithms.noise_aware.prior import Prior
@@ -74,12 +75,9 @@ class Posterior:
         config, state, usual = self.config, self.state, self.update.usual(self.state)
         laws = [self._law(own) for own in self.update.along(state, usual)]
         mean = usual.basis @ np.array([law.mean for law in laws])
-        covariance, of_logits = (
-            np.sum(
-                [np.kron(np.outer(u, u), S) for u, S in zip(usual.basis.T, each, strict=True)], 0
-            )
-            for each in zip(*((law.covariance, law.of_logits) for law in laws), strict=True)
-        )
+        whole = [(np.outer(u, u), law) for u, law in zip(usual.basis.T, laws, strict=True)]
+        covariance = np.sum([np.kron(uu, law.covariance) for uu, law in whole], axis=0)
+        of_logits = np.sum([np.kron(uu, law.of_logits) for uu, law in whole], axis=0)
         scales = np.percentile(np.vstack([law.scales for law in laws]), [5, 50, 95], axis=0)
         if config.family.extra:
             return self._with_scale((mean[0], covariance, of_logits), scales)
@@ -106,7 +104,7 @@ class Posterior:
             if config.prior_scale is not None and config.alike:
                 spread = np.ones_like(spread)
             prior = Prior(H, spread, unit, config.prior_blocks, config.prior_scale)
-            scatter = None if self.state.scatter is None else self._scatter()
+            scatter = None if self.state.scatter is None else self._scatter(own, H)
             told = own.measured(self.n * H, self.update.noise("score"), self.n, scatter)
             draws = sampled(*told, prior, self.generator)
             if mean is None:
@@ -164,23 +162,23 @@ class Posterior:
         # Slopes are B (1 + X) Bᵀ with B = √c F G^½ and X of entries of variance x².
         whole = axes * np.sqrt(values)[:, None, :]
         whole = whole @ axes.transpose(0, 2, 1) * factor[:, :, None] * math.sqrt(c)
-        left, root, _ = np.linalg.svd(whole)
-        values = root**2 / c
+        left, size, _ = np.linalg.svd(whole)
+        values = size**2 / c
         # E ‖H̃ - c FG̃F‖² = c² x² (tr² FGF + tr (FGF)²) + noise.
         together = values.sum(axis=1).mean() ** 2 + (values**2).sum(axis=1).mean()
         missed = float(((N - cM) ** 2).sum() - of_noise.sum() - np.trace(of_noise))
         error = 2.0 * math.sqrt(float((of_noise**2).sum()))
         whole = c**2 * together
         square = drawn_misses(missed / whole, error / whole, self.K, generator)
-        unit = root[:, :, None] * root[:, None, :]
+        unit = size[:, :, None] * size[:, None, :]
         kept = unit**2 * square / (unit**2 * square + t**2)
         Y, at = left.transpose(0, 2, 1) @ N @ left, np.arange(D)
-        Y[:, at, at] -= root**2
+        Y[:, at, at] -= size**2
         noise = matrices.symmetric_noise((self.K,), D, generator)
         X = (kept * Y + np.sqrt(kept) * t * noise) / unit
         X[:, at, at] += 1.0
         of_X, Q = np.linalg.eigh(X)
-        B = left @ (root[:, :, None] * Q * np.sqrt(np.maximum(of_X, 0.05))[:, None, :])
+        B = left @ (size[:, :, None] * Q * np.sqrt(np.maximum(of_X, 0.05))[:, None, :])
         H = B @ B.transpose(0, 2, 1)
         return H, c if self.config.alike else c * trace / D
 
@@ -230,15 +228,22 @@ class Posterior:
         factor[:, at] = np.minimum(1.0, drawn * np.sqrt(slope / believed))
         return back @ (H * factor[:, :, None] * factor[:, None, :]) @ back.T, spread
 
-    def _scatter(self) -> np.ndarray:
-        """Draws of Σ s sᵀ (K, D, D), of scores as they were measured."""
+    def _scatter(self, own: Along, H: np.ndarray) -> np.ndarray:
+        """Draws of Σ s sᵀ (K, D, D), of scores as they were measured.
+
+        In units of what the model says of it, below which none is where the noise hides it.
+        """
         assert self.state.scatter is not None
-        sd = self.update.noise("scatter") / math.sqrt(2.0) / self.n
-        unit = float(np.trace(self.state.scatter)) / len(self.gram)
-        unit = max(unit, sd)
-        drawn = matrices.draws(self.state.scatter / unit, sd / unit, self.K, self.generator)
-        whole = (drawn[0] * drawn[1][:, None, :]) @ drawn[0].transpose(0, 2, 1)
-        return self.n * unit * self.state.units[-1] ** 2 * whole
+        usual, unit = own.sampling * H.mean(axis=0), self.state.units[-1] ** 2
+        half, back = (root(usual[None], power)[0] for power in (0.5, -0.5))
+        s = self.update.noise("scatter") / math.sqrt(2.0) / self.n * unit
+        s *= float(np.sum(back**2)) / len(usual)
+        found = back @ (unit * self.state.scatter) @ back
+        axes, values = matrices.draws(found, s, self.K, self.generator)
+        hidden = s**2 * len(usual) / (1.0 + s**2 * len(usual))
+        values = values + hidden * np.maximum(1.0 - values, 0.0)
+        axes = half @ axes
+        return self.n * (axes * values[:, None, :]) @ axes.transpose(0, 2, 1)
 
 
 def sampled(P: np.ndarray, b: np.ndarray, prior: Prior, generator: Any) -> Draws:
@@ -247,13 +252,13 @@ def sampled(P: np.ndarray, b: np.ndarray, prior: Prior, generator: Any) -> Draws
     means, covariances, scales = [], [], []
     for sweep in range(SWEEPS):
         precision = prior.precision(D)
-        root = inverse_root(P + precision)
-        mean = np.einsum("kji,kj->ki", root, np.einsum("kij,kj->ki", root, b))
+        half = inverse_root(P + precision)
+        mean = np.einsum("kji,kj->ki", half, np.einsum("kij,kj->ki", half, b))
         normals = generator.standard_normal((K, D))
-        theta = mean + np.einsum("kji,kj->ki", root, normals)
+        theta = mean + np.einsum("kji,kj->ki", half, normals)
         prior.draw(theta, precision, generator)
         if sweep >= BURN:
             means.append(mean)
-            covariances.append(root.transpose(0, 2, 1) @ root)
+            covariances.append(half.transpose(0, 2, 1) @ half)
             scales.append(np.sqrt(prior.tau2))
     return Draws(np.array(means), np.array(covariances), np.concatenate(scales))

@@ -32,9 +32,8 @@ from skdp.algorithms.noise_aware.families import (
 )
 from skdp.algorithms.noise_aware.posterior import Posterior
 from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT
-from skdp.algorithms.parts.gaussian_runs import release_plan_of, rows_told
+from skdp.algorithms.parts.gaussian_runs import mean_logarithm, release_plan_of, rows_told
 from skdp.engine.linear_sums import unpacked
-from skdp.engine.residual_sums import MAGNITUDES
 from skdp.relations import check_relation
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ ROUNDS, PRIOR = 3, 2.0  # of the scales of effects on the way, and columns that 
 LEAST_SLOPE = 0.01  # of logits, on the way
 SLOWEST = 0.25  # part of a step that is taken, where the last ones went too far
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
-LOUD = 3.0  # standard deviations of noise beyond which there are records in a count
 POINTS = 400  # that stand in for the logits of normal rows, of several classes
 
 
@@ -222,10 +220,7 @@ class Update:
                 sampling *= float(square) * state.units[-1] ** 2
             sampling *= self.config.of_person**2  # as if the rows of a person were alike
             told = None if state.slopes is None else state.slopes[k]
-            theta = U[:, k] @ state.theta
-            found.append(
-                Along(theta, plain[:, k], bent[:, k], scores[:, k], units, slope, sampling, told)
-            )
+            found.append(Along(plain[:, k], bent[:, k], scores[:, k], units, slope, sampling, told))
         return found
 
     def _next(self, state: State) -> State:
@@ -285,16 +280,3 @@ def _likely(squares: np.ndarray, tau2: float, unit: float) -> tuple[np.ndarray, 
     local = (DEGREES + k) / (DEGREES + together / tau2)
     tau2 = float(together @ local + PRIOR * unit) / (k * d + PRIOR)
     return local / tau2, tau2
-
-
-def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
-    """Mean and variance of ln e from noisy counts of e by binary exponent, as if uniform in each.
-
-    Both are 0 where all counts are dominated by noise.
-    """
-    sure = np.where(counts > LOUD * noise, counts, 0.0)
-    if not sure.any():
-        return 0.0, 0.0
-    weights, logs = sure / sure.sum(), math.log(2.0) * (np.array(MAGNITUDES) - 0.5)
-    mean = float(weights @ logs)
-    return mean, float(weights @ (logs - mean) ** 2) + math.log(2.0) ** 2 / 12.0

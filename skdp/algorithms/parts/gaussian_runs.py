@@ -12,6 +12,7 @@ import numpy as np
 
 from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
+from skdp.engine.residual_sums import MAGNITUDES
 from skdp.engine.sampling import FullBatch, Sampling
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import in_range, integer
@@ -306,6 +307,22 @@ def far_below(
 def rows_told(found: float, noise: float) -> int:
     """Return the number of rows that a noisy sum of weights tells, at least that of its noise."""
     return max(1, round(found), round(noise))
+
+
+LOUD = 4.0  # standard deviations of noise beyond which a count is one
+
+
+def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
+    """Mean and variance of ln e from noisy counts of e by binary exponent, as if uniform in each.
+
+    Both are 0 where all counts are dominated by noise.
+    """
+    sure = np.where(counts > LOUD * noise, counts, 0.0)
+    if not sure.any():
+        return 0.0, 0.0
+    weights, logs = sure / sure.sum(), math.log(2.0) * (np.array(MAGNITUDES) - 0.5)
+    mean = float(weights @ logs)
+    return mean, float(weights @ (logs - mean) ** 2) + math.log(2.0) ** 2 / 12.0
 
 
 class Inference(Protocol[S]):
