@@ -8,30 +8,23 @@ features.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from skdp.algorithms.dp_vi import DPVIConfig
+from skdp.algorithms.exact_line import ExactLineConfig
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.gaussian_vi import GaussianVIConfig
-from skdp.algorithms.noise_aware_glm import (
-    CURVATURE_SHARE,
-    DROWNED,
-    NoiseAwareConfig,
-    default_clip_share,
-)
-from skdp.algorithms.noise_aware_linear import NoiseAwareRegressionConfig
+from skdp.algorithms.noise_aware.design import Design
+from skdp.algorithms.noise_aware.glm import SHARES, GLMConfig
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.engine.loop import Progress
 from skdp.fitting.streams import Streams
 from skdp.models.additive import Additive
 from skdp.rows.chunks import changed
 from skdp.rows.clipping import row_bound
-
-LEAST_SHARE = 0.1  # of the bound that rows put on a gradient, to which one is clipped at least
-USUAL_EXCESS = 1.1  # of the clip over the share that the usual row has of the longest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,16 +39,6 @@ class OfCodes(GaussianRun):
 
     model: Additive
     by_codes: ClassVar[bool] = False  # whether the sums need no more of rows than codes tell
-
-    @property
-    def tables(self) -> tuple[np.ndarray, ...]:
-        """Features of each bin of each column, and of each code of each pair."""
-        return tuple(part.table for part in self.model.parts)
-
-    @property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Which columns are pairs, whose tables come last."""
-        return tuple(pair.places for pair in self.model.pairs)
 
     @property
     def coded(self) -> bool:
@@ -78,48 +61,52 @@ class OfCodes(GaussianRun):
         return records._replace(X=rows(np.asarray(records.X)))
 
 
-@dataclass(frozen=True)
-class NoiseAwareAdditiveConfig(OfCodes, NoiseAwareConfig):
-    """Noise-aware, for classes and counts."""
+@dataclass(frozen=True, kw_only=True)
+class NoiseAwareAdditiveConfig(OfCodes, GLMConfig):
+    """Noise-aware."""
 
     by_codes: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
-class NoiseAwareAdditiveRegressionConfig(OfCodes, NoiseAwareRegressionConfig):
-    """Noise-aware, for numbers."""
+@dataclass(frozen=True, kw_only=True)
+class ExactLineAdditiveConfig(OfCodes, ExactLineConfig):
+    """Of numbers without privacy."""
 
     by_codes: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GaussianVIAdditiveConfig(OfCodes, GaussianVIConfig):
     """Without privacy."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DPVIAdditiveConfig(OfCodes, DPVIConfig):
     """Without privacy, by steps, where the exact one has too many numbers."""
 
 
 Config = (
     NoiseAwareAdditiveConfig
-    | NoiseAwareAdditiveRegressionConfig
+    | ExactLineAdditiveConfig
     | GaussianVIAdditiveConfig
     | DPVIAdditiveConfig
 )
+_OF_CODES: dict[type, type] = {
+    GLMConfig: NoiseAwareAdditiveConfig,
+    ExactLineConfig: ExactLineAdditiveConfig,
+    GaussianVIConfig: GaussianVIAdditiveConfig,
+    DPVIConfig: DPVIAdditiveConfig,
+}
 
 
 def of_codes(
-    config: NoiseAwareConfig | NoiseAwareRegressionConfig | GaussianVIConfig | DPVIConfig,
-    model: Additive,
-    mu: float,
+    config: GLMConfig | ExactLineConfig | GaussianVIConfig | DPVIConfig, model: Additive, mu: float
 ) -> Config:
     """Return the config of the same run on codes.
 
     Parameters
     ----------
-    config : NoiseAwareConfig, NoiseAwareRegressionConfig, GaussianVIConfig or DPVIConfig
+    config : GLMConfig, ExactLineConfig, GaussianVIConfig or DPVIConfig
         Of a linear model of these features or others: releases and their noise stay.
     model : Additive
         The features.
@@ -127,30 +114,29 @@ def of_codes(
         GDP budget > 0 of a record that comes or goes.
     """
     plain: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(config) if f.init}
-    plain |= {"model": model, "n_features": model.size, "data_norm": model.norm}
-    R = row_bound(model.norm, config.fit_intercept)
+    plain |= {"model": model, "n_features": model.size}
+    order = list(dict.fromkeys(model.blocks))
+    blocks = tuple(order.index(block) for block in model.blocks)
+    if isinstance(config, GLMConfig):
+        design = Design.of_codes(model.norm, model.usual_norm, config.fit_intercept)
+        coded = NoiseAwareAdditiveConfig(**plain | {"design": design, "prior_blocks": blocks})
+        return replace(coded, clip_norm=coded.default_clip(mu / coded.of_person))
+    plain["data_norm"] = model.norm
     if config.prior_scale is not None:  # one row at the norm bound is as another
+        R = row_bound(model.norm, config.fit_intercept)
         plain["prior_scale"] *= row_bound(config.data_norm, config.fit_intercept) / R
-    if isinstance(config, DPVIConfig):
-        return DPVIAdditiveConfig(**plain)
-    if isinstance(config, NoiseAwareRegressionConfig) or config.likelihood.n_outputs == 1:
-        order = list(dict.fromkeys(model.blocks))
-        plain["prior_blocks"] = tuple(order.index(block) for block in model.blocks)
-    if isinstance(config, NoiseAwareRegressionConfig):
-        return NoiseAwareAdditiveRegressionConfig(**plain)
-    if isinstance(config, GaussianVIConfig):
-        return GaussianVIAdditiveConfig(**plain)
-    # Most rows are shorter than the longest that there can be.
-    usual = row_bound(model.usual_norm, config.fit_intercept) / R
-    share = default_clip_share(config.n_rows, model.size + 1, mu)
-    share = min(1.0, max(LEAST_SHARE, share * usual * USUAL_EXCESS))
-    plain["clip_norm"] = share * config.likelihood.residual_scale * R
-    return NoiseAwareAdditiveConfig(**plain)
+    elif not isinstance(config, DPVIConfig):
+        plain["prior_blocks"] = blocks
+    kind = next(kind for kind in _OF_CODES if isinstance(config, kind))
+    return _OF_CODES[kind](**plain)
 
 
-def most_features(n_rows: int, mu: float, share: float = CURVATURE_SHARE) -> float:
+DROWNED = 0.08  # edge of the spectrum of the noise of second moments, over n
+
+
+def most_features(n_rows: int, mu: float) -> float:
     """Number of features up to which second moments tell enough, the intercept's 1 too.
 
-    They take a share of the squared GDP budget.
+    By half of what they take: moments that are told barely do harm where rows are skewed.
     """
-    return share * (DROWNED * n_rows * mu) ** 2 / 2.0 - 1.0
+    return SHARES["gram"] / 2.0 * (DROWNED * n_rows * mu) ** 2 / 2.0 - 1.0

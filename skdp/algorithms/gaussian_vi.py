@@ -176,6 +176,11 @@ class GaussianVIConfig(LinearRun):
         return H @ np.linalg.pinv(V, hermitian=True) @ H
 
 
+def default_prior_scale(bound: float, n_outputs: int) -> float:
+    """Prior standard deviation of the logits of a row at the norm bound: 3, 6 for softmax."""
+    return (3.0 if n_outputs == 1 else 6.0) / bound
+
+
 def inverse(precision: np.ndarray, least: float) -> np.ndarray:
     """Covariance of a precision whose eigenvalues are at least those of the prior's.
 

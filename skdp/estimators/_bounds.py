@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from skdp.algorithms.noise_aware import columns, glm
+from skdp.algorithms.noise_aware.design import Design
 from skdp.algorithms.noise_aware.families import Counts, Line, Logit, Softmax
 from skdp.algorithms.noise_aware.standardised import InUnits, StandardisedConfig
+from skdp.fitting.declared import unit_of_targets
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.validate import expected, flag, integer_or_auto, near_auto, number_or_auto, one_of
 
@@ -19,9 +21,7 @@ if TYPE_CHECKING:
     from skdp.privacy.budget import Budget
 
 PRIVATE = "private"
-# Norm over √d to which standardised rows are clipped by fits that clip rows. At 1 a rare category
-# loses most of its effect, at 2.5 the noise is still that of columns alike.
-NORM = 2.5
+MOST_PARAMETERS = 3000  # beyond which a fit with a full covariance takes minutes
 MANY_ROWS, LOUD = 0.05, 4.0  # share of rows, and deviations of noise, from which a fit says so
 
 _PAIR = "a lower and a larger upper bound, finite: a pair for all columns, one for each, or a dict"
@@ -117,10 +117,10 @@ def in_bounds(
     )
     if private:
         of_columns = of_columns.shared(_mu(estimator, facts, budget))
-    fit: Any = glm_of(estimator, facts, budget, share=of_columns.share) if private else None
-    if fit is None:
-        scaled = NORM * math.sqrt(facts.features) if private else of_columns.norm
-        of_fit = replace(facts, declared_norm=scaled, norm_lost=False, standardised=True)
+        fit: Any = glm_of(estimator, facts, budget, share=of_columns.share)
+    else:
+        norm = of_columns.norm
+        of_fit = replace(facts, declared_norm=norm, norm_lost=False, standardised=True)
         fit = configure(of_fit, budget)
     config = StandardisedConfig(columns=of_columns, fit=fit, released=bool(private))
     return config.calibrated(budget)
@@ -128,20 +128,15 @@ def in_bounds(
 
 def _mu(estimator: Any, facts: PublicFacts, budget: Budget) -> float:
     """Of the budget, for a row of weight 1."""
-    n_steps = integer_or_auto(glm.STEPS, max_iter=estimator.max_iter)
+    n_steps = integer_or_auto(estimator._STEPS, max_iter=estimator.max_iter)
     mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given
     return mu / estimator._weight_bound(facts)
 
 
-def _family(
-    estimator: Any, facts: PublicFacts, budget: Budget
-) -> Logit | Softmax | Counts | Line | None:
-    """What `skdp.algorithms.noise_aware.glm` knows of the model; None where it does not."""
-    if not budget.private or estimator.inference == "dpvi":
-        return None
+def _family(estimator: Any, facts: PublicFacts) -> Logit | Softmax | Counts | Line:
+    """What scores are of."""
     if not hasattr(estimator, "_likelihood_of"):
-        found = estimator.target_bounds is not None and isinstance(estimator.clip_norm, str)
-        return Line() if found else None
+        return Line(estimator.target_bounds is not None)
     likelihood = estimator._likelihood_of(facts)
     if likelihood.n_outputs > 1:
         return Softmax(likelihood)
@@ -154,9 +149,9 @@ def glm_of(
     budget: Budget,
     *,
     share: float = 0.0,
-    data_norm: float = columns.UNBOUNDED,
-) -> glm.GLMConfig | None:
-    """Plan a run on standardised columns, or on columns alike; None where it knows not the model.
+    design: Design | None = None,
+) -> glm.GLMConfig:
+    """Plan a run on standardised columns, or on rows of a design.
 
     Parameters
     ----------
@@ -168,21 +163,28 @@ def glm_of(
         Of all of it.
     share : float
         Of the squared GDP budget, that is spent on columns.
-    data_norm : float
-        Norm of rows whose columns are alike.
+    design : Design or None
+        Units and norms of rows; None of standardised ones.
     """
-    family = _family(estimator, facts, budget)
-    if family is None:
-        return None
+    family, intercept = _family(estimator, facts), bool(estimator.fit_intercept)
+    design = design or Design.of_standardised(facts.features, intercept)
     mu = _mu(estimator, facts, budget) * math.sqrt(1.0 - share)
     outputs = 1 if isinstance(family, Line) else family.likelihood.n_outputs
+    n_parameters = outputs * (facts.features + intercept)
+    if n_parameters > MOST_PARAMETERS:
+        raise ValueError(
+            f"Expected at most {MOST_PARAMETERS} parameters, got {n_parameters}: the full "
+            "covariance of a noise-aware posterior would take minutes and more. Use "
+            "fewer features, or for classes and counts inference='dpvi'."
+        )
     config = glm.GLMConfig(
         family=family,
         n_rows=facts.rows,
         n_features=facts.features,
-        fit_intercept=bool(estimator.fit_intercept),
+        fit_intercept=intercept,
         clip_norm=1.0,
-        n_steps=integer_or_auto(glm.STEPS, max_iter=estimator.max_iter),
+        design=design,
+        n_steps=integer_or_auto(estimator._STEPS, max_iter=estimator.max_iter),
         prior_scale=near_auto(0.0, 1.0, prior_scale=estimator.prior_scale) or None,
         prior_blocks=blocks_of_labels(estimator, facts, outputs),
         exposed=facts.exposed,
@@ -192,11 +194,15 @@ def glm_of(
         secure=bool(estimator.secure),
         persons=facts.persons,
         weight_bound=estimator._weight_bound(facts),
-        data_norm=data_norm,
     )
+    if isinstance(family, Line):
+        unit = unit_of_targets(estimator.target_bounds)[1]
+        around = unit if family.bounded else None
+        clip = near_auto(0.0, around, clip_norm=estimator.clip_norm) / unit
+        config = replace(config, residual_clip=clip or None)
     auto = config.default_clip(mu / config.of_person)
     given = "auto" if isinstance(family, Line) else estimator.clip_norm
-    unit = config.unit if config.alike else 1.0
+    unit = design.unit
     clip_norm = near_auto(auto * unit, clip_norm=given) / unit
     scale = config.prior_scale and config.prior_scale * unit
     return replace(config, clip_norm=clip_norm, prior_scale=scale).calibrated(budget)
@@ -246,6 +252,7 @@ class DeclaresBounds:
 
     bounds: Any = None
     standardize: str | bool = PRIVATE
+    _STEPS: ClassVar[int] = glm.STEPS
     _takes_bounds: ClassVar[bool] = False  # of columns, that are standardised inside the fit
 
     @property

@@ -11,8 +11,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.algorithms import dp_vi, gaussian_vi
-from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.noise_aware.design import Design
 from skdp.algorithms.noise_aware.glm import GLMConfig
 from skdp.algorithms.noise_aware.standardised import InUnits, bounded
 from skdp.estimators._arviz import GaussianDraws
@@ -30,7 +30,7 @@ from skdp.estimators._bounds import (
 )
 from skdp.estimators._doubts import BOUNDS_GIVEN, NOISE_OF_LINES, of_noise, of_posterior
 from skdp.estimators._weights import WeightedClasses, WeightedRows
-from skdp.fitting.declared import encode_labels, n_classes, sampling_rate, target_bounds
+from skdp.fitting.declared import encode_labels, n_classes, sampling_rate
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_features, check_features_and_labels
 from skdp.fitting.plan import FitPlan, PublicFacts
@@ -61,10 +61,8 @@ MANY_ROWS, MANY_TARGETS = 0.2, 0.01  # shares that were cut, from which on a fit
 LOUD = 4.0  # standard deviations of noise beyond which a count is more than that
 MANY_PARAMETERS = 1000  # beyond which a full covariance is not the default
 MOST_PRODUCTS = 2 * 10**10  # n·P² of a pass of Newton's method, beyond which steps are cheaper
-MOST_COLUMNS = 400  # beyond which draws of slopes take long
-MOST_PARAMETERS = 3000  # beyond which a fit with a full covariance takes minutes
 
-Config = dp_vi.DPVIConfig | gaussian_vi.GaussianVIConfig | noise_aware.NoiseAwareConfig | GLMConfig
+Config = dp_vi.DPVIConfig | gaussian_vi.GaussianVIConfig | GLMConfig
 
 
 class LinearClassifier(AccuracyMixin, PrivateEstimator):
@@ -134,7 +132,6 @@ class NormalPosterior(DeclaresBounds, GaussianDraws, ProtectedUnit, WeightedRows
     learning_rate: float | str = "auto"
     secure: bool = False
 
-    _STEPS: ClassVar[int] = noise_aware.STEPS
     # What the noise-aware inference has no use for, with the defaults.
     _OF_DPVI: ClassVar[dict[str, Any]] = {
         "batch_size": "auto", "sampling_rate": None, "learning_rate": "auto", "gradient": "aligned",
@@ -165,7 +162,9 @@ class NormalPosterior(DeclaresBounds, GaussianDraws, ProtectedUnit, WeightedRows
     def _of_columns(self, facts: PublicFacts, budget: Budget) -> Config:
         """Plan a fit to columns as they are."""
         if self.inference == NOISE_AWARE and budget.private:
-            return self._noise_aware(facts, budget)
+            norm, intercept = norm_of(self, facts), bool(self.fit_intercept)
+            design = Design.alike(facts.features, intercept, norm)
+            return glm_of(self, facts, budget, design=design)
         return self._optimum(facts) or self._dpvi(facts, budget)
 
     def _check_unused(self, settings: dict[str, Any], remedy: str) -> None:
@@ -175,52 +174,11 @@ class NormalPosterior(DeclaresBounds, GaussianDraws, ProtectedUnit, WeightedRows
             if type(value) is not type(default) or value != default:
                 raise expected(repr(default), remedy, **{name: value})
 
-    def _noise_aware(
-        self, facts: PublicFacts, budget: Budget
-    ) -> noise_aware.NoiseAwareConfig | GLMConfig:
-        likelihood, n, D = self._likelihood_of(facts), facts.rows, self._n_columns(facts)
-        n_parameters = likelihood.n_outputs * D
-        if n_parameters > MOST_PARAMETERS:
-            raise ValueError(
-                f"Expected at most {MOST_PARAMETERS} parameters, got {n_parameters}: the full "
-                "covariance of a noise-aware posterior would take minutes and more. Use "
-                "inference='dpvi', or fewer features."
-            )
-        data_norm = norm_of(self, facts)
-        if self._takes_bounds and D <= MOST_COLUMNS:
-            config = glm_of(self, facts, budget, data_norm=data_norm)
-            if config is not None:
-                return config
-        R = row_bound(data_norm, self.fit_intercept)
-        n_steps = integer_or_auto(self._STEPS, max_iter=self.max_iter)
-        mu = budget.mu if budget.given is None else n_steps**0.5 / budget.given
-        mu /= self._weight_bound(facts)  # the noise is for a row of that weight
-        share = noise_aware.default_clip_share(n, D, mu)
-        return noise_aware.NoiseAwareConfig(
-            likelihood=likelihood,
-            n_rows=n,
-            n_features=facts.features,
-            fit_intercept=bool(self.fit_intercept),
-            data_norm=data_norm,
-            n_steps=n_steps,
-            clip_norm=near_auto(share * likelihood.residual_scale * R, clip_norm=self.clip_norm),
-            prior_scale=self._given_prior_scale(R, likelihood.n_outputs),
-            prior_blocks=self._prior_blocks(facts),
-            curvature=noise_aware.default_curvature(n, D, mu, self._relation, likelihood.n_outputs),
-            covariance="diag" if self.covariance == "diag" else "full",
-            exposed=facts.exposed,
-            robust=self._check_robust(facts),
-            neighboring_relation=self._relation,
-            secure=bool(self.secure),
-            persons=facts.persons,
-            weight_bound=self._weight_bound(facts),
-        ).calibrated(budget)
-
     def _given_prior_scale(self, bound: float, n_outputs: int) -> float | None:
         """τ; None where it is to be inferred."""
         if n_outputs == 1 and isinstance(self.prior_scale, str) and self.prior_scale == "auto":
             return None
-        default = noise_aware.default_prior_scale(bound, n_outputs)
+        default = gaussian_vi.default_prior_scale(bound, n_outputs)
         return near_auto(default, prior_scale=self.prior_scale)
 
     def _prior_blocks(self, facts: PublicFacts) -> tuple[int, ...] | None:
@@ -326,7 +284,7 @@ class NormalPosterior(DeclaresBounds, GaussianDraws, ProtectedUnit, WeightedRows
         if scaled:
             plan, released = replace(plan, config=plan.config.fit), released.standard
         most = plan.config.likelihood.largest_target
-        if isinstance(plan.config, noise_aware.NoiseAwareConfig | GLMConfig):
+        if isinstance(plan.config, GLMConfig):
             doubts += of_posterior(plan, released, float(np.max(self.prior_scale_)))
         elif isinstance(plan.config, dp_vi.DPVIConfig):
             doubts += of_noise(plan.config.noise_share, "fewer features", NOISE_OF_LINES)
@@ -505,12 +463,6 @@ def linear_names(estimator: Any, K: int, D: int, labels: list[Any]) -> list[str]
         features = [f"x{i}" for i in range(estimator.n_features_in_)]
     names = [*features, "intercept"][:D]
     return names if K == 1 else [f"{label}: {name}" for label in labels for name in names]
-
-
-def unit_of_targets(bounds: tuple[float, float] | None) -> tuple[float, float]:
-    """Middle and half width of the bounds of the targets; 0 and 1 without bounds."""
-    low, high = target_bounds(bounds)
-    return (0.0, 1.0) if bounds is None else ((low + high) / 2, (high - low) / 2)
 
 
 def cut_records(

@@ -31,9 +31,8 @@ from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.algorithms import additive
-from skdp.algorithms import noise_aware_glm as noise_aware
 from skdp.algorithms.additive import Config
-from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
+from skdp.algorithms.noise_aware.prior import TAU
 from skdp.algorithms.private_edges import AtDeclared, AtEdges, PrivateEdgesConfig, bins_told
 from skdp.estimators._linear import NormalClassifier, parts_of
 from skdp.fitting.estimator import PrivateEstimator
@@ -55,7 +54,6 @@ from skdp.models.additive import (
 )
 from skdp.privacy.budget import Budget
 from skdp.rows.chunks import changed
-from skdp.rows.clipping import row_bound
 from skdp.rows.columns import AUTO, DeclaredColumns, declared_pairs, places_of
 
 PARTS = ("curve", "deviation")
@@ -135,12 +133,9 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
     intercept_: Any
     prior_scale_: Any
     _posterior: Any
-    # Scales of curves, of which on the first effects add up; the hyperprior of a row at its bound.
-    curve_scales: ClassVar[tuple[str, ...]]
-    _hyperprior_scale: ClassVar[float] = HYPERPRIOR_SCALE
-    _STEPS: ClassVar[int]
-    # Half of what they take: second moments that are told barely do harm where rows are skewed.
-    _moments_share: ClassVar[float] = noise_aware.CURVATURE_SHARE / 2.0
+    curve_scales: ClassVar[tuple[str, ...]]  # of which on the first effects add up
+    # Rows of bins are far from normal: the run takes longer to arrive.
+    _STEPS: ClassVar[int] = 40
     _keys: list[Any]  # names or positions of the declared columns
     _model: Additive
     _finds_edges: ClassVar[bool] = True
@@ -187,7 +182,7 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
                 places, mu = (), mu if budget.given is not None else mu / math.sqrt(1.0 - share)
             else:
                 n_bins = told
-        most = additive.most_features(facts.rows, mu, self._moments_share)
+        most = additive.most_features(facts.rows, mu)
         declared = self._declared_model(facts.n_features, n_bins)
         telling = self._telling(facts)
         model = declared.asked(facts.rows, mu, most, telling)
@@ -347,7 +342,7 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
             return float(scales[blocks.index(own[0])])
         if len(scales) < len(blocks):
             return float(scales[0])
-        return self._hyperprior_scale / row_bound(self._model.norm, True)
+        return TAU / self._model.usual_norm
 
     @property
     def feature_importance_(self) -> np.ndarray:
@@ -659,8 +654,6 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     classes: Any = None
 
     curve_scales: ClassVar[tuple[str, ...]] = ("log-odds", "probability")
-    # Rows of bins are far from normal: the posterior takes longer to settle.
-    _STEPS: ClassVar[int] = 40
 
     def _telling(self, facts: PublicFacts) -> Telling:
         return LABELS

@@ -29,7 +29,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from skdp.algorithms import noise_aware_linear
 from skdp.estimators.additive import AdditiveParameters
 from skdp.estimators.variational_poisson import NormalCounts
 from skdp.estimators.variational_regression import NormalRegressor
@@ -234,9 +233,6 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     target_bounds: tuple[float, float] | None = None
 
     curve_scales: ClassVar[tuple[str, ...]] = ("target",)
-    _hyperprior_scale: ClassVar[float] = noise_aware_linear.HYPER_SCALE
-    _STEPS: ClassVar[int] = noise_aware_linear.STEPS
-    _moments_share: ClassVar[float] = noise_aware_linear.GRAM_SHARE
 
     def _telling(self, facts: PublicFacts) -> Telling:
         return NUMBERS

@@ -25,9 +25,9 @@ import numpy as np
 
 from skdp.estimators import _doubts
 from skdp.estimators._documented import documented
-from skdp.estimators._linear import LinearClassifier, unit_of_targets
+from skdp.estimators._linear import LinearClassifier
 from skdp.estimators._posterior_sampler import PosteriorSampler
-from skdp.fitting.declared import target_bounds
+from skdp.fitting.declared import target_bounds, unit_of_targets
 from skdp.fitting.input import check_features_and_targets
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.reading import Records

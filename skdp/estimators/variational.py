@@ -210,8 +210,7 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
     not, so that a coefficient of a column whose spread the noise hides has a wide one. Means over
     `sample_predictive` are those of predictions, and `sample_posterior` has the intervals. With
     ``robust=True`` a draw of the scatter of the scores is in the place of what the model says of
-    it. More than 400 columns have another inference (`skdp.algorithms.noise_aware_glm`), whose
-    intervals are too narrow where columns spread unequally.
+    it.
 
     References
     ----------

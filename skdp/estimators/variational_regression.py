@@ -27,8 +27,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skdp.algorithms import noise_aware_linear as algorithm
+from skdp.algorithms.exact_line import ExactLineConfig
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.noise_aware.design import Design
 from skdp.algorithms.noise_aware.glm import GLMConfig
 from skdp.algorithms.noise_aware.standardised import InUnits
 from skdp.estimators._arviz import ArvizMixin
@@ -39,13 +40,13 @@ from skdp.estimators._bounds import (
     blocks_of_labels,
     glm_of,
     in_bounds,
+    is_robust,
     norm_kept,
     norm_of,
     unwrapped,
 )
 from skdp.estimators._doubts import BOUNDS_GIVEN, of_posterior
 from skdp.estimators._linear import (
-    MOST_COLUMNS,
     check_secure,
     check_sparse,
     cut_records,
@@ -53,17 +54,16 @@ from skdp.estimators._linear import (
     linear_names,
     logits_of,
     told_scales,
-    unit_of_targets,
 )
 from skdp.estimators._weights import WeightedRows
+from skdp.fitting.declared import unit_of_targets
 from skdp.fitting.input import check_features_and_targets
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.reading import ProtectedUnit, Records
 from skdp.fitting.scores import R2Mixin
-from skdp.fitting.validate import expected, flag, integer, integer_or_auto, near_auto, one_of
+from skdp.fitting.validate import flag, integer, near_auto
 from skdp.inspection import SummaryMixin
 from skdp.privacy.budget import Budget
-from skdp.rows.clipping import row_bound
 
 
 class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
@@ -72,7 +72,6 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
     A subclass has these as parameters, or has no choice of them.
     """
 
-    inference: str = "noise_aware"
     target_bounds: tuple[float, float] | None = None
     prior_scale: float | str = "auto"
     prior_blocks: Any = None
@@ -109,59 +108,33 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
             return in_bounds(self, facts, budget, self._of_columns)
         return self._of_columns(facts, budget)
 
-    def _of_columns(
-        self, facts: PublicFacts, budget: Budget
-    ) -> algorithm.NoiseAwareRegressionConfig | GLMConfig:
+    def _of_columns(self, facts: PublicFacts, budget: Budget) -> ExactLineConfig | GLMConfig:
         """Plan a fit to columns as they are."""
-        one_of(("noise_aware", "dpvi"), inference=self.inference)
         flag(fit_intercept=self.fit_intercept)
         check_sparse(facts, self.secure)
-        noise_aware = self.inference == "noise_aware"
-        robust = noise_aware and facts.persons is not None
-        if not isinstance(self.robust, str) or self.robust != "auto":
-            robust = flag("or 'auto'", robust=self.robust)
-        if robust and not noise_aware:
-            remedy = "robust widths are of the noise-aware posterior: use inference='noise_aware'"
-            raise expected("False with inference='dpvi'", remedy, robust=True)
-        if self.prior_blocks is not None and not noise_aware:
-            remedy = "blocks are of the noise-aware posterior: use inference='noise_aware'"
-            raise expected("None with inference='dpvi'", remedy, prior_blocks=self.prior_blocks)
         check_secure(self.secure, budget)
-        data_norm = norm_of(self, facts)
-        few = facts.features < MOST_COLUMNS
-        if self._takes_bounds and few and isinstance(self.prior_scale, str):
-            config = glm_of(self, facts, budget, data_norm=data_norm)
-            if config is not None:
-                return config
-        # 0 stands for "auto" here and below.
-        n_steps = integer_or_auto(algorithm.STEPS, max_iter=self.max_iter)
-        # Residuals are clipped on the scale on which targets are.
-        _, unit = unit_of_targets(self.target_bounds)
-        around = None if self.target_bounds is None else unit
-        clip_norm = near_auto(0.0, around, clip_norm=self.clip_norm) / unit
-        usual = algorithm.default_prior_scale(row_bound(data_norm, self.fit_intercept))
-        return algorithm.NoiseAwareRegressionConfig(
+        data_norm, intercept = norm_of(self, facts), bool(self.fit_intercept)
+        if budget.private:
+            design = Design.alike(facts.features, intercept, data_norm)
+            return glm_of(self, facts, budget, design=design)
+        return ExactLineConfig(
             n_rows=facts.rows,
             n_features=facts.features,
-            fit_intercept=bool(self.fit_intercept),
+            fit_intercept=intercept,
             data_norm=data_norm,
-            n_steps=n_steps if budget.private else 1,
-            clip_norm=clip_norm or None,
-            prior_scale=near_auto(0.0, usual, prior_scale=self.prior_scale) or None,
-            bounded_targets=self.target_bounds is not None,
-            noise_aware=noise_aware,
-            robust=robust,
+            prior_scale=near_auto(0.0, 1.0, prior_scale=self.prior_scale) or None,
             prior_blocks=blocks_of_labels(self, facts),
+            bounded=self.target_bounds is not None,
+            robust=is_robust(self, 1, by_default=facts.persons is not None),
             neighboring_relation=self._relation,
-            secure=bool(self.secure),
             persons=facts.persons,
             weight_bound=self._weight_bound(facts),
-        ).calibrated(budget)
+        )
 
     def _keep(self, plan: FitPlan, released: Any) -> None:
         self.data_norm_ = norm_kept(self, plan)
         plan, released = unwrapped(self, plan, released)
-        config: algorithm.NoiseAwareRegressionConfig = plan.config
+        config: ExactLineConfig | GLMConfig = plan.config
         self.target_scale_ = self._half_width * released.unit
         self._posterior, q, n = released, released, config.n_features
         self.coef_ = self._half_width * q.mean[0, :n]
@@ -186,7 +159,7 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
             "bounds that hold nearly all of them",
             of_rows=not scaled,
         )
-        if plan.config.private and plan.config.noise_aware:
+        if plan.config.private:
             prior_scale = float(np.max(self.prior_scale_)) * released.unit
             messages += of_posterior(plan, released, prior_scale)
         if released.unit_found:
@@ -335,9 +308,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     max_rows_per_group : int or None, default=None
         Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
         None is all.
-    inference : {"noise_aware", "dpvi"}, default="noise_aware"
-        What the posterior is given: what was released, with its noise; or, with the same means,
-        the spread that it would have had the releases been exact, which is too small.
     target_bounds : (float, float) or None, default=None
         Public bounds of the targets, to which they are clipped. Bounds a few times too wide
         cost little, because residuals are clipped by how large they turn out to be; much wider
@@ -490,7 +460,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     delta: float = 1e-5
     _: KW_ONLY
     neighboring_relation: str = "zero_out"
-    inference: str = "noise_aware"
     target_bounds: tuple[float, float] | None = None
     prior_scale: float | str = "auto"
     prior_blocks: Any = None

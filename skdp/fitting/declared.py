@@ -119,6 +119,12 @@ def target_bounds(bounds: Any) -> tuple[float, float]:
     return low, high
 
 
+def unit_of_targets(bounds: tuple[float, float] | None) -> tuple[float, float]:
+    """Middle and half width of the bounds of the targets; 0 and 1 without bounds."""
+    low, high = target_bounds(bounds)
+    return (0.0, 1.0) if bounds is None else ((low + high) / 2, (high - low) / 2)
+
+
 # A declared n may be that of a whole of which folds are fitted, or of last year's table.
 _TOO_FEW, _TOO_MANY, _FAR_FROM = 2, 3, 2.1  # of two folds each is half of what was declared
 

@@ -128,12 +128,14 @@ def inverse_root(A: np.ndarray) -> np.ndarray:
     """
     s = 1.0 / np.sqrt(np.maximum(np.diagonal(A, axis1=1, axis2=2), 1e-300))
     scaled = A * s[:, :, None] * s[:, None, :]
-    scaled = (scaled + scaled.transpose(0, 2, 1)) / 2.0
-    least = np.linalg.eigvalsh(scaled)[:, 0]
-    scaled[:, np.arange(A.shape[1]), np.arange(A.shape[1])] += np.maximum(1e-9 - least, 0.0)[
-        :, None
-    ]
-    return np.linalg.inv(np.linalg.cholesky(scaled)) * s[:, None, :]
+    scaled, at = (scaled + scaled.transpose(0, 2, 1)) / 2.0, np.arange(A.shape[1])
+    try:
+        lower = np.linalg.cholesky(scaled)
+    except np.linalg.LinAlgError:
+        least = np.linalg.eigvalsh(scaled)[:, 0]
+        scaled[:, at, at] += np.maximum(1e-9 - least, 0.0)[:, None]
+        lower = np.linalg.cholesky(scaled)
+    return np.linalg.inv(lower) * s[:, None, :]
 
 
 FACTOR = 0.25  # scale of Laplace's law of the logarithms of factors of columns' slopes

@@ -417,13 +417,18 @@ class Line:
 
     Scores and slopes are in units in which the slope of Σ w ψ z is Σ w z zᵀ: c/p times what was
     released, p the share of residuals that are not cut.
+
+    Parameters
+    ----------
+    bounded : bool
+        Whether targets are cut to [-1, 1]; else they may be anything.
     """
 
+    bounded: bool = True
     extra: ClassVar[int] = 1
     slopes: ClassVar[tuple[float, float]] = (0.5, 1.5)
     bends: ClassVar[bool] = False
     saturates: ClassVar[bool] = True
-    bounded: ClassVar[bool] = True
     most: ClassVar[float] = 1.0
     usual = _usual_of_one
 

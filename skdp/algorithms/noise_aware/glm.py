@@ -18,7 +18,8 @@ Where the run goes is in `skdp.algorithms.noise_aware.steps`, the posterior in
 `skdp.algorithms.noise_aware.posterior`: both are functions of what was released.
 
 *Without standardised columns* (`GLMConfig.run`) rows are clipped to a norm and divided by their
-usual spread.
+usual spread, or are functions of codes (`skdp.algorithms.additive`). Of numbers without bounds
+magnitudes are counted first, whose scale is the unit of the run.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ import numpy as np
 
 from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior, in_units
-from skdp.algorithms.noise_aware.columns import UNBOUNDED, Columns
+from skdp.algorithms.noise_aware.columns import Columns
+from skdp.algorithms.noise_aware.design import Design
 from skdp.algorithms.noise_aware.families import Counts, Cut, Line, Logit, Softmax
 from skdp.algorithms.noise_aware.matrices import MANY
 from skdp.algorithms.noise_aware.steps import Update
@@ -48,9 +50,11 @@ from skdp.rows.records import LinearRows
 
 # Shares of the squared GDP budget that is left to this run. The study of these constants is
 # benchmarks/real_tables.py, which says the tables that they were chosen on.
-SHARES = {"offset": COUNT_SHARE, "gram": 0.08, "slope": 0.08, "scatter": 0.08, "count": COUNT_SHARE}
+SHARES = {
+    "offset": COUNT_SHARE, "magnitude": 0.1, "gram": 0.08, "slope": 0.08, "scatter": 0.08,
+    "count": COUNT_SHARE,
+}  # fmt: skip
 STEPS = 15
-ROWS = 1.5  # R over √D, the root mean square of ‖z‖
 QUIET = 0.3  # noise of a score over its sampling, below which C grows: more of the rows counts
 CHAINS, FEW_CHAINS = 16, 2  # draws, fewer of more than `MANY` columns
 
@@ -77,13 +81,14 @@ class GLMConfig(GaussianRun):
         Block of each column; those of one share a τ.
     covariance : {"full", "diag"}
         Of what is returned.
+    residual_clip : float or None
+        c of numbers in all steps, in units in which they are; None follows the scale of residuals.
     exposed : bool
         Whether logits have offsets, whose magnitudes are released first.
     robust : bool
         Whether the scatter of the scores is released, of one output alone.
-    data_norm : float
-        Norm to which rows are clipped, whose columns are then taken to be alike (`run`);
-        `UNBOUNDED` of standardised rows.
+    design : Design
+        Units and norms of rows.
     """
 
     family: Logit | Softmax | Counts | Line
@@ -92,12 +97,13 @@ class GLMConfig(GaussianRun):
     fit_intercept: bool
     clip_norm: float
     n_steps: int
+    design: Design
     prior_scale: float | None = None
     prior_blocks: tuple[int, ...] | None = None
     covariance: str = "full"
+    residual_clip: float | None = None
     exposed: bool = False
     robust: bool = False
-    data_norm: float = UNBOUNDED
     asks_sums: ClassVar[bool] = True
     noise_aware: ClassVar[bool] = True
     private: ClassVar[bool] = True
@@ -105,7 +111,8 @@ class GLMConfig(GaussianRun):
     @property
     def kinds(self) -> tuple[str, ...]:
         """What each release is of, in turn."""
-        before = ("offset",) * self.exposed + ("gram",)
+        by_magnitude = self.family.extra and not self.family.bounded
+        before = ("offset",) * self.exposed + ("magnitude",) * by_magnitude + ("gram",)
         return *before, *["score"] * self.n_steps, "slope", *["scatter"] * self.robust, "count"
 
     @property
@@ -143,38 +150,33 @@ class GLMConfig(GaussianRun):
     @property
     def cut(self) -> Cut:
         """Bounds on what a row adds."""
-        return Cut(self.clip_norm, max(self._longest, self.clip_norm))
+        return Cut(self.clip_norm, max(self.design.longest, self.clip_norm))
 
     def default_clip(self, mu: float) -> float:
         """C for a GDP budget: where little is told that at which rows of the usual norm count 1.
 
         Of rows that are clipped no more than a score can be.
         """
-        usual = math.sqrt(self.n_columns)
+        usual, longest = self.usual_norm, self.design.longest
         least = float(self.family.largest(np.zeros((1, self.n_outputs)))[0]) * usual
         quiet = QUIET * mu * math.sqrt(self._left * self.n_rows / 4.0)
-        most = self._longest * self.family.most if self.alike else math.inf
-        return max(least, min(quiet, math.sqrt(self._longest * quiet), most))
+        most = math.inf if self.design.standardised else longest * self.family.most
+        return max(least, min(quiet, math.sqrt(longest * quiet), most))
 
     @property
-    def _longest(self) -> float:
-        """Norm of rows, as a bound where they are clipped, else above that of most."""
-        return (1.0 if self.alike else ROWS) * math.sqrt(self.n_columns)
+    def usual_norm(self) -> float:
+        """Norm of a usual row."""
+        return math.hypot(self.design.usual, self.fit_intercept)
 
     @property
-    def alike(self) -> bool:
-        """Whether columns are taken to spread alike, instead of as was released of them."""
-        return self.data_norm < UNBOUNDED
+    def data_norm(self) -> float:
+        """Norm to which rows are clipped."""
+        return self.design.data_norm
 
     @property
     def row_bound(self) -> float:
         """Norm bound of a row with its intercept."""
         return row_bound(self.data_norm, self.fit_intercept)
-
-    @property
-    def unit(self) -> float:
-        """Spread of columns that are alike, of rows as long as their bound."""
-        return self.data_norm / math.sqrt(self.n_features)
 
     @property
     def _left(self) -> float:
@@ -191,7 +193,7 @@ class GLMConfig(GaussianRun):
     def asked_at(self) -> list[tuple[int, int]]:
         """Shape of what each release is asked for at: θ, and what stands beside it."""
         K, D, extra = self.n_outputs, self.n_columns, self.family.extra
-        beside = {"offset": 0, "gram": 0, "slope": extra + (K - 1)}
+        beside = {"offset": 0, "magnitude": 0, "gram": 0, "slope": extra + (K - 1)}
         return [(K, D + beside.get(kind, extra)) for kind in self.kinds]
 
     @property
@@ -221,6 +223,7 @@ class GLMConfig(GaussianRun):
         score = of_weights(self.family.scores(self.cut), self.weight_bound)
         of: dict[str, Any] = {
             "offset": of_weights(MagnitudeSum(of_offset=True), self.weight_bound),
+            "magnitude": of_weights(MagnitudeSum(), self.weight_bound),
             "gram": of_weights(GramSum(self.cut.row_norm**2), self.weight_bound),
             "score": score,
             "slope": of_weights(self.family.slope(self.cut), self.weight_bound),
@@ -244,10 +247,11 @@ class GLMConfig(GaussianRun):
         self, records: Any, columns: Columns, streams: Streams, progress: Progress = iter
     ) -> GaussianPosterior:
         """Run on private rows that are standardised as was released of the columns."""
-        line = self.likelihood is None
-        bounds = (-1.0, 1.0) if line else target_bounds(self.likelihood, records[1])
-        most = self.data_norm / self.unit if self.alike else UNBOUNDED
-        config = replace(self, data_norm=most)
+        most = 1.0 if self.family.bounded else math.inf
+        bounds: Any = (-most, most)
+        if self.likelihood is not None:
+            bounds = target_bounds(self.likelihood, records[1])
+        config = self.divided
         build = partial(LinearRows.of, config, alone=self.secure, target_bounds=bounds)
         rows = rows_of(records, build, kept=False)
         weighted = getattr(records, "weights", None) is not None
@@ -255,9 +259,15 @@ class GLMConfig(GaussianRun):
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         return replace(update.posterior(state), outside=outside, n_counted=round(update.n))
 
+    @property
+    def divided(self) -> GLMConfig:
+        """Of rows that have been divided by their unit."""
+        design = self.design
+        return replace(self, design=replace(design, data_norm=design.data_norm / design.unit))
+
     def run(self, records: Any, streams: Streams, progress: Progress = iter) -> GaussianPosterior:
-        """Run on private rows whose columns spread alike, as far as is known before."""
-        d, unit = self.n_features, self.unit
+        """Run on private rows of whose columns nothing was released before."""
+        d, unit = self.n_features, self.design.unit
         none, known = np.zeros(d), np.full(d, 1e-12)
         columns = Columns(
             none, known + unit, known + 1.0, known, (0.0, 0.0), 0.0, 1.0, numbers=(True,) * d

@@ -9,6 +9,7 @@ determine each other are common.
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ TAIL, LEAST = 0.2, 1e-4
 # (benchmarks/real_tables.py).
 USUAL, FACTOR, FEW = 0.5, 0.8, 0.3
 SWEEPS, FEW_SWEEPS, MANY = 4, 2, 100  # over planes; fewer of so many columns, which take long
+BLOCK = 50  # columns, of which two blocks are rotated at once
 RANDOM_WALKS = 6  # of each eigenvalue, for each sweep over the planes
 
 
@@ -100,12 +102,26 @@ def draws(M: np.ndarray, s: float, n_draws: int, generator: Any) -> tuple[np.nda
     values = np.where(found > 2.0 * edge, _unmixed(found, s), hidden)
     A, axes_ = np.repeat(np.diag(found)[None], n_draws, 0), np.repeat(Q.T[None], n_draws, 0)
     for _ in range(SWEEPS if D <= MANY else FEW_SWEEPS):
-        for p, q in _rounds(D):
-            _rotate(A, axes_, values, p, q, s, generator)
+        _swept(A, axes_, values, s, generator)
         diagonal = A[:, np.arange(D), np.arange(D)]
         for _ in range(RANDOM_WALKS):
             values = _walked(values, diagonal, s, mean, spread, LEAST * average, generator)
     return axes_.transpose(0, 2, 1), values
+
+
+def _swept(A: np.ndarray, axes_: np.ndarray, values: np.ndarray, s: float, generator: Any) -> None:
+    """Rotate all planes, those within two blocks of columns at a time."""
+    D = len(A[0])
+    blocks = np.array_split(np.arange(D), max(1, D // BLOCK)) if D > MANY else [np.arange(D)]
+    for a, b in combinations(blocks, 2) if len(blocks) > 1 else [(blocks[0], blocks[0][:0])]:
+        own = np.concatenate([a, b])
+        inner = A[:, own[:, None], own]
+        turned = np.tile(np.eye(len(own)), (len(A), 1, 1))
+        for p, q in _rounds(len(own)):
+            _rotate(inner, turned, values[:, own], p, q, s, generator)
+        A[:, own] = turned @ A[:, own]
+        A[:, :, own] = A[:, :, own] @ turned.transpose(0, 2, 1)
+        axes_[:, own] = turned @ axes_[:, own]
 
 
 def _rounds(D: int) -> Any:

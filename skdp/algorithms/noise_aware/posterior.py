@@ -91,19 +91,20 @@ class Posterior:
         """Draw θ along a contrast."""
         config, unit = self.config, self.state.scales[-1] if self.config.family.extra else 1.0
         H, slope = self._slopes(own)
-        laws, found = [], self._hidden(H, slope)
-        if config.alike:  # predictions take columns to be as the norm of rows says, intervals not
+        laws, design = [], config.design
+        if not design.standardised:  # predictions take columns to be as they were declared
             laws.append((H, np.ones((self.K, config.n_features))))
-        laws.append((H, self._seen()) if found is None else found)
+        if not design.declared:
+            laws.append(self._hidden(H, slope) or (H, self._seen()))
         mean = of_logits = None
         for H, spread in laws:
             # What is rare has no larger effects for it, as what is narrow in its unit has.
             columns = self.update.columns
             least = np.where(columns.numbers, 0.0, RARE / columns.scale)
             spread = np.maximum(spread, least)
-            if config.prior_scale is not None and config.alike:
+            if config.prior_scale is not None and not design.standardised:
                 spread = np.ones_like(spread)
-            prior = Prior(H, spread, unit, config.prior_blocks, config.prior_scale)
+            prior = Prior(H, spread, unit, config.prior_blocks, config.prior_scale, design)
             scatter = None if self.state.scatter is None else self._scatter(own, H)
             told = own.measured(self.n * H, self.update.noise("score"), self.n, scatter)
             draws = sampled(*told, prior, self.generator)
@@ -118,14 +119,16 @@ class Posterior:
         """The posterior of (θ, ln σ), σ by the ψ² of the last third of the steps."""
         state = self.state
         scale, variance = self.update.scale(state, max(1, len(state.squares) // 3))
-        mean, *both = moments
-        covariance, of_logits = (np.array(block_diag(S, variance)) for S in both)
+        (mean, *both), unit = moments, state.unit
+        covariance, of_logits = (np.array(block_diag(unit**2 * S, variance)) for S in both)
         return RegressionPosterior(
-            np.append(mean, math.log(scale))[None],
+            np.append(unit * mean, math.log(unit * scale))[None],
             covariance,
             prior_scales=scales * state.scales[-1],
             of_logits=of_logits,
-            clip=state.cut,
+            unit=unit,
+            unit_found=state.unit_found,
+            clip=unit * state.cut,
             short_rows=self._short(),
             n_found=self._told(),
         )
@@ -136,11 +139,10 @@ class Posterior:
 
     def _short(self) -> float | None:
         """Root mean square norm of rows that are clipped, if that is far below their bound."""
-        config = self.config
-        if not config.alike:
+        unit = self.config.divided
+        if unit.design.standardised:
             return None
-        unit = replace(config, data_norm=config.data_norm / config.unit)
-        noise = self.update.noise("gram") * math.sqrt(config.n_columns)
+        noise = self.update.noise("gram") * math.sqrt(unit.n_columns)
         trace, bound = float(np.trace(self.gram)) * self.n, unit.row_bound**2
         return far_below(trace / bound, noise / bound, unit, self.update.n_found)
 
@@ -180,7 +182,7 @@ class Posterior:
         of_X, Q = np.linalg.eigh(X)
         B = left @ (size[:, :, None] * Q * np.sqrt(np.maximum(of_X, 0.05))[:, None, :])
         H = B @ B.transpose(0, 2, 1)
-        return H, c if self.config.alike else c * trace / D
+        return H, c * trace / D if self.config.design.standardised else c
 
     def _share(self, own: Along, found: float, error: float) -> float:
         """Mean slope over that of Σ w z zᵀ: as released, and as the logits of normal rows tell."""
@@ -190,21 +192,22 @@ class Posterior:
 
     def _seen(self) -> np.ndarray:
         """Spread of the columns over their scale (K, d), as if the noise hid none."""
-        if not self.config.alike:
+        if self.config.design.standardised:
             return np.ones((self.K, self.config.n_features))
         return np.tile(np.sqrt(np.maximum(self._squares()[0], 0.0)), (self.K, 1))
 
     def _squares(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Mean squares (d,) of the columns about their means, their errors, and the means."""
         d, M, noise = self.config.n_features, self.gram, self.update.noise("gram") / self.n
-        means = M[:d, d] / M[d, d] if self.config.alike and len(M) > d else np.zeros(d)
+        released = self.config.design.standardised or len(M) == d
+        means = np.zeros(d) if released else M[:d, d] / M[d, d]
         return np.diag(M)[:d] - means**2, noise * np.sqrt(1.0 + 2.0 * means**2), means
 
     def _hidden(self, H: np.ndarray, slope: float) -> tuple[np.ndarray, np.ndarray] | None:
         """Let the slope of a column whose spread the noise hides be that of a drawn spread."""
         columns, d = self.update.columns, self.config.n_features
         square, error, means = self._squares()
-        if self.config.alike:
+        if not self.config.design.standardised:
             hidden, unit, p = square < 4.0 * error, np.ones(d), spreads(square, error, usual=ALIKE)
         else:
             hidden, unit = columns.variance < 4.0 * columns.error, columns.scale
@@ -218,7 +221,7 @@ class Posterior:
         gumbel = self.generator.gumbel(size=(self.K, len(at), len(SPREADS)))
         drawn = SPREADS[(np.log(p[at] + 1e-300) + gumbel).argmax(axis=-1)] / unit[at]
         spread = self._seen()
-        spread[:, at] = drawn if self.config.alike else np.minimum(1.0, drawn)
+        spread[:, at] = np.minimum(1.0, drawn) if self.config.design.standardised else drawn
         centre = np.eye(H.shape[-1])
         centre[:d, d:] = -means[:, None]
         back = 2.0 * np.eye(len(centre)) - centre

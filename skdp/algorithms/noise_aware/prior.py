@@ -14,9 +14,12 @@ rows vary as much whatever the number d of columns is.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from skdp.algorithms.noise_aware.design import Design
 
 DEGREES = 4.0  # of Student's t
 TAU, BETA = 1.5, 0.15  # scales of the priors of τ√d and β√d: deviations of the logits of usual rows
@@ -42,6 +45,8 @@ class Prior:
         Block of each column; None is one for all.
     scale : float or None
         Standard deviation of normal effects; None learns all scales.
+    design : Design
+        Whose usual row the scales of priors are of; where it is ``declared``, θ = a.
     """
 
     def __init__(
@@ -51,17 +56,18 @@ class Prior:
         unit: float,
         blocks: tuple[int, ...] | None,
         scale: float | None,
+        design: Design,
     ) -> None:
         (K, d), self.learned = spread.shape, scale is None
         self.spread = spread / unit
-        self.root = math.sqrt(max(d, 1))
+        self.root, self.joint = design.usual, self.learned and not design.declared
         of_columns = np.zeros(d, dtype=int) if blocks is None else np.asarray(blocks)
         self.member = np.eye(max(of_columns, default=0) + 1)[of_columns].T  # (blocks, d)
         self.local, self.beta2 = np.ones((K, d)), np.full(K, (BETA / self.root) ** 2)
         self.tau2 = np.full(
             (K, len(self.member)), (TAU / self.root if scale is None else scale) ** 2
         )
-        if self.learned:
+        if self.joint:
             self.axes, values = _spectrum(H, d)
             self.usual = unit**2 / values  # of R^{-1}, along the axes
             self.along = np.ones((K, d))
@@ -71,7 +77,7 @@ class Prior:
         K, d = self.spread.shape
         own = self._own
         found, at = np.zeros((K, D, D)), np.arange(d)
-        if self.learned:
+        if self.joint:
             variances = self.beta2[:, None] * self.along * self.usual
             both = (self.axes * variances[:, None, :]) @ self.axes.transpose(0, 2, 1)
             both[:, at, at] += own
@@ -90,22 +96,30 @@ class Prior:
         """Draw a and b given θ and the scales, then the scales given a and b."""
         if not self.learned:
             return
-        (K, d), own, of_block = self.spread.shape, self._own, self.tau2 @ self.member
-        # A draw of both from the prior, moved by what θ differs from their sum (Matheron's rule).
-        normals = generator.standard_normal((2, K, d))
-        along = np.sqrt(self.beta2[:, None] * self.along * self.usual) * normals[0]
-        a, b = np.sqrt(own) * normals[1], np.einsum("kij,kj->ki", self.axes, along)
-        a = a + own * np.einsum("kij,kj->ki", precision[:, :d, :d], theta[:, :d] - a - b)
+        d, of_block = self.spread.shape[1], self.tau2 @ self.member
+        a = theta[:, :d]
+        if self.joint:
+            a = self._apart(a, precision[:, :d, :d], generator)
         effects = (a * self.spread) ** 2
         self.local = _local(effects / of_block, generator)
         squares, sizes = (effects / self.local) @ self.member.T, self.member.sum(axis=1)
         self.tau2 = _drawn(squares, sizes, _SCALES / self.root, TAU / self.root, generator)
-        b = np.einsum("kij,ki->kj", self.axes, theta[:, :d] - a) ** 2 / self.usual
+
+    def _apart(self, theta: np.ndarray, precision: np.ndarray, generator: Any) -> np.ndarray:
+        """Draw a and b given their sum (K, d), then the scales of b; return a."""
+        (K, d), own = self.spread.shape, self._own
+        # A draw of both from the prior, moved by what θ differs from their sum (Matheron's rule).
+        normals = generator.standard_normal((2, K, d))
+        along = np.sqrt(self.beta2[:, None] * self.along * self.usual) * normals[0]
+        a, b = np.sqrt(own) * normals[1], np.einsum("kij,kj->ki", self.axes, along)
+        a = a + own * np.einsum("kij,kj->ki", precision, theta - a - b)
+        b = np.einsum("kij,ki->kj", self.axes, theta - a) ** 2 / self.usual
         self.along = _local(b / self.beta2[:, None], generator)
         square = (b / self.along).sum(axis=1)
         self.beta2 = _drawn(
             square, np.array(float(d)), _BETAS / self.root, BETA / self.root, generator
         )
+        return a
 
 
 def _spectrum(H: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:

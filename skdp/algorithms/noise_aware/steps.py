@@ -32,7 +32,12 @@ from skdp.algorithms.noise_aware.families import (
 )
 from skdp.algorithms.noise_aware.posterior import Posterior
 from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT
-from skdp.algorithms.parts.gaussian_runs import mean_logarithm, release_plan_of, rows_told
+from skdp.algorithms.parts.gaussian_runs import (
+    mean_logarithm,
+    release_plan_of,
+    rows_told,
+    unit_of,
+)
 from skdp.engine.linear_sums import unpacked
 from skdp.relations import check_relation
 
@@ -51,6 +56,8 @@ class State(NamedTuple):
     """All of it is a function of what has been released."""
 
     theta: np.ndarray  # (K, D)
+    unit: float = 1.0  # of targets
+    unit_found: bool = True
     offset: tuple[float, float] = (0.0, 0.0)  # mean and variance of what is added to logits
     gram: np.ndarray | None = None
     drawn: tuple[np.ndarray, np.ndarray] | None = None  # axes and eigenvalues of draws of G
@@ -83,15 +90,16 @@ class Update:
 
     def init(self) -> State:
         """Start where all effects are 0."""
-        return State(np.zeros((self.config.n_outputs, self.config.n_columns)))
+        cut = self.config.residual_clip or WIDEST
+        return State(np.zeros((self.config.n_outputs, self.config.n_columns)), cut=cut)
 
     def query(self, state: State) -> np.ndarray:
         """θ_t, (K, D), and beside it c, or at last the contrasts, where the family has these."""
-        theta = state.theta - self.config.unit_of(state.offset)
+        theta = state.unit * (state.theta - self.config.unit_of(state.offset))
         if state.gram is None:
             return theta
         if self.config.family.extra:
-            return np.append(theta, [[state.cut]], axis=1)
+            return np.append(theta, [[state.unit * state.cut]], axis=1)
         if self.config.n_outputs > 1 and len(state.scores) == self.config.n_steps:
             return np.hstack([theta, self.usual(state).basis])
         return theta
@@ -106,6 +114,11 @@ class Update:
         D, kind = self.config.n_columns, self.config.kinds[step]
         if kind == "offset":
             return state._replace(offset=mean_logarithm(noisy, self.noise(kind)))
+        if kind == "magnitude":
+            found, given = unit_of(noisy, self.noise(kind)), self.config.residual_clip
+            unit = found or 1.0
+            cut = given / unit if given else WIDEST
+            return state._replace(unit=unit, unit_found=found is not None, cut=cut)
         if kind == "gram":
             self._count(float(noisy[-1]))
             gram = unpacked(noisy, D) / self.n
@@ -129,7 +142,7 @@ class Update:
     def _count(self, found: float) -> None:
         """Take in the number of rows, the intercept's second moment, where it is not public."""
         config = self.config
-        if config.alike and config.fit_intercept:
+        if not config.design.standardised and config.fit_intercept:
             self.n_found = found, self.noise("gram")
             is_public = check_relation(config.neighboring_relation).n_is_public
             if not is_public or self.weighted or config.of_rows > 1.0:
@@ -145,7 +158,8 @@ class Update:
             scale, _ = self.scale(state, (len(state.squares) + 1) // 2)
             unit, scales = cut / inside(scale / cut), (*scales, scale)
             slow, fast = FASTEST
-            cut = min(cut * min(max(USUAL_CUT * scale / cut, slow), fast), WIDEST)
+            if not self.config.residual_clip:
+                cut = min(cut * min(max(USUAL_CUT * scale / cut, slow), fast), WIDEST)
         return state._replace(
             queries=(*state.queries, state.theta),
             scores=(*state.scores, unit * noisy.reshape(shape)),
@@ -177,7 +191,7 @@ class Update:
             root = axes * np.sqrt(np.maximum(values, 0.0))
             normals = np.random.default_rng(0).standard_normal((POINTS, len(theta)))
             logits, p = centre + normals @ root.T, np.ones(POINTS)
-        norms = np.full(len(logits), math.sqrt(self.config.n_columns))
+        norms = np.full(len(logits), self.config.usual_norm)
         w = self.config.cut.weights(norms, family.largest(logits))
         return family.usual(logits, p / p.sum(), w)
 
@@ -185,7 +199,7 @@ class Update:
         """Means of columns (d,): 0 of those that are standardised."""
         assert state.likely is not None
         d, G = self.config.n_features, state.likely
-        if not (self.config.alike and self.config.fit_intercept):
+        if self.config.design.standardised or not self.config.fit_intercept:
             return np.zeros(d)
         return G[:d, d] / math.sqrt(max(G[d, d], 1e-9))
 
@@ -231,7 +245,7 @@ class Update:
         assert state.likely is not None
         usual, G, D = self.usual(state), state.likely, self.config.n_columns
         told, d = [], self.config.n_features
-        unit = (WALK * (state.scales[-1] if state.scales else 1.0)) ** 2 / max(d, 1)
+        unit = (WALK * (state.scales[-1] if state.scales else 1.0) / self.config.design.usual) ** 2
         for own in self.along(state, usual):
             H = self.n * max(own.mean_slope, LEAST_SLOPE) * G
             if self.config.family.bends:

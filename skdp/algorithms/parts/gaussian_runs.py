@@ -325,6 +325,25 @@ def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
     return mean, float(weights @ (logs - mean) ** 2) + math.log(2.0) ** 2 / 12.0
 
 
+BEYOND = 0.05  # of the targets, at most, are larger than their unit
+
+
+def unit_of(counts: np.ndarray, noise: float) -> float | None:
+    """Power of two that all but a few targets are below, from noisy counts by binary exponent.
+
+    Targets of one scale have two or three exponents. None where no two neighbours hold more than
+    their noise may.
+    """
+    pairs = counts[:-1] + counts[1:]
+    most = int(pairs.argmax())
+    if pairs[most] <= LOUD * math.sqrt(2.0) * noise:
+        return None
+    sure = np.where(counts > LOUD * noise, counts, 0.0)
+    sure[most : most + 2] = np.maximum(counts[most : most + 2], 0.0)
+    at_least = np.cumsum(sure[::-1])[::-1]
+    return 2.0 ** MAGNITUDES[int(np.flatnonzero(at_least > BEYOND * at_least[0])[-1])]
+
+
 class Inference(Protocol[S]):
     """Pure functions of what has been released."""
 

@@ -1,0 +1,58 @@
+"""What is public about the rows of a run of `skdp.algorithms.noise_aware.glm`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from skdp.algorithms.noise_aware.columns import UNBOUNDED
+from skdp.rows.clipping import row_bound
+
+ROWS = 1.5  # norm over √D, the root mean square, of standardised rows that count less
+
+
+@dataclass(frozen=True)
+class Design:
+    """Units and norms of rows.
+
+    Parameters
+    ----------
+    data_norm : float
+        Norm to which rows are clipped; `UNBOUNDED` of standardised rows.
+    unit : float
+        By which rows are divided.
+    longest : float
+        R: norm of a row with its 1, above which it counts less in Σ w z zᵀ.
+    usual : float
+        Norm of a usual row without its 1.
+    standardised : bool
+        Whether means and spreads of the columns were released before.
+    declared : bool
+        Whether effects have their prior in declared units, as those of waves, whatever the spread
+        of a column is.
+    """
+
+    data_norm: float
+    unit: float
+    longest: float
+    usual: float
+    standardised: bool = False
+    declared: bool = False
+
+    @classmethod
+    def of_standardised(cls, n_features: int, fit_intercept: bool) -> Design:
+        """Columns have mean 0 and deviation 1."""
+        D = n_features + fit_intercept
+        usual = math.sqrt(n_features)
+        return cls(UNBOUNDED, 1.0, ROWS * math.sqrt(D), usual, standardised=True)
+
+    @classmethod
+    def alike(cls, n_features: int, fit_intercept: bool, data_norm: float) -> Design:
+        """Columns are taken to spread as much as rows as long as their bound let them."""
+        usual = math.sqrt(n_features)
+        return cls(data_norm, data_norm / usual, row_bound(usual, fit_intercept), usual)
+
+    @classmethod
+    def of_codes(cls, norm: float, usual: float, fit_intercept: bool) -> Design:
+        """Columns are functions of codes, of public scales."""
+        return cls(norm, 1.0, row_bound(norm, fit_intercept), usual, declared=True)
