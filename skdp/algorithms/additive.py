@@ -9,7 +9,7 @@ features.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -18,13 +18,25 @@ from skdp.algorithms.exact_line import ExactLineConfig
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.gaussian_vi import GaussianVIConfig
 from skdp.algorithms.noise_aware.design import Design
-from skdp.algorithms.noise_aware.glm import SHARES, GLMConfig
+from skdp.algorithms.noise_aware.glm import GLMConfig
+from skdp.algorithms.noise_aware_glm import (
+    DROWNED,
+    NoiseAwareConfig,
+    default_clip_share,
+    default_curvature,
+)
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.engine.loop import Progress
 from skdp.fitting.streams import Streams
 from skdp.models.additive import Additive
 from skdp.rows.chunks import changed
 from skdp.rows.clipping import row_bound
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
+
+LEAST_SHARE = 0.1  # of the bound that rows put on a gradient, to which one is clipped at least
+USUAL_EXCESS = 1.1  # of the clip over the share that the usual row has of the longest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +51,16 @@ class OfCodes(GaussianRun):
 
     model: Additive
     by_codes: ClassVar[bool] = False  # whether the sums need no more of rows than codes tell
+
+    @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """Features of each code."""
+        return self.model.tables
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Which columns are pairs, whose tables come last."""
+        return self.model.pairs_of_places
 
     @property
     def coded(self) -> bool:
@@ -62,8 +84,15 @@ class OfCodes(GaussianRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoiseAwareAdditiveConfig(OfCodes, GLMConfig):
-    """Noise-aware."""
+class NoiseAwareAdditiveConfig(OfCodes, NoiseAwareConfig):
+    """Noise-aware, of two classes and of counts."""
+
+    by_codes: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class GLMAdditiveConfig(OfCodes, GLMConfig):
+    """Noise-aware, of numbers and of several classes."""
 
     by_codes: ClassVar[bool] = True
 
@@ -87,12 +116,13 @@ class DPVIAdditiveConfig(OfCodes, DPVIConfig):
 
 Config = (
     NoiseAwareAdditiveConfig
+    | GLMAdditiveConfig
     | ExactLineAdditiveConfig
     | GaussianVIAdditiveConfig
     | DPVIAdditiveConfig
 )
 _OF_CODES: dict[type, type] = {
-    GLMConfig: NoiseAwareAdditiveConfig,
+    NoiseAwareConfig: NoiseAwareAdditiveConfig,
     ExactLineConfig: ExactLineAdditiveConfig,
     GaussianVIConfig: GaussianVIAdditiveConfig,
     DPVIConfig: DPVIAdditiveConfig,
@@ -100,13 +130,15 @@ _OF_CODES: dict[type, type] = {
 
 
 def of_codes(
-    config: GLMConfig | ExactLineConfig | GaussianVIConfig | DPVIConfig, model: Additive, mu: float
+    config: GLMConfig | NoiseAwareConfig | ExactLineConfig | GaussianVIConfig | DPVIConfig,
+    model: Additive,
+    mu: float,
 ) -> Config:
     """Return the config of the same run on codes.
 
     Parameters
     ----------
-    config : GLMConfig, ExactLineConfig, GaussianVIConfig or DPVIConfig
+    config : GLMConfig, NoiseAwareConfig, ExactLineConfig, GaussianVIConfig or DPVIConfig
         Of a linear model of these features or others: releases and their noise stay.
     model : Additive
         The features.
@@ -118,8 +150,8 @@ def of_codes(
     order = list(dict.fromkeys(model.blocks))
     blocks = tuple(order.index(block) for block in model.blocks)
     if isinstance(config, GLMConfig):
-        design = Design.of_codes(model.norm, model.usual_norm, config.fit_intercept)
-        coded = NoiseAwareAdditiveConfig(**plain | {"design": design, "prior_blocks": blocks})
+        design = Design.of_codes(model, config.fit_intercept)
+        coded = GLMAdditiveConfig(**plain | {"design": design, "prior_blocks": blocks})
         return replace(coded, clip_norm=coded.default_clip(mu / coded.of_person))
     plain["data_norm"] = model.norm
     if config.prior_scale is not None:  # one row at the norm bound is as another
@@ -127,16 +159,59 @@ def of_codes(
         plain["prior_scale"] *= row_bound(config.data_norm, config.fit_intercept) / R
     elif not isinstance(config, DPVIConfig):
         plain["prior_blocks"] = blocks
+    if isinstance(config, NoiseAwareConfig):
+        # Most rows are shorter than the longest that there can be.
+        R = row_bound(model.norm, config.fit_intercept)
+        share = default_clip_share(config.n_rows, model.size + 1, mu)
+        share *= USUAL_EXCESS * row_bound(model.usual_norm, config.fit_intercept) / R
+        plain["clip_norm"] = (
+            min(1.0, max(LEAST_SHARE, share)) * config.likelihood.residual_scale * R
+        )
     kind = next(kind for kind in _OF_CODES if isinstance(config, kind))
     return _OF_CODES[kind](**plain)
 
 
-DROWNED = 0.08  # edge of the spectrum of the noise of second moments, over n
+def of_one_logit(
+    config: GLMConfig, budget: Budget, mu: float, n_steps: int, *, robust: bool
+) -> NoiseAwareConfig:
+    """Return the run of one logit in whose inference rows are points of bins.
+
+    Parameters
+    ----------
+    config : GLMConfig
+        Of a linear model of these features.
+    budget : Budget
+        Of the run.
+    mu : float
+        GDP budget > 0 of a record that comes or goes.
+    n_steps : int
+        T ≥ 1.
+    robust : bool
+        Whether the scatter of the scores is released.
+    """
+    n, D = config.n_rows, config.n_columns
+    mu /= config.weight_bound  # the noise is for a row of that weight
+    return NoiseAwareConfig(
+        likelihood=config.likelihood,
+        n_rows=n,
+        n_features=config.n_features,
+        fit_intercept=config.fit_intercept,
+        data_norm=config.data_norm,
+        n_steps=n_steps,
+        clip_norm=1.0,
+        curvature=default_curvature(n, D, mu, config.neighboring_relation),
+        exposed=config.exposed,
+        robust=robust,
+        neighboring_relation=config.neighboring_relation,
+        secure=config.secure,
+        persons=config.persons,
+        weight_bound=config.weight_bound,
+    ).calibrated(budget)
 
 
-def most_features(n_rows: int, mu: float) -> float:
+def most_features(n_rows: int, mu: float, share: float) -> float:
     """Number of features up to which second moments tell enough, the intercept's 1 too.
 
-    By half of what they take: moments that are told barely do harm where rows are skewed.
+    They take a share of the squared GDP budget.
     """
-    return SHARES["gram"] / 2.0 * (DROWNED * n_rows * mu) ** 2 / 2.0 - 1.0
+    return share * (DROWNED * n_rows * mu) ** 2 / 2.0 - 1.0

@@ -30,10 +30,12 @@ from scipy.special import expit
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
-from skdp.algorithms import additive
+from skdp.algorithms import additive, noise_aware_glm
 from skdp.algorithms.additive import Config
-from skdp.algorithms.noise_aware.prior import TAU
+from skdp.algorithms.noise_aware.glm import GLMConfig
+from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
 from skdp.algorithms.private_edges import AtDeclared, AtEdges, PrivateEdgesConfig, bins_told
+from skdp.estimators._bounds import is_robust
 from skdp.estimators._linear import NormalClassifier, parts_of
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.plan import FitPlan, PublicFacts
@@ -54,6 +56,7 @@ from skdp.models.additive import (
 )
 from skdp.privacy.budget import Budget
 from skdp.rows.chunks import changed
+from skdp.rows.clipping import row_bound
 from skdp.rows.columns import AUTO, DeclaredColumns, declared_pairs, places_of
 
 PARTS = ("curve", "deviation")
@@ -133,9 +136,12 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
     intercept_: Any
     prior_scale_: Any
     _posterior: Any
-    curve_scales: ClassVar[tuple[str, ...]]  # of which on the first effects add up
-    # Rows of bins are far from normal: the run takes longer to arrive.
-    _STEPS: ClassVar[int] = 40
+    # Scales of curves, of which on the first effects add up; the hyperprior of a row at its bound.
+    curve_scales: ClassVar[tuple[str, ...]]
+    _hyperprior_scale: ClassVar[float] = HYPERPRIOR_SCALE
+    _STEPS: ClassVar[int]
+    # Half of what they take: second moments that are told barely do harm where rows are skewed.
+    _moments_share: ClassVar[float] = noise_aware_glm.CURVATURE_SHARE / 2.0
     _keys: list[Any]  # names or positions of the declared columns
     _model: Additive
     _finds_edges: ClassVar[bool] = True
@@ -182,12 +188,15 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
                 places, mu = (), mu if budget.given is not None else mu / math.sqrt(1.0 - share)
             else:
                 n_bins = told
-        most = additive.most_features(facts.rows, mu)
+        most = additive.most_features(facts.rows, mu, self._moments_share)
         declared = self._declared_model(facts.n_features, n_bins)
         telling = self._telling(facts)
         model = declared.asked(facts.rows, mu, most, telling)
         facts = replace(facts, n_features=model.size, declared_norm=model.norm)
         config: Any = super()._configure(facts, budget)
+        if isinstance(config, GLMConfig) and config.likelihood and config.n_outputs == 1:
+            robust = is_robust(self, 1, by_default=facts.persons is not None)
+            config = additive.of_one_logit(config, budget, mu, self._STEPS, robust=robust)
         config = additive.of_codes(config, model, mu)
         if not places:
             return config
@@ -342,7 +351,7 @@ class AdditiveModel(DeclaredColumns, PrivateEstimator):
             return float(scales[blocks.index(own[0])])
         if len(scales) < len(blocks):
             return float(scales[0])
-        return TAU / self._model.usual_norm
+        return self._hyperprior_scale / row_bound(self._model.norm, True)
 
     @property
     def feature_importance_(self) -> np.ndarray:
@@ -654,6 +663,8 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     classes: Any = None
 
     curve_scales: ClassVar[tuple[str, ...]] = ("log-odds", "probability")
+    # Rows of bins are far from normal: the posterior takes longer to settle.
+    _STEPS: ClassVar[int] = 40
 
     def _telling(self, facts: PublicFacts) -> Telling:
         return LABELS

@@ -29,6 +29,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from skdp.algorithms import noise_aware_glm
+from skdp.algorithms.exact_line import HYPER_SCALE
+from skdp.algorithms.noise_aware.glm import SHARES
 from skdp.estimators.additive import AdditiveParameters
 from skdp.estimators.variational_poisson import NormalCounts
 from skdp.estimators.variational_regression import NormalRegressor
@@ -233,6 +236,8 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     target_bounds: tuple[float, float] | None = None
 
     curve_scales: ClassVar[tuple[str, ...]] = ("target",)
+    _hyperprior_scale: ClassVar[float] = HYPER_SCALE
+    _moments_share: ClassVar[float] = SHARES["gram"] / 2.0
 
     def _telling(self, facts: PublicFacts) -> Telling:
         return NUMBERS
@@ -431,6 +436,7 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     largest_count: float = 100.0
 
     curve_scales: ClassVar[tuple[str, ...]] = ("log-mean", "rate-ratio")
+    _STEPS: ClassVar[int] = noise_aware_glm.STEPS
     _of_either_sign: ClassVar[str] = "DPAdditiveRegressor"
 
     def _telling(self, facts: PublicFacts) -> Telling:

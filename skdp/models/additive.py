@@ -296,6 +296,16 @@ class Additive:
         return Additive(tuple(columns), tuple(pairs))
 
     @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """Features of each bin of each column, and of each code of each pair."""
+        return tuple(part.table for part in self.parts)
+
+    @property
+    def pairs_of_places(self) -> tuple[tuple[int, int], ...]:
+        """Which columns are pairs, whose tables come last."""
+        return tuple(pair.places for pair in self.pairs)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Name of each feature."""
         return tuple(name for part in self.parts for name in part.names)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from skdp.algorithms.noise_aware.columns import UNBOUNDED
+from skdp.models.additive import Additive
 from skdp.rows.clipping import row_bound
 
 ROWS = 1.5  # norm over √D, the root mean square, of standardised rows that count less
@@ -27,9 +28,9 @@ class Design:
         Norm of a usual row without its 1.
     standardised : bool
         Whether means and spreads of the columns were released before.
-    declared : bool
-        Whether effects have their prior in declared units, as those of waves, whatever the spread
-        of a column is.
+    model : Additive or None
+        Of which columns are features: effects have their prior in declared units then, whatever
+        the spread of a column is.
     """
 
     data_norm: float
@@ -37,7 +38,7 @@ class Design:
     longest: float
     usual: float
     standardised: bool = False
-    declared: bool = False
+    model: Additive | None = None
 
     @classmethod
     def of_standardised(cls, n_features: int, fit_intercept: bool) -> Design:
@@ -53,6 +54,7 @@ class Design:
         return cls(data_norm, data_norm / usual, row_bound(usual, fit_intercept), usual)
 
     @classmethod
-    def of_codes(cls, norm: float, usual: float, fit_intercept: bool) -> Design:
-        """Columns are functions of codes, of public scales."""
-        return cls(norm, 1.0, row_bound(norm, fit_intercept), usual, declared=True)
+    def of_codes(cls, model: Additive, fit_intercept: bool) -> Design:
+        """Columns are features of codes, of public scales."""
+        longest = row_bound(model.norm, fit_intercept)
+        return cls(model.norm, 1.0, longest, model.usual_norm, model=model)

@@ -94,7 +94,7 @@ class Posterior:
         laws, design = [], config.design
         if not design.standardised:  # predictions take columns to be as they were declared
             laws.append((H, np.ones((self.K, config.n_features))))
-        if not design.declared:
+        if design.model is None:
             laws.append(self._hidden(H, slope) or (H, self._seen()))
         mean = of_logits = None
         for H, spread in laws:

@@ -46,7 +46,7 @@ class Prior:
     scale : float or None
         Standard deviation of normal effects; None learns all scales.
     design : Design
-        Whose usual row the scales of priors are of; where it is ``declared``, θ = a.
+        Whose usual row the scales of priors are of; where it has a ``model``, θ = a.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Prior:
     ) -> None:
         (K, d), self.learned = spread.shape, scale is None
         self.spread = spread / unit
-        self.root, self.joint = design.usual, self.learned and not design.declared
+        self.root, self.joint = design.usual, self.learned and design.model is None
         of_columns = np.zeros(d, dtype=int) if blocks is None else np.asarray(blocks)
         self.member = np.eye(max(of_columns, default=0) + 1)[of_columns].T  # (blocks, d)
         self.local, self.beta2 = np.ones((K, d)), np.full(K, (BETA / self.root) ** 2)

@@ -32,6 +32,7 @@ from skdp.algorithms.noise_aware.families import (
 )
 from skdp.algorithms.noise_aware.posterior import Posterior
 from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT
+from skdp.algorithms.parts.binned_moments import BinnedMoments, Normals
 from skdp.algorithms.parts.gaussian_runs import (
     mean_logarithm,
     release_plan_of,
@@ -123,7 +124,7 @@ class Update:
             self._count(float(noisy[-1]))
             gram = unpacked(noisy, D) / self.n
             sd = self.noise("gram") / math.sqrt(2.0) / self.n
-            drawn = matrices.draws(gram, sd, self.config.n_chains, self.generator)
+            drawn = self._drawn(gram, sd)
             return state._replace(gram=gram, drawn=drawn, likely=matrices.mean(*drawn))
         if kind == "slope":
             slopes = np.array([unpacked(own, D) for own in noisy.reshape(self.config.n_told, -1)])
@@ -138,6 +139,15 @@ class Update:
         if len(state.scores) == self.config.n_steps:  # the slope is released where the last was
             return state
         return self._next(state._replace(cut=cut))
+
+    def _drawn(self, gram: np.ndarray, sd: float) -> tuple[np.ndarray, np.ndarray]:
+        """Draws of G: axes and eigenvalues."""
+        K, model = self.config.n_chains, self.config.design.model
+        if model is None:
+            return matrices.draws(gram, sd, K, self.generator)
+        one, scale = float(self.config.fit_intercept), math.sqrt(2.0) * sd
+        moments = BinnedMoments(gram, scale, model.tables, one, model.pairs_of_places)
+        return moments.beliefs(1.0, Normals(self.generator), K)
 
     def _count(self, found: float) -> None:
         """Take in the number of rows, the intercept's second moment, where it is not public."""

@@ -1,0 +1,336 @@
+"""A posterior that accounts for the privacy noise, for additive models of two classes or counts.
+
+`skdp.algorithms.noise_aware.glm` is that of all other models. It takes logits to be normal; here
+they are those of points that are drawn from what was released of bins, which is worth 0.01 of
+log-loss on real tables (benchmarks/additive.py).
+
+Plain variational inference reports the posterior of data that it has not seen: its private
+gradients are noisy, and the posterior does not say so. Here everything released is *data with a
+known likelihood*, and the posterior is the one given these releases. It returns to the prior where
+they say nothing and to the ordinary posterior where ε is large.
+
+With rows scaled to norm ≤ 1, a run releases (a GDP budget of μ is divided over them)
+
+    Ã   = Σ x_i x_iᵀ + noise                 once: the second moments of the rows
+    g̃_t = Σ w_i(θ_t)(y_i − μ(θ_t x_i)) x_i + ν N(0, I)      T times, at the posterior mean θ_t
+    H̃   = Σ w_i(θ_t) μ'(θ_t x_i) x_i x_iᵀ + noise           once, at the last quarter
+    ñ   = #{i : x_i or y_i was cut to its bound} + noise     once, for a warning alone
+
+    Ŝ   = Σ s_i s_iᵀ + noise, s_i the terms of a g̃          once, at the last θ_t, if robust
+
+The weights w_i bound each term by C and do not look at y_i, so a g̃ has mean zero at the truth
+whatever C is. F(θ), the expected score of normal rows with the second moments Ã, corrected where
+gradients and H̃ contradict it (`LogitRows`), moves every g̃_t to the place where the run stands,
+
+    s_t = g̃_t + F(θ_t) − F(θ_T),    s_t + F(θ_T) | θ ~ N(F(θ), V(θ) + ν² I),
+
+the noise independent from step to step. Their mean, in which a step counts for less the farther
+F(θ_t) is from F(θ_T), gives the posterior under the prior N(0, τ² I). τ, one for the features and
+one for the intercept, has a half-normal hyperprior and is inferred with θ. Laplace's approximation
+gives the next θ_t and, at the end, the posterior for each of several draws of the second moments
+and of τ, pooled; where it is measured to be off, short chains go on from it.
+
+If F is right, the s_t scatter around their mean with variance ν² per coordinate. On rows that are
+far from normal they scatter more, because F(θ_t) is off by another amount at each θ_t. The error of
+F, relative to F(θ_t) − F(θ_T), is the one of five that makes the scatter likeliest, and what is
+left of it beyond chance widens the posterior. With the scatter Ŝ of the scores in the place of V,
+the posterior is that of the root of the expected score, whether the model is true or not: its
+covariance is the sandwich H⁻¹(Ŝ + ν² I)H⁻¹, but for the prior.
+
+With exposures e_i the logits are θ·x_i + ln e_i, and the first release counts the e_i by magnitude:
+F takes ln e to be normal, with the mean and variance that the counts tell, and independent of the
+rows; where it is not, slopes and gradients correct F as above.
+Nothing but the releases is touched on the way: all of it is post-processing.
+
+Related: Bernstein & Sheldon (2019) and Kulkarni, Jälkö, Koskela, Kaski & Honkela (2021) take noisy
+sufficient statistics for the data; Alrawajfeh, Jälkö & Honkela (2024) the path of a noisy descent.
+
+References
+----------
+G. Bernstein, D. Sheldon, *Differentially Private Bayesian Linear Regression*, NeurIPS 2019.
+T. Kulkarni, J. Jälkö, A. Koskela, S. Kaski, A. Honkela, *Differentially Private Bayesian Inference
+for Generalized Linear Models*, ICML 2021.
+T. Alrawajfeh, J. Jälkö, A. Honkela, *Noise-Aware Differentially Private Variational Inference*,
+2024. H. R. Künsch, L. A. Stefanski, R. J. Carroll, *Conditionally Unbiased Bounded-Influence
+Estimation in General Regression Models*, JASA 1989.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from skdp.algorithms.dp_vi import target_bounds
+from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.algorithms.noise_aware_logit import NoiseAwareLogit
+from skdp.algorithms.parts.gaussian_runs import COUNT_SHARE, FLOAT, GaussianRun, run_and_count
+from skdp.algorithms.parts.noise_aware_run import GRAM, TRACE
+from skdp.algorithms.parts.prior_scales import PriorScales
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum, of_weights
+from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
+from skdp.engine.residual_sums import MAGNITUDES, MagnitudeSum
+from skdp.engine.sampling import FullBatch
+from skdp.fitting.streams import Streams
+from skdp.fitting.validate import in_range, integer, one_of, positive
+from skdp.models.likelihoods import BoundedScores
+from skdp.relations import sensitivity_factor
+from skdp.rows.chunks import rows_of
+from skdp.rows.clipping import row_bound
+from skdp.rows.records import LinearRows
+
+_T = TypeVar("_T")
+
+# Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the
+# study behind them.
+STEPS = 20
+CURVATURE_SHARE = 0.05  # of the squared GDP budget, on Ã (or its trace) and again on H̃
+SCATTER_SHARE = 0.08  # and on Σ s sᵀ
+SLOPE_AT = 0.75  # of the steps, before H̃ is released
+DROWNED = 0.08  # edge of the spectrum of the noise in Ã over n, beyond which its trace is released
+LEAST_CLIP = 0.25  # C over the bound that the rows put on a gradient anyway
+KEPT_ENTRIES = 10**8  # n·d beyond which no copy of the rows is kept between passes
+
+
+@dataclass(frozen=True)
+class NoiseAwareConfig(GaussianRun):
+    """Public facts of a run: all that its event depends on.
+
+    Parameters
+    ----------
+    likelihood : BoundedScores
+        Of the linear model.
+    n_rows : int
+        Public number of rows, n ≥ 1.
+    n_features : int
+        Features of a row.
+    fit_intercept : bool
+        Whether each row gets a 1 appended.
+    data_norm : float
+        Norm > 0 to which the features of each row are clipped.
+    n_steps : int
+        T ≥ 1: number of noisy gradients.
+    clip_norm : float
+        C > 0: bound on the norm of one record's score.
+    prior_scale : float or None
+        τ > 0 of the prior N(0, τ² I). None infers it from the releases.
+    prior_blocks : tuple of int or None
+        Block 0, 1, ... of each feature: those of one block share a τ, and the intercept has its
+        own. None is one block.
+    curvature : {"gram", "trace"}
+        Whether second moments are released in full or their trace alone.
+    covariance : {"full", "diag"}
+        Of the posterior that is returned.
+    exposed : bool
+        Whether logits have offsets, whose magnitudes are released first.
+    robust : bool
+        Whether the scatter of the scores is released at the last θ, for one logit alone.
+    noise_multiplier, neighboring_relation, secure
+        As in `GaussianRun`; the noise multiplier is that of a gradient.
+    """
+
+    likelihood: BoundedScores
+    n_rows: int
+    n_features: int
+    fit_intercept: bool
+    data_norm: float
+    n_steps: int
+    clip_norm: float
+    prior_scale: float | None = None
+    prior_blocks: tuple[int, ...] | None = None
+    curvature: str = GRAM
+    covariance: str = "full"
+    exposed: bool = False
+    robust: bool = False
+    asks_sums: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        integer(1, n_rows=self.n_rows)
+        integer(1, n_features=self.n_features)
+        in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
+        integer(1, n_steps=self.n_steps)
+        positive(clip_norm=self.clip_norm)
+        if self.prior_scale is not None:
+            positive(prior_scale=self.prior_scale)
+        one_of((GRAM, TRACE), curvature=self.curvature)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (K, D) of θ."""
+        return self.likelihood.n_outputs, self.n_features + bool(self.fit_intercept)
+
+    @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """Features of each bin, where these are functions of the bins of columns."""
+        return ()
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Which of these columns the last tables are of, two each."""
+        return ()
+
+    @property
+    def row_bound(self) -> float:
+        """R: norm bound of a row with its intercept."""
+        return row_bound(self.data_norm, self.fit_intercept)
+
+    @property
+    def slope_step(self) -> int | None:
+        """Position of H̃ among the releases; None for none."""
+        if self.curvature == TRACE or self.likelihood.n_outputs > 1:
+            return None
+        return self.exposed + 1 + max(1, round(SLOPE_AT * self.n_steps))
+
+    @property
+    def scatter_step(self) -> int | None:
+        """Position of Σ s sᵀ among the releases, after all gradients; None for none."""
+        return self.sampling.n_steps - 2 if self.robust else None
+
+    @property
+    def prior(self) -> PriorScales:
+        """Of θ times R."""
+        scale = None if self.prior_scale is None else self.prior_scale * self.row_bound
+        return PriorScales.of(scale, self.shape, self.n_features, self.prior_blocks)
+
+    @property
+    def units(self) -> tuple[float, ...]:
+        """Noise multipliers of the releases over that of a gradient."""
+        shares = [COUNT_SHARE] * self.exposed + [CURVATURE_SHARE]
+        shares += [CURVATURE_SHARE] * (self.slope_step is not None) + [SCATTER_SHARE] * self.robust
+        of_one_gradient = (1.0 - sum(shares) - COUNT_SHARE) / self.n_steps
+        units = [math.sqrt(of_one_gradient / share) for share in (*shares, COUNT_SHARE)]
+        return self._in_order(units, 1.0)
+
+    @property
+    def dimensions(self) -> list[int]:
+        """Number of coordinates of each release in turn."""
+        K, D = self.shape
+        pairs = D * (D + 1) // 2
+        sizes = [len(MAGNITUDES)] * self.exposed + [1 if self.curvature == TRACE else pairs]
+        sizes += [pairs] * ((self.slope_step is not None) + self.robust) + [self.counts.n_counts]
+        return list(self._in_order(sizes, K * D))
+
+    def _in_order(self, others: list[_T], gradient: _T) -> tuple[_T, ...]:
+        """What belongs to each release in turn: that of gradients goes in between."""
+        values = [gradient] * self.sampling.n_steps
+        places = [*range(self.exposed + 1), self.slope_step, self.scatter_step, len(values) - 1]
+        for place, value in zip((p for p in places if p is not None), others, strict=True):
+            values[place] = value
+        return tuple(values)
+
+    @property
+    def sampling(self) -> FullBatch:
+        """Every record takes part in every release."""
+        others = self.exposed + 2 + (self.slope_step is not None) + self.robust
+        return FullBatch(others + self.n_steps)
+
+    @property
+    def counts(self) -> OutsideSum:
+        """Records that are cut to their bounds."""
+        return OutsideSum(targets=self.likelihood.largest_target < math.inf)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the rows, copied, about."""
+        entries = min(self.n_rows * self.n_features, KEPT_ENTRIES)
+        return round(FLOAT * entries * (1 + 3 / self.n_features))
+
+    def release_plan(self) -> ReleasePlan:
+        """What the engine executes: built from the very fields of `event`."""
+        R, C, W = self.row_bound, self.clip_norm, self.weight_bound
+        score = self.likelihood.score(C / R)
+        gradient = of_weights(LinearClippedSum(score.residual, C, score.largest_residual), W)
+        sums: list[ClippedSum] = [gradient] * self.sampling.n_steps
+        sums[0], sums[-1] = of_weights(MagnitudeSum(of_offset=True), W), of_weights(self.counts, W)
+        if self.scatter_step is not None:
+            sums[self.scatter_step] = ScoreGramSum(gradient)
+        sums[self.exposed] = of_weights(GramSum(R**2, trace_only=self.curvature == TRACE), W)
+        if self.slope_step is not None:
+
+            def weight(logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
+                return score.slope_of_records(logits, C / np.maximum(norms, 1e-300))
+
+            sums[self.slope_step] = of_weights(GramSum(self.slope_bound, weight), W)
+        return ReleasePlan(
+            self.sampling,
+            sums,
+            self.noise_multipliers,
+            self.neighboring_relation,
+            self.secure,
+            self.persons,
+        )
+
+    def run(
+        self,
+        records: tuple[np.ndarray, ...],
+        streams: Streams,
+        progress: Progress = iter,
+    ) -> GaussianPosterior:
+        """Run the algorithm on private rows and return the posterior.
+
+        Parameters
+        ----------
+        records : pair of ndarray
+            Rows (n, n_features), clipped here, and their targets (n, K).
+        streams : Streams
+            Streams of the fit: "sampling", "noise" and "inference" are used.
+        progress : callable
+            Wraps the iteration over states.
+
+        Returns
+        -------
+        GaussianPosterior
+            A function of what was released.
+        """
+        kept = records[0].size <= KEPT_ENTRIES
+        bounds = target_bounds(self.likelihood, records[1])
+        build = partial(LinearRows.of, self, alone=self.secure, kept=kept, target_bounds=bounds)
+        rows = rows_of(records, build, kept=False)
+        weighted = getattr(records, "weights", None) is not None
+        update = NoiseAwareLogit(self, weighted)
+        state, outside = run_and_count(update.plan, rows, update, streams, progress)
+        q = update.posterior(state, streams("inference"))
+        q = replace(q, mean=q.mean - update.unit(state))
+        spread = np.sqrt(np.diag(q.covariance)) if self.covariance == "diag" else q.spread
+        return replace(
+            q,
+            spread=spread,
+            outside=outside,
+            n_counted=update.config.n_rows,
+            short_rows=update.short_rows(state),
+            n_found=None if weighted else update.n_found(state),
+        )
+
+    @property
+    def slope_bound(self) -> float:
+        """Bound on a record's share of H̃, whose weight grows as 1/‖x‖ where C cuts: R² or C R."""
+        return (
+            self.likelihood.score(self.clip_norm / self.row_bound).slope_bound * self.row_bound**2
+        )
+
+
+def default_curvature(
+    n_rows: int, n_columns: int, mu: float, neighboring_relation: str = "zero_out"
+) -> str:
+    """The second moments in full, unless their noise would dominate them.
+
+    The spectrum of the noise ends at √(2D)/(√share μ), that of Σ x xᵀ at n; μ is that of a record
+    that comes or goes.
+    """
+    unit = GramSum(1.0).moved_by(neighboring_relation) / sensitivity_factor(neighboring_relation)
+    edge = unit * math.sqrt(2.0 * n_columns / CURVATURE_SHARE) / mu
+    return GRAM if edge <= DROWNED * n_rows else TRACE
+
+
+def default_clip_share(n_rows: int, n_columns: int, mu: float) -> float:
+    """C over the bound that the rows put on a gradient anyway, from the two noises in a gradient.
+
+    A smaller C takes noise out and, because the weights leave the score unbiased, costs only some
+    efficiency; where the DP noise is below that of the data itself, there is nothing to gain.
+    """
+    of_data = math.sqrt(0.15 * n_rows / n_columns)
+    return min(1.0, max(LEAST_CLIP, 0.15 * mu * of_data))

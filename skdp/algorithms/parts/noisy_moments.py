@@ -1,0 +1,80 @@
+"""Second moments with their noise taken out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skdp.fitting.streams import SecureStream
+
+
+def shrunk(matrix: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Take Gaussian-orthogonal-ensemble noise out of a symmetric matrix, eigenvalue by eigenvalue.
+
+    The noise has scale s on the diagonal and s/√2 beside it; its spectrum ends at ±s√(2D).
+    Eigenvalues λ within are noise and become 0, those beyond become √(λ² − 2 s² D), which is the
+    best in Frobenius norm (Gavish & Donoho, *Optimal shrinkage of singular values*, 2017).
+
+    Returns
+    -------
+    matrix, eigenvectors, shares
+        The shares say how much of each eigenvalue was kept, in [0, 1].
+    """
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    kept = np.sqrt(
+        np.maximum(1.0 - 2.0 * scale**2 * len(values) / np.maximum(values**2, 1e-300), 0.0)
+    )
+    return (vectors * (kept * values)) @ vectors.T, vectors, kept
+
+
+def wobble(vectors: np.ndarray, scales: np.ndarray, stream: SecureStream) -> np.ndarray:
+    """Draw Gaussian-orthogonal-ensemble noise whose scale is √(s_i s_j) along eigenvectors i, j."""
+    normals = stream.normal((len(scales), len(scales)))
+    upper = np.triu(normals, 1) / np.sqrt(2.0)
+    roots = np.sqrt(scales)
+    noise = (upper + upper.T + np.diag(np.diag(normals))) * np.outer(roots, roots)
+    return vectors @ noise @ vectors.T
+
+
+def believed(
+    block: np.ndarray, average: float, scale: float, stream: SecureStream | None, doubt: float
+) -> np.ndarray:
+    """Take noise out of second moments, and put what is unknown back in where a stream is given.
+
+    Eigenvalues below the noise level are believed to have the mean that the trace leaves them,
+    up to a share ``doubt``.
+
+    Parameters
+    ----------
+    block : ndarray of shape (d, d)
+        Second moments and noise.
+    average : float
+        Mean eigenvalue, which the trace tells better than any other.
+    scale : float
+        Of the noise; see `shrunk`.
+    stream : SecureStream or None
+        Of a draw from what is possible; None gives the likeliest.
+    doubt : float
+        Relative uncertainty of the eigenvalues below the noise level.
+    """
+    d = len(block)
+    eigenvalues, bulk = np.linalg.eigvalsh(block), average
+    for _ in range(3):  # the mean of those below the noise depends on which are
+        _, vectors, shares = shrunk(block - bulk * np.eye(d), scale)
+        drowned = max(1.0, float(np.sum(1.0 - shares)))
+        bulk = max((d * average - float(shares @ eigenvalues)) / drowned, 0.1 * average)
+    values = bulk + shares * (eigenvalues - bulk)
+    if stream is None:
+        return (vectors * values) @ vectors.T
+    least = (doubt * float(values.min())) ** 2 / (2 * d)
+    roots = np.maximum(shares, least / max(least + scale**2, 1e-300)) ** 0.25
+    normals = stream.normal((d, d))
+    upper = np.triu(normals, 1) / np.sqrt(2.0)
+    wobble = (upper + upper.T + np.diag(np.diag(normals))) * scale * np.outer(roots, roots)
+    wobble -= np.trace(wobble) / d * np.eye(d)
+    return vectors @ (np.diag(values) + wobble) @ vectors.T
+
+
+def floored(matrix: np.ndarray, least: float) -> np.ndarray:
+    """Raise eigenvalues of a symmetric matrix to a least one."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * np.maximum(values, least)) @ vectors.T
