@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         PrivacyReport,
         privacy_of,
     )
+    from skdp.rows.persons import Persons
 
 __all__ = [
     "DPPCA",
@@ -75,6 +76,7 @@ __all__ = [
     "NormClipper",
     "OPSPosteriorSampler",
     "OPSRegressor",
+    "Persons",
     "PrivacyLedger",
     "PrivacyLedgerCallback",
     "PrivacyReport",
@@ -87,7 +89,8 @@ __all__ = [
 
 # Names are fetched when first asked for, from the cheapest of these homes that has them: `import
 # skdp` must not cost an import of torch.
-_HOMES = ("fitting.warnings", "preprocessing", "privacy", "estimators", "model_selection")
+_HOMES = "fitting.warnings", "rows.persons", "preprocessing", "privacy", "estimators"
+_HOMES += ("model_selection",)
 
 
 def __getattr__(name: str) -> Any:

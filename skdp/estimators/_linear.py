@@ -464,7 +464,7 @@ def check_sparse(facts: PublicFacts, secure: bool) -> None:
     """Refuse what sparse rows are not taken with."""
     if facts.sparse and (facts.persons is not None or secure):
         raise ValueError(
-            "Expected dense rows with unit='group' or secure=True, got a sparse X: use X.toarray()."
+            "Expected dense rows with persons or secure=True, got a sparse X: use X.toarray()."
         )
 
 

@@ -57,7 +57,7 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         y : array-like of shape (n_samples,) or (n_samples, n_targets), or None, default=None
             Class labels, labels 0 and 1, or targets; None where a dataset has them.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label.
+            With ``unit=Persons(...)``: the person whose row it is, as any label.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of rows in [0, ``max_sample_weight``], by which their clipped gradients are
             multiplied. They are as private as the rows.

@@ -59,19 +59,9 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
+    unit : "row" or Persons, default="row"
         The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
+        see `skdp.Persons`.
     hidden_layer_sizes : tuple of int, default=(100,)
         Neurons of the hidden layers; ``()`` is a linear model.
     activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
@@ -158,11 +148,10 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Feature names, where X had any.
 
-    Notes
-    -----
-    With ``unit="group"`` each row's gradient is clipped as ever, and a person contributes the sum
-    over its rows, clipped to ``group_clip`` times ``clip_norm``; it is persons who are sampled.
-    Batches, ``n_samples`` and step sizes count rows: ``n_groups`` times ``rows_per_group``.
+    Notes ----- With ``unit=Persons(...)`` each row's gradient is clipped as ever, and a person
+    contributes the sum over its rows, clipped to the ``clip`` of `Persons` times ``clip_norm``; it
+    is persons who are sampled. Batches, ``n_samples`` and step sizes count rows: ``n_groups`` times
+    ``rows_per_group``.
     """
 
     epsilon: float | None = 1.0

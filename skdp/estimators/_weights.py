@@ -35,7 +35,7 @@ class WeightedRows(PrivateEstimator):
         y : array-like of shape (n_samples,)
             Class labels or targets.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label.
+            With ``unit=Persons(...)``: the person whose row it is, as any label.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of rows in [0, ``max_sample_weight``], by which their clipped terms are
             multiplied in every sum: one of weight 2 counts as two rows. As private as the rows.

@@ -482,10 +482,10 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     rows are few. The posterior is noise-aware, as in `DPVariationalLogisticRegression`.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    curves, bands, every prediction and every posterior sample together. The unit is a row, or with
-    ``unit="group"`` a person with all of its rows. Bounds, levels and pairs are declared; edges are
-    declared, or part of what is released. No row is ever clipped: the norm of a row of bins has a
-    public bound. The guarantee covers one fit; it is conditional on the public facts listed in
+    curves, bands, every prediction and every posterior sample together. The ``unit`` is a row, or a
+    person with all of its rows. Bounds, levels and pairs are declared; edges are declared, or part
+    of what is released. No row is ever clipped: the norm of a row of bins has a public bound. The
+    guarantee covers one fit; it is conditional on the public facts listed in
     ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
     floating-point Gaussian noise as exact.
 
@@ -519,22 +519,12 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
+    unit : "row" or Persons, default="row"
         The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
+        see `skdp.Persons`.
     robust : bool or "auto", default="auto"
         Report the sandwich covariance, for which the scatter of the scores is released too.
-        ``"auto"`` is True with ``unit="group"`` of two classes, and False else.
+        ``"auto"`` is True with ``unit=Persons(...)`` of two classes, and False else.
     accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
         See `skdp.privacy.epsilon`.
     noise_multiplier : float or None, default=None

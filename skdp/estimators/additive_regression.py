@@ -56,10 +56,10 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     `DPVariationalLinearRegression`, for which wide target bounds cost little.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    curves, bands, every prediction and every posterior sample together. The unit is a row, or with
-    ``unit="group"`` a person with all of its rows. Bounds, levels and pairs are declared; edges are
-    declared, or part of what is released. No row is ever clipped: the norm of a row of bins has a
-    public bound. The guarantee covers one fit; it is conditional on the public facts listed in
+    curves, bands, every prediction and every posterior sample together. The ``unit`` is a row, or a
+    person with all of its rows. Bounds, levels and pairs are declared; edges are declared, or part
+    of what is released. No row is ever clipped: the norm of a row of bins has a public bound. The
+    guarantee covers one fit; it is conditional on the public facts listed in
     ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
     floating-point Gaussian noise as exact.
 
@@ -93,25 +93,15 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
+    unit : "row" or Persons, default="row"
         The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
+        see `skdp.Persons`.
     target_bounds : (float, float) or None, default=None
         Public bounds of the targets, to which they are clipped. None learns their scale first, as
         in `DPVariationalLinearRegression`.
     robust : bool or "auto", default="auto"
         Report the sandwich covariance, for which the scatter of the scores is released too.
-        ``"auto"`` is True with ``unit="group"``, and False else.
+        ``"auto"`` is True with ``unit=Persons(...)``, and False else.
     accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
         See `skdp.privacy.epsilon`.
     noise_multiplier : float or None, default=None
@@ -266,10 +256,10 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     have an exposure, such as a time or an area, given to `fit`.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    curves, bands, every prediction and every posterior sample together. The unit is a row, or with
-    ``unit="group"`` a person with all of its rows. Bounds, levels and pairs are declared; edges are
-    declared, or part of what is released. No row is ever clipped: the norm of a row of bins has a
-    public bound. The guarantee covers one fit; it is conditional on the public facts listed in
+    curves, bands, every prediction and every posterior sample together. The ``unit`` is a row, or a
+    person with all of its rows. Bounds, levels and pairs are declared; edges are declared, or part
+    of what is released. No row is ever clipped: the norm of a row of bins has a public bound. The
+    guarantee covers one fit; it is conditional on the public facts listed in
     ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
     floating-point Gaussian noise as exact.
 
@@ -303,25 +293,15 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
+    unit : "row" or Persons, default="row"
         The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
+        see `skdp.Persons`.
     largest_count : float, default=100.0
         Public bound > 0 of the counts, to which they, and predicted rates, are cut. Counts need not
         be integers; negative ones are refused.
     robust : bool or "auto", default="auto"
         Report the sandwich covariance, for which the scatter of the scores is released too.
-        ``"auto"`` is True with ``unit="group"``, and False else.
+        ``"auto"`` is True with ``unit=Persons(...)``, and False else.
     accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
         See `skdp.privacy.epsilon`.
     noise_multiplier : float or None, default=None

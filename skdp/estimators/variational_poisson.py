@@ -73,7 +73,7 @@ class NormalCounts(R2Mixin, NormalPosterior):
             is 1 for each row. As private as y. A noise-aware fit releases noisy counts of their
             magnitudes first, which take 2 % of the squared GDP budget.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label.
+            With ``unit=Persons(...)``: the person whose row it is, as any label.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of rows in [0, ``max_sample_weight``], by which their clipped terms are
             multiplied in every sum: one of weight 2 counts as two rows. As private as the rows.
@@ -206,11 +206,11 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     area: y ~ Poisson(e exp(x·θ)).
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    the coefficients, the posterior, every prediction and every posterior sample together. The unit
-    is a row, or with ``unit="group"`` a person with all of its rows. The guarantee covers one fit;
-    each further fit on the same rows, a grid search for instance, is a further release. It is
-    conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a
-    seeded fit, and without ``secure`` treats floating-point Gaussian noise as exact.
+    the coefficients, the posterior, every prediction and every posterior sample together. The
+    ``unit`` is a row, or a person with all of its rows. The guarantee covers one fit; each further
+    fit on the same rows, a grid search for instance, is a further release. It is conditional on the
+    public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and
+    without ``secure`` treats floating-point Gaussian noise as exact.
 
     Parameters
     ----------
@@ -226,19 +226,9 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
+    unit : "row" or Persons, default="row"
         The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
+        see `skdp.Persons`.
     prior_scale : float or "auto", default="auto"
         Standard deviation > 0 of a normal prior of every coefficient. ``"auto"`` infers the scales
         of a prior with heavy tails from the same releases, see
@@ -250,9 +240,9 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     robust : bool or "auto", default="auto"
         Release also how much scores scatter (8 % of the squared GDP budget), for the sandwich
         covariance: intervals then are of the parameter at which the expected score is 0, whether or
-        not counts vary as a Poisson model says. With the noise-aware inference.
-        ``"auto"`` is False, and True with ``unit="group"`` and exposures. Else intervals of persons
-        take the rows of each to be nearly alike.
+        not counts vary as a Poisson model says. With the noise-aware inference. ``"auto"`` is
+        False, and True with ``unit=Persons(...)`` and exposures. Else intervals of persons take the
+        rows of each to be nearly alike.
     covariance : {"auto", "full", "diag"}, default="auto"
         Of the posterior. ``"diag"`` is mean-field. ``"auto"`` is full when noise-aware, and
         diagonal with ``"dpvi"`` or where a fit without privacy has more than 1000 parameters.

@@ -322,19 +322,9 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
+    unit : "row" or Persons, default="row"
         The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
+        see `skdp.Persons`.
     inference : {"noise_aware", "dpvi"}, default="noise_aware"
         What the posterior is given: what was released, with its noise; or, with the same means,
         the spread that it would have had the releases been exact, which is too small.
@@ -397,7 +387,7 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         ``clip_norm_``, whether or not errors are normal, alike for all rows, or the mean is linear.
         Residuals are clipped at three times their scale or more, so that intervals are wider. Of
         the noise-aware posterior alone.
-        ``"auto"`` is False, and True with ``unit="group"`` without ``target_bounds``. Else
+        ``"auto"`` is False, and True with ``unit=Persons(...)`` without ``target_bounds``. Else
         intervals of persons take the rows of each to be nearly alike.
     n_samples : int or None, default=None
         Public number of rows. None reads it from X and says so in the report. Where it is public,
