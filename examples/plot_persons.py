@@ -80,7 +80,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from skdp import BoundedScaler, DPVariationalLogisticRegression
+from skdp import BoundedScaler, DPVariationalLogisticRegression, Persons
 from skdp.preprocessing import NormClipper
 
 low, high = np.transpose(list(BOUNDS.values()))
@@ -109,7 +109,7 @@ def model(epsilon, **facts):
 import sklearn
 
 sklearn.set_config(enable_metadata_routing=True)
-protected = model(EPSILON, unit="group", n_groups=N_PATIENTS, rows_per_group=ADMISSIONS_EACH)
+protected = model(EPSILON, unit=Persons(N_PATIENTS, rows_per_group=ADMISSIONS_EACH))
 protected.fit(table.iloc[train], y[train], groups=patients[train])
 print(protected[-1].privacy_)
 

@@ -16,9 +16,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bundles import bundled
+from sklearn.base import clone
 
-from skdp import DPQuantileScaler, OPSPosteriorSampler
+from skdp import (
+    DPQuantileScaler,
+    DPSGDClassifier,
+    DPStandardScaler,
+    OPSPosteriorSampler,
+    Persons,
+)
 from skdp.privacy import PrivacyReport
+from skdp.rows.persons import IN_0_2
 
 DATA = Path(__file__).parent / "data"
 VERSIONS = ("0.1.0", "0.2.0")
@@ -82,8 +90,33 @@ def test_a_public_name_has_its_methods_and_parameters(key):
     here = of_name(name)
     for member, parameters in NAMES[version][name].items():
         found = getattr(here, member) if member else here
-        if parameters:
-            assert set(parameters) <= set(inspect.signature(found).parameters), member
+        made = found.__init__ if inspect.isclass(found) else found
+        here_too = set(inspect.signature(made).parameters) if parameters else set()
+        moved = set(IN_0_2) if "unit" in here_too else set()
+        assert set(parameters or ()) - moved <= here_too, member
+
+
+PERSONS = [key for key in FITTED if "persons" in key[1]]
+
+
+@bundled("key", PERSONS)
+def test_persons_of_0_2_are_one_value(key):
+    fitted = pickle.loads(zlib.decompress(base64.b64decode(stored(key)["pickle"])))
+    for one in {fitted, getattr(fitted, "estimator", fitted)}:
+        assert isinstance(one.unit, Persons)
+        assert clone(one).unit == one.unit
+        assert not IN_0_2.keys() & vars(one).keys()
+    if key[1].startswith("DPV"):
+        assert fitted.unit == Persons(200, rows_per_group=3, clip=1.5, max_rows=4)
+
+
+@bundled("name", IN_0_2)
+def test_a_parameter_of_0_2_says_what_to_write(name):
+    written = rf"DPSGDClassifier.*unit=skdp.Persons\({IN_0_2[name]}=3\)"
+    with pytest.raises(TypeError, match=written):
+        DPSGDClassifier(**{name: 3})
+    with pytest.raises(ValueError, match=r"unit='group'.*Persons\(n_groups=..., rows_per_group"):
+        DPStandardScaler(unit="group").fit(ROWS, groups=[1, 2, 2])
 
 
 CHANGED = {  # what 0.1.0 took and this version does not, and what the message says to use

@@ -34,6 +34,7 @@ from skdp.models import perceptron as networks
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import Relation, check_relation
 from skdp.rows.lazy_rows import in_chunks
+from skdp.rows.persons import IN_WORDS
 
 
 class OneEpoch(PublicFacts):
@@ -143,7 +144,7 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         """Refuse to go on from a fit that protects others."""
         now, remedy = self._relation, "statements about different neighbours do not add up"
         if before.unit != now.unit:
-            as_before = f"{before.unit!r} as in the fit that this one goes on from"
+            as_before = f"{IN_WORDS[before.unit]} as in the fit that this one goes on from"
             raise expected(as_before, remedy, unit=now.unit)
         if before != now:
             as_before = f"{before.of_rows!r} as in the fit that this one goes on from"

@@ -174,11 +174,11 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
     def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
         rows, starts = len(records.X), records.starts
         if (rows if starts is None else len(starts) - 1) > plan.config.most_records:
-            name, what = ("n_samples", "rows") if starts is None else ("n_groups", "persons")
+            persons, what = plan.facts.persons, "rows" if starts is None else "persons"
             raise expected(
                 f"at least the number of {what}",
                 f"the certificate of the Langevin sampler holds for that many {what} at most",
-                **{name: getattr(self, name)},
+                **{"n_groups": persons.n_groups} if persons else {"n_samples": self.n_samples},
             )
         return plan.config.run
 

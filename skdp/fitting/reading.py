@@ -18,7 +18,7 @@ from skdp.fitting.warnings import FitWarning
 from skdp.relations import ROW
 from skdp.rows.chunk_tasks import Chunk
 from skdp.rows.chunks import ArrayInChunks, ChunkedRows, first_look
-from skdp.rows.persons import IN_0_2, Persons, PersonUnit, as_now, rows_of_persons
+from skdp.rows.persons import IN_0_2, Persons, PersonUnit, as_now, persons_of, rows_of_persons
 from skdp.rows.records import copied
 from skdp.rows.sparse import SparseRows
 
@@ -125,7 +125,7 @@ def _first_look(
     if sample_weight is not None:
         raise expected("None for rows in chunks", sample_weight="given")
     key = charge.fingerprint_key(estimator)
-    if estimator.unit != ROW:
+    if persons_of(estimator.unit, estimator._no_unit) is not None:
         rows = rows.by_person(key)
     subset = charge.initial_seed(estimator).to_bytes(4, "little")
     # Chunks are to agree on what is learned from them, not on what a former fit has left.
@@ -163,7 +163,7 @@ def _read_chunk(
 
 def check_groups(estimator: Any, groups: Any) -> None:
     """Refuse labels of persons that no one would look at, and their absence."""
-    if estimator.unit == ROW:
+    if persons_of(estimator.unit, estimator._no_unit) is None:
         if groups is not None:
             remedy = "it is for unit=Persons(...), which protects a person with all of its rows"
             raise expected("None with unit='row'", remedy, groups="given")

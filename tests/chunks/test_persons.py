@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from skdp import (
     DPVariationalLogisticRegression,
     DPVariationalModel,
     OPSPosteriorSampler,
+    Persons,
     PrivacyLedger,
 )
 from skdp.data import ChunkedRows
@@ -27,7 +29,7 @@ RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (N, 2))
 Y = (X[:, 0] > 0).astype(int)
 WHO = RNG.integers(0, PERSONS, N)
-UNIT = {"unit": "group", "n_groups": PERSONS, "rows_per_group": 7}
+UNIT = {"unit": Persons(PERSONS, rows_per_group=7)}
 LABELS = {"classes": [0, 1], "max_iter": 3}
 MODELS = {
     "secure": lambda: DPVariationalLogisticRegression(**UNIT, **LABELS, secure=True),
@@ -125,7 +127,7 @@ def test_the_files_are_for_nobody_else(folder, monkeypatch):
 
 
 def test_the_same_rows_of_a_person_are_kept_in_each_pass():
-    model = DPVariationalLogisticRegression(**UNIT, **LABELS, max_rows_per_group=2)
+    model = DPVariationalLogisticRegression(unit=replace(UNIT["unit"], max_rows=2), **LABELS)
     assert model.fit(rows()).privacy_.unit == "group"  # else a fingerprint would differ
 
 

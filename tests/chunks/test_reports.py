@@ -9,6 +9,7 @@ from skdp import (
     BoundedScaler,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
+    Persons,
     PrivacyLedger,
 )
 from skdp.data import ChunkedRows
@@ -108,7 +109,7 @@ BAD = {
     "no targets": (lambda n, X, y: X, {}, "Chunk 1 of 5: Expected .X, y., of no persons"),
     "persons": (lambda n, X, y: (X, y, y), {}, "Chunk 1 of 5: Expected .X, y., of no persons"),
     "missing": (lambda n, X, y: (np.full_like(X, np.nan), y), {}, "Chunk 1 of 5: .*NaN"),
-    "a person as unit": (lambda n, X, y: (X, y), {"unit": "group"}, "needs arrays"),
+    "a person as unit": (lambda n, X, y: (X, y), {"unit": Persons()}, "needs arrays"),
 }
 
 

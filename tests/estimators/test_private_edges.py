@@ -12,6 +12,7 @@ from skdp import (
     DPAdditiveClassifier,
     DPAdditivePoissonRegressor,
     DPAdditiveRegressor,
+    Persons,
     PrivacyLedger,
 )
 from skdp.algorithms.private_edges import edges_of
@@ -235,7 +236,7 @@ def test_persons_share_the_weight_of_one(table):
     X, y = table
     declared = {name: value for name, value in DECLARED.items() if name != "n_samples"}
     model = DPAdditiveClassifier(
-        3.0, **declared, **CLASSES, unit="group", n_groups=N // 5, rows_per_group=5
+        3.0, **declared, **CLASSES, unit=Persons(N // 5, rows_per_group=5)
     ).fit(X, y, groups=np.arange(N) // 5)
     assert model.privacy_.unit == "group"
     assert 2.99 < model.privacy_.epsilon <= 3.0
@@ -244,7 +245,8 @@ def test_persons_share_the_weight_of_one(table):
     X = X.copy()
     X.loc[: N // 2, "age"] = 119.0
     groups = np.where(np.arange(N) <= N // 2, 0, np.arange(N))
-    of_one = clone(alone).set_params(edges={"age": "private"}, n_groups=N // 2, rows_per_group=2)
+    unit = Persons(N // 2, rows_per_group=2)
+    of_one = clone(alone).set_params(edges={"age": "private"}, unit=unit)
     assert np.median(of_one.fit(X, y, groups=groups).edges_["age"]) < 60
 
 
