@@ -11,6 +11,7 @@ import inspect
 import json
 import pickle
 import zlib
+from dataclasses import is_dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +19,7 @@ import pytest
 from bundles import bundled
 from sklearn.base import clone
 
-from skdp import (
-    DPQuantileScaler,
-    DPSGDClassifier,
-    DPStandardScaler,
-    OPSPosteriorSampler,
-    Persons,
-)
+from skdp import DPQuantileScaler, DPSGDClassifier, DPStandardScaler, OPSPosteriorSampler, Persons
 from skdp.privacy import PrivacyReport
 from skdp.rows.persons import IN_0_2
 
@@ -90,7 +85,7 @@ def test_a_public_name_has_its_methods_and_parameters(key):
     here = of_name(name)
     for member, parameters in NAMES[version][name].items():
         found = getattr(here, member) if member else here
-        made = found.__init__ if inspect.isclass(found) else found
+        made = found.__init__ if is_dataclass(found) else found
         here_too = set(inspect.signature(made).parameters) if parameters else set()
         moved = set(IN_0_2) if "unit" in here_too else set()
         assert set(parameters or ()) - moved <= here_too, member
