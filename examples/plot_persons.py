@@ -3,7 +3,7 @@ Patients, not admissions
 ========================
 
 A hospital's table has a row per admission, and a patient may have forty of them. A guarantee per
-row protects each admission and not the patient. With ``unit="group"`` the patient is what is
+row protects each admission and not the patient. With ``unit=Persons(...)`` the patient is what is
 protected, with all admissions together, and ``groups=`` says whose each row is.
 
 Here are 101 766 admissions of 71 518 diabetic patients, and the question is who will be back within
