@@ -20,8 +20,8 @@ from bundles import bundled
 from sklearn.base import clone
 
 from skdp import DPQuantileScaler, DPSGDClassifier, DPStandardScaler, OPSPosteriorSampler, Persons
+from skdp.fitting.reading import IN_0_2
 from skdp.privacy import PrivacyReport
-from skdp.rows.persons import IN_0_2
 
 DATA = Path(__file__).parent / "data"
 VERSIONS = ("0.1.0", "0.2.0")

@@ -35,7 +35,7 @@ from skdp.privacy.report import joint
 from skdp.privacy.workflow import stating_parts
 from skdp.relations import ROW, other_relation
 from skdp.rows.parts import Mark, handed_on, part_read, trusting
-from skdp.rows.persons import Persons, PersonUnit, kind_of, persons_of, rows_of_persons
+from skdp.rows.persons import Persons, PersonUnit, facts_of, kind_of, persons_of, rows_of_persons
 
 _FIT, _CALIBRATE = "fit", "calibrate"
 _COINS = 4.0  # standard deviations that a part by coins may be short of its expected number
@@ -184,7 +184,7 @@ class _DPConformal(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records; of each one row takes part."""
         persons = persons_of(self.unit, alone="n_groups")
-        return persons and replace(persons, max_rows=1).facts(counted=True)
+        return persons and facts_of(replace(persons, max_rows=1), counted=True)
 
     def _assumptions(self) -> tuple[str, ...]:
         return (PREDICTED_BY_ROW,)

@@ -21,7 +21,7 @@ from skdp.mechanisms import GeometricMechanism
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import ROW, Relation, check_relation
 from skdp.rows.chunks import rows_of
-from skdp.rows.persons import Persons, kind_of, persons_of, rows_of_persons
+from skdp.rows.persons import Persons, facts_of, kind_of, persons_of, rows_of_persons
 
 _MOST_BINS = 1000
 CellsOf = Callable[..., list[tuple[np.ndarray, int]]]
@@ -63,7 +63,7 @@ class TableRelease(BaseEstimator):
     def _most_rows(self) -> int:
         """Rows of one record that take part, at most."""
         persons = persons_of(self.unit, alone="max_rows")
-        return 1 if persons is None else persons.facts().most_rows or 1
+        return 1 if persons is None else facts_of(persons).most_rows or 1
 
     def mechanism(self) -> GeometricMechanism:
         """Check the parameters, and say what noise is added."""

@@ -30,7 +30,7 @@ from skdp.relations import ROW, Relation, check_relation
 from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.bounds import norm_lost, row_norm
 from skdp.rows.lazy_rows import in_chunks, takes_chunks
-from skdp.rows.persons import Persons, PersonUnit, kind_of, persons_of
+from skdp.rows.persons import Persons, PersonUnit, facts_of, kind_of, persons_of
 from skdp.rows.sparse import SparseRows
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records."""
         persons, counted = persons_of(self.unit, self._no_unit), hasattr(self, "n_samples")
-        return persons and persons.facts(getattr(self, "n_samples", None), counted=counted)
+        return persons and facts_of(persons, getattr(self, "n_samples", None), counted=counted)
 
     def _persons_in_words(self, persons: PersonUnit | None) -> str:
         """Say how the rows of a person are bounded, where persons are the records."""

@@ -15,10 +15,10 @@ from skdp.fitting.input import bounded_weights
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.validate import expected
 from skdp.fitting.warnings import FitWarning
-from skdp.relations import ROW
+from skdp.relations import GROUP, ROW
 from skdp.rows.chunk_tasks import Chunk
 from skdp.rows.chunks import ArrayInChunks, ChunkedRows, first_look
-from skdp.rows.persons import IN_0_2, Persons, PersonUnit, as_now, persons_of, rows_of_persons
+from skdp.rows.persons import Persons, PersonUnit, persons_of, rows_of_persons
 from skdp.rows.records import copied
 from skdp.rows.sparse import SparseRows
 
@@ -222,8 +222,31 @@ def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
         warnings.warn(told, FitWarning, stacklevel=5)
 
 
+# Parameters of 0.2, and the fields of `Persons` that they are now.
+_THEN = "n_groups", "rows_per_group", "group_clip", "max_rows_per_group"
+IN_0_2 = dict(zip(_THEN, Persons.__dataclass_fields__, strict=True))
+
+
+class _Of02:
+    """What 0.2 said of persons: refused in words where it is written, read where it was pickled."""
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        if gone := [f"{IN_0_2[name]}={given[name]!r}" for name in IN_0_2 if name in given]:
+            raise TypeError(
+                f"{cls.__name__}() takes what is public about persons as one value: "
+                f"unit=skdp.Persons({', '.join(gone)})"
+            )
+        return super().__new__(cls)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        now = {name: value for name, value in state.items() if name not in IN_0_2}
+        if state.get("unit") == GROUP:
+            now["unit"] = Persons(**{IN_0_2[k]: v for k, v in state.items() if k in IN_0_2})
+        super().__setstate__(now)  # type: ignore[misc]  # of `PrivateEstimator`
+
+
 @dataclass(eq=False, repr=False)
-class ProtectedUnit:
+class ProtectedUnit(_Of02):
     """The privacy unit, of estimators that can protect persons.
 
     Parameters
@@ -242,16 +265,3 @@ class ProtectedUnit:
 
     _: KW_ONLY
     unit: str | Persons = ROW
-
-    def __new__(cls, *args: Any, **given: Any) -> Self:
-        """Say what to write for parameters that 0.2 had, as no class but this knows."""
-        if gone := [f"{IN_0_2[name]}={given[name]!r}" for name in IN_0_2 if name in given]:
-            raise TypeError(
-                f"{cls.__name__}() takes what is public about persons as one value: "
-                f"unit=skdp.Persons({', '.join(gone)})"
-            )
-        return super().__new__(cls)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Read what 0.2 has pickled, too."""
-        super().__setstate__(as_now(state))  # type: ignore[misc]  # of `PrivateEstimator`

@@ -33,7 +33,7 @@ from skdp.model_selection.budgets import private_parts
 from skdp.privacy import PrivacyReport, privacy_of
 from skdp.privacy.cover import BudgetExceededError, Cover, covered
 from skdp.privacy.report import joint
-from skdp.rows.persons import PersonUnit, persons_of, rows_of_persons
+from skdp.rows.persons import PersonUnit, facts_of, persons_of, rows_of_persons
 
 
 def available(method: str, fitted: str = "best_estimator_") -> Any:
@@ -112,7 +112,8 @@ class PrivateSearch(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
         if (persons := persons_of(self.unit, alone="n_groups")) is None:
             return None
         n_groups = self._declared(lambda part: getattr(getattr(part, "unit", 0), "n_groups", None))
-        return replace(persons, n_groups=n_groups).facts(self._declared_n_samples(), counted=True)
+        persons = replace(persons, n_groups=n_groups)
+        return facts_of(persons, self._declared_n_samples(), counted=True)
 
     def _assumed(self) -> tuple[str, ...]:
         """Return what epsilon assumes of candidates other than the winner."""

@@ -120,38 +120,36 @@ class Persons:
     max_rows: int | None = None
 
     def __post_init__(self) -> None:
-        self.facts()  # which refuses what is none
+        facts_of(self)  # which refuses what is none
 
     def __repr__(self) -> str:
         said = [f"{k}={v!r}" for k, v in vars(self).items() if v != getattr(type(self), k)]
         return f"Persons({', '.join(said)})"
 
-    def facts(self, n_samples: Any = None, *, counted: bool = False) -> PersonUnit:
-        """Check the fields, and fill in defaults, from a declared number of rows if there is one.
 
-        Where persons are ``counted``, their number is needed.
-        """
-        if counted and self.n_groups is None:
-            remedy = "persons cannot be counted privately: declare about how many there are"
-            raise expected("a public number of persons", remedy, n_groups=None)
-        n_groups, mean, most = self.n_groups, self.rows_per_group, self.max_rows
-        n_groups = None if n_groups is None else integer(1, "or None", n_groups=n_groups)
-        most = None if most is None else integer(1, "or None", max_rows=most)
-        if mean is None:
-            mean = ROWS_PER_GROUP
-            if n_groups is not None and n_samples is not None:
-                mean = max(1.0, integer(1, n_samples=n_samples) / n_groups)
-        mean = in_range(1.0, 1e9, "or None", closed="both", rows_per_group=mean)
-        if most is not None:
-            # No person has more rows than take part: a larger bound cuts nothing and adds noise.
-            mean = min(mean, float(most))
-        clip = number_or_auto(((3.0 * mean + 1.0) / 4.0) ** 0.5, clip=self.clip)
-        return PersonUnit(n_groups, mean, clip, most)
+def facts_of(persons: Persons, n_samples: Any = None, *, counted: bool = False) -> PersonUnit:
+    """Check the fields, and fill in defaults, from a declared number of rows if there is one.
+
+    Where persons are ``counted``, their number is needed.
+    """
+    n_groups, mean, most = persons.n_groups, persons.rows_per_group, persons.max_rows
+    if counted and n_groups is None:
+        remedy = "persons cannot be counted privately: declare about how many there are"
+        raise expected("a public number of persons", remedy, n_groups=None)
+    n_groups = None if n_groups is None else integer(1, "or None", n_groups=n_groups)
+    most = None if most is None else integer(1, "or None", max_rows=most)
+    if mean is None:
+        mean = ROWS_PER_GROUP
+        if n_groups is not None and n_samples is not None:
+            mean = max(1.0, integer(1, n_samples=n_samples) / n_groups)
+    mean = in_range(1.0, 1e9, "or None", closed="both", rows_per_group=mean)
+    if most is not None:
+        # No person has more rows than take part: a larger bound cuts nothing and adds noise.
+        mean = min(mean, float(most))
+    clip = number_or_auto(((3.0 * mean + 1.0) / 4.0) ** 0.5, clip=persons.clip)
+    return PersonUnit(n_groups, mean, clip, most)
 
 
-# Parameters of the estimators of 0.2, and the fields that they are now.
-_THEN = "n_groups", "rows_per_group", "group_clip", "max_rows_per_group"
-IN_0_2 = dict(zip(_THEN, Persons.__dataclass_fields__, strict=True))
 IN_WORDS = {ROW: "'row'", GROUP: "Persons(...)"}
 _OTHERWISE = "write skdp.Persons(n_groups=..., rows_per_group=..., clip=..., max_rows=...)"
 
@@ -173,14 +171,6 @@ def persons_of(unit: Any, remedy: str = "", *, alone: str = "") -> Persons | Non
 def kind_of(unit: Any, remedy: str = "") -> str:
     """Return ``"row"``, or ``"group"`` of `Persons`; whatever else is refused."""
     return ROW if persons_of(unit, remedy) is None else GROUP
-
-
-def as_now(state: dict[str, Any]) -> dict[str, Any]:
-    """State of an estimator as of 0.2, or of this version, with its persons as one value."""
-    kept = {name: value for name, value in state.items() if name not in IN_0_2}
-    if state.get("unit") == GROUP:
-        kept["unit"] = Persons(**{IN_0_2[n]: v for n, v in state.items() if n in IN_0_2})
-    return kept
 
 
 def rows_of_persons(

@@ -24,7 +24,7 @@ from skdp.privacy.budget import Budget
 from skdp.privacy.events import PureDpEvent
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import Relation
-from skdp.rows.persons import Persons, PersonUnit, persons_of
+from skdp.rows.persons import Persons, PersonUnit, facts_of, persons_of
 
 DATA, POPULATION = OF = ("data", "population")
 _EPSILONS = 1e-6, 50.0
@@ -291,7 +291,7 @@ class Query(PrivateEstimator):
             raise expected("'data' with unit=Persons(...)", remedy, interval_of=self.interval_of)
         if persons.max_rows is None and self.config.needs_most_rows:
             raise expected("an integer >= 1", "the noise is in proportion to it", max_rows=None)
-        return replace(persons, rows_per_group=1.0).facts()
+        return facts_of(replace(persons, rows_per_group=1.0))
 
     def _person_bound(self, persons: PersonUnit) -> str:
         if self.config.needs_most_rows:
