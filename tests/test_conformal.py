@@ -375,7 +375,6 @@ def test_too_few_rows_leave_nothing_out_and_cost_nothing() -> None:
         (lambda: sets(classifier(neighboring_relation="replace_one")), "neighboring_relation"),
         (lambda: sets(classifier(unit=Persons(9))), "neighboring_relation"),
         (lambda: sets(FrozenEstimator(classifier())), "not fitted"),
-        (lambda: sets(unit=Persons(5, clip=1)), "Persons with n_groups alone"),
         (lambda: sets(n_samples=100), "n_samples=100"),
         (lambda: sets(classifier(classes=[0, 7])), "declared classes"),
         (lambda: DPConformalRegressor(LinearRegression()), "residual_bound=None"),

@@ -168,7 +168,7 @@ def with_nan(i):
 @pytest.mark.parametrize(
     ("load", "says"),
     [
-        (without_labels, "has no persons"),
+        (without_labels, "it has none"),
         (with_missing_ones, "some are missing"),
         (of_other_columns, "^A chunk has other columns"),
         (of_too_few, "one hashable label"),

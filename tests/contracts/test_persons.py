@@ -1,7 +1,9 @@
 """Every estimator that protects persons: the checks of `skdp.testing`, and labels of any kind."""
 
+import pickle
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,14 +11,25 @@ import pandas as pd
 import polars as pl
 import pytest
 from contracts.subjects import CLASSES, PUBLIC, VARIANTS
+from sklearn import config_context
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, GroupKFold
 
-from skdp import DPStandardScaler, DPVariationalLogisticRegression, Persons, PrivacyLedger
+from skdp import (
+    DPDisjointSearch,
+    DPStandardScaler,
+    DPVariationalLogisticRegression,
+    Persons,
+    PrivacyLedger,
+)
 from skdp.base import PrivateEstimator, ProtectedUnit, Records, check_features
+from skdp.conformal import DPConformalClassifier
 from skdp.engine.release_hook import record
+from skdp.evaluation import private_report
 from skdp.mechanisms import GaussianMechanism
 from skdp.privacy.ledger import charge
 from skdp.rows.person_sums import by_person
+from skdp.statistics import dp_mean
 from skdp.testing import (
     check_private_estimator,
     fixed_streams,
@@ -352,6 +365,41 @@ def test_a_person_beyond_the_most_rows_is_bounded_and_its_label_is_not_told():
         model.fit(X, y, groups=groups)
     assert tape
     assert_no_data(f"{model!r} {model.privacy_!r} {vars(model)}", "a fit")
+
+
+HALF, BOTH = np.full(N, 0.5), np.arange(N) % 2
+MODEL = DPVariationalLogisticRegression(classes=[0, 1], unit=Persons(9), max_iter=2)
+ONE_FIELD = [
+    (partial(dp_mean, HALF, lower=0, upper=1, epsilon=1.0, groups=GROUPS), "max_rows"),
+    (partial(private_report, BOTH, HALF, n_samples=N, groups=GROUPS), "max_rows"),
+    (lambda unit: DPConformalClassifier(MODEL, unit=unit).fit(HALF[:, None], BOTH, GROUPS), "n_gr"),
+    (lambda unit: DPDisjointSearch(MODEL, {}, unit=unit).fit(HALF[:, None], BOTH, GROUPS), "n_gr"),
+]
+
+
+@pytest.mark.parametrize(("what", "field"), ONE_FIELD)
+def test_what_one_field_of_persons_has_a_meaning_for_refuses_the_others(what, field):
+    with pytest.raises(ValueError, match=f"Persons with {field}.* alone"):
+        what(unit=Persons(9, max_rows=2))
+
+
+def test_persons_are_a_value():
+    one, same = Persons(9, rows_per_group=3), Persons(n_groups=9, rows_per_group=3)
+    assert one == same == pickle.loads(pickle.dumps(one)) == clone(one, safe=False)
+    assert len({one, same, Persons(9)}) == 2
+    assert repr(one) == "Persons(n_groups=9, rows_per_group=3)"
+    for bad in ({"n_groups": 0}, {"rows_per_group": 0.5}, {"clip": -1}, {"max_rows": 2.5}):
+        with pytest.raises(ValueError, match=f"{next(iter(bad))}="):
+            Persons(**bad)
+
+
+def test_a_grid_of_persons_is_searched():
+    units = [Persons(9), Persons(9, clip=1.0)]
+    with config_context(enable_metadata_routing=True):
+        model = clone(MODEL).set_fit_request(groups=True)
+        search = GridSearchCV(model, {"unit": units}, cv=GroupKFold(2))
+        found = search.fit(HALF[:, None], BOTH, groups=GROUPS)
+    assert found.best_estimator_.unit == found.best_params_["unit"] in units
 
 
 def test_no_noise_is_added_for_rows_that_cannot_take_part():

@@ -384,11 +384,6 @@ def test_facts_about_persons_are_not_searched_for(one):
         search(distributions={"unit": [UNIT["unit"], one]}).fit(X, Y, GROUPS)
 
 
-def test_a_search_takes_nothing_of_persons_but_their_number():
-    with nothing_spent(), pytest.raises(ValueError, match="Persons with n_groups alone"):
-        search(unit=Persons(PERSONS, rows_per_group=4)).fit(X, Y, GROUPS)
-
-
 def test_bounds_on_persons_are_searched_for():
     units = [Persons(rows_per_group=4, clip=c, max_rows=k) for c in (1.0, 2.0) for k in (2, None)]
     fitted = search(distributions={"unit": units}).fit(X, Y, GROUPS)
