@@ -148,9 +148,11 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Feature names, where X had any.
 
-    Notes ----- With ``unit=Persons(...)`` each row's gradient is clipped as ever, and a person
-    contributes the sum over its rows, clipped to the ``clip`` of `Persons` times ``clip_norm``; it
-    is persons who are sampled. Batches, ``n_samples`` and step sizes count rows: ``n_groups`` times
+    Notes
+    -----
+    With ``unit=Persons(...)`` each row's gradient is clipped as ever, and a person contributes the
+    sum over its rows, clipped to the ``clip`` of `Persons` times ``clip_norm``; it is persons who
+    are sampled. Batches, ``n_samples`` and step sizes count rows: ``n_groups`` times
     ``rows_per_group``.
     """
 

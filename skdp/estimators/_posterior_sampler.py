@@ -133,12 +133,14 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Feature names, where X had any.
 
-    Notes ----- With ``unit=Persons(...)`` the k rows of a person enter with the weight min(1, k₀/k)
-    each: a clipped sum of a person's scores would be the gradient of no convex function, on which
-    both guarantees rest. k₀ is ``clip``; ``"auto"`` is ``rows_per_group`` here, and not its root,
-    and never more than ``max_rows``. A person moves gradients and the range of the potential k₀
-    times as far as a row. Langevin takes full batches, for data sets of at most ``n_groups``
-    persons: more are refused, and the refusal tells that there are more.
+    Notes
+    -----
+    With ``unit=Persons(...)`` the k rows of a person enter with the weight min(1, k₀/k) each: a
+    clipped sum of a person's scores would be the gradient of no convex function, on which both
+    guarantees rest. k₀ is ``clip``; ``"auto"`` is ``rows_per_group`` here, and not its root, and
+    never more than ``max_rows``. A person moves gradients and the range of the potential k₀ times
+    as far as a row. Langevin takes full batches, for data sets of at most ``n_groups`` persons:
+    more are refused, and the refusal tells that there are more.
 
     References
     ----------
