@@ -42,12 +42,7 @@ if TYPE_CHECKING:
         DPStandardScaler,
         NormClipper,
     )
-    from skdp.privacy import (
-        BudgetExceededError,
-        PrivacyLedger,
-        PrivacyReport,
-        privacy_of,
-    )
+    from skdp.privacy import BudgetExceededError, PrivacyLedger, PrivacyReport, privacy_of
     from skdp.rows.persons import Persons
 
 __all__ = [

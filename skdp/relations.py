@@ -66,8 +66,7 @@ class Relation(StrEnum):
 
     def of_unit(self, unit: str) -> Relation:
         """The same of rows or of persons."""
-        of_persons = one_of(UNITS, unit=unit) == GROUP
-        return Relation(self.value.removesuffix(_OF_GROUPS) + _OF_GROUPS * of_persons)
+        return Relation(self.value.removesuffix(_OF_GROUPS) + _OF_GROUPS * (unit == GROUP))
 
     @property
     def in_words(self) -> str:

@@ -62,10 +62,7 @@ def test_a_report_is_that_of_the_rows_in_memory(y, monkeypatch):
     for module in (charge, _release):
         monkeypatch.setattr(module, "streams", lambda *given: Streams(b"fixed"))
     whole = private.report(X, y)
-    elsewhere = (
-        (in_chunks(y),),
-        (da.from_array(X, chunks=(250, 2)), da.from_array(y, chunks=250)),
-    )
+    elsewhere = ((in_chunks(y),), (da.from_array(X, chunks=(250, 2)), da.from_array(y, chunks=250)))
     for rows in elsewhere:
         with PrivacyLedger() as ledger, record_releases() as tape:
             found = private.report(*rows)

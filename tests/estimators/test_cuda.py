@@ -103,10 +103,7 @@ def test_clipped_sums_are_those_of_the_cpu(name, method):
 PARAMETERS = {
     "plain": ({}, {}),
     "weights": ({"max_sample_weight": 2.0}, {"sample_weight": np.linspace(0.0, 2.0, 120)}),
-    "persons": (
-        {"unit": Persons(40, rows_per_group=3)},
-        {"groups": np.arange(120) // 3},
-    ),
+    "persons": ({"unit": Persons(40, rows_per_group=3)}, {"groups": np.arange(120) // 3}),
 }
 
 

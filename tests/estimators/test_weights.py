@@ -53,7 +53,7 @@ class TestSums:
         module, (x, y) = seeded(perceptron).double(), random_records(0, 7, (6,))
         flat, starts = FlatModule(module), np.array([0, 3, 7])
         rows = NetworkClippedSum(flat, squared_error, 0.3, weight_bound=3.0)
-        persons = rows.of_persons(PersonUnit.of(2, 3.5, 0.8, None, None))
+        persons = rows.of_persons(PersonUnit(2, 3.5, 0.8))
         assert persons.record_bound == pytest.approx(0.8 * 0.3 * 3.0)
         batch = NetworkRecords(x, y, flat.flat, starts, weights=self.W).take(slice(None))
         terms = -self.W[:, None] * clipped(

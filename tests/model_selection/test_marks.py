@@ -421,13 +421,7 @@ def test_a_split_that_fits_compares_targets_weights_and_persons() -> None:
     sums = []
     for groups in (PATIENTS, VISITS):
         fits = [
-            split.fit_part(
-                steps(),
-                part,
-                X,
-                y,
-                dpvariationallogisticregression__groups=groups,
-            )
+            split.fit_part(steps(), part, X, y, dpvariationallogisticregression__groups=groups)
             for part in split.parts
         ]
         sums.append(privacy_of(*fits).epsilon)

@@ -389,9 +389,3 @@ def test_bounds_on_persons_are_searched_for():
     fitted = search(distributions={"unit": units}).fit(X, Y, GROUPS)
     assert fitted.privacy_.valid
     assert fitted.best_estimator_.unit == replace(fitted.best_params_["unit"], n_groups=PERSONS)
-
-
-@bundled("n_groups", [0, 2.5, "many", True])
-def test_no_number_of_persons_is_refused(n_groups):
-    with nothing_spent(), pytest.raises(ValueError, match="n_groups"):
-        search(unit=Persons(n_groups)).fit(X, Y, GROUPS)

@@ -19,9 +19,7 @@ from skdp.preprocessing import DPQuantileScaler
 from skdp.privacy import epsilon_of_event
 from skdp.privacy.events import dp_sgd_event
 from skdp.privacy.report import PrivacyReport
-from skdp.testing import (
-    fixed_streams,
-)
+from skdp.testing import fixed_streams
 
 N, PERSONS = 60, 20
 RNG = np.random.default_rng(0)
