@@ -38,8 +38,6 @@ class DPSGD(NetworkEstimator):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
     optimizer : {"adam", "sgd"}, class or callable, default="adam"
         ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
         momentum .9. Or a torch optimiser class, with ``optimizer__`` parameters, or a function from
@@ -56,8 +54,6 @@ class DPSGD(NetworkEstimator):
     noise_multiplier : float or None, default=None
         Standard deviation > 0 of the noise over the clipping norm, instead of ``epsilon`` (pass
         ``epsilon=None``); the report then accounts for what was spent.
-    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
-        See `skdp.privacy.epsilon`.
     warm_start : bool, default=False
         Let `fit` go on from the previous solution.
 

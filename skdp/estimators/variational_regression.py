@@ -43,6 +43,7 @@ from skdp.estimators._bounds import (
     norm_of,
     unwrapped,
 )
+from skdp.estimators._documented import documented
 from skdp.estimators._doubts import BOUNDS_GIVEN, of_posterior
 from skdp.estimators._linear import (
     MOST_COLUMNS,
@@ -298,6 +299,7 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
         return fitted_parts(self, X, n_columns, sparse=self._takes_sparse)
 
 
+@documented
 @dataclass(eq=False, repr=False)
 class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     """Bayesian linear regression from private releases, with intervals that account for the noise.
@@ -315,16 +317,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
-    delta : float, default=1e-5
-        δ in (0, 1); should be well below 1/n.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
-        ``n_samples`` must be given.
-    unit : "row" or Persons, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see `skdp.Persons`.
     inference : {"noise_aware", "dpvi"}, default="noise_aware"
         What the posterior is given: what was released, with its noise; or, with the same means,
         the spread that it would have had the releases been exact, which is too small.
@@ -372,10 +364,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     noise_multiplier : float or None, default=None
         Standard deviation > 0 of the noise in a sum of residuals over the bound on one record,
         instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was spent.
-    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
-        See `skdp.privacy.epsilon`.
-    max_sample_weight : float, default=1.0
-        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     secure : bool, default=False
         Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
         noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,
@@ -392,9 +380,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     n_samples : int or None, default=None
         Public number of rows. None reads it from X and says so in the report. Where it is public,
         below half and above three times that of X are refused.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
     verbose : int, default=0
         Above 0, a progress bar over the releases (needs tqdm). Callbacks of scikit-learn, where the
         version has them, work too: they get the steps and no data.
@@ -433,14 +418,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         Its 5 % and 95 % posterior quantiles; twice the number where it was given.
     target_scale_ : float
         Scale of the targets: half the width of their bounds, or what was released of it.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
 
     See Also
     --------
