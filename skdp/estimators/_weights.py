@@ -105,7 +105,23 @@ class WeightedRows(PrivateEstimator):
 
 @dataclass(eq=False, repr=False)
 class WeightedClasses(WeightedRows):
-    """A fit of classes that takes weights of these too."""
+    """A fit of classes that takes weights of these too.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,) or None, default=None
+        The class labels, as a declared public fact. None reads them from y and says so in the
+        report.
+    class_weight : dict or None, default=None
+        Public weights ≥ 0 of classes, 1 for those that are not named; each row's clipped terms are
+        multiplied by that of its class. The noise is for the largest, so it gives balance at
+        the cost of noise. ``"balanced"`` is refused: the shares of classes are private.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    """
 
     _: KW_ONLY
     class_weight: Any = None

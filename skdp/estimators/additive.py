@@ -551,18 +551,9 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     robust : bool or "auto", default="auto"
         Report the sandwich covariance, for which the scatter of the scores is released too.
         ``"auto"`` is True with ``unit=Persons(...)`` of two classes, and False else.
-    classes : array-like of shape (n_classes,) or None, default=None
-        The class labels, as a declared public fact. None reads them from y and says so in the
-        report.
-    class_weight : dict or None, default=None
-        Public weights ≥ 0 of classes, 1 for those that are not named; each row's clipped terms are
-        multiplied by that of its class. The noise is for the largest, so it gives balance at
-        the cost of noise. ``"balanced"`` is refused: the shares of classes are private.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
     coef_ : ndarray
         Posterior mean of the coefficients of trends, waves and levels, (1, n_parameters - 1), or a
         row per class for more than two.

@@ -73,10 +73,6 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     noise_multiplier : float or None, default=None
         Standard deviation > 0 of the noise in a sum of residuals over the bound on one record,
         instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was spent.
-    secure : bool, default=False
-        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
-        noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,
-        and as accurate. See docs/privacy.md, section 8.
 
     Attributes
     ----------
@@ -85,18 +81,12 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
         unit of y.
     intercept_ : float
         Posterior mean of the intercept.
-    noise_scale_ : float
-        Posterior mean of the standard deviation σ of residuals, in the unit of y.
-    n_iter_ : int
-        Number of noisy sums of residuals.
     noise_multiplier_ : float
         Standard deviation of the noise in one of them, over the bound on one record.
     clip_norm_ : float
         Residual, in the unit of y, to which residuals were clipped where the run ended.
     data_norm_ : float
         The largest norm that a row can have.
-    target_scale_ : float
-        Scale of the targets: half the width of their bounds, or what was released of it.
     prior_scale_ : float or ndarray of shape (n_blocks,)
         Posterior median of the prior scales, on the scale on which targets lie in [-1, 1].
 
@@ -193,12 +183,6 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     guarantee covers one fit; it is conditional on the public facts listed in
     ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
     floating-point Gaussian noise as exact.
-
-    Parameters
-    ----------
-    largest_count : float, default=100.0
-        Public bound > 0 of the counts, to which they, and predicted rates, are cut. Counts need not
-        be integers; negative ones are refused.
 
     Attributes
     ----------

@@ -67,18 +67,9 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
         Bound > 0 on the norm of each record's part of a gradient. ``"auto"`` follows the public
         ratio of the DP noise to that of the data; with ``"dpvi"`` it is half the bound that the
         clipped rows imply: R/2 for two classes, √2 R/2 for more.
-    classes : array-like of shape (n_classes,) or None, default=None
-        The class labels, as a declared public fact. None reads them from y and says so in the
-        report.
-    class_weight : dict or None, default=None
-        Public weights ≥ 0 of classes, 1 for those that are not named; each row's clipped terms are
-        multiplied by that of its class. The noise is for the largest, so it gives balance at
-        the cost of noise. ``"balanced"`` is refused: the shares of classes are private.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
     coef_ : ndarray
         Posterior mean of the coefficients, (1, n_features) for two classes, else (n_classes,
         n_features).

@@ -44,7 +44,14 @@ class Exposed(NamedTuple):
 
 
 class NormalCounts(R2Mixin, NormalPosterior):
-    """Counts by a linear model of their log-mean, whose posterior is normal."""
+    """Counts by a linear model of their log-mean, whose posterior is normal.
+
+    Parameters
+    ----------
+    largest_count : float, default=100.0
+        Public bound > 0 of the counts, to which they, and predicted rates, are cut. Counts need not
+        be integers; negative ones are refused.
+    """
 
     largest_count: float = 100.0
     _ratio: ClassVar[str] = "rate"
@@ -233,9 +240,6 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     clip_norm : float or "auto", default="auto"
         Bound > 0 on the norm of each record's part of a gradient. ``"auto"`` follows the public
         ratio of the DP noise to that of the data; with ``"dpvi"`` it is half of R y_max.
-    largest_count : float, default=100.0
-        Public bound > 0 of the counts, to which they, and predicted rates, are cut. Counts need not
-        be integers; negative ones are refused.
 
     Attributes
     ----------

@@ -71,6 +71,22 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
     """A linear model of numbers whose posterior of the coefficients and of ln σ is normal.
 
     A subclass has these as parameters, or has no choice of them.
+
+    Parameters
+    ----------
+    secure : bool, default=False
+        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
+        noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,
+        and as accurate. See docs/privacy.md, section 8.
+
+    Attributes
+    ----------
+    noise_scale_ : float
+        Posterior mean of the standard deviation σ of residuals, in the unit of y.
+    n_iter_ : int
+        Number of noisy sums of residuals.
+    target_scale_ : float
+        Scale of the targets: half the width of their bounds, or what was released of it.
     """
 
     inference: str = "noise_aware"
@@ -364,10 +380,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     noise_multiplier : float or None, default=None
         Standard deviation > 0 of the noise in a sum of residuals over the bound on one record,
         instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was spent.
-    secure : bool, default=False
-        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
-        noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,
-        and as accurate. See docs/privacy.md, section 8.
     robust : bool or "auto", default="auto"
         Release also how much the records' scores scatter (8 % of the squared GDP budget), and
         report the sandwich covariance: intervals then are of the parameter at which clipped
@@ -391,14 +403,10 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     intercept_ : float
         Posterior mean of the intercept, in the unit of y; the middle of the bounds without
         ``fit_intercept``.
-    noise_scale_ : float
-        Posterior mean of the standard deviation σ of residuals, in the unit of y.
     covariance_ : ndarray of shape (n_parameters, n_parameters)
         Posterior covariance, in the order of ``parameter_names_``.
     parameter_names_ : list of str
         Names of the columns of `sample_posterior`: features, intercept, noise scale.
-    n_iter_ : int
-        Number of noisy sums of residuals.
     noise_multiplier_ : float
         Standard deviation of the noise in one of them, over the bound on one record; under
         replace_one, over half of what replacing a record moves.
@@ -416,8 +424,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         order in which labels first occur.
     prior_scale_interval_ : tuple of two float or ndarray
         Its 5 % and 95 % posterior quantiles; twice the number where it was given.
-    target_scale_ : float
-        Scale of the targets: half the width of their bounds, or what was released of it.
 
     See Also
     --------
