@@ -91,10 +91,7 @@ def test_a_public_name_has_its_methods_and_parameters(key):
         assert set(parameters or ()) - moved <= here_too, member
 
 
-PERSONS = [key for key in FITTED if "persons" in key[1]]
-
-
-@bundled("key", PERSONS)
+@bundled("key", [key for key in FITTED if "persons" in key[1]])
 def test_persons_of_0_2_are_one_value(key):
     fitted = pickle.loads(zlib.decompress(base64.b64decode(stored(key)["pickle"])))
     for one in {fitted, getattr(fitted, "estimator", fitted)}:
@@ -105,23 +102,21 @@ def test_persons_of_0_2_are_one_value(key):
         assert fitted.unit == Persons(200, rows_per_group=3, clip=1.5, max_rows=4)
 
 
-@bundled("name", IN_0_2)
-def test_a_parameter_of_0_2_says_what_to_write(name):
-    written = rf"DPSGDClassifier.*unit=skdp.Persons\({IN_0_2[name]}=3\)"
-    with pytest.raises(TypeError, match=written):
-        DPSGDClassifier(**{name: 3})
-    with pytest.raises(ValueError, match=r"unit='group'.*Persons\(n_groups=..., rows_per_group"):
-        DPStandardScaler(unit="group").fit(ROWS, groups=[1, 2, 2])
-
-
-CHANGED = {  # what 0.1.0 took and this version does not, and what the message says to use
+CHANGED = {  # what earlier versions took and this one does not, and what the message says to use
     "unit": (DPQuantileScaler(unit=0.5), "resolution"),
     "proximal": (OPSPosteriorSampler(delta=0, sampler="proximal", classes=[0, 1]), "rejection"),
+    "group": (DPStandardScaler(unit="group"), r"Persons\(n_groups=..., rows_per_group=..., clip"),
 }
 
 
 @bundled("name", CHANGED)
-def test_what_0_1_0_took_and_this_version_refuses_names_what_to_use(name):
+def test_what_earlier_versions_took_and_this_one_refuses_names_what_to_use(name):
     estimator, remedy = CHANGED[name]
     with pytest.raises(ValueError, match=remedy):
         estimator.fit(np.zeros((20, 2)), np.arange(20) % 2)
+
+
+@bundled("name", IN_0_2)
+def test_a_parameter_of_0_2_says_what_to_write(name):
+    with pytest.raises(TypeError, match=rf"DPSGDC.*=skdp.Persons\({IN_0_2[name]}=3\)"):
+        DPSGDClassifier(**{name: 3})

@@ -79,9 +79,9 @@ class Persons:
 
     Given as ``unit=Persons(...)``, in the place of ``unit="row"``, to an estimator, a statistic or
     a report, whose `fit` or call then takes ``groups``: one label per row. A value: two with equal
-    fields are equal, and one may be given to any number of steps of a workflow, or searched over as
-    ``{"unit": [Persons(100, clip=1), ...]}``. What does not use a field refuses it by name, but
-    scalers and bins, `DPPCA` and `DPTemperatureScaler`, which share the persons of a model.
+    fields are equal, and one may be given to all steps of a workflow, or searched over as
+    ``{"unit": [Persons(100, clip=1), ...]}``. Statistics, reports, searches and conformal sets take
+    one field, and refuse the others.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ class Persons:
         ``rows_per_group`` where ``"auto"``. Scalers, bins and `DPPCA` do not use it.
     max_rows : int or None, default=None
         Rows ≥ 1 of a person that take part, at most: a random subset, by a hash of the person's
-        label and number of rows. None is all, and 1 in reports. A larger ``rows_per_group`` counts
-        as this number.
+        label and number of rows. None is all, and 1 in reports; sums and means of
+        `skdp.statistics` need it. A larger ``rows_per_group`` counts as this number.
 
     See Also
     --------
