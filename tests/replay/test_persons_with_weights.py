@@ -14,7 +14,7 @@ from skdp import DPVariationalLogisticRegression, OPSPosteriorSampler, Persons, 
 from skdp.algorithms.parts.network_models import NetworkModel, PrivateRows
 from skdp.algorithms.temperature_scaling import TARGETS, Temperature, bounded
 from skdp.calibration import DPTemperatureScaler
-from skdp.model_selection import DPRandomizedSearch, split_budget
+from skdp.model_selection import split_budget
 from skdp.preprocessing import DPQuantileScaler
 from skdp.privacy import epsilon_of_event
 from skdp.privacy.events import dp_sgd_event
@@ -218,15 +218,3 @@ def test_a_budget_is_split_among_steps_that_protect_persons():
 def test_steps_of_different_units_are_refused_and_named():
     with pytest.raises(ValueError, match=r"'row' in \['dpq.*Persons.* in \['ops"):
         split_budget(pipeline(unit="row"), 1.0, 1e-5, n_features=3)
-
-
-def test_a_search_refuses_persons_before_it_is_charged():
-    search = DPRandomizedSearch(classifier(), {"prior_scale": [1.0, 2.0]})
-    message = "statements about rows and about persons do not add up"
-    for relation in ("zero_out", "zero_out_group"):
-        ledger = PrivacyLedger(neighboring_relation=relation)
-        with ledger, pytest.raises(ValueError, match=message):
-            search.fit(X, LABELS)
-        with pytest.raises(ValueError, match=message):
-            search.plan(n_samples=N, n_features=3)
-        assert not ledger.entries
