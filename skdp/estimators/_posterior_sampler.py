@@ -63,9 +63,6 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
-    unit : "row" or Persons, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see `skdp.Persons`.
     n_posterior_samples : int, default=1
         Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
         posterior, and each is of a flatter one.
@@ -126,8 +123,6 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
         Passes of the Langevin sampler; 1 for an exact one, whose work is not shown.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -63,9 +63,6 @@ class ModelEstimator(ProtectedUnit, PrivateEstimator):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
-    unit : "row" or Persons, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see `skdp.Persons`.
     inference : {"noise_aware", "dpvi"}, default="noise_aware"
         ``"noise_aware"`` spends 8 % of the releases on the curvature of the log-likelihood, and is
         the posterior given the noisy releases, linearised at their mean. ``"dpvi"`` is the

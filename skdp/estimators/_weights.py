@@ -53,8 +53,6 @@ class WeightedRows(PrivateEstimator):
         Number of noisy gradients, or of passes at most.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
