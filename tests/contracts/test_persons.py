@@ -11,22 +11,15 @@ import pandas as pd
 import polars as pl
 import pytest
 from contracts.subjects import CLASSES, PUBLIC, VARIANTS
-from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, GroupKFold
 
-from skdp import (
-    DPDisjointSearch,
-    DPStandardScaler,
-    DPVariationalLogisticRegression,
-    Persons,
-    PrivacyLedger,
-)
+from skdp import DPStandardScaler, DPVariationalLogisticRegression, Persons, PrivacyLedger
 from skdp.base import PrivateEstimator, ProtectedUnit, Records, check_features
 from skdp.conformal import DPConformalClassifier
 from skdp.engine.release_hook import record
 from skdp.evaluation import private_report
 from skdp.mechanisms import GaussianMechanism
+from skdp.model_selection import DPDisjointSearch
 from skdp.privacy.ledger import charge
 from skdp.rows.person_sums import by_person
 from skdp.statistics import dp_mean
@@ -356,9 +349,7 @@ def test_persons_are_who_they_are_in_any_form(kind):
 def test_a_person_beyond_the_most_rows_is_bounded_and_its_label_is_not_told():
     X, y = np.ones((60, 2)), np.arange(60) % 2
     groups = [TEXT] * 50 + [f"{code}" for code in range(10)]
-    model = DPVariationalLogisticRegression(
-        classes=[0, 1], unit=Persons(11, rows_per_group=4, max_rows=6), max_iter=2
-    )
+    model = clone(MODEL).set_params(unit=Persons(11, rows_per_group=4, max_rows=6))
     with record() as tape:
         model.fit(X, y, groups=groups)
     assert tape
@@ -389,15 +380,6 @@ def test_persons_are_a_value():
     for bad in ({"n_groups": "many"}, {"rows_per_group": 0.5}, {"clip": -1}, {"max_rows": True}):
         with pytest.raises(ValueError, match=f"{next(iter(bad))}="):
             Persons(**bad)
-
-
-def test_a_grid_of_persons_is_searched():
-    units = [Persons(9), Persons(9, clip=1.0)]
-    with config_context(enable_metadata_routing=True):
-        model = clone(MODEL).set_fit_request(groups=True)
-        search = GridSearchCV(model, {"unit": units}, cv=GroupKFold(2))
-        found = search.fit(HALF[:, None], BOTH, groups=GROUPS)
-    assert found.best_estimator_.unit == found.best_params_["unit"] in units
 
 
 def test_no_noise_is_added_for_rows_that_cannot_take_part():

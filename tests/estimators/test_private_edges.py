@@ -240,14 +240,13 @@ def test_persons_share_the_weight_of_one(table):
     ).fit(X, y, groups=np.arange(N) // 5)
     assert model.privacy_.unit == "group"
     assert 2.99 < model.privacy_.epsilon <= 3.0
-    alone = clone(model).set_params(edges={"income": "private"})
     # One person's rows, however many, do not move edges far.
     X = X.copy()
     X.loc[: N // 2, "age"] = 119.0
     groups = np.where(np.arange(N) <= N // 2, 0, np.arange(N))
-    unit = Persons(N // 2, rows_per_group=2)
-    of_one = clone(alone).set_params(edges={"age": "private"}, unit=unit)
-    assert np.median(of_one.fit(X, y, groups=groups).edges_["age"]) < 60
+    one = Persons(N // 2, rows_per_group=2)
+    alone = clone(model).set_params(edges={"age": "private"}, unit=one)
+    assert np.median(alone.fit(X, y, groups=groups).edges_["age"]) < 60
 
 
 def test_missing_numbers_count_nowhere(table):

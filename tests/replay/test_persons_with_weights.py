@@ -118,12 +118,8 @@ class GivenOfPersons(Given):
 @pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
 def test_no_person_moves_a_slope_further_than_stated(target, relation):
     """Persons with half of the table, sure and wrong, sure and right, or without a number."""
-    scaler = DPTemperatureScaler(
-        Given(),
-        target=target,
-        neighboring_relation=relation,
-        unit=Persons(PERSONS, rows_per_group=3, clip=1.5),
-    )
+    unit = Persons(PERSONS, rows_per_group=3, clip=1.5)
+    scaler = DPTemperatureScaler(Given(), target=target, neighboring_relation=relation, unit=unit)
     plan = scaler.plan(n_samples=None, n_features=1, classes=[0, 1]).config
     assert plan.persons.clip == 1.5
     module = NetworkModel(Temperature(), TARGETS[target].loss, "vmap")
