@@ -52,13 +52,13 @@ class Rows(NamedTuple):
 
 def relation_of(estimator: Opaque, groups: Given, relation: str | None) -> Relation | None:
     """Return the relation that was given or is a parameter, of rows or of persons; or None."""
-    units = {k: v for k, v in parameters(estimator).items() if k.rsplit("__", 1)[-1] == "unit"}
-    of_persons = {isinstance(unit, Persons) for unit in units.values()}
+    units = [v for k, v in parameters(estimator).items() if k.rsplit("__", 1)[-1] == "unit"]
+    kinds = {GROUP if isinstance(unit, Persons) else str(unit) for unit in units}
     relation = relation or parameter(estimator, "neighboring_relation")
     found = None if relation is None else check_relation(relation)
-    if of_persons != {True} and (found and found.unit) != GROUP and groups is None:
+    if kinds != {GROUP} and (found and found.unit) != GROUP and groups is None:
         return found
-    if of_persons == {False}:
+    if kinds == {ROW}:
         raise expected("Persons", "persons are audited where persons are protected", unit=ROW)
     return (found or Relation.ZERO_OUT).of_unit(GROUP)
 

@@ -124,10 +124,8 @@ class _DPConformal(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
         plan = super().plan(n_samples, n_features, classes)
         if not plan.parts:
             return plan
-        unit, split = (
-            self._relation.unit,
-            uuid.uuid4().hex[:16],
-        )  # of two fits the records are in parts of their own each
+        split = uuid.uuid4().hex[:16]  # of two fits the records are in parts of their own each
+        unit = self._relation.unit
         parts = {k: _of_part(part, split, _FIT, unit) for k, part in plan.parts.items()}
         return replace(_of_part(plan, split, _CALIBRATE, unit), parts=parts)
 
@@ -165,8 +163,7 @@ class _DPConformal(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
     def _n_records(self, n_rows: int) -> int:
         """Public number of rows or persons that were given."""
         persons, is_public = self._persons(), self._relation.n_is_public
-        if persons is not None:
-            assert persons.n_groups is not None
+        if persons is not None and persons.n_groups is not None:
             return persons.n_groups
         declared = public_n_rows(self.n_samples, n_rows, is_public=is_public)
         return n_rows if is_public else declared

@@ -103,9 +103,7 @@ class TableRelease(BaseEstimator):
         if (groups is None) != (self.unit == ROW):
             if groups is None:
                 raise expected("one label per row with unit=Persons(...)", groups=None)
-            raise expected(
-                "None with unit='row'", "unit=Persons(...) protects persons", groups="given"
-            )
+            raise expected("None with unit='row'", "or give unit=Persons(...)", groups="given")
         most = self._most_rows
         if groups is not None:
             # Which rows of a person are kept is decided by a key that need not be secret.
